@@ -1,0 +1,24 @@
+"""Sphinx configuration; build with ``make docs``."""
+
+from clocs import __version__
+
+project = "clocs"
+author = "The clocs contributors"
+project_copyright = author
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence", "deflist"]
+
+autodoc_member_order = "bysource"
+autodoc_class_signature = "separated"
+autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "model_config, __new__, __init__"}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"clocs {release}"
+html_theme_options = {"show_prev_next": True, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"]}
+html_sidebars = {"**": ["sidebar-nav-bs"]}
+html_show_sourcelink = False

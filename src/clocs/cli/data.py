@@ -1,0 +1,237 @@
+"""``clocs data``: files in, stores, splits and pictures out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clocs.core.errors import ConfigError
+
+data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
+SplitName = Annotated[str, typer.Option("--name", help="Name of the split.")]
+
+
+class Gate(StrEnum):
+    """Whether the lead checks run."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class EngineName(StrEnum):
+    """What runs the tasks."""
+
+    SERIAL = "serial"
+    PROCESSES = "processes"
+    RAY = "ray"
+
+
+@data.command("list")
+def list_datasets(as_json: AsJson = False) -> None:
+    """Show the datasets clocs knows."""
+    from clocs.datasets import DATASETS
+
+    rows = [{"name": item.name, "title": item.title, "licence": item.licence} for item in DATASETS]
+    _print(rows, as_json) if as_json else _print_table(
+        ["dataset", "what", "licence"], [tuple(r.values()) for r in rows]
+    )
+
+
+@data.command()
+def info(
+    what: Annotated[str, typer.Argument(metavar="DATASET|STORE", help="A dataset's name or a store's folder.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a dataset is, or what a store holds."""
+    from clocs.datasets import DATASETS
+    from clocs.store.store import open_store
+    from clocs.store.summary import info as store_info
+
+    if what in DATASETS.names():
+        dataset = DATASETS.get(what)
+        options = {name: str(field.default) for name, field in dataset.options.model_fields.items()}
+        about = dataset.about() | {"options": options, "expected": dict(dataset.expected)}
+    elif Path(what).exists():
+        about = store_info(open_store(what))
+    else:
+        raise ConfigError(f"'{what}' is neither a store's folder nor a dataset ({', '.join(DATASETS.names())})")
+    _print(about, as_json)
+
+
+@data.command()
+def ingest(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Name of a dataset; see 'clocs data list'.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Folder or zip of its files; - where none is needed.")
+    ],
+    store: StorePath,
+    gate: Annotated[Gate, typer.Option(help="off: store everything that can be read.")] = Gate.ON,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    engine: Annotated[EngineName | None, typer.Option(help="Default: processes where workers > 1.")] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="key=value of the dataset.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a folder or zip of ECG files into a store. Interrupted, it continues; repeated, it does nothing."""
+    from clocs.signals.quality import OFF
+    from clocs.store.ingest import ingest as run
+    from clocs.store.summary import info as store_info
+
+    with _progress("recordings") as advance:
+        made = run(
+            dataset,
+            None if source == "-" else source,
+            store,
+            gate=OFF if gate is Gate.OFF else None,
+            options=_pairs(option or []),
+            engine=engine.value if engine else None,
+            workers=workers,
+            progress=lambda done, refused: advance(done, None, f"{refused} refused"),
+        )
+    numbers = store_info(made)
+    if as_json:
+        _print(numbers, True)
+        return
+    rows = [("in", numbers["in"]), ("stored", numbers["stored"])]
+    rows += [(f"quarantined: {reason}", count) for reason, count in numbers["quarantined"].items()]
+    twins = numbers["duplicates"]
+    rows += [
+        ("patients", numbers["patients"]),
+        ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
+    ]
+    rows += [("frames", numbers["frames"]), ("instances", numbers["instances"])]
+    _print_table([dataset, f"version {numbers['version']}"], rows)
+
+
+@data.command()
+def verify(store: StorePath, as_json: AsJson = False) -> None:
+    """Check every byte of a store; exits 1 and names the file when anything differs."""
+    from clocs.store.verify import verify as run
+
+    with _progress("bytes") as advance:
+        faults = run(store, progress=lambda done, total: advance(done, total, ""))
+    if as_json:
+        _print({"store": str(store), "faults": [vars(fault) for fault in faults]}, True)
+    for fault in [] if as_json else faults:
+        typer.secho(f"{fault.file}: {fault.problem}", fg="red")
+    if faults:
+        raise typer.Exit(1)
+    if not as_json:
+        typer.echo(f"{store}: every byte is as its manifest says")
+
+
+@data.command()
+def split(
+    store: StorePath,
+    name: SplitName = "default",
+    seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
+    group_duplicates: Annotated[bool, typer.Option(help="Keep identical signals in one part.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Split a store's patients into train, validation and test, once."""
+    from clocs.store.splits import make_split
+    from clocs.store.store import open_store
+
+    made = make_split(open_store(store), name, seed=seed, group_duplicates=group_duplicates)
+    if as_json:
+        _print({"name": name, "sha256": made.sha256, **made.about}, True)
+        return
+    counts = made.about
+    rows = [(part, counts["patients"].get(part, ""), counts["records"][part]) for part in counts["records"]]
+    _print_table([f"split '{name}'", "patients", "recordings"], rows)
+
+
+@data.command("check-leaks")
+def check_leaks(store: StorePath, name: SplitName = "default") -> None:
+    """Refuse a split that has one patient or one signal in two parts; exits 1 and names both records."""
+    from clocs.store.splits import load_split
+    from clocs.store.store import open_store
+
+    made = load_split(open_store(store), name)
+    typer.echo(
+        f"split '{name}': no patient and no signal is in two parts ({sum(made.about['patients'].values())} patients)"
+    )
+
+
+@data.command()
+def plot(
+    what: Annotated[Path, typer.Argument(metavar="FILE|STORE", help="An ECG file, or a store with --record.")],
+    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path("ecg.png"),
+    record: Annotated[str | None, typer.Option(help="Record id within a store.")] = None,
+    seconds: Annotated[float, typer.Option(help="How much to draw.")] = 10.0,
+    start: Annotated[float, typer.Option(help="From which second.")] = 0.0,
+    leads: Annotated[str | None, typer.Option(help="Comma-separated; default: all.")] = None,
+) -> None:
+    """Draw a recording on ECG paper, to scale: 25 mm/s, 10 mm/mV."""
+    from clocs.drawing.ecg_paper import draw_recording
+    from clocs.formats import read
+    from clocs.store.store import open_store
+
+    if record is None and what.is_dir():
+        raise ConfigError(f"{what} is a folder: name a recording of the store with --record ID")
+    recording = read(what) if record is None else open_store(what).recording(record)
+    chosen = tuple(lead.strip() for lead in leads.split(",")) if leads else None
+    figure = draw_recording(recording, leads=chosen, seconds=seconds, start=start)
+    figure.savefig(out)
+    typer.echo(str(out))
+
+
+@data.command()
+def download(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Name of a dataset; see 'clocs data list'.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put its files.")],
+    mirror: Annotated[str | None, typer.Option(help="Address that takes the place of the publishers' hosts.")] = None,
+) -> None:
+    """Fetch a dataset from its publisher, with checksums. Interrupted, it continues."""
+    from clocs.datasets import DATASETS
+    from clocs.datasets.download import download as run
+
+    item = DATASETS.get(dataset)
+    with _progress("bytes") as advance:
+        files = run(item, folder, mirror=mirror, progress=lambda done, total, name: advance(done, total, name))
+    typer.echo(f"{len(files)} files in {folder}; licence of {item.name}: {item.licence}")
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    wrong = [pair for pair in given if "=" not in pair]
+    if wrong:
+        raise ConfigError(f"options are key=value, not {', '.join(wrong)}")
+    return dict(pair.split("=", 1) for pair in given)
+
+
+@contextmanager
+def _progress(unit: str) -> Iterator[Any]:
+    """A progress bar on standard error: call it with done, total (None: unknown) and a note."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.completed:,.0f} " + unit), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, note: bar.update(task, completed=done, total=total, description=note)
+
+
+def _print(value: Any, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(value))
+        return
+    rows = [(key, item if isinstance(item, str | int | None) else json.dumps(item)) for key, item in value.items()]
+    _print_table(["", ""], rows)
+
+
+def _print_table(titles: list[str], rows: list[tuple[Any, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*titles)
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    Console().print(table)

@@ -1,0 +1,48 @@
+"""Every error clocs raises on purpose. Each message says what was wrong, what is allowed, what to do."""
+
+
+class ClocsError(Exception):
+    """Base of all errors of this package."""
+
+
+class FormatError(ClocsError):
+    """A file cannot be read as an ECG: damaged, hostile, or of an unsupported form."""
+
+
+class UnitError(ClocsError):
+    """Millivolt were asked of a signal whose file gives no gain."""
+
+
+class LeadError(ClocsError):
+    """A lead was asked for that a recording neither holds nor can derive."""
+
+
+class ConfigError(ClocsError):
+    """An option, name or table of the user's is wrong."""
+
+
+class StoreError(ClocsError):
+    """A store is missing, unfinished, locked, or could not be written."""
+
+
+class IntegrityError(StoreError):
+    """Bytes of a store differ from what its manifest says."""
+
+
+class LeakError(ClocsError):
+    """A split puts one patient, or one signal, into two parts."""
+
+
+class EngineError(ClocsError):
+    """A task kept failing, or the machinery that runs tasks could not start."""
+
+
+class DownloadError(ClocsError):
+    """A dataset could not be fetched, or arrived with another checksum."""
+
+
+class MissingExtraError(ClocsError):
+    """An optional dependency is needed."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the extra '{extra}'. Install it: pip install 'clocs[{extra}]'")

@@ -1,0 +1,90 @@
+"""Writing: files that are there whole or not at all, canonical JSON, hashes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from clocs.core.errors import StoreError
+
+reached: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
+"""Called at each step of a durable write; tests replace it to stop the process there."""
+
+_TEMPORARY = ".partial"
+_CHUNK = 1 << 20
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write; it takes its name only when whole and on disk. A failure leaves nothing new.
+
+    The temporary name is derived from the final one, so a repeated attempt overwrites what a killed
+    one left behind.
+    """
+    temporary = path.with_name(path.name + _TEMPORARY)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        reached("before write", path)
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        reached("after write", path)
+        os.replace(temporary, path)
+        reached("after rename", path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise StoreError(f"cannot write {path.name}: {error.strerror or error}. Nothing was committed.") from error
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a small file atomically."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one way a value is written as JSON here, so that equal values are equal bytes."""
+    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def content_hash(value: Any) -> str:
+    """sha256 of a value's canonical JSON: the name of a thing by what goes into it."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """sha256 of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold a folder for writing; a second writer is refused. The hold ends with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"another process is writing to {folder}; wait for it or choose another folder") from None
+        yield
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,112 @@
+"""Chapman-Shaoxing 12-lead arrhythmia set: 10,646 patients, one 10 s recording each at 500 Hz."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+
+from clocs.core.errors import FormatError
+from clocs.core.sources import Source
+from clocs.datasets.dataset import (
+    Dataset,
+    Download,
+    Entry,
+    Options,
+    SplitPolicy,
+    age_of,
+    find_table,
+    sex_of,
+)
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import GatePolicy
+
+LEADS = ("II", "V2", "aVL", "aVR")
+BROKEN_OFF = "MUSE_20180113_124215_52000"
+"""Its published CSV ends inside row 1,926, before V2: the paper lost that lead and kept the others."""
+
+
+def _entries(source: Source, options: Options) -> Iterator[Entry]:
+    """Each record's CSV (as published) or WFDB header, with its row of Diagnostics.xlsx."""
+    about = _diagnostics(source)
+    for name in source.names():
+        folder, _, file = name.rpartition("/")
+        stem, _, ending = file.rpartition(".")
+        if ending in ("csv", "hea") and (stem in about or folder.endswith(("ECGDataDenoised", "WFDBRecords"))):
+            yield replace(about.get(stem, Entry("", stem)), file=name)
+
+
+def _diagnostics(source: Source) -> dict[str, Entry]:
+    table = find_table(source, "Diagnostics.xlsx")
+    if table is None:
+        raise FormatError(f"{source.path}: no Diagnostics.xlsx; it comes with the dataset and holds its labels")
+    rows = _sheet(source.read(table), table)
+    columns = {str(title): place for place, title in enumerate(next(rows, ()))}
+    try:
+        name, rhythm, beat, age, sex = (
+            columns[title] for title in ("FileName", "Rhythm", "Beat", "PatientAge", "Gender")
+        )
+    except KeyError as error:
+        raise FormatError(f"{table}: has no column {error}") from error
+    found: dict[str, Entry] = {}
+    for row in rows:
+        labels = (str(row[rhythm]).strip(), *(code for code in str(row[beat]).split() if code != "NONE"))
+        stem = str(row[name])
+        found[stem] = Entry("", stem, stem, age=age_of(row[age]), sex=sex_of(row[sex]), labels=labels)
+    return found
+
+
+def _sheet(data: bytes, name: str) -> Iterator[tuple[object, ...]]:
+    """Rows of a workbook's first sheet."""
+    import openpyxl
+
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True)
+        yield from book.worksheets[0].iter_rows(values_only=True)
+    except Exception as error:  # openpyxl raises whatever its XML and zip parsers do
+        raise FormatError(f"{name}: not a readable workbook: {error}") from error
+
+
+CHAPMAN = Dataset(
+    name="chapman",
+    title="Chapman-Shaoxing 12-lead arrhythmia database, denoised",
+    licence="CC BY 4.0",
+    citation="Zheng et al., A 12-lead electrocardiogram database for arrhythmia research covering more than "
+    "10,000 patients, Scientific Data 7:48, 2020",
+    homepage="https://doi.org/10.6084/m9.figshare.c.4560497.v2",
+    entries=_entries,
+    classes={
+        "AFIB": ("AFIB", "AF"),
+        "GSVT": ("SVT", "AT", "SAAWR", "ST", "AVNRT", "AVRT"),
+        "SB": ("SB",),
+        "SR": ("SR", "SA"),
+    },
+    frames={
+        # The paper halves the rate and makes one frame of a recording, however long it is.
+        "evaluation": FramePolicy(
+            samples=2500,
+            source_samples="recording",
+            normalisation="unit",
+            leads=LEADS,
+            excluded=((BROKEN_OFF, "V2"),),
+        ),
+        "segments": FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS),
+    },
+    split=SplitPolicy(train=0.6, validation=0.2, test=0.2, remainder="test"),
+    gate=GatePolicy(min_seconds=10),
+    downloads=(
+        # figshare's md5 of the zip is not known here, so that one file is trusted on first use.
+        Download("https://ndownloader.figshare.com/files/15652862", name="ECGDataDenoised.zip"),
+        Download(
+            "https://ndownloader.figshare.com/files/15653771",
+            name="Diagnostics.xlsx",
+            checksum="sha256:5c508faccf394bdeef092963ce3e6a8ce0bd7388f07a9ee6c25043375533a899",
+        ),
+        Download(
+            "https://ndownloader.figshare.com/files/15651296",
+            name="RhythmNames.xlsx",
+            checksum="sha256:a2d49618f32ba054955816058855d8adb86ffeb51a2085024f1fecdd5ec1f741",
+        ),
+    ),
+    expected={"in": 10646, "stored": 10597, "frames": 10646, "instances": 42575, "duplicate_groups": 7},
+)

@@ -1,0 +1,184 @@
+"""What a dataset is: data and two small functions. A new one is one file and one catalogue line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from clocs.core.errors import ConfigError, FormatError
+from clocs.core.recording import Recording
+from clocs.core.registry import Registry
+from clocs.core.sources import Source
+from clocs.formats import read_from
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import GatePolicy
+
+Sex = Literal["female", "male"]
+Part = Literal["train", "validation", "test"]
+
+
+class SplitPolicy(BaseModel):
+    """Shares of the patients; rounded down, with what is left over going to ``remainder``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: float = Field(default=0.64, ge=0, le=1)
+    validation: float = Field(default=0.16, ge=0, le=1)
+    test: float = Field(default=0.2, ge=0, le=1)
+    remainder: Part = "train"
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> Self:
+        if abs(self.train + self.validation + self.test - 1) > 1e-9:
+            raise ValueError(f"shares must sum to 1, not {self.train + self.validation + self.test:g}")
+        return self
+
+
+class Options(BaseModel):
+    """Options a dataset takes; none unless it says so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One recording to be ingested: its file, and what tables beside the files say about it."""
+
+    file: str
+    record_id: str = ""
+    """Empty: the file's own."""
+    patient_id: str = ""
+    """Empty: the record id, one patient a recording."""
+    site: str = ""
+    age: float | None = None
+    sex: Sex | None = None
+    labels: tuple[str, ...] = ()
+    """Empty: the file's own."""
+
+
+def load_entry(source: Source, entry: Entry, options: Options) -> Recording:
+    """Read an entry's file and add what its table says."""
+    recording = read_from(source, entry.file)
+    record_id = entry.record_id or recording.record_id
+    return replace(
+        recording,
+        record_id=record_id,
+        patient_id=entry.patient_id or record_id,
+        site=entry.site or recording.site,
+        age=entry.age if entry.age is not None else recording.age,
+        sex=entry.sex or recording.sex,
+        labels=entry.labels or recording.labels,
+    )
+
+
+@dataclass(frozen=True)
+class Download:
+    """A publisher's file, or with ``listing`` a folder whose files its SHA256SUMS.txt lists."""
+
+    url: str
+    name: str = ""
+    """What to call the file; empty: the last part of its address."""
+    checksum: str = ""
+    """``sha256:...`` or ``md5:...`` of the file, or of the listing; empty: the publisher states none, and
+    the first download is recorded and later ones held to it (trust on first use)."""
+    listing: bool = False
+    only: tuple[str, ...] = ()
+    """With ``listing``: just these files, and those below these folders (``folder/``)."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A collection of recordings with its layout, labels and policies."""
+
+    name: str
+    title: str
+    licence: str
+    citation: str
+    homepage: str
+    entries: Callable[[Source, Any], Iterator[Entry]]
+    """Every recording of a source, in a fixed order, without reading signals."""
+    load: Callable[[Source, Entry, Any], Recording] = load_entry
+    options: type[Options] = Options
+    needs_source: bool = True
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The paper's grouping: class -> labels. Frames whose label is in no class are not instances."""
+    frames: Mapping[str, FramePolicy] = field(default_factory=dict)
+    """By purpose: ``evaluation`` and, where there is pre-training, ``segments``."""
+    split: SplitPolicy = SplitPolicy()
+    gate: GatePolicy = GatePolicy()
+    downloads: tuple[Download, ...] = ()
+    expected: Mapping[str, int] = field(default_factory=dict)
+    """Counts of the whole published set."""
+    records_per_shard: int = 512
+
+    def parse_options(self, given: Mapping[str, Any]) -> Options:
+        """Check options given as text or values; all that is wrong is said at once."""
+        try:
+            return self.options.model_validate(dict(given))
+        except ValidationError as error:
+            allowed = ", ".join(self.options.model_fields) or "none"
+            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise ConfigError(f"dataset '{self.name}': {wrong}. Its options: {allowed}.") from error
+
+    def about(self) -> dict[str, Any]:
+        """What a store keeps of its dataset, as JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "licence": self.licence,
+            "citation": self.citation,
+            "homepage": self.homepage,
+            "classes": {name: list(labels) for name, labels in self.classes.items()},
+            "frames": {purpose: policy.model_dump(mode="json") for purpose, policy in self.frames.items()},
+            "split": self.split.model_dump(mode="json"),
+        }
+
+
+DATASETS: Registry[Dataset] = Registry(
+    "dataset",
+    {
+        "chapman": "clocs.datasets.chapman:CHAPMAN",
+        "physionet2020": "clocs.datasets.physionet2020:PHYSIONET2020",
+        "physionet2017": "clocs.datasets.physionet2017:PHYSIONET2017",
+        "cardiology": "clocs.datasets.cardiology:CARDIOLOGY",
+        "ptbxl": "clocs.datasets.ptbxl:PTBXL",
+        "ludb": "clocs.datasets.ludb:LUDB",
+        "folder": "clocs.datasets.folder:FOLDER",
+        "synthetic": "clocs.datasets.synthetic:SYNTHETIC",
+    },
+)
+
+
+def find_table(source: Source, *file_names: str) -> str | None:
+    """The first of these files that lies anywhere in a source."""
+    found = {name.rsplit("/", 1)[-1]: name for name in source.names() if name.endswith(file_names)}
+    return next((found[name] for name in file_names if name in found), None)
+
+
+def read_csv(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+    """Rows of a CSV table; its header line names the columns unless they are given."""
+    try:
+        text = source.read(name).decode("utf-8-sig")
+        yield from csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{name}: not a readable CSV table: {error}") from error
+
+
+def age_of(text: object) -> float | None:
+    """Years from a table's field; None where it holds none."""
+    try:
+        years = float(str(text))
+    except ValueError:
+        return None
+    return years if 0 <= years <= 120 else None
+
+
+def sex_of(text: object) -> Sex | None:
+    """From ``F``, ``female``, ``MALE`` and their like."""
+    first = str(text).strip()[:1].lower()
+    return "female" if first == "f" else "male" if first == "m" else None

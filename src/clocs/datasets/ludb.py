@@ -1,0 +1,46 @@
+"""Lobachevsky University database: 200 12-lead recordings of 10 s at 500 Hz, one a patient."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from clocs.core.sources import Source
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, age_of, find_table, read_csv, sex_of
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import GatePolicy
+
+_HEADER = re.compile(r"(^|/)data/(\d+)\.hea$")
+_ABOUT_PERSON = ("ID", "Sex", "Age")
+
+
+def _entries(source: Source, options: Options) -> Iterator[Entry]:
+    """Headers in data/, with their row of ludb.csv; each finding of a row is a label."""
+    table = find_table(source, "ludb.csv")
+    about = {row["ID"].strip(): row for row in read_csv(source, table)} if table else {}
+    for name in source.names():
+        if match := _HEADER.search(name):
+            number = match.group(2)
+            row = about.get(number, {})
+            findings = (value for title, value in row.items() if title not in _ABOUT_PERSON and value)
+            labels = tuple(line.strip() for value in findings for line in value.splitlines() if line.strip())
+            yield Entry(name, number, number, age=age_of(row.get("Age")), sex=sex_of(row.get("Sex")), labels=labels)
+
+
+LUDB = Dataset(
+    name="ludb",
+    title="Lobachevsky University Electrocardiography Database",
+    licence="ODC-By 1.0",
+    citation="Kalyakulina et al., LUDB: a new open-access validation tool for electrocardiogram delineation "
+    "algorithms, IEEE Access 8:186181, 2020",
+    homepage="https://physionet.org/content/ludb/1.0.1/",
+    entries=_entries,
+    frames={
+        "evaluation": FramePolicy(samples=2500, rate=500),
+        "segments": FramePolicy(samples=2500, segments=2, rate=500),
+    },
+    # Each lead was scaled on its own before publication, so the lead equations do not hold.
+    gate=GatePolicy(max_identity_error=None),
+    downloads=(Download("https://physionet.org/files/ludb/1.0.1/", listing=True),),
+    expected={"in": 200},
+)

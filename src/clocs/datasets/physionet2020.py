@@ -1,0 +1,61 @@
+"""PhysioNet/CinC Challenge 2020, its CPSC 2018 part: 6,877 recordings of 6 to 144 s at 500 Hz."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, load_entry
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import GatePolicy
+
+LEADS = ("II", "V2", "aVL", "aVR")
+SNOMED = {
+    "164889003": "AF",
+    "270492004": "I-AVB",
+    "164909002": "LBBB",
+    "426783006": "Normal",
+    "284470004": "PAC",
+    "164884008": "PVC",
+    "59118001": "RBBB",
+    "429622005": "STD",
+    "164931005": "STE",
+}
+_HEADER = re.compile(r"(^|/)A\d{4}\.hea$")
+
+
+def _entries(source: Source, options: Options) -> Iterator[Entry]:
+    return (Entry(name) for name in source.names() if _HEADER.search(name))
+
+
+def _load(source: Source, entry: Entry, options: Options) -> Recording:
+    """Diagnoses stand in the header as SNOMED CT codes; the nine of the set get their short names."""
+    recording = load_entry(source, entry, options)
+    return replace(recording, labels=tuple(SNOMED.get(code, code) for code in recording.labels))
+
+
+PHYSIONET2020 = Dataset(
+    name="physionet2020",
+    title="PhysioNet/CinC Challenge 2020, CPSC 2018 training set",
+    licence="CC BY 4.0",
+    citation="Perez Alday et al., Classification of 12-lead ECGs: the PhysioNet/Computing in Cardiology "
+    "Challenge 2020, Physiological Measurement 41:124003, 2020; Liu et al., An open access database for "
+    "evaluating the algorithms of ECG rhythm and morphology abnormality detection, J Med Imaging Health "
+    "Inform 8:1368, 2018",
+    homepage="https://physionet.org/content/challenge-2020/1.0.2/",
+    entries=_entries,
+    load=_load,
+    classes={name: (name,) for name in sorted(SNOMED.values())},
+    frames={
+        "evaluation": FramePolicy(samples=2500, source_samples=2500, normalisation="unit", leads=LEADS),
+        "segments": FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS),
+    },
+    gate=GatePolicy(min_seconds=5),
+    downloads=(
+        Download("https://physionet.org/files/challenge-2020/1.0.2/", listing=True, only=("training/cpsc_2018/",)),
+    ),
+    expected={"in": 6877, "frames": 20162, "instances": 80648, "segment_frames": 9364, "duplicate_groups": 250},
+)

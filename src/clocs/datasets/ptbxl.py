@@ -1,0 +1,81 @@
+"""PTB-XL: 21,799 12-lead recordings of 10 s from 18,869 patients, at 500 and at 100 Hz."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal
+
+from clocs.core.errors import FormatError
+from clocs.core.sources import Source
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, Sex, age_of, find_table, read_csv
+from clocs.signals.framing import FramePolicy
+
+SEX: dict[str, Sex] = {"0": "male", "1": "female"}
+COLUMNS = {500: "filename_hr", 100: "filename_lr"}
+
+
+class PtbxlOptions(Options):
+    """Which of the two copies of each recording to take."""
+
+    rate: Literal["best", "500", "100"] = "best"
+    """Hz; ``best``: 500 where its file is there, else 100."""
+
+
+def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
+    """Rows of ptbxl_database.csv whose signal file is there."""
+    table = find_table(source, "ptbxl_database.csv")
+    if table is None:
+        raise FormatError(f"{source.path}: no ptbxl_database.csv; it comes with the dataset and holds its labels")
+    folder = table.removesuffix("ptbxl_database.csv")
+    rates = [500, 100] if options.rate == "best" else [int(options.rate)]
+    for row in read_csv(source, table):
+        try:
+            files = [f"{folder}{row[COLUMNS[rate]]}.hea" for rate in rates]
+            codes = ast.literal_eval(row["scp_codes"])
+            patient = str(int(float(row["patient_id"])))
+        except (KeyError, ValueError, SyntaxError, TypeError) as error:
+            raise FormatError(f"{table}: unlike the published table: {error!r}") from error
+        file = next((name for name in files if source.exists(name)), None)
+        if file is not None:
+            site = row.get("site", "")
+            age = 90.0 if row["age"] in ("300", "300.0") else age_of(row["age"])  # 300 stands for "over 89"
+            yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=tuple(codes))
+
+
+PTBXL = Dataset(
+    name="ptbxl",
+    title="PTB-XL, a large publicly available electrocardiography dataset",
+    licence="CC BY 4.0",
+    citation="Wagner et al., PTB-XL, a large publicly available electrocardiography dataset, "
+    "Scientific Data 7:154, 2020",
+    homepage="https://physionet.org/content/ptb-xl/1.0.3/",
+    entries=_entries,
+    options=PtbxlOptions,
+    # Diagnostic superclasses of the publisher's scp_statements.csv.
+    classes={
+        "NORM": ("NORM",),
+        "MI": (
+            *("IMI", "ASMI", "ILMI", "AMI", "ALMI", "INJAS", "LMI", "INJAL", "IPLMI", "IPMI", "INJIN"),
+            *("INJLA", "PMI", "INJIL"),
+        ),
+        "STTC": (
+            *("NDT", "NST_", "DIG", "LNGQT", "ISC_", "ISCAL", "ISCIN", "ISCIL", "ISCAS", "ISCLA", "ANEUR"),
+            *("EL", "ISCAN"),
+        ),
+        "CD": ("LAFB", "IRBBB", "1AVB", "IVCD", "CRBBB", "CLBBB", "LPFB", "WPW", "ILBBB", "3AVB", "2AVB"),
+        "HYP": ("LVH", "LAO/LAE", "RVH", "RAO/RAE", "SEHYP"),
+    },
+    frames={
+        "evaluation": FramePolicy(samples=2500, rate=500),
+        "segments": FramePolicy(samples=2500, segments=2, rate=500),
+    },
+    downloads=(
+        Download(
+            "https://physionet.org/files/ptb-xl/1.0.3/",
+            listing=True,
+            checksum="sha256:b7224b92b341511ec3ceb13dc6652079b2c36a06504bcb49506f157f51dc695d",
+        ),
+    ),
+    expected={"in": 21799},
+)

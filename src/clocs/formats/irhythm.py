@@ -1,0 +1,76 @@
+"""The iRhythm test set: raw 16-bit steps at 200 Hz, with a committee's episodes in JSON beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Episode, Provenance, Recording
+from clocs.core.sources import Source
+from clocs.formats.reading import Format
+
+RATE = 200.0
+COMMITTEES = tuple(f"_grp{number}.episodes.json" for number in range(3))
+MAX_JSON_BYTES = 1 << 20
+
+
+def _committee(source: Source, name: str) -> str | None:
+    """The committee's file of a strip."""
+    stem = name.removesuffix(".ecg")
+    return next((stem + ending for ending in COMMITTEES if source.exists(stem + ending)), None)
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    # The signal file is bare numbers: only its companion tells what it is.
+    return name.endswith(".ecg") and not head.startswith(b"ISHNE") and _committee(source, name) is not None
+
+
+def _read(source: Source, name: str) -> Recording:
+    committee = _committee(source, name)
+    if committee is None:
+        raise FormatError(f"{name}: no episodes file beside it")
+    raw, text = source.read(name), source.read(committee)
+    samples = len(raw) // 2
+    if not samples or len(raw) % 2:
+        raise FormatError(f"{name}: {len(raw)} bytes are no whole number of 16-bit samples")
+    episodes = _episodes(text, committee, samples)
+    return Recording(
+        digital=np.frombuffer(raw, "<i2").reshape(1, -1).astype(np.int16),
+        gain=np.ones(1),
+        baseline=np.zeros(1, np.int32),
+        rate=RATE,
+        leads=("ECG",),
+        unit="adu",
+        record_id=name.rsplit("/", 1)[-1].removesuffix(".ecg"),
+        labels=tuple(sorted({episode.label for episode in episodes})),
+        episodes=episodes,
+        provenance=Provenance(name, "irhythm", hashlib.sha256(raw + text).hexdigest()),
+    )
+
+
+def _episodes(text: bytes, name: str, samples: int) -> tuple[Episode, ...]:
+    """Onsets count from 1 and offsets are inclusive in the file; here [start, end) from 0."""
+    if len(text) > MAX_JSON_BYTES:
+        raise FormatError(f"{name}: {len(text)} bytes, at most {MAX_JSON_BYTES} expected")
+    try:
+        found = [_episode(entry) for entry in json.loads(text)["episodes"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise FormatError(f"{name}: not a list of episodes: {error!r:.200}") from error
+    for episode in found:
+        if not 0 <= episode.start < episode.end or episode.start >= samples:
+            raise FormatError(f"{name}: episode {episode.start}..{episode.end} is not within {samples} samples")
+    return tuple(sorted(found, key=lambda episode: episode.start))
+
+
+def _episode(entry: dict[str, Any]) -> Episode:
+    onset, offset, label = entry["onset"], entry["offset"], entry["rhythm_name"]
+    if not isinstance(onset, int) or not isinstance(offset, int) or not isinstance(label, str):
+        raise TypeError("onset and offset must be whole numbers, rhythm_name a text")
+    return Episode(onset - 1, offset, label)
+
+
+IRHYTHM = Format("irhythm", "iRhythm .ecg with committee episodes in JSON", _recognises, _read)

@@ -1,0 +1,250 @@
+"""WFDB records, as PhysioNet publishes them: a text header and signal files beside it.
+
+Read here from bytes, not through the ``wfdb`` package: that one needs files on disk, trusts a header's
+sizes, and spends most of its time on the header. The tests hold every value against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Digital, Provenance, Recording, missing_value, widen
+from clocs.core.sources import Source
+from clocs.formats.reading import Format
+from clocs.signals.leads import canonical
+
+MAX_SIGNALS = 256
+MILLIVOLT = {"mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6, "v": 1e3}
+FLAC_BITS = {508: 8, 516: 16, 524: 24}
+INTEGERS: dict[int, str] = {16: "<i2", 61: ">i2", 32: "<i4"}
+SPARE_BYTES = 32 << 20
+"""Compressed signals may unpack to four times their file plus this."""
+
+_RECORD_LINE = re.compile(rb"^\s*[\w.\-]+(/\d+)?[ \t]+\d+([ \t]+[\d.eE+\-]+.*)?\s*$")
+_SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
+_GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
+
+
+@dataclass(frozen=True)
+class SignalLine:
+    """One signal of a header."""
+
+    file: str
+    format: int
+    offset: int
+    gain: float
+    """Steps per unit; 0: the header gives none."""
+    baseline: int
+    unit: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a ``.hea`` file says."""
+
+    rate: float
+    samples: int | None
+    signals: tuple[SignalLine, ...]
+    comments: tuple[str, ...]
+
+
+def parse_header(data: bytes, name: str) -> Header:
+    """Read a header; anything out of order is a ``FormatError``."""
+    lines = data.decode("latin-1").splitlines()
+    body = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    comments = tuple(line.lstrip()[1:].strip() for line in lines if line.lstrip().startswith("#"))
+    try:
+        fields = body[0].split()
+        count = int(fields[1])
+        rate = float(re.split(r"[/(]", fields[2])[0]) if len(fields) > 2 else 250.0
+        samples = int(fields[3]) if len(fields) > 3 else 0
+    except (IndexError, ValueError) as error:
+        raise FormatError(f"{name}: the record line is not 'name signals rate samples': {error}") from error
+    if "/" in fields[0]:
+        raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
+    if not 1 <= count <= MAX_SIGNALS or not 0 < rate <= 1e6 or samples < 0:
+        raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
+    if len(body) < 1 + count:
+        raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
+    return Header(rate, samples or None, tuple(_signal_line(line, name) for line in body[1 : 1 + count]), comments)
+
+
+def _signal_line(line: str, name: str) -> SignalLine:
+    fields = line.split(maxsplit=8)
+    form = _SIGNAL_FORMAT.match(fields[1]) if len(fields) > 1 else None
+    if form is None:
+        raise FormatError(f"{name}: signal line '{line[:80]}' names no format")
+    code, per_frame, skew, offset = (int(group) if group else 0 for group in form.groups())
+    if per_frame > 1 or skew:
+        raise FormatError(f"{name}: signals sampled at several rates or skewed are not supported")
+    if "/" in fields[0] or "\\" in fields[0] or fields[0] in (".", ".."):
+        raise FormatError(f"{name}: signal file '{fields[0][:80]}' lies outside the record's folder")
+    gain, baseline, unit = _gain(fields, name)
+    return SignalLine(fields[0], code, offset, gain, baseline, unit, fields[8].strip() if len(fields) > 8 else "")
+
+
+def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
+    match = _GAIN.match(fields[2]) if len(fields) > 2 else None
+    try:
+        gain = float(match.group(1)) if match else 0.0
+        zero = int(fields[4]) if len(fields) > 4 else 0
+        baseline = int(match.group(2)) if match and match.group(2) else zero
+    except ValueError as error:
+        raise FormatError(f"{name}: gain or baseline is no number: {error}") from error
+    if not np.isfinite(gain) or abs(baseline) >= 2**31:
+        raise FormatError(f"{name}: gain {gain} with baseline {baseline} is out of range")
+    return gain, baseline, (match.group(3) or "mV") if match else "mV"
+
+
+def _decode(data: bytes, code: int, channels: int, samples: int | None, name: str) -> Digital:
+    """(channels, samples) from the bytes of one signal file."""
+    if code in FLAC_BITS:
+        return _decode_flac(data, FLAC_BITS[code], channels, samples, name)
+    if code in INTEGERS:
+        kind = np.dtype(INTEGERS[code])
+        flat: npt.NDArray[np.int16 | np.int32] = np.frombuffer(data, kind, len(data) // kind.itemsize)
+        flat = flat.astype(kind.newbyteorder("="), copy=False)
+    elif code == 80:
+        flat = _remark(np.frombuffer(data, np.uint8).astype(np.int16) - 128, -128)
+    elif code == 212:
+        flat = _remark(_unpack_212(data), -2048)
+    elif code == 24:
+        triples = np.frombuffer(data, np.uint8, len(data) // 3 * 3).reshape(-1, 3).astype(np.int32)
+        flat = _remark(((triples[:, 2] << 24) | (triples[:, 1] << 16) | (triples[:, 0] << 8)) >> 8, -(2**23))
+    else:
+        known = sorted([80, 212, 24, *INTEGERS, *FLAC_BITS])
+        raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
+    whole = len(flat) // channels
+    return flat[: whole * channels].reshape(whole, channels).T[:, :samples]
+
+
+def _unpack_212(data: bytes) -> npt.NDArray[np.int16]:
+    """Two 12-bit samples in three bytes; a last odd sample takes two."""
+    padded = np.frombuffer(data + b"\0" * (-len(data) % 3), np.uint8).reshape(-1, 3).astype(np.int16)
+    low = padded[:, 0] | ((padded[:, 1] & 0x0F) << 8)
+    high = padded[:, 2] | ((padded[:, 1] & 0xF0) << 4)
+    flat = np.stack([low, high], axis=1).reshape(-1)
+    flat = np.where(flat > 2047, flat - 4096, flat).astype(np.int16)
+    return flat[: len(data) * 2 // 3]
+
+
+def _decode_flac(data: bytes, bits: int, channels: int, samples: int | None, name: str) -> Digital:
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            if file.format != "FLAC" or file.channels != channels:
+                raise FormatError(f"{name}: {file.channels} channels of {file.format}, header says {channels} of FLAC")
+            wanted = min(samples, file.frames) if samples else file.frames
+            width = 2 if bits == 16 else 4
+            if wanted * channels * width > 4 * len(data) + SPARE_BYTES:
+                raise FormatError(f"{name}: claims {wanted} samples, more than {len(data)} bytes are trusted to hold")
+            values = file.read(wanted, dtype="int16" if bits == 16 else "int32", always_2d=True)
+    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"{name}: damaged FLAC: {error}") from error
+    if bits == 16:
+        return np.asarray(values.T)
+    return _remark(values.T >> (32 - bits), -(1 << (bits - 1)))
+
+
+def _remark(values: npt.NDArray[np.int16 | np.int32], missing: int) -> Digital:
+    """Replace a narrow format's missing marker by its type's."""
+    marked: Digital = np.where(values == missing, values.dtype.type(missing_value(values.dtype)), values)
+    return marked
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    header = parse_header(raw, name)
+    digest = hashlib.sha256(raw)
+    folder = name.rpartition("/")[0]
+    blocks: list[Digital] = []
+    for (file, code, offset), group in groupby(header.signals, lambda line: (line.file, line.format, line.offset)):
+        data = source.read(f"{folder}/{file}" if folder else file)
+        digest.update(data)
+        blocks.append(_decode(data[offset:], code, len(list(group)), header.samples, file))
+    samples = min(block.shape[1] for block in blocks)
+    if not samples:
+        raise FormatError(f"{name}: its signal files hold no sample")
+    wide = any(block.dtype == np.int32 for block in blocks)
+    digital = np.concatenate([widen(block) if wide else block for block in (block[:, :samples] for block in blocks)])
+    return _recording(header, digital, name, digest.hexdigest())
+
+
+def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Recording:
+    keep, unit, notes = _voltages(header)
+    lines = [header.signals[row] for row in keep]
+    gain = [line.gain / MILLIVOLT[line.unit.lower()] if unit == "mV" else 1.0 for line in lines]
+    about = dict(_comment_fields(header.comments))
+    age, sex = _age(about.get("age", "")), about.get("sex", "")[:1].lower()
+    return Recording(
+        digital=np.ascontiguousarray(digital[keep]),
+        gain=np.array(gain, np.float64),
+        baseline=np.array([line.baseline if unit == "mV" else 0 for line in lines], np.int32),
+        rate=header.rate,
+        leads=_distinct([canonical(line.name) or "ECG" for line in lines]),
+        unit=unit,
+        record_id=name.rsplit("/", 1)[-1].removesuffix(".hea"),
+        age=age,
+        sex="female" if sex == "f" else "male" if sex == "m" else None,
+        labels=tuple(code.strip() for code in about.get("dx", "").split(",") if code.strip()),
+        provenance=Provenance(name, "wfdb", sha256, declared_samples=header.samples, notes=notes),
+    )
+
+
+def _voltages(header: Header) -> tuple[list[int], Literal["mV", "adu"], tuple[str, ...]]:
+    """Rows that are voltages; in mV where the header gives gains, else in raw steps."""
+    volts = [row for row, line in enumerate(header.signals) if line.unit.lower() in MILLIVOLT]
+    scaled = [row for row in volts if header.signals[row].gain != 0]
+    keep = scaled or volts
+    if not keep:
+        units = sorted({line.unit for line in header.signals})
+        raise FormatError(f"no signal is a voltage (units: {', '.join(units)[:80]})")
+    left = [line.name or str(row) for row, line in enumerate(header.signals) if row not in keep]
+    return keep, "mV" if scaled else "adu", tuple(f"left out signal {label}" for label in left)
+
+
+def _comment_fields(comments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for comment in comments:
+        key, found, value = comment.partition(":")
+        if found:
+            yield key.strip(" <>").lower(), value.strip()
+
+
+def _age(text: str) -> float | None:
+    try:
+        years = float(text)
+    except ValueError:
+        return None
+    return years if 0 <= years <= 150 else None
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    """Tell repeated names apart: ``ECG``, ``ECG 2``."""
+    seen: dict[str, int] = {}
+    out: list[str] = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+    return tuple(out) if len(set(out)) == len(out) else tuple(f"{name} #{row}" for row, name in enumerate(names))
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    if b"\0" in head:
+        return False
+    lines = (line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
+    return bool(_RECORD_LINE.match(next(lines, b"")))
+
+
+WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read)

@@ -1,0 +1,1 @@
+"""Layer 1: what can be said and done with samples, whatever file they came from."""

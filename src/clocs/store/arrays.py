@@ -1,0 +1,112 @@
+"""A store from arrays that are already in memory, through the same ingest as files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import ConfigError
+from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
+from clocs.core.sources import Source
+from clocs.datasets import DATASETS, Entry
+from clocs.datasets.dataset import Options, age_of, sex_of
+from clocs.signals.leads import canonical
+from clocs.signals.quality import GatePolicy
+from clocs.store.ingest import ingest
+from clocs.store.store import Store
+
+COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
+Signals = Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating]
+
+
+class ArrayOptions(Options):
+    """Names the content, so that other arrays make another version."""
+
+    rate: float
+    leads: tuple[str, ...]
+    sha256: str
+
+
+def ingest_arrays(
+    folder: str | os.PathLike[str],
+    signals: Signals,
+    rate: float,
+    leads: Sequence[str],
+    table: Any,
+    gate: GatePolicy | None,
+) -> Store:
+    """See ``Store.from_arrays``."""
+    names = tuple(canonical(lead) for lead in leads)
+    wrong = [number for number, signal in enumerate(signals) if np.ndim(signal) != 2 or len(signal) != len(names)]
+    if wrong or not rate > 0:
+        raise ConfigError(f"each array must be ({len(names)} leads, samples) at a rate over 0; wrong: {wrong[:5]}")
+    entries = list(_entries(len(signals), table))
+    digest = hashlib.sha256()
+    for signal in signals:
+        digest.update(np.ascontiguousarray(signal, np.float64).tobytes())
+
+    def load(source: Source, entry: Entry, options: ArrayOptions) -> Recording:
+        return _recording(signals[int(entry.file.rpartition("/")[2])], entry, options)
+
+    dataset = replace(
+        DATASETS.get("folder"),
+        name="arrays",
+        title="Arrays in memory",
+        entries=lambda source, options: iter(entries),
+        load=load,
+        options=ArrayOptions,
+        needs_source=False,
+    )
+    options = {"rate": rate, "leads": names, "sha256": digest.hexdigest()}
+    return ingest(dataset, None, folder, gate=gate, options=options)
+
+
+def _entries(count: int, table: Any) -> Iterator[Entry]:
+    columns = {name: list(table[name]) for name in COLUMNS if table is not None and name in _columns(table)}
+    unknown = sorted(set(_columns(table)) - set(COLUMNS)) if table is not None else []
+    if unknown or any(len(column) != count for column in columns.values()):
+        raise ConfigError(
+            f"the table must have {count} rows and no columns but {', '.join(COLUMNS)}"
+            + (f"; unknown: {', '.join(unknown)}" if unknown else "")
+        )
+    for number in range(count):
+        row = {name: column[number] for name, column in columns.items()}
+        labels = row.get("labels", ())
+        record_id = str(row.get("record_id", f"{number:07d}"))
+        yield Entry(
+            file=f"arrays/{number}",
+            record_id=record_id,
+            patient_id=str(row.get("patient_id", record_id)),
+            site=str(row.get("site") or ""),
+            age=age_of(row.get("age")),
+            sex=sex_of(row.get("sex")),
+            labels=(labels,) if isinstance(labels, str) else tuple(str(label) for label in labels),
+        )
+
+
+def _columns(table: Any) -> list[str]:
+    return [str(name) for name in getattr(table, "columns", None) or table]
+
+
+def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOptions) -> Recording:
+    raw = np.ascontiguousarray(signal, np.float64)
+    return Recording(
+        digital=quantise(raw, MICROVOLT_GAIN),
+        gain=np.full(len(raw), MICROVOLT_GAIN),
+        baseline=np.zeros(len(raw), np.int32),
+        rate=options.rate,
+        leads=options.leads,
+        record_id=entry.record_id,
+        patient_id=entry.patient_id,
+        site=entry.site,
+        age=entry.age,
+        sex=entry.sex,
+        labels=entry.labels,
+        provenance=Provenance(entry.file, "array", hashlib.sha256(raw.tobytes()).hexdigest()),
+    )

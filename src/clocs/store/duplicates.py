@@ -1,0 +1,58 @@
+"""Recordings that are the same signal under different names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from clocs.store.shard import HASH_BYTES, Shard, ShardInfo
+
+if TYPE_CHECKING:
+    from clocs.store.store import Store
+
+
+def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
+    """Numbers of the recordings of each group of identical signals, groups in order of first member."""
+    columns = [store.shard(number).batch.column("signal_hash") for number in range(len(store.manifest.shards))]
+    known = np.flatnonzero(np.concatenate([column.is_valid().to_numpy(False) for column in columns] or [[]]))
+    hashes = np.concatenate([_bytes(column.drop_null()) for column in columns] or [np.empty((0, HASH_BYTES), "u1")])
+    keys = np.ascontiguousarray(hashes).view("V16").reshape(-1)
+    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    again = np.flatnonzero(counts[inverse] > 1)
+    order = again[np.argsort(inverse[again], kind="stable")]
+    groups = np.split(known[order], np.flatnonzero(np.diff(inverse[order])) + 1) if len(order) else []
+    return sorted(groups, key=lambda group: int(group[0]))
+
+
+def _bytes(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
+    """(rows, 16) of a column without nulls."""
+    raw = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, HASH_BYTES)
+    return raw[column.offset : column.offset + len(column)]
+
+
+def repeated_record_ids(folder: Path, shards: tuple[ShardInfo, ...]) -> list[str]:
+    """Record ids that occur more than once; 8 bytes of memory a recording."""
+    keys = np.concatenate([_id_keys(Shard(folder / info.file, info)) for info in shards] or [np.empty(0, np.uint64)])
+    values, counts = np.unique(keys, return_counts=True)
+    suspects = set(values[counts > 1].tolist())
+    if not suspects:
+        return []
+    seen: dict[str, int] = {}
+    for info in shards:
+        shard = Shard(folder / info.file, info)
+        for row in np.flatnonzero(np.isin(_id_keys(shard), list(suspects))):
+            record_id = shard.batch.column("record_id")[int(row)].as_py()
+            seen[record_id] = seen.get(record_id, 0) + 1
+    return [record_id for record_id, times in seen.items() if times > 1]
+
+
+def _id_keys(shard: Shard) -> npt.NDArray[np.uint64]:
+    import hashlib
+
+    ids = shard.batch.column("record_id").to_pylist()
+    digests = b"".join(hashlib.blake2b(record_id.encode(), digest_size=8).digest() for record_id in ids)
+    return np.frombuffer(digests, np.uint64)

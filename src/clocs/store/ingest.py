@@ -1,0 +1,289 @@
+"""From files to a store: in parallel, with bounded memory, and safe to kill at any moment.
+
+The recordings of a source are cut into tasks. A task is named by what goes into it, writes its shards,
+and last a receipt: a task with a receipt is never run again, whoever ran it. The manifest is assembled
+from the receipts and written last of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from clocs.core import engine as engines
+from clocs.core.errors import ClocsError, ConfigError, StoreError
+from clocs.core.files import canonical_json, content_hash, exclusive, write_bytes
+from clocs.core.recording import Recording
+from clocs.core.sources import Source, open_source
+from clocs.datasets import DATASETS, Dataset, Entry
+from clocs.datasets.dataset import Options
+from clocs.signals.leads import without_derived
+from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
+from clocs.store.duplicates import repeated_record_ids
+from clocs.store.manifest import (
+    FORMAT,
+    SHARDS,
+    Manifest,
+    QuarantineInfo,
+    read_manifest,
+    versions,
+    write_manifest,
+)
+from clocs.store.shard import ShardInfo, write_shard
+from clocs.store.store import Store
+
+RECEIPTS = "receipts"
+SHARD_BYTES = 128 << 20
+"""Samples after which a task starts another shard; with the records per task it bounds a worker's memory."""
+
+Progress = Callable[[int, int], None]
+"""Called with recordings done and recordings refused so far."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some recordings of a source, to become shards."""
+
+    folder: Path
+    source: str | None
+    dataset: Dataset
+    options: Options
+    gate: GatePolicy
+    entries: tuple[Entry, ...]
+    name: str
+    """Hash of everything above but the folder and the source's own path."""
+
+
+class Refused(BaseModel):
+    """A recording that was not stored, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    record_id: str
+    source: str
+    source_sha256: str
+    reason: str
+    findings: tuple[Finding, ...]
+
+
+class Receipt(BaseModel):
+    """What became of a task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    records_in: int
+    shards: tuple[ShardInfo, ...]
+    refused: tuple[Refused, ...]
+
+
+def ingest(
+    dataset: str | Dataset,
+    source: str | os.PathLike[str] | None,
+    folder: str | os.PathLike[str],
+    *,
+    gate: GatePolicy | None = None,
+    options: dict[str, Any] | None = None,
+    engine: engines.Engine | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Store:
+    """Read a dataset's files from a folder or zip into a store, and return it.
+
+    Interrupted, it continues where it was; repeated, it does nothing; over a source that has grown, it
+    adds a version. ``gate`` defaults to the dataset's; ``signals.quality.OFF`` lets everything pass.
+    """
+    dataset = DATASETS.get(dataset) if isinstance(dataset, str) else dataset
+    chosen = dataset.parse_options(options or {})
+    gate = dataset.gate if gate is None else gate
+    place = Path(folder)
+    path = str(Path(source).absolute()) if source is not None and dataset.needs_source else None
+    if path is None and dataset.needs_source:
+        raise ConfigError(f"dataset '{dataset.name}' needs a source: the folder or zip its files lie in")
+    with exclusive(place):
+        tasks = _tasks(dataset, chosen, gate, path, place)
+        kind = engine or ("serial" if workers == 1 else "processes")
+        receipts = _run(tasks, kind, workers, progress)
+        if not receipts:
+            raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
+        return commit(place, receipts, dataset.about(), chosen.model_dump(mode="json"), gate)
+
+
+def _tasks(dataset: Dataset, options: Options, gate: GatePolicy, path: str | None, folder: Path) -> Iterator[Task]:
+    source = open_source(path) if path is not None else None
+    entries = dataset.entries(source, options)  # type: ignore[arg-type]  # None only where no source is needed
+    shared = [FORMAT, dataset.name, options.model_dump(mode="json"), gate.model_dump(mode="json")]
+    for chunk in _chunks(entries, dataset.records_per_shard):
+        sizes = [source.size(entry.file) for entry in chunk] if source is not None else []
+        name = content_hash([*shared, [asdict(entry) for entry in chunk], sizes])
+        yield Task(folder, path, dataset, options, gate, chunk, name)
+
+
+def _chunks(entries: Iterable[Entry], size: int) -> Iterator[tuple[Entry, ...]]:
+    chunk: list[Entry] = []
+    for entry in entries:
+        chunk.append(entry)
+        if len(chunk) == size:
+            yield tuple(chunk)
+            chunk = []
+    if chunk:
+        yield tuple(chunk)
+
+
+def _run(tasks: Iterator[Task], kind: engines.Engine, workers: int, progress: Progress | None) -> list[Receipt]:
+    done: dict[int, Receipt] = {}
+    records = refused = 0
+    for number, receipt in engines.run(run_task, tasks, engine=kind, workers=workers):
+        done[number] = receipt
+        records += receipt.records_in
+        refused += len(receipt.refused)
+        if progress is not None:
+            progress(records, refused)
+    return [done[number] for number in sorted(done)]
+
+
+def run_task(task: Task) -> Receipt:
+    """Read, judge and store a task's recordings; at once done when its receipt is there."""
+    receipt = _finished(task)
+    if receipt is not None:
+        return receipt
+    source = open_source(task.source) if task.source is not None else None
+    refused: list[Refused] = []
+    accepted = _accepted(task, source, refused)
+    return write_recordings(task.folder, task.name, accepted, len(task.entries), refused)
+
+
+def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iterator[Recording]:
+    """The recordings that pass; the others are added to ``refused``."""
+    for entry in task.entries:
+        try:
+            recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
+        except (OSError, MemoryError):
+            raise
+        except ClocsError as error:
+            refused.append(_unreadable(entry, str(error)))
+            continue
+        except Exception as error:  # a reader's own mistake must not end an archive's ingest
+            refused.append(_unreadable(entry, f"unexpected {error!r}"))
+            continue
+        findings = assess(recording, task.gate)
+        if findings:
+            refused.append(_judged(recording, findings))
+        else:
+            yield without_derived(recording)
+
+
+def _unreadable(entry: Entry, detail: str) -> Refused:
+    record_id = entry.record_id or entry.file.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return Refused(
+        record_id=record_id,
+        source=entry.file,
+        source_sha256="",
+        reason="unreadable",
+        findings=(Finding("unreadable", "", detail[:500]),),
+    )
+
+
+def _judged(recording: Recording, findings: list[Finding]) -> Refused:
+    return Refused(
+        record_id=recording.record_id,
+        source=recording.provenance.source,
+        source_sha256=recording.provenance.sha256,
+        reason=min((finding.reason for finding in findings), key=REASONS.index),
+        findings=tuple(findings),
+    )
+
+
+def write_recordings(
+    folder: Path, name: str, recordings: Iterator[Recording], records_in: int, refused: list[Refused]
+) -> Receipt:
+    """Write recordings as shards of bounded size, then the receipt."""
+    shards: list[ShardInfo] = []
+    held: list[Recording] = []
+
+    def write() -> None:
+        if held:
+            path = folder / SHARDS / f"{name[:16]}-{len(shards)}.arrow"
+            shards.append(write_shard(path, held))
+            held.clear()
+
+    size = 0
+    for recording in recordings:
+        if held and size + recording.digital.nbytes > SHARD_BYTES:
+            write()
+            size = 0
+        held.append(recording)
+        size += recording.digital.nbytes
+    write()
+    receipt = Receipt(task=name, records_in=records_in, shards=tuple(shards), refused=tuple(refused))
+    body = receipt.model_dump(mode="json")
+    write_bytes(_receipt_path(folder, name), canonical_json({**body, "sha256": content_hash(body)}))
+    return receipt
+
+
+def _receipt_path(folder: Path, name: str) -> Path:
+    return folder / RECEIPTS / f"{name[:32]}.json"
+
+
+def _finished(task: Task) -> Receipt | None:
+    """A task's receipt, if it is whole and its shards are there."""
+    try:
+        body = json.loads(_receipt_path(task.folder, task.name).read_bytes())
+        stated = body.pop("sha256")
+        receipt = Receipt.model_validate(body)
+        sizes = [(task.folder / SHARDS / shard.file).stat().st_size for shard in receipt.shards]
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+    whole = stated == content_hash(body) and receipt.task == task.name
+    return receipt if whole and sizes == [shard.bytes for shard in receipt.shards] else None
+
+
+def commit(
+    folder: Path, receipts: list[Receipt], dataset: dict[str, Any], options: dict[str, Any], gate: GatePolicy
+) -> Store:
+    """Make a version of what receipts say; none if the newest one says the same."""
+    refused = [row for receipt in receipts for row in receipt.refused]
+    shards = tuple(shard for receipt in receipts for shard in receipt.shards)
+    records_in, stored = sum(receipt.records_in for receipt in receipts), sum(shard.records for shard in shards)
+    if records_in != stored + len(refused):
+        raise StoreError(f"{records_in} recordings in, but {stored} stored and {len(refused)} refused: a defect")
+    twice = repeated_record_ids(folder / SHARDS, shards)
+    if twice:
+        raise ConfigError(f"record ids must be unique; these come twice: {', '.join(twice[:5])}")
+    known = versions(folder)
+    number = known[-1] + 1 if known else 1
+    rows = b"".join(json.dumps(row.model_dump(mode="json"), sort_keys=True).encode() + b"\n" for row in refused)
+    count = Counter(row.reason for row in refused)
+
+    def manifest(number: int) -> Manifest:
+        listed = QuarantineInfo(
+            file=f"quarantine-{number:06d}.jsonl", sha256=hashlib.sha256(rows).hexdigest(), records=len(refused)
+        )
+        return Manifest(
+            version=number,
+            dataset=dataset,
+            options=options,
+            gate=gate.model_dump(mode="json"),
+            software={name: version(name) for name in ("clocs", "numpy", "pyarrow")},
+            records_in=records_in,
+            stored=stored,
+            quarantined={reason: count[reason] for reason in REASONS if count[reason]},
+            quarantine=listed,
+            shards=shards,
+        )
+
+    if known and read_manifest(folder) == manifest(known[-1]):
+        return Store(folder)
+    new = manifest(number)
+    write_bytes(folder / new.quarantine.file, rows)
+    write_manifest(folder, new)
+    return Store(folder)

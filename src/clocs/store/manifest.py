@@ -1,0 +1,93 @@
+"""The manifest: one file that says what a store version holds. Writing it is the commit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.files import canonical_json, content_hash, write_bytes
+from clocs.store.shard import ShardInfo
+
+FORMAT = 1
+SHARDS = "shards"
+_NAME = re.compile(r"^manifest-(\d{6})\.json$")
+
+
+class QuarantineInfo(BaseModel):
+    """The file that lists the refused recordings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: str
+    records: int
+
+
+class Manifest(BaseModel):
+    """A store version: immutable, complete, hashed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = FORMAT
+    version: int
+    dataset: dict[str, Any]
+    options: dict[str, Any]
+    gate: dict[str, Any]
+    software: dict[str, str]
+    records_in: int
+    stored: int
+    quarantined: dict[str, int]
+    """By reason."""
+    quarantine: QuarantineInfo
+    shards: tuple[ShardInfo, ...]
+
+    @property
+    def sha256(self) -> str:
+        """The identity of this version's content."""
+        return content_hash(self.model_dump(mode="json"))
+
+
+def manifest_path(folder: Path, version: int) -> Path:
+    """Where a version's manifest lies."""
+    return folder / f"manifest-{version:06d}.json"
+
+
+def versions(folder: Path) -> list[int]:
+    """Committed versions, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Commit a version."""
+    body = manifest.model_dump(mode="json")
+    write_bytes(manifest_path(folder, manifest.version), canonical_json({**body, "sha256": manifest.sha256}))
+
+
+def read_manifest(folder: Path, version: int | None = None) -> Manifest:
+    """The newest version's manifest, or a given one; a changed byte is refused."""
+    found = versions(folder)
+    if not found:
+        raise StoreError(f"{folder} is no finished store: it has no manifest. Make one: clocs data ingest ...")
+    if version is not None and version not in found:
+        raise StoreError(f"{folder} has no version {version}; it has {', '.join(map(str, found))}")
+    path = manifest_path(folder, version or found[-1])
+    raw = path.read_bytes()
+    try:
+        body = json.loads(raw)
+        stated = body.pop("sha256")
+        manifest = Manifest.model_validate(body)
+    except (ValueError, KeyError, AttributeError, TypeError, ValidationError, RecursionError) as error:
+        raise IntegrityError(f"{path.name}: not a readable manifest ({type(error).__name__})") from error
+    if manifest.format != FORMAT:
+        raise StoreError(f"{path.name}: store format {manifest.format}; this version of clocs reads {FORMAT}")
+    # Only the canonical bytes are accepted, so that no flipped bit goes unseen.
+    if stated != manifest.sha256 or canonical_json({**body, "sha256": stated}) != raw:
+        raise IntegrityError(f"{path.name}: does not match its own hash")
+    return manifest

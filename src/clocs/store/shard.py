@@ -1,0 +1,243 @@
+"""A shard: some recordings in one Arrow IPC file, memory-mapped, their samples in one integer buffer.
+
+Any Arrow reader (pandas, polars, DuckDB) opens it. A recording's samples lie lead by lead in
+``values``; its physical value is ``(value - baseline) / gain``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from clocs.core.errors import IntegrityError
+from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, widen
+from clocs.store.arrow_files import write_arrow
+
+_EPISODE = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.string())])
+HASH_BYTES = 16
+
+
+def schema(dtype: str) -> pa.Schema:
+    """Columns of a shard whose samples are ``int16`` or ``int32``."""
+    return pa.schema(
+        [
+            ("record_id", pa.string()),
+            ("patient_id", pa.string()),
+            ("site", pa.string()),
+            ("age", pa.float32()),
+            ("sex", pa.string()),
+            ("labels", pa.list_(pa.string())),
+            ("episodes", pa.list_(_EPISODE)),
+            ("rate", pa.float64()),
+            ("samples", pa.int64()),
+            ("leads", pa.list_(pa.string())),
+            ("unit", pa.string()),
+            ("gain", pa.list_(pa.float64())),
+            ("baseline", pa.list_(pa.int32())),
+            ("missing", pa.list_(pa.int64())),
+            ("signal_hash", pa.binary(HASH_BYTES)),
+            ("source", pa.string()),
+            ("source_sha256", pa.string()),
+            ("format", pa.string()),
+            ("declared_samples", pa.int64()),
+            ("notes", pa.list_(pa.string())),
+            ("values", pa.large_list(pa.int16() if dtype == "int16" else pa.int32())),
+        ]
+    )
+
+
+class ShardInfo(BaseModel):
+    """What the manifest says of a shard: its bytes, and what all its recordings share.
+
+    ``None`` means that they differ. Uniform shards are indexed by arithmetic, without being read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: str
+    bytes: int
+    records: int
+    dtype: str
+    leads: tuple[str, ...] | None
+    unit: str | None
+    rate: float | None
+    samples: int | None
+    gain: float | None
+    baseline: int | None
+    missing: int
+    """Recordings with missing samples."""
+    episodes: bool
+    """Whether any recording has labelled episodes."""
+
+
+def signal_hash(recording: Recording) -> bytes | None:
+    """Equal for recordings with the same rate, leads and samples (to 1 uV); None for a flat one.
+
+    A flat signal identifies nobody, so flat recordings are no duplicates of each other.
+    """
+    if (recording.digital == recording.digital[:, :1]).all():
+        return None
+    digest = hashlib.blake2b(repr(recording.rate).encode(), digest_size=HASH_BYTES)
+    for row in sorted(range(len(recording.leads)), key=lambda row: recording.leads[row]):
+        digest.update(recording.leads[row].encode())
+        digest.update(_microvolts(recording, row).tobytes())
+    return digest.digest()
+
+
+def _microvolts(recording: Recording, row: int) -> npt.NDArray[np.int32]:
+    values, gain, zero = recording.digital[row], recording.gain[row], recording.baseline[row]
+    if recording.unit != "mV" or gain == MICROVOLT_GAIN:
+        steps = values.astype(np.int32) - zero
+    else:
+        steps = np.rint((values - float(zero)) * (MICROVOLT_GAIN / gain)).astype(np.int32)
+    steps[values == missing_value(values.dtype)] = missing_value(np.int32)
+    return np.asarray(steps)
+
+
+def write_shard(path: Path, recordings: Sequence[Recording]) -> ShardInfo:
+    """Write recordings as one shard, atomically, and say what is in it."""
+    wide = any(recording.digital.dtype == np.int32 for recording in recordings)
+    dtype = "int32" if wide else "int16"
+    batch = _batch(recordings, dtype)
+    sha256, size = write_arrow(path, batch)
+    gains = {float(gain) for recording in recordings for gain in recording.gain}
+    baselines = {int(baseline) for recording in recordings for baseline in recording.baseline}
+    return ShardInfo(
+        file=path.name,
+        sha256=sha256,
+        bytes=size,
+        records=len(recordings),
+        dtype=dtype,
+        leads=_shared([recording.leads for recording in recordings]),
+        unit=_shared([recording.unit for recording in recordings]),
+        rate=_shared([recording.rate for recording in recordings]),
+        samples=_shared([recording.samples for recording in recordings]),
+        gain=_shared(list(gains)),
+        baseline=_shared(list(baselines)),
+        missing=sum(any(counts) for counts in batch.column("missing").to_pylist()),
+        episodes=any(recording.episodes for recording in recordings),
+    )
+
+
+def _shared(values: Sequence[Any]) -> Any:
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _batch(recordings: Sequence[Recording], dtype: str) -> pa.RecordBatch:
+    columns: dict[str, list[Any]] = {name: [] for name in schema(dtype).names if name != "values"}
+    for recording in recordings:
+        for name, value in _row(recording).items():
+            columns[name].append(value)
+    samples = [widen(item.digital) if dtype == "int32" else item.digital for item in recordings]
+    flat = [values.reshape(-1) for values in samples]
+    offsets = np.cumsum([0, *(len(values) for values in flat)], dtype=np.int64)
+    values = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(flat)))
+    arrays = [pa.array(columns[name], schema(dtype).field(name).type) for name in columns]
+    return pa.RecordBatch.from_arrays([*arrays, values], schema=schema(dtype))
+
+
+def _row(recording: Recording) -> dict[str, Any]:
+    absent = recording.digital == missing_value(recording.digital.dtype)
+    origin = recording.provenance
+    return {
+        "record_id": recording.record_id,
+        "patient_id": recording.patient_id,
+        "site": recording.site,
+        "age": recording.age,
+        "sex": recording.sex,
+        "labels": recording.labels,
+        "episodes": [vars(episode) for episode in recording.episodes],
+        "rate": recording.rate,
+        "samples": recording.samples,
+        "leads": recording.leads,
+        "unit": recording.unit,
+        "gain": recording.gain,
+        "baseline": recording.baseline,
+        "missing": np.count_nonzero(absent, axis=1),
+        "signal_hash": signal_hash(recording),
+        "source": origin.source,
+        "source_sha256": origin.sha256,
+        "format": origin.format,
+        "declared_samples": origin.declared_samples,
+        "notes": origin.notes,
+    }
+
+
+class Shard:
+    """An open shard: views into its memory map. Nothing is read before it is asked for."""
+
+    def __init__(self, path: Path, info: ShardInfo) -> None:
+        self.info = info
+        try:
+            with pa.memory_map(str(path)) as source:
+                self.batch = pa.ipc.open_file(source).get_batch(0)
+        except (OSError, pa.ArrowException) as error:
+            raise IntegrityError(f"{path.name}: cannot be opened ({error}); run 'clocs data verify'") from error
+        if self.batch.num_rows != info.records or not self.batch.schema.equals(schema(info.dtype)):
+            raise IntegrityError(f"{path.name}: not the shard its manifest describes; run 'clocs data verify'")
+
+    @functools.cached_property
+    def values(self) -> Digital:
+        """Samples of all recordings, end to end."""
+        return np.asarray(self.batch.column("values").values.to_numpy(zero_copy_only=True))
+
+    @functools.cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Where each recording's samples start in ``values``; one more entry than recordings."""
+        return np.asarray(self.batch.column("values").offsets.to_numpy(zero_copy_only=True))
+
+    @functools.cached_property
+    def samples(self) -> npt.NDArray[np.int64]:
+        return np.asarray(self.batch.column("samples").to_numpy())
+
+    @functools.cached_property
+    def rate(self) -> npt.NDArray[np.float64]:
+        return np.asarray(self.batch.column("rate").to_numpy())
+
+    @functools.cached_property
+    def leads(self) -> list[tuple[str, ...]]:
+        """Per recording."""
+        if self.info.leads is not None:
+            return [self.info.leads] * self.info.records
+        return [tuple(leads) for leads in self.batch.column("leads").to_pylist()]
+
+    def lead_values(self, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        """Flattened per-lead column (gain, baseline, missing) and where each recording's part starts."""
+        column = self.batch.column(name)
+        return column.values.to_numpy(zero_copy_only=True), column.offsets.to_numpy(zero_copy_only=True)
+
+    def recording(self, row: int) -> Recording:
+        """One recording, as it went in, without derived leads."""
+        data = self.batch.drop_columns(["values", "signal_hash", "missing"]).slice(row, 1).to_pylist()[0]
+        digital = self.values[self.offsets[row] : self.offsets[row + 1]].reshape(len(data["leads"]), -1)
+        return Recording(
+            digital=digital,
+            gain=np.array(data["gain"], np.float64),
+            baseline=np.array(data["baseline"], np.int32),
+            rate=data["rate"],
+            leads=tuple(data["leads"]),
+            unit=data["unit"],
+            record_id=data["record_id"],
+            patient_id=data["patient_id"],
+            site=data["site"],
+            age=data["age"],
+            sex=data["sex"],
+            labels=tuple(data["labels"]),
+            episodes=tuple(Episode(**episode) for episode in data["episodes"]),
+            provenance=Provenance(
+                source=data["source"],
+                format=data["format"],
+                sha256=data["source_sha256"],
+                declared_samples=data["declared_samples"],
+                notes=tuple(data["notes"]),
+            ),
+        )

@@ -1,0 +1,196 @@
+"""Splits: who trains and who tests. By patient, and by signal where one has several names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
+from clocs.core.files import canonical_json, content_hash, file_hash, write_bytes
+from clocs.core.seeds import generator
+from clocs.datasets.dataset import Part, SplitPolicy
+from clocs.store.arrow_files import write_arrow
+from clocs.store.duplicates import duplicate_groups
+
+if TYPE_CHECKING:
+    from clocs.store.store import Store
+
+SPLITS = "splits"
+PARTS: tuple[str, ...] = (*get_args(Part), "unused")
+"""``unused``: recordings without a single frame under the dataset's evaluation policy."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part for every recording of one store version."""
+
+    name: str
+    sha256: str
+    about: dict[str, Any]
+    """Store hash, seed, policy, counts."""
+    parts: npt.NDArray[np.int8]
+    """(recordings,), places in ``PARTS``."""
+
+    def mask(self, part: str) -> npt.NDArray[np.bool_]:
+        """Which recordings belong to a part."""
+        if part not in PARTS:
+            raise ConfigError(f"no part '{part}'; there are {', '.join(PARTS)}")
+        return np.asarray(self.parts == PARTS.index(part))
+
+
+def make_split(
+    store: Store,
+    name: str = "default",
+    *,
+    seed: int = 0,
+    policy: SplitPolicy | None = None,
+    group_duplicates: bool = True,
+) -> Split:
+    """Split a store's patients at random, once, and save it with a hash.
+
+    Patients who share a signal stay together unless ``group_duplicates`` is off. A name that is taken
+    by another split is refused.
+    """
+    policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
+    patient, patients = _patients(store)
+    used = _used(store)
+    cluster = _clusters(store, patient, patients, group_duplicates)
+    parts = np.full(len(store), PARTS.index("unused"), np.int8)
+    present = np.unique(patient[used])
+    shares = _deal(cluster[present], policy, generator(seed, "split"))
+    by_patient = np.full(patients, PARTS.index("unused"), np.int8)
+    by_patient[present] = shares
+    parts[used] = by_patient[patient[used]]
+    about = {
+        "store": store.sha256,
+        "seed": seed,
+        "policy": policy.model_dump(mode="json"),
+        "group_duplicates": group_duplicates,
+        "patients": {part: int((shares == place).sum()) for place, part in enumerate(PARTS[:3])},
+        "records": {part: int((parts == place).sum()) for place, part in enumerate(PARTS)},
+    }
+    return _save(store, name, parts, about)
+
+
+def _patients(store: Store) -> tuple[npt.NDArray[np.int64], int]:
+    """A number for each recording's patient, and how many there are."""
+    codes = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
+    return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
+
+
+def _used(store: Store) -> npt.NDArray[np.bool_]:
+    if "evaluation" not in store.manifest.dataset["frames"]:
+        return np.ones(len(store), bool)
+    return np.asarray(store.frames("evaluation").frames_per_record() > 0)
+
+
+def _clusters(
+    store: Store, patient: npt.NDArray[np.int64], patients: int, group_duplicates: bool
+) -> npt.NDArray[np.int64]:
+    """A number for each patient, shared by those connected through identical signals."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    if not group_duplicates:
+        return np.arange(patients)
+    pairs = [(patient[group[0]], patient[member]) for group in duplicate_groups(store) for member in group[1:]]
+    if not pairs:
+        return np.arange(patients)
+    left, right = np.array(pairs).T
+    graph = coo_array((np.ones(len(pairs), np.int8), (left, right)), shape=(patients, patients))
+    return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
+
+
+def _deal(cluster: npt.NDArray[np.int64], policy: SplitPolicy, random: np.random.Generator) -> npt.NDArray[np.int8]:
+    """A part for each patient: whole clusters, in random order, until a part has its number."""
+    count = len(cluster)
+    sizes = {part: int(getattr(policy, part) * count + 1e-9) for part in PARTS[:3]}
+    sizes[policy.remainder] += count - sum(sizes.values())
+    _, member, members = np.unique(cluster, return_inverse=True, return_counts=True)
+    order = random.permutation(len(members))
+    ends = np.cumsum(members[order])
+    # What rounding leaves over, and what a large cluster displaces, goes to the remainder's part.
+    filled = [part for part in PARTS[:3] if part != policy.remainder]
+    limits = np.cumsum([sizes[part] for part in filled])
+    places = np.array([PARTS.index(part) for part in (*filled, policy.remainder)], np.int8)
+    by_order = places[np.searchsorted(limits, ends, "left")]
+    by_cluster = np.empty(len(members), np.int8)
+    by_cluster[order] = by_order
+    return by_cluster[member]
+
+
+def _save(store: Store, name: str, parts: npt.NDArray[np.int8], about: dict[str, Any]) -> Split:
+    path = store.folder / SPLITS / f"{name}.arrow"
+    columns = [column.combine_chunks() for column in store.table(["record_id", "patient_id"]).columns]
+    columns.append(pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS)))
+    if path.with_suffix(".json").exists():
+        old = read_split_file(store.folder, name)
+        if old.about != about or not np.array_equal(old.parts, parts):
+            raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another name.")
+        return old
+    batch = pa.RecordBatch.from_arrays(columns, ["record_id", "patient_id", "part"])
+    body = {"about": about, "arrow_sha256": write_arrow(path, batch)[0]}
+    write_bytes(path.with_suffix(".json"), canonical_json({**body, "sha256": content_hash(body)}))
+    return read_split_file(store.folder, name)
+
+
+def read_split_file(folder: Path, name: str) -> Split:
+    """A saved split as it is, with its hashes checked."""
+    path = folder / SPLITS / f"{name}.json"
+    if not path.exists():
+        known = ", ".join(sorted(found.stem for found in (folder / SPLITS).glob("*.json"))) or "none"
+        raise StoreError(f"no split '{name}' in {folder}; there are: {known}. Make one: clocs data split")
+    try:
+        body = json.loads(path.read_bytes())
+        stated = body.pop("sha256")
+        if stated != content_hash(body) or body["arrow_sha256"] != file_hash(path.with_suffix(".arrow")):
+            raise IntegrityError(f"split '{name}' does not match its own hash")
+        with pa.memory_map(str(path.with_suffix(".arrow"))) as source:
+            column = pa.ipc.open_file(source).read_all().column("part").combine_chunks()
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException) as error:
+        raise IntegrityError(f"split '{name}' cannot be read: {error!r:.200}") from error
+    return Split(name, stated, body["about"], column.indices.to_numpy().astype(np.int8))
+
+
+def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = False) -> Split:
+    """A saved split, refused if it was made for other data or leaks."""
+    split = read_split_file(store.folder, name)
+    if split.about["store"] != store.sha256:
+        raise StoreError(f"split '{name}' was made for another version of {store.folder}; make a new one")
+    check_leaks(store, split, allow_duplicates=allow_duplicates)
+    return split
+
+
+def check_leaks(store: Store, split: Split, *, allow_duplicates: bool = False) -> None:
+    """Refuse a split in which one patient, or one signal, is in two parts; both records are named."""
+    if len(split.parts) != len(store):
+        raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
+    patient, patients = _patients(store)
+    used = np.flatnonzero(split.parts != PARTS.index("unused"))
+    first = np.full(patients, -1, np.int64)
+    first[patient[used[::-1]]] = used[::-1]  # the first used recording of each patient
+    crossing = used[split.parts[used] != split.parts[first[patient[used]]]]
+    if len(crossing):
+        here, there = int(first[patient[crossing[0]]]), int(crossing[0])
+        raise LeakError(_both(store, split, here, there, "belong to one patient"))
+    for group in [] if allow_duplicates else duplicate_groups(store):
+        parts = split.parts[group]
+        members = group[parts != PARTS.index("unused")]
+        other = members[split.parts[members] != split.parts[members[0]]] if len(members) else members
+        if len(other):
+            raise LeakError(_both(store, split, int(members[0]), int(other[0]), "are the same signal"))
+
+
+def _both(store: Store, split: Split, here: int, there: int, how: str) -> str:
+    ids = store.table(["record_id"]).column(0)
+    part = [PARTS[split.parts[number]] for number in (here, there)]
+    return (
+        f"split '{split.name}' leaks: records '{ids[here]}' ({part[0]}) and '{ids[there]}' ({part[1]}) {how}. "
+        "Make a new split: clocs data split."
+    )

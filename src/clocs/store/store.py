@@ -1,0 +1,124 @@
+"""A store: immutable, versioned recordings. Opening one reads its manifest and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from clocs.core.errors import ConfigError
+from clocs.core.recording import Recording
+from clocs.signals.leads import derive
+from clocs.signals.quality import GatePolicy
+from clocs.store.manifest import SHARDS, read_manifest
+from clocs.store.shard import Shard
+
+if TYPE_CHECKING:
+    from clocs.store.frames import Frames
+    from clocs.store.splits import Split
+
+OPEN_SHARDS = 1024
+"""Memory maps kept open at once."""
+
+
+class Store:
+    """Recordings numbered from 0, in shards."""
+
+    def __init__(self, folder: str | os.PathLike[str], version: int | None = None) -> None:
+        self.folder = Path(folder)
+        self.manifest = read_manifest(self.folder, version)
+        self.first = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
+        self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
+
+    @property
+    def sha256(self) -> str:
+        """Identity of the content: any difference in a recording or its labels changes it."""
+        return self.manifest.sha256
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def __repr__(self) -> str:
+        name, version = self.manifest.dataset["name"], self.manifest.version
+        return f"<Store {self.folder} version {version}: {len(self):,} recordings of {name}>"
+
+    def _open_shard(self, number: int) -> Shard:
+        info = self.manifest.shards[number]
+        return Shard(self.folder / SHARDS / info.file, info)
+
+    def locate(self, record: int) -> tuple[int, int]:
+        """Shard and row of a recording's number."""
+        if not 0 <= record < len(self):
+            raise ConfigError(f"record {record} is not in 0..{len(self) - 1}")
+        shard = int(np.searchsorted(self.first, record, "right")) - 1
+        return shard, record - int(self.first[shard])
+
+    def recording(self, record: int | str) -> Recording:
+        """One recording by its number or its record id, derivable leads included."""
+        shard, row = self.locate(self.number_of(record) if isinstance(record, str) else record)
+        return derive(self.shard(shard).recording(row))
+
+    def number_of(self, record_id: str) -> int:
+        """The number of a record id."""
+        import pyarrow.compute as pc
+
+        for number in range(len(self.manifest.shards)):
+            row = pc.index(self.shard(number).batch.column("record_id"), record_id).as_py()
+            if row >= 0:
+                return int(self.first[number]) + int(row)
+        raise ConfigError(f"no record '{record_id}' in {self.folder}; 'clocs data info' shows what it holds")
+
+    def __iter__(self) -> Iterator[Recording]:
+        return (self.recording(number) for number in range(len(self)))
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """Metadata columns of all recordings, in order, as views into the shards."""
+        batches = [self.shard(number).batch.select(list(columns)) for number in range(len(self.manifest.shards))]
+        return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in columns})
+
+    def frames(self, purpose: str = "evaluation", **options: Any) -> Frames:
+        """Frames by the policy this dataset has for a purpose."""
+        from clocs.signals.framing import FramePolicy
+        from clocs.store.frames import Frames
+
+        policies = self.manifest.dataset["frames"]
+        if purpose not in policies:
+            raise ConfigError(f"no frame policy '{purpose}'; this store has {', '.join(policies) or 'none'}")
+        return Frames(self, FramePolicy.model_validate(policies[purpose]), **options)
+
+    def split(self, name: str = "default") -> Split:
+        """A saved split, refused if it leaks."""
+        from clocs.store.splits import load_split
+
+        return load_split(self, name)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        folder: str | os.PathLike[str],
+        signals: Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating],
+        *,
+        rate: float,
+        leads: Sequence[str],
+        table: Any = None,
+        gate: GatePolicy | None = None,
+    ) -> Store:
+        """Make a store from arrays (leads, samples) in millivolt, NaN where a sample is missing.
+
+        ``table``: a data frame or mapping with a row per recording and any of the columns ``record_id``,
+        ``patient_id``, ``site``, ``age``, ``sex``, ``labels``. The gate judges arrays as it judges files.
+        """
+        from clocs.store.arrays import ingest_arrays
+
+        return ingest_arrays(folder, signals, rate, leads, table, gate)
+
+
+def open_store(folder: str | os.PathLike[str], version: int | None = None) -> Store:
+    """Open a store; the newest version unless one is given."""
+    return Store(folder, version)

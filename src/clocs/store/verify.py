@@ -1,0 +1,86 @@
+"""Checking that every byte of a store is what its manifests say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clocs.core.errors import ClocsError, IntegrityError
+from clocs.core.files import content_hash, file_hash
+from clocs.store.ingest import RECEIPTS
+from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
+from clocs.store.splits import SPLITS, read_split_file
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A file that is not as it should be."""
+
+    file: str
+    problem: str
+
+
+def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> list[Fault]:
+    """Read and hash all files of all versions of a store; an empty list means all is well.
+
+    ``progress`` is called with bytes done and bytes in all.
+    """
+    place = Path(folder)
+    faults: list[Fault] = []
+    expected: dict[str, tuple[str, int | None]] = {}
+    if not versions(place):
+        read_manifest(place)  # says what is missing
+    for number in versions(place):
+        try:
+            manifest = read_manifest(place, number)
+        except ClocsError as error:
+            faults.append(Fault(manifest_path(place, number).name, str(error)))
+            continue
+        expected[manifest.quarantine.file] = (manifest.quarantine.sha256, None)
+        expected |= {f"{SHARDS}/{shard.file}": (shard.sha256, shard.bytes) for shard in manifest.shards}
+    total = sum(size or 0 for _, size in expected.values())
+    done = 0
+    for name, (sha256, size) in expected.items():
+        problem = _compare(place / name, sha256, size)
+        if problem:
+            faults.append(Fault(name, problem))
+        done += size or 0
+        if progress is not None:
+            progress(done, total)
+    return faults + _receipts(place) + _splits(place)
+
+
+def _compare(path: Path, sha256: str, size: int | None) -> str:
+    try:
+        found = path.stat().st_size
+        if size is not None and found != size:
+            return f"{found} bytes, manifest says {size}"
+        return "" if file_hash(path) == sha256 else "content differs from its hash in the manifest"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def _receipts(folder: Path) -> list[Fault]:
+    faults = []
+    for path in sorted((folder / RECEIPTS).glob("*.json")):
+        try:
+            body = json.loads(path.read_bytes())
+            stated = body.pop("sha256")
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            stated, body = "", None
+        if stated != content_hash(body):
+            faults.append(Fault(f"{RECEIPTS}/{path.name}", "does not match its own hash"))
+    return faults
+
+
+def _splits(folder: Path) -> list[Fault]:
+    faults = []
+    for path in sorted((folder / SPLITS).glob("*.json")):
+        try:
+            read_split_file(folder, path.stem)
+        except IntegrityError as error:
+            faults.append(Fault(f"{SPLITS}/{path.stem}", str(error)))
+    return faults

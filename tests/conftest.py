@@ -1,0 +1,58 @@
+"""What several tests share: where the real data lie, and small stores made once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.recording import Recording, quantise
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def data_folder() -> Path:
+    """The folder of real data: ``CLOCS_DATA``, or ``shared/data`` beside the project."""
+    return Path(os.environ.get("CLOCS_DATA", ROOT.parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with chapman.zip, cpsc2018.zip, cinc2017.zip, cardiology.zip, originals.zip."""
+    folder = data_folder()
+    if not (folder / "originals.zip").exists():
+        pytest.skip(f"no real ECG data in {folder}; set CLOCS_DATA to the folder that has originals.zip")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def originals(real_data: Path) -> Path:
+    """Untouched original files of six publishers, as a zip."""
+    return real_data / "originals.zip"
+
+
+def make_recording(
+    leads: tuple[str, ...] = ("I", "II", "V2"),
+    samples: int = 5000,
+    rate: float = 500.0,
+    seed: int = 0,
+    record_id: str = "r0",
+    patient_id: str = "p0",
+    labels: tuple[str, ...] = (),
+) -> Recording:
+    """A smooth random signal of about 1 mV that passes the gate."""
+    random = np.random.default_rng(seed)
+    walk = np.cumsum(random.normal(size=(len(leads), samples)), axis=1)
+    millivolts = walk / np.abs(walk).max(axis=1, keepdims=True)
+    return Recording(
+        digital=quantise(millivolts),
+        gain=np.full(len(leads), 1000.0),
+        baseline=np.zeros(len(leads), np.int32),
+        rate=rate,
+        leads=leads,
+        record_id=record_id,
+        patient_id=patient_id,
+        labels=labels,
+    )

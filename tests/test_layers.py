@@ -1,0 +1,207 @@
+"""The layers: a file imports its own layer or lower ones, and parts of a folder do not know each other."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "clocs"
+
+LAYERS = {
+    "core": 0,
+    "signals": 1,
+    "formats": 1,
+    "metrics": 1,
+    "drawing": 1,
+    "datasets": 2,
+    "store": 2,
+    "encoders": 3,
+    "views": 3,
+    "losses": 3,
+    "methods": 3,
+    "training": 4,
+    "evaluation": 5,
+    "similarity": 5,
+    "experiments": 6,
+    "service": 7,
+    "cli": 7,
+}
+ROOT_FILES = {"__init__", "__main__"}
+"""Files beside the folders; they stand above all layers."""
+
+NEIGHBOURS: dict[str, set[str]] = {
+    "signals": set(),
+    "formats": {"signals"},
+    "metrics": set(),
+    "drawing": {"signals"},
+    "datasets": set(),
+    "store": {"datasets"},
+}
+"""Up to layer 2, the folders of the same layer that a folder may import; above, all of them."""
+
+PARTS: dict[str, set[str]] = {
+    "formats": {"reading"},
+    "datasets": {"dataset"},
+    "encoders": set(),
+    "losses": set(),
+    "methods": set(),
+}
+"""Folders of parts, with the modules that are the folder's framework and that its parts may import."""
+
+LAST_WITHOUT_TORCH = 2
+TORCH = {"torch", "lightning", "lightning_fabric"}
+DRAWERS = {"util", "utils", "helper", "helpers", "common", "misc"}
+HEAVY = ("torch", "pandas", "matplotlib", "scipy", "ray")
+
+
+def imported(path: PurePosixPath, tree: ast.Module) -> Iterator[tuple[str, ...]]:
+    """Every module or name that a file imports, wherever in it, as its dotted parts from the root."""
+    here = ("clocs", *path.parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield tuple(alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            module = tuple(node.module.split(".")) if node.module else ()
+            for alias in node.names:
+                yield (*base, *module, alias.name)
+
+
+def violations(name: str, source: str) -> list[str]:
+    """What a file, named by its path below ``clocs``, does against the rules."""
+    path = PurePosixPath(name)
+    drawers = [part for part in (*path.parent.parts, path.stem) if part.strip("_") in DRAWERS]
+    if drawers:
+        return [f"{name}: '{drawers[0]}' says nothing about what it holds"]
+    if len(path.parts) == 1:
+        return [] if path.stem in ROOT_FILES else [f"{name}: stands beside the folders; give it a folder"]
+    folder = path.parts[0]
+    if folder not in LAYERS:
+        return [f"{name}: folder '{folder}' has no layer; place it in LAYERS"]
+    found = (_fault(folder, path, target) for target in imported(path, ast.parse(source)))
+    return [f"{name}: {fault}" for fault in found if fault]
+
+
+def _fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
+    dotted = ".".join(target)
+    layer = LAYERS[folder]
+    if target[0] in TORCH and layer <= LAST_WITHOUT_TORCH:
+        return f"imports {dotted} in layer {layer}"
+    if target[0] != "clocs" or target == ("clocs", "__version__"):
+        return ""
+    other = target[1] if len(target) > 1 else ""
+    if other not in LAYERS:
+        return f"imports {dotted}, which is in no layer; import from the folder that holds it"
+    if LAYERS[other] > layer:
+        return f"imports {dotted} of layer {LAYERS[other]} from layer {layer}"
+    if other == folder:
+        return _sibling_fault(folder, path, target)
+    if LAYERS[other] == layer and folder in NEIGHBOURS and other not in NEIGHBOURS[folder]:
+        return f"imports {dotted}; {folder} may import of its layer only: {sorted(NEIGHBOURS[folder])}"
+    return ""
+
+
+def _sibling_fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
+    """In a folder of parts, a file may import the framework and, where it is a folder itself, its own files."""
+    if folder not in PARTS:
+        return ""
+    module = target[2] if len(target) > 2 else "__init__"
+    own = len(path.parts) > 2 and path.parts[1] == module
+    return "" if own or module in PARTS[folder] else f"imports its sibling {'.'.join(target)}"
+
+
+def _files() -> list[str]:
+    return sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def test_there_are_files_to_check() -> None:
+    assert {"core/recording.py", "formats/wfdb.py", "datasets/chapman.py"} <= set(_files())
+
+
+@pytest.mark.parametrize("name", _files())
+def test_a_file_keeps_to_its_layer(name: str) -> None:
+    assert violations(name, (PACKAGE / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        pytest.param("core/files.py", "from clocs.signals.leads import derive", id="upwards"),
+        pytest.param("core/files.py", "def late():\n    import clocs.store.manifest", id="upwards, in a function"),
+        pytest.param("core/files.py", "from ..store import manifest", id="upwards, relative"),
+        pytest.param("core/files.py", "from clocs import store", id="upwards, from the root"),
+        pytest.param(
+            "core/files.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from clocs.store import Store",
+            id="upwards, for types only",
+        ),
+        pytest.param("training/loop.py", "from clocs.evaluation.probe import probe", id="upwards, above layer 2"),
+        pytest.param("experiments/grid.py", "from clocs.cli.main import app", id="upwards, to the last layer"),
+        pytest.param("store/ingest.py", "from clocs import read", id="the root's lazy names"),
+        pytest.param("cli/data.py", "import clocs", id="the root itself"),
+        pytest.param("signals/leads.py", "from clocs.formats.reading import read", id="signals to formats"),
+        pytest.param("signals/leads.py", "from clocs.metrics import auc", id="signals to metrics"),
+        pytest.param("signals/leads.py", "from clocs import drawing", id="signals to drawing"),
+        pytest.param("drawing/paper.py", "from clocs.formats import read", id="drawing to formats"),
+        pytest.param("drawing/paper.py", "from clocs.metrics.auc import auc", id="drawing to metrics"),
+        pytest.param("formats/wfdb.py", "from clocs.drawing.paper import draw", id="formats to drawing"),
+        pytest.param("datasets/chapman.py", "from clocs.store.manifest import Manifest", id="datasets to store"),
+        pytest.param("formats/wfdb.py", "from clocs.formats.irhythm import IRHYTHM", id="sibling"),
+        pytest.param("formats/wfdb.py", "from clocs.formats import irhythm", id="sibling, from its folder"),
+        pytest.param("formats/wfdb.py", "from .irhythm import IRHYTHM", id="sibling, relative"),
+        pytest.param("formats/wfdb.py", "from . import irhythm", id="sibling, relative from its folder"),
+        pytest.param("formats/wfdb.py", "import clocs.formats", id="sibling, through the folder"),
+        pytest.param("formats/reading.py", "from clocs.formats.wfdb import WFDB", id="framework to a part"),
+        pytest.param("datasets/ludb.py", "from clocs.datasets.ptbxl import PTBXL", id="sibling dataset"),
+        pytest.param("encoders/cnn.py", "from clocs.encoders.resnet import ResNet", id="sibling encoder"),
+        pytest.param("losses/clocs.py", "from clocs.losses.nce import nce", id="sibling loss"),
+        pytest.param("methods/cmsc.py", "from clocs.methods.cmlc import CMLC", id="sibling method"),
+        pytest.param("core/seeds.py", "import torch", id="torch in layer 0"),
+        pytest.param("signals/quality.py", "import torch.nn.functional as F", id="torch in layer 1"),
+        pytest.param("store/frames.py", "def late():\n    from torch import tensor", id="torch in layer 2"),
+        pytest.param("warehouse/shelf.py", "", id="unknown folder"),
+        pytest.param("shelf.py", "", id="unknown file beside the folders"),
+        pytest.param("core/utils.py", "", id="drawer"),
+        pytest.param("store/_helpers.py", "", id="private drawer"),
+        pytest.param("store/common/rows.py", "", id="drawer that is a folder"),
+        pytest.param("utils.py", "", id="drawer beside the folders"),
+    ],
+)
+def test_a_planted_violation_is_caught(name: str, source: str) -> None:
+    assert len(violations(name, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("__init__.py", "from clocs.cli.main import app"),
+        ("core/files.py", "import os\nfrom pathlib import Path\nfrom clocs.core.errors import StoreError"),
+        ("core/files.py", "from .errors import StoreError"),
+        ("store/ingest.py", "from clocs import __version__\nfrom clocs.datasets.dataset import Dataset"),
+        ("store/ingest.py", "from clocs.store.manifest import Manifest"),
+        ("formats/wfdb.py", "from clocs.formats.reading import Format\nfrom clocs.signals import leads"),
+        ("formats/__init__.py", "from clocs.formats.reading import read"),
+        ("formats/scp/huffman.py", "from clocs.formats.scp.sections import Section\nfrom . import tables"),
+        ("drawing/paper.py", "from clocs.core.recording import Recording\nfrom clocs.signals.leads import STANDARD"),
+        ("datasets/ludb.py", "from clocs.formats import read_from"),
+        ("methods/cmsc.py", "import torch\nfrom clocs.losses.nce import nce\nfrom clocs.views import segments"),
+        ("cli/data.py", "from clocs.service.api import serve"),
+    ],
+)
+def test_what_is_allowed_passes(name: str, source: str) -> None:
+    assert violations(name, source) == []
+
+
+@pytest.mark.parametrize("module", ["clocs", "clocs.cli.main"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    """Starting a command, or a worker process, must not pay for libraries it may never use."""
+    code = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []

@@ -171,7 +171,7 @@ def plot(
     leads: Annotated[str | None, typer.Option(help="Comma-separated; default: all.")] = None,
 ) -> None:
     """Draw a recording on ECG paper, to scale: 25 mm/s, 10 mm/mV."""
-    from clocs.drawing.ecg_paper import draw_recording
+    from clocs.drawing.ecg_paper import draw_recording, save_figure
     from clocs.formats import read
     from clocs.store.store import open_store
 
@@ -180,7 +180,7 @@ def plot(
     recording = read(what) if record is None else open_store(what).recording(record)
     chosen = tuple(lead.strip() for lead in leads.split(",")) if leads else None
     figure = draw_recording(recording, leads=chosen, seconds=seconds, start=start)
-    figure.savefig(out)
+    save_figure(figure, out)
     typer.echo(str(out))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +21,7 @@ Result = TypeVar("Result")
 
 RAY_STARTS = 3
 """Starting Ray on a loaded machine sometimes fails; it is tried this often."""
+PARENT_WATCH_SECONDS = 0.2
 
 
 def run(
@@ -70,18 +73,31 @@ def _processes(
 
     from joblib.externals.loky import ProcessPoolExecutor
 
+    def start() -> Any:
+        return ProcessPoolExecutor(max_workers=workers, initializer=_end_with, initargs=(os.getpid(),))
+
+    def again(number: int, task: Task, error: BaseException) -> None:
+        _give_up_after(retries, attempts.setdefault(number, 0), number, error)
+        attempts[number] += 1
+        waiting.append((number, task))
+
     attempts: dict[int, int] = {}
     waiting: list[tuple[int, Task]] = []
-    pool = ProcessPoolExecutor(max_workers=workers)
+    pool = start()
     running: dict[Any, tuple[int, Task]] = {}
     try:
         while True:
-            while len(running) < 2 * workers and (following := waiting.pop() if waiting else next(tasks, None)):
-                running[pool.submit(function, following[1])] = following
-            if not running:
-                return
             broken = False
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            while len(running) < 2 * workers and (following := waiting.pop() if waiting else next(tasks, None)):
+                try:
+                    running[pool.submit(function, following[1])] = following
+                except RuntimeError as failure:  # a worker died after its last answer
+                    again(*following, failure)
+                    broken = True
+                    break
+            if not running and not broken:
+                return
+            for future in [] if broken else wait(running, return_when=FIRST_COMPLETED).done:
                 number, task = running.pop(future)
                 error = future.exception()
                 if error is None:
@@ -90,16 +106,25 @@ def _processes(
                 if isinstance(error, ClocsError):
                     raise error
                 broken = broken or isinstance(error, OSError | RuntimeError)
-                _give_up_after(retries, attempts.setdefault(number, 0), number, error)
-                attempts[number] += 1
-                waiting.append((number, task))
+                again(number, task, error)
             if broken:  # one dead worker fails every task of its pool
                 waiting.extend(running.values())
                 running.clear()
                 pool.shutdown(wait=False, kill_workers=True)
-                pool = ProcessPoolExecutor(max_workers=workers)
+                pool = start()
     finally:
         pool.shutdown(wait=not running, kill_workers=bool(running))
+
+
+def _end_with(parent: int) -> None:
+    """Make this worker end when a killed run leaves it behind: it would write on, and then wait for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _ray(

@@ -1,5 +1,7 @@
 """Every error clocs raises on purpose. Each message says what was wrong, what is allowed, what to do."""
 
+from __future__ import annotations
+
 
 class ClocsError(Exception):
     """Base of all errors of this package."""
@@ -46,3 +48,7 @@ class MissingExtraError(ClocsError):
 
     def __init__(self, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the extra '{extra}'. Install it: pip install 'clocs[{extra}]'")
+        self._given = (extra, purpose)
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        return MissingExtraError, self._given  # else it could not leave the worker that raised it

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from clocs.core.errors import StoreError
+from clocs.core.errors import IntegrityError, StoreError
 
 reached: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
 """Called at each step of a durable write; tests replace it to stop the process there."""
@@ -27,22 +27,49 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     The temporary name is derived from the final one, so a repeated attempt overwrites what a killed
     one left behind.
     """
-    temporary = path.with_name(path.name + _TEMPORARY)
+    outcome = "Nothing was committed."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         reached("before write", path)
-        with open(temporary, "wb") as file:
+        with _temporary(path.with_name(path.name + _TEMPORARY)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        reached("after write", path)
-        os.replace(temporary, path)
+            reached("after write", path)
+            os.replace(file.name, path)
+        outcome = "It is whole, but may not outlast a power cut."
         reached("after rename", path)
         _sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise StoreError(f"cannot write {path.name}: {error.strerror or error}. Nothing was committed.") from error
+        raise StoreError(f"cannot write {path.name}: {error.strerror or error}. {outcome}") from error
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[IO[bytes]]:
+    """An empty file that one process holds; gone after an error.
+
+    A run that was killed may have left a worker behind, still writing this very file: wait for its end.
+    """
+    while True:
+        with open(path, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(file, path):  # renamed while this one waited
+                continue
+            try:
+                file.truncate(0)
+                yield file
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                raise
+            return
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -61,6 +88,24 @@ def content_hash(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+def seal(body: dict[str, Any]) -> bytes:
+    """JSON that carries its own hash."""
+    return canonical_json({**body, "sha256": content_hash(body)})
+
+
+def unseal(raw: bytes, name: str) -> dict[str, Any]:
+    """What was sealed. Only the very bytes are accepted, so that no flipped bit goes unseen."""
+    try:
+        body = json.loads(raw)
+        del body["sha256"]
+        whole = seal(body) == raw
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise IntegrityError(f"{name}: cannot be read ({type(error).__name__}); its bytes have changed") from error
+    if not whole:
+        raise IntegrityError(f"{name}: does not match its own hash")
+    return dict(body)
+
+
 def file_hash(path: Path) -> str:
     """sha256 of a file, read in pieces."""
     digest = hashlib.sha256()
@@ -73,8 +118,12 @@ def file_hash(path: Path) -> str:
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold a folder for writing; a second writer is refused. The hold ends with the process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "w")  # noqa: SIM115
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

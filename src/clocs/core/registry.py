@@ -42,10 +42,10 @@ class Registry(Generic[Part]):
     def _read_entry_points(self) -> None:
         if self._entry_points_read:
             return
-        self._entry_points_read = True
         for point in entry_points(group=f"clocs.{self.kind}s"):
             if self._places.setdefault(point.name, point.value) != point.value:
                 raise ConfigError(
                     f"{point.value} registers the {self.kind} '{point.name}', a name that is taken by "
                     f"{self._places[point.name]}; rename one of them."
                 )
+        self._entry_points_read = True

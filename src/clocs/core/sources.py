@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import lzma
 import os
 import zipfile
 import zlib
@@ -91,7 +93,7 @@ class ZipSource:
         self.path = str(archive / prefix) if prefix else str(archive)
         try:
             self._zip = zipfile.ZipFile(archive)
-        except (OSError, zipfile.BadZipFile) as error:
+        except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
             raise FormatError(f"{archive.name} is not a readable zip archive: {error}") from error
         self._prefix = prefix.rstrip("/") + "/" if prefix else ""
         self._members = {
@@ -101,7 +103,7 @@ class ZipSource:
         }
 
     def names(self) -> Iterator[str]:
-        yield from sorted(self._members, key=lambda name: name.split("/"))
+        yield from sorted(self._members, key=_as_walked)
 
     def exists(self, name: str) -> bool:
         return name in self._members
@@ -118,7 +120,11 @@ class ZipSource:
         try:
             with self._zip.open(self._members[name]) as file:
                 return _bounded(file.read(count), name)
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError) as error:
+            raise FormatError(f"{name}: damaged in its archive: {error}") from error
+        except OSError as error:
+            if error.errno not in (None, errno.EINVAL):  # bz2 gives none, a seek to nowhere EINVAL
+                raise
             raise FormatError(f"{name}: damaged in its archive: {error}") from error
 
 
@@ -137,8 +143,14 @@ def _open(path: str, _changed: int) -> Source:
 def open_source(path: str | os.PathLike[str]) -> Source:
     """Open a folder, a zip archive, or a folder inside a zip (``archive.zip/folder``)."""
     place = Path(path)
-    changed = place.stat().st_mtime_ns if place.exists() else 0
-    return _open(str(place), changed)
+    there = next((part for part in (place, *place.parents) if part.exists()), None)
+    return _open(str(place), there.stat().st_mtime_ns if there else 0)
+
+
+def _as_walked(name: str) -> list[tuple[bool, str]]:
+    """Sorts names as a folder lists them: its files, then its folders."""
+    *folders, file = name.split("/")
+    return [*((True, folder) for folder in folders), (False, file)]
 
 
 def _bounded(data: bytes, name: str) -> bytes:

@@ -27,6 +27,7 @@ from clocs.signals.leads import STANDARD
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
+Steps = npt.NDArray[np.int16]
 Flags = npt.NDArray[np.bool_]
 
 LEAD_SETS: Final = {1: ("II",), 4: ("II", "V2", "aVL", "aVR"), 12: STANDARD}
@@ -35,10 +36,8 @@ RATES: Final = {"SR": (62, 95), "SB": (42, 57), "ST": (104, 145), "AFIB": (70, 1
 RHYTHMS: Final = tuple(RATES)
 STAYS: Final = 0.75
 """Chance that a recording shows its patient's usual rhythm; otherwise any of them."""
-
 MODEL: Final = 1
 """Raised with every change of the numbers below, since it is part of a record's identity."""
-
 SOURCE_LEADS: Final = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
 DOWER: Final = np.array(
     [
@@ -57,8 +56,8 @@ WAVES: Final = np.array(
         (0.000, 0.010, 0.010, 1.25, 0.75, 0.20),  # free wall: R
         (0.021, 0.010, 0.012, -0.15, -0.20, 0.60),  # base: S
         (0.290, 0.055, 0.036, 0.30, 0.17, -0.13),  # T, slow up and fast down
-        (0.015, 0.027, 0.042, 0.70, 1.20, 0.80),  # ectopic QRS from the right outflow tract: wide
-        (0.340, 0.065, 0.048, -0.30, -0.50, -0.40),  # its T, against its QRS
+        (0.015, 0.027, 0.042, 0.85, 1.35, 1.00),  # ectopic QRS from the right outflow tract: wide
+        (0.340, 0.065, 0.048, -0.38, -0.55, -0.50),  # its T, against its QRS
     ]
 )
 """(waves, 6): seconds after R at a rate of 60, widths of rise and fall in seconds, dipole in mV."""
@@ -70,13 +69,11 @@ REACH: Final = 4.5
 MARGIN: Final = 1.1
 """Seconds drawn before and after a recording, so that waves may begin and end outside it."""
 FIBRILLATION: Final = np.array([(-0.030, 0.025, -0.045), (-0.015, 0.040, -0.030)])
-"""(components, 3): dipoles of the fibrillating atria in mV, largest in V1 and II."""
-
+"""(components, 3): dipoles of the fibrillating atria in mV, largest in V1 and V2."""
 NOISE_BITS: Final = 5
 """White noise lies evenly within 2**5 microvolt: 9 rms."""
 WANDER: Final = 0.035
 """mV, scale of a lead's baseline wander, breathing and slower."""
-
 _BLOCK = 1024
 
 
@@ -185,25 +182,21 @@ def _patient(seed: int, number: int) -> _Patient:
     )
 
 
-def _digital(
-    patient: _Patient, rhythm: str, random: np.random.Generator, options: SyntheticOptions
-) -> npt.NDArray[np.int16]:
-    """(leads, samples) in microvolt: unrest and beats as the electrodes see them, and noise.
-
-    Little memory at a time, which is most of its speed.
-    """
+def _digital(patient: _Patient, rhythm: str, random: np.random.Generator, options: SyntheticOptions) -> Steps:
+    """(leads, samples) in microvolt: unrest and beats as the electrodes see them, and noise."""
     samples, margin = round(options.seconds * options.rate), math.ceil(MARGIN * options.rate)
     at, ectopic, mean = _beats(rhythm, patient.tempo, options.seconds, random)
     electrodes = patient.chest * np.exp(0.03 * _bounded(random, len(DOWER), 1)) * MICROVOLT_GAIN
     canvas = _unrest(rhythm, electrodes, samples + 2 * margin, options.rate, random)
     delays, widths = _timing(patient.conduction, mean)
     normal = slice(ATRIAL.stop if rhythm == "AFIB" else 0, ECTOPIC.start)
-    for waves, beats in [(normal, at[~ectopic]), (ECTOPIC, at[ectopic])][: 2 if rhythm == "PVC" else 1]:
+    for waves, beats in ((normal, at[~ectopic]), (ECTOPIC, at[ectopic])):
         weights = electrodes @ patient.dipoles[waves].T
         _draw_beats(canvas, beats, weights, delays[waves], widths[waves], options.rate)
     np.rint(canvas, out=canvas)
     source = canvas[:, margin : margin + samples].astype(np.int16)
-    source += _white(random, samples)
+    noise = random.bit_generator.random_raw(samples).astype("<u8", copy=False).view(np.int8)  # 30 x faster than normal
+    source += noise.reshape(source.shape) >> (8 - NOISE_BITS)
     return _to_leads(source, LEAD_SETS[options.leads])
 
 
@@ -234,7 +227,7 @@ def _beats(rhythm: str, tempo: float, seconds: float, random: np.random.Generato
     if rhythm == "PVC":
         lot = random.random(count)
         lot[4 + int(random.random() * max(1.0, seconds / mean - 2))] = -1  # at least one in four seconds or more
-        ectopic[1:-1] = (lot[1:-1] < 0.25) & (lot[1:-1] < lot[:-2]) & (lot[1:-1] < lot[2:])
+        ectopic[1:-1] = (lot[1:-1] < 0.18) & (lot[1:-1] < lot[:-2]) & (lot[1:-1] < lot[2:])
         early = 0.38 * mean * ectopic
         interval += np.roll(early, 1) - early  # the pause makes up for it
     at = np.cumsum(interval)
@@ -254,6 +247,8 @@ def _timing(conduction: Array, mean: float) -> tuple[Array, Array]:
 
 def _draw_beats(canvas: Floats, at: Array, weights: Array, delays: Array, widths: Array, rate: float) -> None:
     """Add beats, all alike, to (source leads, margin + samples + margin): a bell for each wave."""
+    if not len(at):
+        return
     begin = math.floor((delays - REACH * widths[:, 0]).min() * rate)
     end = math.ceil((delays + REACH * widths[:, 1]).max() * rate)
     away = np.arange(begin, end + 1, dtype=np.float64) / rate - delays[:, None]
@@ -272,13 +267,7 @@ def _sines(time: Floats, hertz: Array, random: np.random.Generator, shift: Float
     return np.asarray(np.sin(phases, out=phases))
 
 
-def _white(random: np.random.Generator, samples: int) -> npt.NDArray[np.int8]:
-    """(source leads, samples) in microvolt: the generator's own bytes, ten times faster than bounded integers."""
-    raw = random.bit_generator.random_raw(samples).astype("<u8", copy=False).view(np.int8)
-    return raw.reshape(len(SOURCE_LEADS), samples) >> (8 - NOISE_BITS)
-
-
-def _to_leads(source: npt.NDArray[np.int16], leads: tuple[str, ...]) -> npt.NDArray[np.int16]:
+def _to_leads(source: Steps, leads: tuple[str, ...]) -> Steps:
     """The wanted leads of the eight; limb leads follow from I and II, to half a microvolt."""
     one, two = source[0], source[1]
     limb = {"III": lambda: two - one, "aVR": lambda: -((one + two) >> 1)}

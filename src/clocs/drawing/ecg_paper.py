@@ -117,8 +117,8 @@ def _millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, f
     values = values - np.array([np.median(row) for row in filled], np.float32)[:, None]
     if recording.unit == "mV":
         return values * np.float32(MM_PER_MV), MM_PER_MV
-    spans = np.array([np.subtract(*np.percentile(row, (99.5, 0.5))) for row in filled], np.float32)[:, None]
-    return values * np.float32(ADU_SPAN) / np.where(spans > 0, spans, 1), None
+    spans = np.array([np.subtract(*np.percentile(row, (99.5, 0.5))) or 1.0 for row in filled], np.float32)
+    return values * (np.float32(ADU_SPAN) / spans)[:, None], None
 
 
 def _arrange(leads: tuple[str, ...], values: Floats, rate: float) -> list[_Strip]:
@@ -225,7 +225,8 @@ def _write_margins(
     length = f"{recording.seconds:g} s"
     if last - first < recording.seconds:
         length = f"{first:g} to {last:g} s of {length}"
-    facts = [recording.patient_id and f"patient {recording.patient_id}", person, ", ".join(recording.labels), length]
+    patient = f"patient {recording.patient_id}" if recording.patient_id not in ("", recording.record_id) else ""
+    facts = [patient, person, ", ".join(recording.labels), length]
     amplitude = "raw steps (adu), amplitude not to scale" if scale is None else f"{scale:g} mm/mV"
     footer = f"{MM_PER_SECOND:g} mm/s   {amplitude}   {recording.rate:g} Hz"
     if cut:

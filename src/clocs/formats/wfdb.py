@@ -170,10 +170,14 @@ def _read(source: Source, name: str) -> Recording:
     digest = hashlib.sha256(raw)
     folder = name.rpartition("/")[0]
     blocks: list[Digital] = []
-    for (file, code, offset), group in groupby(header.signals, lambda line: (line.file, line.format, line.offset)):
+    grouped = groupby(header.signals, lambda line: (line.file, line.format, line.offset))
+    files = [(place, len(list(group))) for place, group in grouped]
+    if len({place[0] for place, _ in files}) < len(files):
+        raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
+    for (file, code, offset), channels in files:
         data = source.read(f"{folder}/{file}" if folder else file)
         digest.update(data)
-        blocks.append(_decode(data[offset:], code, len(list(group)), header.samples, file))
+        blocks.append(_decode(data[offset:], code, channels, header.samples, file))
     samples = min(block.shape[1] for block in blocks)
     if not samples:
         raise FormatError(f"{name}: its signal files hold no sample")

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.errors import LeadError
 from clocs.core.recording import Recording, missing_value, quantise, widen
 
 STANDARD: Final = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
@@ -44,7 +45,13 @@ def derive(recording: Recording) -> Recording:
     if not new:
         return recording
     pair = recording.select(("I", "II"))
-    gains, rows = zip(*(_combine(pair, COMBINATIONS[lead]) for lead in new), strict=True)
+    try:
+        gains, rows = zip(*(_combine(pair, COMBINATIONS[lead]) for lead in new), strict=True)
+    except ValueError as error:
+        raise LeadError(
+            f"recording '{recording.record_id}': leads cannot be derived from I and II: {error}. "
+            "Read it with derive_leads=False."
+        ) from error
     wide = any(row.dtype == np.int32 for row in rows) or recording.digital.dtype == np.int32
     blocks = [recording.digital, *(row[None] for row in rows)]
     digital = np.concatenate([widen(block) for block in blocks] if wide else blocks)
@@ -54,7 +61,10 @@ def derive(recording: Recording) -> Recording:
         gain=np.concatenate([recording.gain, gains]),
         baseline=np.concatenate([recording.baseline, np.zeros(len(new), np.int32)]),
         leads=recording.leads + new,
-        provenance=replace(recording.provenance, derived_leads=new),
+        provenance=replace(
+            recording.provenance,
+            derived_leads=tuple(lead for lead in COMBINATIONS if lead in (*recording.provenance.derived_leads, *new)),
+        ),
     )
     return full.select(_standard_first(full.leads))
 

@@ -94,7 +94,7 @@ def _lead(
     if not len(values):
         return found
     low, high = int(values.min()), int(values.max())
-    gain, zero = float(recording.gain[row]), int(recording.baseline[row])
+    gain, zero = abs(float(recording.gain[row])), int(recording.baseline[row])
     in_mv = recording.unit == "mV"
     span = (high - low) / gain
     if policy.min_span is not None and (high == low or (in_mv and span < policy.min_span)):
@@ -121,23 +121,20 @@ def _identities(recording: Recording, policy: GatePolicy, present: npt.NDArray[n
     ]
     if policy.max_identity_error is None or not measured or not {"I", "II"} <= set(recording.leads):
         return []
-    whole = present.all(axis=0)
-    if not whole.any():
+    limbs = ("I", "II", *measured)
+    rows = [recording.leads.index(lead) for lead in limbs]
+    values = (recording.digital[rows] - recording.baseline[rows, None].astype(np.float64)) / recording.gain[rows, None]
+    judged = present[rows].all(axis=0)
+    if policy.max_amplitude is not None and recording.unit == "mV":  # a spike on all leads fits no equation
+        judged &= (np.abs(values) <= policy.max_amplitude).all(axis=0)
+    if not judged.any():
         return []
-
-    def volts(lead: str) -> npt.NDArray[np.float64]:
-        row = recording.leads.index(lead)
-        values: npt.NDArray[np.float64] = (
-            recording.digital[row, whole] - float(recording.baseline[row])
-        ) / recording.gain[row]
-        return values
-
-    base = {"I": volts("I"), "II": volts("II")}
-    size = max(_rms(values) for values in base.values())
+    volts = dict(zip(limbs, values[:, judged], strict=True))
+    size = max(_rms(volts["I"]), _rms(volts["II"]))
     found = []
     for lead in measured:
-        expected = sum(weight * base[name] for name, weight in COMBINATIONS[lead].items())
-        error = _rms(volts(lead) - expected) / size if size else 0.0
+        expected = sum(weight * volts[name] for name, weight in COMBINATIONS[lead].items())
+        error = _rms(volts[lead] - expected) / size if size else 0.0
         if error > policy.max_identity_error:
             found.append(Finding("identity", lead, f"{error:.2f} of the limb leads' size off its equation"))
     return found

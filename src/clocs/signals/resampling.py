@@ -12,10 +12,10 @@ Floats = npt.NDArray[np.float32]
 
 def resample(signal: Floats, rate: float, to_rate: float) -> Floats:
     """Resample (..., samples) from one rate to another, by a polyphase filter against aliasing."""
-    _refuse_missing(signal)
     ratio = Fraction(to_rate / rate).limit_denominator(1000)
     if ratio == 1:
         return signal
+    _refuse_missing(signal)
     from scipy.signal import resample_poly
 
     return np.asarray(
@@ -25,9 +25,9 @@ def resample(signal: Floats, rate: float, to_rate: float) -> Floats:
 
 def stretch(signal: Floats, samples: int) -> Floats:
     """Turn (..., any) into (..., samples) by the Fourier method, whatever the rate becomes."""
-    _refuse_missing(signal)
     if signal.shape[-1] == samples:
         return signal
+    _refuse_missing(signal)
     from scipy.signal import resample as fourier
 
     return np.asarray(fourier(signal, samples, axis=-1), dtype=np.float32)

@@ -91,7 +91,7 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
 
 
 def _columns(table: Any) -> list[str]:
-    return [str(name) for name in getattr(table, "columns", None) or table]
+    return [str(name) for name in getattr(table, "columns", table)]
 
 
 def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOptions) -> Recording:

@@ -150,7 +150,9 @@ def _block(
     width = 1 if together else len(made.leads)
     ends = np.cumsum(frames * width)
     total = int(ends[-1])
-    block = Block(number, made, width, total, int(frames.sum()), rows=rows, row_ends=ends)
+    alike = bool((frames == frames[0]).all())
+    per_row, row_ends = (int(frames[0]) * width, None) if alike else (None, ends)
+    block = Block(number, made, width, total, int(frames.sum()), rows=rows, per_row=per_row, row_ends=row_ends)
     keep = _kept(block, shard, policy, together, classes)
     if keep is None:
         return block

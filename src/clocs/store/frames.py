@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import atomic_file, content_hash
-from clocs.core.recording import Digital
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats, resample
 from clocs.store.frame_index import Block, Ints, blocks, episode_labels, frame_starts, uniform_block
+from clocs.store.gathering import Gatherer, Places, groups
 
 if TYPE_CHECKING:
     from clocs.store.store import Store
@@ -42,7 +42,7 @@ class Frames:
         self.store, self.policy, self.records, self.together = store, policy, records, together
         self.classes = {name: tuple(labels) for name, labels in store.manifest.dataset["classes"].items()}
         self.blocks = [block for number in range(len(store.manifest.shards)) for block in self._blocks(number)]
-        self.ends = np.cumsum([block.total for block in self.blocks], dtype=np.int64)
+        self._gatherer = Gatherer(store, self.blocks)
 
     def _blocks(self, number: int) -> list[Block]:
         info, policy = self.store.manifest.shards[number], self.policy
@@ -57,12 +57,17 @@ class Frames:
         return blocks(number, self.store.shard(number), policy, chosen, self.together, self.classes)
 
     def __len__(self) -> int:
-        return int(self.ends[-1]) if len(self.ends) else 0
+        return len(self._gatherer)
 
     @property
     def frames(self) -> int:
         """Frames, however many leads of each are items."""
         return sum(block.frames for block in self.blocks)
+
+    @property
+    def leads(self) -> tuple[str, ...]:
+        """Leads of the items, in the order ``gather`` has them with ``together``."""
+        return self.policy.leads or tuple(dict.fromkeys(lead for block in self.blocks for lead in block.recipe.leads))
 
     def frames_per_record(self) -> Ints:
         """(recordings of the store,)."""
@@ -74,46 +79,70 @@ class Frames:
 
     def locate(self, items: npt.ArrayLike) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
         """Record number, frame within it, and lead of each item (empty with ``together``)."""
-        wanted = self._checked(items)
-        records, frames = np.empty_like(wanted), np.empty_like(wanted)
-        leads = np.empty(len(wanted), "U16")
-        for block, at, local in self._by_block(wanted):
-            rows, frames[at], lead = block.locate(local)
-            records[at] = rows + self.store.first[block.shard]
-            if not self.together:
-                leads[at] = np.array(block.recipe.leads)[lead]
-        return records, frames, leads
+        places = self._gatherer.places(items)
+        records = self.store.first[self._gatherer.shard[places.block]] + places.row
+        leads = np.full(len(records), "", "U16")
+        for block, at in groups(places.block) if not self.together else ():
+            leads[at] = np.array(self.blocks[block].recipe.leads)[places.lead[at]]
+        return records, places.frame, leads
 
     def gather(self, items: npt.ArrayLike) -> Floats:
         """(items, segments, samples), or with ``together`` (items, leads, segments, samples).
 
         In the store's unit (mV; raw steps where a dataset has no gain), or 0..1 by the policy.
         """
-        wanted = self._checked(items)
-        width = len(self.policy.leads or self.blocks[0].recipe.leads) if self.together else 1
-        out = np.empty((len(wanted), width, self.policy.segments, self.policy.samples), np.float32)
-        for block, at, local in self._by_block(wanted):
-            rows, frames, leads = block.locate(local)
-            if self.together:
-                rows, frames = np.repeat(rows, width), np.repeat(frames, width)
-                leads = np.tile(np.arange(width), len(local))
-            out[at] = self._shaped(block, rows, frames, leads).reshape(len(local), *out.shape[1:])
-        return out if self.together else out[:, 0]
+        places = self._gatherer.places(items)
+        if not self.together:
+            return self._shaped(places)
+        count, width = len(places.row), len(self.leads)
+        each = places.pick(np.repeat(np.arange(count), width))
+        out = self._shaped(Places(each.block, each.row, each.frame, np.tile(np.arange(width), count)))
+        return out.reshape(count, width, *out.shape[1:])
+
+    def _shaped(self, places: Places) -> Floats:
+        """(items, segments, samples)."""
+        if self.policy.source_samples == "recording" or self._resamples(places):
+            out = np.empty((len(places.row), self.policy.segments, self.policy.samples), np.float32)
+            for item in range(len(out)):
+                out[item] = self._single(places.pick(np.array([item])))
+            return out
+        window = self.policy.window(self.policy.rate or 0.0)
+        assert window is not None
+        return self.policy.shape_windows(self._gatherer.windows(places, places.frame * window, window))
+
+    def _resamples(self, places: Places) -> bool:
+        """Whether an item's recording has another rate than the policy enforces."""
+        if self.policy.rate is None or self._at_one_rate:
+            return False
+        rates = (self.store.shard(self.blocks[block].shard).rate[places.row[at]] for block, at in groups(places.block))
+        return any(bool((rate != self.policy.rate).any()) for rate in rates)
+
+    @functools.cached_property
+    def _at_one_rate(self) -> bool:
+        return all(self.store.manifest.shards[block.shard].rate == self.policy.rate for block in self.blocks)
+
+    def _single(self, place: Places) -> Floats:
+        """One frame of a recording that must be resampled or taken whole: (segments, samples)."""
+        shard, row = self.store.shard(self.blocks[int(place.block[0])].shard), int(place.row[0])
+        whole = self._gatherer.windows(place, np.zeros(1, np.int64), int(shard.samples[row]))[0]
+        if self.policy.rate is None:
+            return self.policy.shape_windows(whole)
+        length = self.policy.segments * self.policy.samples
+        start = int(place.frame[0]) * length
+        physical = resample(whole, float(shard.rate[row]), self.policy.rate)
+        return self.policy.shape_windows(physical[start : start + length])
 
     def targets(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample."""
-        wanted = self._checked(items)
-        out = np.zeros((len(wanted), len(self.classes)), bool)
-        for block, at, local in self._by_block(wanted):
-            shard = self.store.shard(block.shard)
-            rows, frames, _ = block.locate(local)
+        places = self._gatherer.places(items)
+        out = np.zeros((len(places.row), len(self.classes)), bool)
+        for block, at in groups(places.block):
+            shard, rows = self.store.shard(self.blocks[block].shard), places.row[at]
             if self.policy.label_at == "start":
-                found = [
-                    [label] for label in episode_labels(shard, rows, frame_starts(shard, self.policy, rows, frames))
-                ]
+                starts = frame_starts(shard, self.policy, rows, places.frame[at])
+                found = [[label] for label in episode_labels(shard, rows, starts)]
             else:
-                labels = shard.batch.column("labels")
-                found = [labels[int(row)].as_py() for row in rows]
+                found = shard.batch.column("labels").take(rows).to_pylist()
             out[at] = [[not set(group).isdisjoint(labels) for group in self.classes.values()] for labels in found]
         return out
 
@@ -142,87 +171,5 @@ class Frames:
         with atomic_file(path) as file:
             np.lib.format.write_array_header_1_0(file, header)
             for start in range(0, len(self), CACHE_BATCH):
-                file.write(self.gather(np.arange(start, min(start + CACHE_BATCH, len(self)))).astype("<f4").tobytes())
-
-    def _checked(self, items: npt.ArrayLike) -> Ints:
-        wanted = np.atleast_1d(np.asarray(items, np.int64))
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
-            raise IndexError(f"items {wanted.min()}..{wanted.max()} are not all in 0..{len(self) - 1}")
-        return wanted
-
-    def _by_block(self, items: Ints) -> list[tuple[Block, Ints, Ints]]:
-        """The blocks that items lie in, with the items' places in the batch and within the block."""
-        number = np.searchsorted(self.ends, items, "right")
-        order = np.argsort(number, kind="stable")
-        cuts = np.flatnonzero(np.diff(number[order])) + 1
-        found = []
-        for at in np.split(order, cuts) if len(order) else []:
-            which = int(number[at[0]])
-            before = self.ends[which - 1] if which else 0
-            found.append((self.blocks[which], at, items[at] - before))
-        return found
-
-    def _shaped(self, block: Block, rows: Ints, frames: Ints, leads: Ints) -> Floats:
-        shard = self.store.shard(block.shard)
-        info = shard.info
-        rates = shard.rate[rows] if info.rate is None else None
-        resampled = self.policy.rate is not None and (
-            info.rate != self.policy.rate if rates is None else bool((rates != self.policy.rate).any())
-        )
-        if resampled or self.policy.source_samples == "recording":
-            singles = zip(rows.tolist(), frames.tolist(), leads.tolist(), strict=True)
-            return np.stack([self._single(block, *item) for item in singles])
-        window = self.policy.window(self.policy.rate or 0.0)
-        assert window is not None
-        return self.policy.shape_windows(self._windows(block, rows, frames * window, leads, window))
-
-    def _windows(self, block: Block, rows: Ints, starts: Ints, leads: Ints, window: int) -> Floats:
-        """(items, window) from each row's start, in physical units."""
-        made = block.recipe
-        out = self._scaled(block, rows, starts, made.first[leads], window, made.first_weight[leads])
-        mixed = np.flatnonzero(made.second[leads] >= 0)
-        if len(mixed):
-            second = made.second[leads[mixed]]
-            weight = made.second_weight[leads[mixed]]
-            out[mixed] += self._scaled(block, rows[mixed], starts[mixed], second, window, weight)
-        return out
-
-    def _scaled(
-        self, block: Block, rows: Ints, starts: Ints, leads: Ints, window: int, weight: npt.NDArray[np.float32]
-    ) -> Floats:
-        """Windows of stored leads, times a weight."""
-        shard = self.store.shard(block.shard)
-        info = shard.info
-        samples = shard.samples[rows] if info.samples is None else info.samples
-        raw = _gather(shard.values, shard.offsets[rows] + leads * samples + starts, window)
-        if info.gain is not None and info.baseline is not None:
-            gain, baseline = np.float32(info.gain), np.float32(info.baseline)
-        else:
-            gains, first = shard.lead_values("gain")
-            baselines, _ = shard.lead_values("baseline")
-            gain = gains[first[rows] + leads].astype(np.float32)[:, None]
-            baseline = baselines[first[rows] + leads].astype(np.float32)[:, None]
-        scaled = raw.astype(np.float32)
-        if np.any(baseline):
-            scaled -= baseline
-        scaled *= weight[:, None] / gain
-        return scaled
-
-    def _single(self, block: Block, row: int, frame: int, lead: int) -> Floats:
-        """One frame of a recording that must be resampled or taken whole: (segments, samples)."""
-        shard = self.store.shard(block.shard)
-        samples, rate = int(shard.samples[row]), float(shard.rate[row])
-        at = np.array([row]), np.zeros(1, np.int64), np.array([lead])
-        whole = self._windows(block, *at, samples)[0]
-        if self.policy.rate is None:
-            return self.policy.shape_windows(whole)
-        length = self.policy.segments * self.policy.samples
-        physical = resample(whole, rate, self.policy.rate)
-        return self.policy.shape_windows(physical[frame * length : (frame + 1) * length])
-
-
-def _gather(values: Digital, starts: Ints, window: int) -> Digital:
-    """(starts, window): rows copied out of one long buffer, without a loop in Python."""
-    step = values.itemsize
-    rolling = np.lib.stride_tricks.as_strided(values, (len(values) - window + 1, window), (step, step), writeable=False)
-    return np.asarray(rolling[starts])
+                batch = self.gather(np.arange(start, min(start + CACHE_BATCH, len(self))))
+                file.write(batch.astype("<f4").tobytes())

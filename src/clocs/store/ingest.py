@@ -20,8 +20,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core import engine as engines
-from clocs.core.errors import ClocsError, ConfigError, StoreError
-from clocs.core.files import canonical_json, content_hash, exclusive, write_bytes
+from clocs.core.errors import ClocsError, ConfigError, IntegrityError, StoreError
+from clocs.core.files import content_hash, exclusive, seal, unseal, write_bytes
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Dataset, Entry
@@ -225,8 +225,7 @@ def write_recordings(
         size += recording.digital.nbytes
     write()
     receipt = Receipt(task=name, records_in=records_in, shards=tuple(shards), refused=tuple(refused))
-    body = receipt.model_dump(mode="json")
-    write_bytes(_receipt_path(folder, name), canonical_json({**body, "sha256": content_hash(body)}))
+    write_bytes(_receipt_path(folder, name), seal(receipt.model_dump(mode="json")))
     return receipt
 
 
@@ -236,15 +235,14 @@ def _receipt_path(folder: Path, name: str) -> Path:
 
 def _finished(task: Task) -> Receipt | None:
     """A task's receipt, if it is whole and its shards are there."""
+    path = _receipt_path(task.folder, task.name)
     try:
-        body = json.loads(_receipt_path(task.folder, task.name).read_bytes())
-        stated = body.pop("sha256")
-        receipt = Receipt.model_validate(body)
+        receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
         sizes = [(task.folder / SHARDS / shard.file).stat().st_size for shard in receipt.shards]
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, IntegrityError):
         return None
-    whole = stated == content_hash(body) and receipt.task == task.name
-    return receipt if whole and sizes == [shard.bytes for shard in receipt.shards] else None
+    whole = receipt.task == task.name and sizes == [shard.bytes for shard in receipt.shards]
+    return receipt if whole else None
 
 
 def commit(

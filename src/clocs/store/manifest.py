@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import canonical_json, content_hash, write_bytes
+from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.store.shard import ShardInfo
 
 FORMAT = 1
@@ -66,8 +65,7 @@ def versions(folder: Path) -> list[int]:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Commit a version."""
-    body = manifest.model_dump(mode="json")
-    write_bytes(manifest_path(folder, manifest.version), canonical_json({**body, "sha256": manifest.sha256}))
+    write_bytes(manifest_path(folder, manifest.version), seal(manifest.model_dump(mode="json")))
 
 
 def read_manifest(folder: Path, version: int | None = None) -> Manifest:
@@ -78,16 +76,10 @@ def read_manifest(folder: Path, version: int | None = None) -> Manifest:
     if version is not None and version not in found:
         raise StoreError(f"{folder} has no version {version}; it has {', '.join(map(str, found))}")
     path = manifest_path(folder, version or found[-1])
-    raw = path.read_bytes()
     try:
-        body = json.loads(raw)
-        stated = body.pop("sha256")
-        manifest = Manifest.model_validate(body)
-    except (ValueError, KeyError, AttributeError, TypeError, ValidationError, RecursionError) as error:
-        raise IntegrityError(f"{path.name}: not a readable manifest ({type(error).__name__})") from error
-    if manifest.format != FORMAT:
-        raise StoreError(f"{path.name}: store format {manifest.format}; this version of clocs reads {FORMAT}")
-    # Only the canonical bytes are accepted, so that no flipped bit goes unseen.
-    if stated != manifest.sha256 or canonical_json({**body, "sha256": stated}) != raw:
-        raise IntegrityError(f"{path.name}: does not match its own hash")
-    return manifest
+        body = unseal(path.read_bytes(), path.name)
+        if body.get("format") != FORMAT:
+            raise StoreError(f"{path.name}: store format {body.get('format')}; this version of clocs reads {FORMAT}")
+        return Manifest.model_validate(body)
+    except (OSError, ValidationError) as error:
+        raise IntegrityError(f"{path.name}: not a readable manifest: {error!r:.200}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
-from clocs.core.files import canonical_json, content_hash, file_hash, write_bytes
+from clocs.core.files import content_hash, file_hash, seal, unseal, write_bytes
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
@@ -135,8 +134,7 @@ def _save(store: Store, name: str, parts: npt.NDArray[np.int8], about: dict[str,
             raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another name.")
         return old
     batch = pa.RecordBatch.from_arrays(columns, ["record_id", "patient_id", "part"])
-    body = {"about": about, "arrow_sha256": write_arrow(path, batch)[0]}
-    write_bytes(path.with_suffix(".json"), canonical_json({**body, "sha256": content_hash(body)}))
+    write_bytes(path.with_suffix(".json"), seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
     return read_split_file(store.folder, name)
 
 
@@ -147,15 +145,14 @@ def read_split_file(folder: Path, name: str) -> Split:
         known = ", ".join(sorted(found.stem for found in (folder / SPLITS).glob("*.json"))) or "none"
         raise StoreError(f"no split '{name}' in {folder}; there are: {known}. Make one: clocs data split")
     try:
-        body = json.loads(path.read_bytes())
-        stated = body.pop("sha256")
-        if stated != content_hash(body) or body["arrow_sha256"] != file_hash(path.with_suffix(".arrow")):
-            raise IntegrityError(f"split '{name}' does not match its own hash")
+        body = unseal(path.read_bytes(), f"split '{name}'")
+        if body["arrow_sha256"] != file_hash(path.with_suffix(".arrow")):
+            raise IntegrityError(f"split '{name}': {name}.arrow does not match its hash")
         with pa.memory_map(str(path.with_suffix(".arrow"))) as source:
             column = pa.ipc.open_file(source).read_all().column("part").combine_chunks()
     except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException) as error:
         raise IntegrityError(f"split '{name}' cannot be read: {error!r:.200}") from error
-    return Split(name, stated, body["about"], column.indices.to_numpy().astype(np.int8))
+    return Split(name, content_hash(body), body["about"], column.indices.to_numpy().astype(np.int8))
 
 
 def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = False) -> Split:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clocs.core.errors import ClocsError, IntegrityError
-from clocs.core.files import content_hash, file_hash
+from clocs.core.files import file_hash, unseal
 from clocs.store.ingest import RECEIPTS
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
-from clocs.store.splits import SPLITS, read_split_file
+from clocs.store.splits import SPLITS
 
 
 @dataclass(frozen=True)
@@ -58,29 +58,32 @@ def _compare(path: Path, sha256: str, size: int | None) -> str:
         found = path.stat().st_size
         if size is not None and found != size:
             return f"{found} bytes, manifest says {size}"
-        return "" if file_hash(path) == sha256 else "content differs from its hash in the manifest"
+        return "" if file_hash(path) == sha256 else "content differs from its recorded hash"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
 def _receipts(folder: Path) -> list[Fault]:
-    faults = []
-    for path in sorted((folder / RECEIPTS).glob("*.json")):
-        try:
-            body = json.loads(path.read_bytes())
-            stated = body.pop("sha256")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError):
-            stated, body = "", None
-        if stated != content_hash(body):
-            faults.append(Fault(f"{RECEIPTS}/{path.name}", "does not match its own hash"))
-    return faults
+    opened = [_unseal(folder, path) for path in sorted((folder / RECEIPTS).glob("*.json"))]
+    return [found for found in opened if isinstance(found, Fault)]
 
 
 def _splits(folder: Path) -> list[Fault]:
     faults = []
     for path in sorted((folder / SPLITS).glob("*.json")):
-        try:
-            read_split_file(folder, path.stem)
-        except IntegrityError as error:
-            faults.append(Fault(f"{SPLITS}/{path.stem}", str(error)))
+        body = _unseal(folder, path)
+        if isinstance(body, Fault):
+            faults.append(body)
+            continue
+        arrow = path.with_suffix(".arrow")
+        problem = _compare(arrow, body.get("arrow_sha256", ""), None)
+        if problem:
+            faults.append(Fault(f"{SPLITS}/{arrow.name}", problem))
     return faults
+
+
+def _unseal(folder: Path, path: Path) -> dict[str, Any] | Fault:
+    try:
+        return unseal(path.read_bytes(), path.name)
+    except (OSError, IntegrityError) as error:
+        return Fault(path.relative_to(folder).as_posix(), str(error))

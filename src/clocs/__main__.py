@@ -1,0 +1,5 @@
+"""``python -m clocs``."""
+
+from clocs.cli.main import main
+
+main()

@@ -1,0 +1,60 @@
+"""Rows of fixed length copied out of many memory maps by one indexing call.
+
+All maps of a process lie in one address space, so one array that starts at the lowest of them reaches
+every sample of every shard. A batch of 256 frames from 21 shards is then one gather, as from a single
+file: measured at the speed of a plain memory map, where a copy per shard or per row took twice as long.
+Nothing outside the maps is ever touched: each start is checked against its own map first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.recording import Digital
+
+Ints = npt.NDArray[np.int64]
+
+
+class Windows:
+    """Integer buffers of one type, known by number; they are kept alive as long as this is."""
+
+    def __init__(self, buffers: int, dtype: npt.DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._held: dict[int, Digital] = {}
+        self._address = np.zeros(buffers, np.int64)
+        self._length = np.zeros(buffers, np.int64)
+        self._low = 0
+        self._whole: Digital = np.empty(0, self._dtype)
+
+    def holds(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Which buffers are known."""
+        return self._length[numbers] > 0
+
+    def add(self, number: int, values: Digital) -> None:
+        """Make a buffer known."""
+        if values.dtype != self._dtype or not values.flags.c_contiguous:
+            raise ValueError(f"buffers here are contiguous {self._dtype}, not {values.dtype}")
+        self._held[number] = values
+        self._address[number] = values.__array_interface__["data"][0]
+        self._length[number] = len(values)
+        known = sorted(self._held)
+        low = int(self._address[known].min())
+        high = int((self._address[known] + self._length[known] * self._dtype.itemsize).max())
+        span = memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
+        self._low = low
+        self._whole = np.frombuffer(span, self._dtype, (high - low) // self._dtype.itemsize)
+
+    def take(self, numbers: Ints, starts: Ints, window: int) -> Digital:
+        """(items, window): ``window`` samples of buffer ``numbers[i]`` from ``starts[i]``."""
+        if not len(starts):
+            return np.empty((0, window), self._dtype)
+        if ((starts < 0) | (starts + window > self._length[numbers])).any():
+            raise IndexError("a window reaches beyond its buffer")
+        step = self._dtype.itemsize
+        rolling = np.lib.stride_tricks.as_strided(
+            self._whole, (len(self._whole) - window + 1, window), (step, step), writeable=False
+        )
+        return np.asarray(rolling[(self._address[numbers] - self._low) // step + starts])

@@ -1,0 +1,96 @@
+"""The commands as a user runs them: real processes, real files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "clocs"]
+
+
+def clocs(*arguments: object, code: int = 0) -> str:
+    """Run a command; its standard output, or with a failure code its standard error too."""
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def test_help_answers_at_once() -> None:
+    clocs("--help")
+    best = min(_seconds("--help") for _ in range(3))
+    assert best < 0.5, f"clocs --help took {best:.2f} s"
+
+
+def _seconds(*arguments: str) -> float:
+    before = time.perf_counter()
+    clocs(*arguments)
+    return time.perf_counter() - before
+
+
+def test_version_and_list() -> None:
+    from clocs import __version__
+
+    assert clocs("--version").strip() == __version__
+    names = {row["name"] for row in json.loads(clocs("data", "list", "--json"))}
+    assert {"chapman", "physionet2020", "physionet2017", "cardiology", "ptbxl", "ludb", "folder", "synthetic"} <= names
+
+
+def test_an_archive_from_ingest_to_picture(originals: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    numbers = json.loads(clocs("data", "ingest", "chapman", originals / "chapman", store, "--json"))
+    assert numbers["in"] == 16
+    assert numbers["stored"] == 12
+    assert numbers["quarantined"] == {"short": 1, "missing": 2, "flat": 1}
+    assert numbers["duplicates"] == {"groups": 1, "records": 2, "redundant": 1}
+    assert (numbers["frames"], numbers["instances"]) == (12, 48)
+    assert json.loads(clocs("data", "info", store, "--json")) == numbers
+    assert "every byte" in clocs("data", "verify", store)
+    split = json.loads(clocs("data", "split", store, "--json"))
+    assert sum(split["patients"].values()) == 12
+    assert "no patient and no signal" in clocs("data", "check-leaks", store)
+    picture = tmp_path / "ecg.png"
+    clocs("data", "plot", store, "--record", "MUSE_20180111_155115_19000", "--out", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_gate_can_be_switched_off(originals: Path, tmp_path: Path) -> None:
+    numbers = json.loads(
+        clocs("data", "ingest", "chapman", originals / "chapman", tmp_path / "s", "--gate", "off", "--json")
+    )
+    assert (numbers["in"], numbers["stored"], numbers["quarantined"]) == (16, 16, {})
+    assert numbers["instances"] == 16 * 4 - 2 - 1, "V2 is missing twice, and cut off once"
+
+
+def test_verify_names_the_damaged_file_and_exits_1(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    clocs("data", "ingest", "synthetic", "-", store, "-o", "records=5")
+    (shard,) = (store / "shards").iterdir()
+    raw = bytearray(shard.read_bytes())
+    raw[len(raw) // 2] ^= 4
+    shard.write_bytes(raw)
+    assert shard.name in clocs("data", "verify", store, code=1)
+    assert json.loads(clocs("data", "verify", store, "--json", code=1).splitlines()[0])["faults"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("data", "ingest", "chapmann", ".", "x"), "Did you mean 'chapman'?"),
+        (("data", "ingest", "chapman", "nowhere", "x"), "no such folder or zip"),
+        (("data", "ingest", "synthetic", "-", "x", "-o", "colour=red"), "colour"),
+        (("data", "info", "nowhere"), "neither a store"),
+        (("data", "verify", "nowhere"), "no finished store"),
+        (("data", "plot", "."), "--record"),
+    ],
+)
+def test_mistakes_are_answered_with_what_to_do(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,172 @@
+"""Durable writes: whole or not at all, equal values in equal bytes, one writer at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.core import files
+from clocs.core.errors import StoreError
+from clocs.core.files import atomic_file, canonical_json, content_hash, exclusive, file_hash, write_bytes
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from clocs.core.files import exclusive
+with exclusive(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(120)
+"""
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcäß", max_size=4), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def turned(value: Any) -> Any:
+    """The same value with every mapping written in the opposite order."""
+    if isinstance(value, dict):
+        return {key: turned(value[key]) for key in reversed(value)}
+    return [turned(item) for item in value] if isinstance(value, list) else value
+
+
+def test_a_file_has_its_name_only_when_whole(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "er" / "a.bin"
+    with atomic_file(target) as file:
+        file.write(b"half")
+        file.flush()
+        assert not target.exists()
+        file.write(b" and half")
+    assert target.read_bytes() == b"half and half"
+    assert os.listdir(target.parent) == ["a.bin"]
+
+
+class BodyError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen"), [(OSError(28, "No space left on device"), StoreError), (BodyError("x"), BodyError)]
+)
+def test_an_error_leaves_what_was_there_and_nothing_new(
+    tmp_path: Path, raised: Exception, seen: type[Exception]
+) -> None:
+    target = tmp_path / "a.bin"
+    target.write_bytes(b"old")
+
+    def write() -> None:
+        with atomic_file(target) as file:
+            file.write(b"new")
+            raise raised
+
+    with pytest.raises(seen):
+        write()
+    assert target.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_a_full_disk_says_what_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=r"cannot write a.bin: No space left on device. Nothing was committed"):
+        write_bytes(tmp_path / "a.bin", b"x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot write a"):
+        write_bytes(tmp_path / "file" / "a.bin", b"x")
+
+
+def test_what_a_killed_writer_left_is_overwritten(tmp_path: Path) -> None:
+    """Killed at each step of a write: the file is absent or whole, and the next attempt succeeds."""
+    code = """
+import os, sys
+from pathlib import Path
+from clocs.core import files
+files.reached = lambda step, path: os._exit(9) if step == sys.argv[2] else None
+files.write_bytes(Path(sys.argv[1]), b"whole" * 1000)
+"""
+    for step, there in [("before write", False), ("after write", False), ("after rename", True)]:
+        target = tmp_path / step.replace(" ", "-") / "a.bin"
+        done = subprocess.run([sys.executable, "-c", code, str(target), step], check=False)
+        assert done.returncode == 9
+        assert target.exists() is there
+        if there:
+            assert target.read_bytes() == b"whole" * 1000
+        write_bytes(target, b"second")
+        assert target.read_bytes() == b"second"
+        assert os.listdir(target.parent) == ["a.bin"]
+
+
+def test_the_hook_is_told_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, str]] = []
+    monkeypatch.setattr(files, "reached", lambda step, path: steps.append((step, path.name)))
+    write_bytes(tmp_path / "a", b"x")
+    assert steps == [("before write", "a"), ("after write", "a"), ("after rename", "a")]
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_equal_values_are_equal_bytes_and_read_back(value: Any) -> None:
+    data = canonical_json(value)
+    assert data == canonical_json(turned(value))
+    assert json.loads(data) == value
+    assert data.endswith(b"\n")
+    assert content_hash(value) == hashlib.sha256(data).hexdigest()
+
+
+@settings(deadline=None)
+@given(JSON, JSON)
+def test_other_values_are_other_bytes(one: Any, other: Any) -> None:
+    """Told apart by the standard library's own compact form."""
+    assert (canonical_json(one) == canonical_json(other)) == (
+        json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    )
+
+
+def test_what_json_cannot_say_is_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"x": float("nan")})
+
+
+def test_file_hash_is_that_of_all_its_bytes(tmp_path: Path) -> None:
+    data = os.urandom((1 << 20) + 12345)
+    (tmp_path / "a").write_bytes(data)
+    assert file_hash(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+
+
+def test_a_second_process_is_refused_until_the_holder_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(StoreError, match=r"another process is writing to .*store"), exclusive(folder):
+                raise AssertionError("held twice")
+        finally:
+            holder.send_signal(signal.SIGKILL)
+    with exclusive(folder):
+        pass
+
+
+def test_a_hold_ends_with_its_block_even_on_error(tmp_path: Path) -> None:
+    with pytest.raises(BodyError), exclusive(tmp_path):
+        raise BodyError
+    with exclusive(tmp_path), pytest.raises(StoreError), exclusive(tmp_path):
+        raise AssertionError("held twice")

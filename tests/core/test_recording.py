@@ -1,0 +1,149 @@
+"""Recordings: physical values, missing samples, units, and rounding to integer steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from clocs.core.errors import ClocsError, LeadError, UnitError
+from clocs.core.recording import MICROVOLT_GAIN, Recording, missing_value, quantise, widen
+from tests.conftest import make_recording
+
+GAINS = st.sampled_from([1.0, 200.0, 1000.0, 4880.0])
+
+
+def small(digital: list[list[int]], dtype: type[np.int16] | type[np.int32] = np.int16) -> Recording:
+    return Recording(
+        digital=np.array(digital, dtype),
+        gain=np.array([100.0, 1000.0]),
+        baseline=np.array([10, -5], np.int32),
+        rate=250.0,
+        leads=("I", "II"),
+    )
+
+
+def test_physical_is_digital_less_baseline_over_gain() -> None:
+    recording = small([[10, 110, -90], [-5, 995, -1005]])
+    expected = np.array([[0.0, 1.0, -1.0], [0.0, 1.0, -1.0]], np.float32)
+    assert recording.physical().dtype == np.float32
+    np.testing.assert_array_equal(recording.physical(), expected)
+    np.testing.assert_array_equal(recording.signal, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+def test_only_the_smallest_value_of_its_type_is_missing(dtype: type[np.int16] | type[np.int32]) -> None:
+    low = int(np.iinfo(dtype).min)
+    recording = small([[low, low + 1, 0], [0, 0, low]], dtype)
+    np.testing.assert_array_equal(np.isnan(recording.physical()), [[True, False, False], [False, False, True]])
+
+
+def test_a_16_bit_marker_is_a_plain_value_among_32_bits() -> None:
+    assert np.isfinite(small([[-32768, 0], [0, 0]], np.int32).physical()).all()
+
+
+def test_raw_steps_refuse_to_be_millivolt_but_give_physical() -> None:
+    recording = replace(small([[10, 110], [-5, 5]]), unit="adu", record_id="strip7")
+    with pytest.raises(UnitError, match=r"strip7.*adu.*physical"):
+        _ = recording.signal
+    np.testing.assert_array_equal(recording.physical(), np.array([[0, 1], [0, 0.01]], np.float32))
+
+
+def test_length_in_samples_and_seconds() -> None:
+    recording = small([[0] * 500, [0] * 500])
+    assert (recording.samples, recording.seconds) == (500, 2.0)
+
+
+def test_select_takes_rows_in_the_order_asked_with_their_own_scale() -> None:
+    recording = small([[1, 2], [3, 4]])
+    chosen = recording.select(("II", "I"))
+    assert chosen.leads == ("II", "I")
+    np.testing.assert_array_equal(chosen.physical(), recording.physical()[::-1])
+    np.testing.assert_array_equal(chosen.gain, [1000.0, 100.0])
+    np.testing.assert_array_equal(chosen.baseline, [-5, 10])
+
+
+def test_select_names_the_absent_lead_and_those_there_are() -> None:
+    with pytest.raises(LeadError, match=r"no lead V9, V7; it has I, II, V2"):
+        make_recording().select(("I", "V9", "V7"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"digital": np.zeros((2, 3), np.float32)},
+        {"digital": np.zeros((2, 3), np.int64)},
+        {"digital": np.zeros(3, np.int16)},
+        {"digital": np.zeros((3, 3), np.int16)},
+        {"gain": np.ones(1)},
+        {"leads": ("I",)},
+        {"leads": ("I", "I")},
+    ],
+    ids=lambda change: "-".join(f"{key}-{np.shape(value)}" for key, value in change.items()),
+)
+def test_parts_that_do_not_fit_each_other_are_refused(change: dict[str, object]) -> None:
+    whole = small([[0] * 3, [0] * 3])
+    with pytest.raises(ValueError, match=r"digital|one entry per lead|twice"):
+        replace(whole, **change)  # type: ignore[arg-type]
+
+
+def test_every_error_of_ours_has_one_base() -> None:
+    assert issubclass(UnitError, ClocsError)
+    assert issubclass(LeadError, ClocsError)
+
+
+@settings(deadline=None)
+@given(
+    arrays(
+        np.float64,
+        array_shapes(min_dims=1, max_dims=2, max_side=20),
+        elements=st.one_of(st.floats(-2000, 2000), st.just(np.nan)),
+    ),
+    GAINS,
+)
+def test_quantise_and_back_is_within_half_a_step_and_keeps_what_is_missing(
+    values: npt.NDArray[np.float64], gain: float
+) -> None:
+    digital = quantise(values, gain)
+    absent = digital == missing_value(digital.dtype)
+    np.testing.assert_array_equal(absent, np.isnan(values))
+    back = digital[~absent] / gain
+    assert np.all(np.abs(back - values[~absent]) <= 0.5 / gain * (1 + 1e-9))
+
+
+@settings(deadline=None)
+@given(st.integers(-(2**31) + 1, 2**31 - 1))
+def test_quantise_is_exact_on_whole_steps_and_takes_the_narrowest_type(step: int) -> None:
+    digital = quantise(np.array([float(step), np.nan, 0.0]), 1.0)
+    assert digital.dtype == (np.int16 if abs(step) <= 32767 else np.int32)
+    assert digital.tolist() == [step, missing_value(digital.dtype), 0]
+
+
+def test_the_marker_itself_is_never_made_from_a_value() -> None:
+    assert quantise(np.array([-32768.0]), 1.0).dtype == np.int32
+    assert quantise(np.array([-32767.0]), 1.0).dtype == np.int16
+
+
+def test_quantise_refuses_what_32_bits_cannot_hold() -> None:
+    with pytest.raises(ValueError, match="do not fit 32 bits"):
+        quantise(np.array([2.0**31]), 1.0)
+
+
+def test_quantise_takes_an_empty_array_and_counts_microvolt() -> None:
+    assert quantise(np.zeros((2, 0))).shape == (2, 0)
+    assert quantise(np.array([1.2344, -0.0006])).tolist() == [1234, -1]
+    assert MICROVOLT_GAIN == 1000.0
+
+
+@settings(deadline=None)
+@given(arrays(np.int16, 30, elements=st.one_of(st.integers(-32768, 32767), st.just(-32768))))
+def test_widen_keeps_every_value_and_moves_the_marker(narrow: npt.NDArray[np.int16]) -> None:
+    wide = widen(narrow)
+    assert wide.dtype == np.int32
+    assert wide.tolist() == [-(2**31) if value == -32768 else value for value in narrow.tolist()]
+    np.testing.assert_array_equal(widen(wide), wide)

@@ -1,0 +1,112 @@
+"""Named parts: unknown names, and those of other people's packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clocs.core.errors import ConfigError
+from clocs.core.registry import Registry
+
+PLUGIN = """
+import numpy as np
+from clocs.core.recording import Provenance, Recording
+from clocs.datasets import Dataset, Entry
+from clocs.formats import Format
+
+
+def read(source, name):
+    values = np.array([int(line) for line in source.read(name).split()[1:]], np.int16)
+    return Recording(values[None], np.array([1000.0]), np.zeros(1, np.int32), 100.0, ("II",),
+                     record_id="thirdparty", provenance=Provenance(name, "lines"))
+
+
+LINES = Format("lines", "a number a line", lambda head, source, name: head.startswith(b"LINES"), read)
+WARD = Dataset(
+    name="ward", title="Someone's own ward", licence="private", citation="", homepage="",
+    entries=lambda source, options: (Entry(name) for name in source.names() if name.endswith(".lines")),
+)
+"""
+
+
+def install(folder: Path, points: str) -> Path:
+    """A package as pip leaves it: a module, and a dist-info folder that names its entry points."""
+    (folder / "ward_plugin.py").write_text(PLUGIN)
+    info = folder / "ward_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ward-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(points)
+    return folder
+
+
+def python(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_a_part_is_found_by_name_in_catalogue_order() -> None:
+    parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps", "decode": "json:loads"})
+    assert parts.names() == ["encode", "decode"]
+    assert parts.get("decode") is json.loads
+    assert list(parts) == [json.dumps, json.loads]
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_and_all_known() -> None:
+    parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps", "decode": "json:loads"})
+    with pytest.raises(ConfigError, match=r"unknown nothing 'encod'. Did you mean 'encode'\? Known: encode, decode"):
+        parts.get("encod")
+    with pytest.raises(ConfigError) as refusal:
+        parts.get("zzz")
+    assert "Did you mean" not in str(refusal.value)
+
+
+def test_parts_of_an_installed_package_are_listed_and_read(tmp_path: Path) -> None:
+    points = "[clocs.datasets]\nward = ward_plugin:WARD\n\n[clocs.formats]\nlines = ward_plugin:LINES\n"
+    folder = install(tmp_path, points)
+    command = "import sys; from clocs.cli.main import main; sys.argv[0] = 'clocs'; main()"
+    listed = python(command, folder, "data", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    rows = {row["name"]: row for row in json.loads(listed.stdout)}
+    assert rows["ward"] == {"name": "ward", "title": "Someone's own ward", "licence": "private"}
+    assert "chapman" in rows
+
+    file = tmp_path / "bed4.lines"
+    file.write_text("LINES\n5\n-7\n9\n")
+    code = "import sys, clocs; r = clocs.read(sys.argv[1]); print(r.record_id, r.provenance.format, r.digital.tolist())"
+    read = python(code, folder, str(file))
+    assert read.stdout.split(" ", 2) == ["thirdparty", "lines", "[[5, -7, 9]]\n"], read.stderr
+
+
+def test_a_name_that_is_taken_is_refused_each_time(tmp_path: Path) -> None:
+    folder = install(tmp_path, "[clocs.datasets]\nchapman = ward_plugin:WARD\n")
+    code = """
+from clocs.core.errors import ConfigError
+from clocs.datasets import DATASETS
+for _ in range(2):
+    try:
+        DATASETS.get("chapman")
+    except ConfigError as error:
+        print(error)
+    else:
+        print("accepted")
+"""
+    out = python(code, folder).stdout.splitlines()
+    assert len(out) == 2
+    for line in out:
+        assert "ward_plugin:WARD" in line
+        assert "'chapman'" in line
+        assert "clocs.datasets.chapman:CHAPMAN" in line
+
+
+def test_a_plugin_that_registers_ours_under_our_name_is_no_clash(tmp_path: Path) -> None:
+    folder = install(tmp_path, "[clocs.datasets]\nchapman = clocs.datasets.chapman:CHAPMAN\n")
+    out = python("from clocs.datasets import DATASETS; print(DATASETS.names().count('chapman'))", folder)
+    assert out.stdout.strip() == "1", out.stderr

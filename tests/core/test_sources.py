@@ -1,0 +1,182 @@
+"""Sources: a folder, a zip, a folder in a zip and a zip in a folder read alike."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.core import sources
+from clocs.core.errors import ConfigError, FormatError
+from clocs.core.sources import open_source
+
+TREE = {
+    "RECORDS": b"data/1\ndata/10\n",
+    "data/1.hea": b"one",
+    "data/1.dat": bytes(range(256)) * 40,
+    "data/10.hea": b"",
+    "data/deep/er/Ä b.csv": b"1,2\n",
+    "database.csv": b"x",
+    "zoo/last": b"z",
+}
+KINDS = ("folder", "zip", "folder in zip", "zip in folder", "deflated zip")
+
+
+def write_folder(folder: Path, prefix: str = "") -> None:
+    for name, data in TREE.items():
+        path = folder / prefix / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def write_zip(path: Path, prefix: str = "", method: int = zipfile.ZIP_STORED) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.mkdir(prefix or "data")
+        for name, data in reversed(TREE.items()):
+            archive.writestr(prefix + name, data)
+        if prefix:
+            archive.writestr("elsewhere/1.hea", b"not this one")
+            archive.writestr(prefix.rstrip("/") + "-other/1.hea", b"nor this")
+    return path
+
+
+def make(kind: str, folder: Path) -> tuple[Path, str]:
+    """A source with the tree in it, and what stands before each name."""
+    if kind == "folder":
+        write_folder(folder / "tree")
+        return folder / "tree", ""
+    if kind == "zip in folder":
+        write_zip(folder / "tree" / "sub" / "set.ZIP")
+        return folder / "tree", "sub/set.ZIP/"
+    if kind == "folder in zip":
+        return write_zip(folder / "set.zip", "in/side/") / "in" / "side", ""
+    return write_zip(folder / "set.zip", method=zipfile.ZIP_DEFLATED if kind == "deflated zip" else 0), ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_and_bytes_are_those_of_the_tree(kind: str, tmp_path: Path) -> None:
+    path, prefix = make(kind, tmp_path)
+    source = open_source(path)
+    assert {name: source.read(name) for name in source.names()} == {prefix + name: TREE[name] for name in TREE}
+    assert {name: source.size(name) for name in source.names()} == {prefix + name: len(TREE[name]) for name in TREE}
+    assert all(source.exists(prefix + name) for name in TREE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_come_in_one_order_whatever_holds_the_tree(kind: str, tmp_path: Path) -> None:
+    """The order of ``os.walk`` with sorted folders: an archive and its unpacked copy make the same store."""
+    write_folder(tmp_path / "walked")
+    expected = []
+    for folder, folders, files in os.walk(tmp_path / "walked"):
+        folders.sort()
+        expected += [(Path(folder) / file).relative_to(tmp_path / "walked").as_posix() for file in sorted(files)]
+    path, prefix = make(kind, tmp_path)
+    assert [name.removeprefix(prefix) for name in open_source(path).names()] == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_absent_does_not_exist_and_reading_it_says_where(kind: str, tmp_path: Path) -> None:
+    path, prefix = make(kind, tmp_path)
+    source = open_source(path)
+    for name in (prefix + "data/2.hea", prefix + "data", prefix + "RECORDS/x", "../walked/RECORDS"):
+        assert not source.exists(name), name
+        with pytest.raises(FormatError, match="no such file in"):
+            source.read(name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_head_reads_no_more_than_asked(kind: str, tmp_path: Path) -> None:
+    path, prefix = make(kind, tmp_path)
+    assert open_source(path).head(prefix + "data/1.dat", 5) == bytes(range(5))
+    assert open_source(path).head(prefix + "data/1.hea", 100) == b"one"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_over_the_limit_is_refused_but_its_head_is_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, prefix = make(kind, tmp_path)
+    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 256 * 40)
+    assert len(open_source(path).read(prefix + "data/1.dat")) == 256 * 40
+    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 256 * 40 - 1)
+    with pytest.raises(FormatError, match=r"data/1.dat: larger than"):
+        open_source(path).read(prefix + "data/1.dat")
+    assert len(open_source(path).head(prefix + "data/1.dat", 4096)) == 4096
+
+
+def test_a_small_zip_that_unpacks_to_much_is_stopped_at_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(20 << 20))
+    assert (tmp_path / "bomb.zip").stat().st_size < 1 << 16
+    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 1 << 20)
+    with pytest.raises(FormatError, match="larger than 1 MiB"):
+        open_source(tmp_path / "bomb.zip").read("zeros")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_damaged_archive_gives_its_bytes_or_a_format_error(
+    method: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    with zipfile.ZipFile(folder / "whole.zip", "w", method) as archive:
+        archive.writestr("a", bytes(range(256)) * 4)
+    raw = bytearray((folder / "whole.zip").read_bytes())
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    (folder / "a.zip").write_bytes(raw)
+    try:
+        source = open_source(folder / "a.zip")
+        read = [source.read(name) for name in source.names()]
+    except FormatError:
+        return
+    assert all(content in (bytes(range(256)) * 4, b"") for content in read)
+
+
+def test_a_flipped_byte_in_a_member_is_found_and_named(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "set.zip")
+    raw = path.read_bytes()
+    at = raw.index(bytes(range(256))) + 300
+    path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+    source = open_source(path)
+    with pytest.raises(FormatError, match=r"data/1.dat: damaged in its archive"):
+        source.read("data/1.dat")
+    assert source.read("data/1.hea") == b"one"
+
+
+def test_a_disk_fault_is_not_mistaken_for_a_bad_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(write_zip(tmp_path / "set.zip"))
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        source.read("RECORDS")
+
+
+def test_nothing_and_what_is_no_archive_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "text.zip").write_bytes(b"no archive")
+    with pytest.raises(FormatError, match=r"text.zip is not a readable zip archive"):
+        open_source(tmp_path / "text.zip")
+    with pytest.raises(ConfigError, match="no such folder or zip archive"):
+        open_source(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("inside", ["", "in"])
+def test_a_rewritten_archive_is_read_anew(tmp_path: Path, inside: str) -> None:
+    path = tmp_path / "set.zip"
+    for age, content in ((100, b"old"), (50, b"new!")):
+        path.unlink(missing_ok=True)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("in/a", content)
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+        name = "a" if inside else "in/a"
+        assert open_source(path / inside).read(name) == content

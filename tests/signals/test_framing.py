@@ -1,0 +1,137 @@
+"""Frame policies: how many frames, of which samples, on which scale."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pydantic import ValidationError
+
+from clocs.signals.framing import FramePolicy
+
+VALUES = arrays(np.float32, (3, 24), elements=st.floats(-50, 50, width=32))
+
+
+def literal_count(samples: Fraction | int, window: int) -> int:
+    """Cut windows off the front for as long as there are whole ones."""
+    count = 0
+    while samples >= window:
+        samples -= window
+        count += 1
+    return count
+
+
+def count(policy: FramePolicy, samples: int, rate: float) -> int:
+    return int(policy.count(np.array([samples]), np.array([rate]))[0])
+
+
+@settings(deadline=None)
+@given(st.integers(0, 3000), st.integers(1, 300), st.floats(50, 2000))
+def test_frames_of_source_samples_are_counted_as_they_are_cut(samples: int, window: int, rate: float) -> None:
+    policy = FramePolicy(samples=100, source_samples=window)
+    assert count(policy, samples, rate) == literal_count(samples, window)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 80_000), st.integers(50, 2000), st.sampled_from([250, 500]), st.integers(1, 3))
+def test_frames_at_a_rate_are_those_of_the_resampled_length(
+    samples: int, rate: int, to_rate: int, segments: int
+) -> None:
+    """In exact fractions: a recording of n samples has n * to / from samples at the other rate."""
+    policy = FramePolicy(samples=1250, segments=segments, rate=to_rate)
+    assert count(policy, samples, float(rate)) == literal_count(Fraction(samples * to_rate, rate), 1250 * segments)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20))
+def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(samples: list[int]) -> None:
+    rates = np.full(len(samples), 500.0)
+    whole = FramePolicy(samples=2500, source_samples="recording").count(np.array(samples), rates)
+    assert whole.tolist() == [int(length > 0) for length in samples]
+    cut = FramePolicy(samples=250, rate=500)
+    assert cut.count(np.array(samples), rates).tolist() == [count(cut, length, 500.0) for length in samples]
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "segments", "frames"),
+    [(5000, 500.0, 1, 2), (5000, 500.0, 2, 1), (4999, 500.0, 2, 0), (1000, 100.0, 1, 2), (9000, 300.0, 2, 3)],
+)
+def test_counts_done_by_hand(samples: int, rate: float, segments: int, frames: int) -> None:
+    assert count(FramePolicy(samples=2500, segments=segments, rate=500), samples, rate) == frames
+
+
+@pytest.mark.parametrize(
+    ("policy", "rate", "window"),
+    [
+        (FramePolicy(samples=2500, rate=500), 500, 2500),
+        (FramePolicy(samples=2500, segments=2, rate=500), 500, 5000),
+        (FramePolicy(samples=2500, segments=2, rate=500), 300, 3000),
+        (FramePolicy(samples=2500, source_samples=256), 200, 256),
+        (FramePolicy(samples=2500, source_samples="recording"), 500, None),
+    ],
+)
+def test_the_window_is_what_one_frame_takes_of_a_recording(policy: FramePolicy, rate: float, window: int) -> None:
+    assert policy.window(rate) == window
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.NDArray[np.float32]) -> None:
+    frames = FramePolicy(samples=8, segments=3, source_samples=24).shape_windows(values)
+    assert frames.shape == (3, 3, 8)
+    for row in range(3):
+        assert [value for segment in frames[row].tolist() for value in segment] == values[row].tolist()
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray[np.float32]) -> None:
+    """Against a literal loop in double precision; a constant segment becomes 0."""
+    frames = FramePolicy(samples=8, segments=3, source_samples=24, normalisation="unit").shape_windows(values)
+    for row in range(3):
+        for segment in range(3):
+            piece = [float(value) for value in values[row, 8 * segment : 8 * segment + 8]]
+            low, span = min(piece), max(piece) - min(piece)
+            expected = [(value - low) / span if span > 0 else 0.0 for value in piece]
+            np.testing.assert_allclose(frames[row, segment], expected, atol=1e-5)
+            assert frames[row, segment].min() == 0
+            assert frames[row, segment].max() == (1 if span > 0 else 0)
+
+
+def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
+    window = np.sin(2 * np.pi * 4 * np.arange(256) / 256).astype(np.float32)
+    frame = FramePolicy(samples=2500, source_samples=256).shape_windows(window)
+    assert frame.shape == (1, 2500)
+    np.testing.assert_allclose(frame[0], np.sin(2 * np.pi * 4 * np.arange(2500) / 2500), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"samples": 2500}, "give either rate or source_samples"),
+        ({"samples": 2500, "rate": 500, "source_samples": 2500}, "give either rate or source_samples"),
+        ({"samples": 0, "rate": 500}, "samples"),
+        ({"samples": 2500, "rate": -1}, "rate"),
+        ({"samples": 2500, "rate": 500, "segments": 0}, "segments"),
+        ({"samples": 2500, "rate": 500, "normalisation": "zscore"}, "normalisation"),
+        ({"samples": 2500, "rate": 500, "label_at": "end"}, "label_at"),
+        ({"samples": 2500, "source_samples": "all"}, "source_samples"),
+        ({"samples": 2500, "rate": 500, "sample": 1}, "Extra inputs"),
+    ],
+)
+def test_policies_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        FramePolicy(**wrong)
+
+
+def test_a_policy_is_fixed_and_survives_json() -> None:
+    policy = FramePolicy(samples=2500, source_samples="recording", leads=("II",), excluded=(("r1", "V2"),))
+    assert FramePolicy.model_validate_json(policy.model_dump_json()) == policy
+    with pytest.raises(ValidationError, match="frozen"):
+        policy.samples = 1

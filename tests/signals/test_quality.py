@@ -1,0 +1,239 @@
+"""The quality gate: each planted fault is found, in its lead and for its reason, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pydantic import ValidationError
+
+from clocs.core.recording import Digital, Provenance, Recording, missing_value
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.signals.leads import STANDARD, derive
+from clocs.signals.quality import OFF, REASONS, GatePolicy, assess
+from tests.conftest import make_recording
+
+Change = Callable[[Digital], None]
+
+
+def twelve(change: Change | None = None) -> Recording:
+    """Twelve leads as if all were measured, with a change to the digital values (rows as in STANDARD)."""
+    full = derive(make_recording(leads=("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")))
+    digital = full.digital.copy()
+    if change is not None:
+        change(digital)
+    return replace(full, digital=digital, provenance=Provenance())
+
+
+def found(recording: Recording, policy: GatePolicy = GatePolicy()) -> set[tuple[str, str]]:
+    return {(finding.reason, finding.lead) for finding in assess(recording, policy)}
+
+
+def row(lead: str) -> int:
+    return STANDARD.index(lead)
+
+
+def put(lead: str, value: int, start: int, end: int) -> Change:
+    def change(digital: Digital) -> None:
+        digital[row(lead), start:end] = value
+
+    return change
+
+
+def swap(one: str, other: str) -> Change:
+    def change(digital: Digital) -> None:
+        digital[[row(one), row(other)]] = digital[[row(other), row(one)]]
+
+    return change
+
+
+PLANTED: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
+    "length": (replace(twelve(), provenance=Provenance(declared_samples=5001)), {("length", "")}),
+    "short": (make_recording(samples=499), {("short", "")}),
+    "missing": (twelve(put("V2", -32768, 17, 18)), {("missing", "V2")}),
+    "flat": (twelve(put("V3", 40, 0, 5000)), {("flat", "V3")}),
+    "amplitude": (replace(make_recording(), gain=np.array([1000.0, 1.0, 1000.0])), {("amplitude", "II")}),
+    "saturated": (twelve(put("V5", 2500, 1000, 1101)), {("saturated", "V5")}),
+    "identity": (twelve(swap("aVR", "aVL")), {("identity", "aVR"), ("identity", "aVL")}),
+}
+
+
+def test_each_reason_has_a_planted_fault() -> None:
+    """``unreadable`` is the reader's: such a file never becomes a recording."""
+    assert set(PLANTED) == set(REASONS) - {"unreadable"}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found_with_its_lead_and_reason(fault: str) -> None:
+    recording, expected = PLANTED[fault]
+    assert found(recording) == expected
+    assert all(finding.detail for finding in assess(recording, GatePolicy()))
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_with_the_gate_off_everything_passes(fault: str) -> None:
+    assert assess(PLANTED[fault][0], OFF) == []
+
+
+LIMITS = {
+    "length": GatePolicy(match_header_length=False),
+    "short": GatePolicy(min_seconds=None),
+    "missing": GatePolicy(max_missing=None),
+    "flat": GatePolicy(min_span=None),
+    "amplitude": GatePolicy(max_amplitude=None, max_saturated_seconds=None),
+    "saturated": GatePolicy(max_saturated_seconds=None),
+    "identity": GatePolicy(max_identity_error=None),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_each_check_can_be_switched_off_alone(fault: str) -> None:
+    assert found(PLANTED[fault][0], LIMITS[fault]) == set()
+    others = [name for name in PLANTED if name != fault]
+    assert all(found(PLANTED[name][0], LIMITS[fault]) == PLANTED[name][1] for name in others)
+
+
+def test_a_clean_recording_passes_with_measured_and_with_derived_leads() -> None:
+    assert found(twelve()) == set()
+    assert found(derive(make_recording())) == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "passes"),
+    [
+        (put("V5", 2500, 1000, 1100), True),  # 0.2 s exactly
+        (put("V5", 1900, 1000, 3000), True),  # long, but below the floor
+        (put("V5", -2500, 1000, 1101), False),  # at the other end
+        (put("V3", 32000, 0, 50), True),  # spikes on 1 % of the samples
+        (put("V3", 32000, 0, 51), False),
+    ],
+)
+def test_limits_are_where_the_policy_says(change: Change, passes: bool) -> None:
+    assert (found(twelve(change)) == set()) is passes
+
+
+def test_microvolt_declared_as_millivolt_is_refused_in_every_lead() -> None:
+    wrong = replace(make_recording(), gain=np.full(3, 1.0))
+    assert found(wrong, GatePolicy(max_saturated_seconds=None)) == {("amplitude", lead) for lead in wrong.leads}
+
+
+def test_millivolt_declared_as_volt_is_refused_as_flat() -> None:
+    wrong = replace(make_recording(), gain=np.full(3, 1e6))
+    assert found(wrong) == {("flat", lead) for lead in wrong.leads}
+
+
+@pytest.mark.parametrize(
+    ("pair", "at_least"),
+    [
+        (("I", "II"), {"III", "aVL", "aVF"}),
+        (("II", "III"), {"III", "aVF"}),
+        (("aVR", "aVF"), {"aVR", "aVF"}),
+        (("III", "V1"), {"III"}),
+    ],
+)
+def test_swapped_leads_are_refused_by_their_equations(pair: tuple[str, str], at_least: set[str]) -> None:
+    reasons = found(twelve(swap(*pair)))
+    assert {reason for reason, _ in reasons} == {"identity"}
+    assert {lead for _, lead in reasons} >= at_least
+
+
+def test_swapped_leads_of_a_real_record_are_refused(originals: Path) -> None:
+    source = open_source(originals / "ptbxl" / "records500" / "00000")
+    recording = read_from(source, "00001_hr.hea")
+    assert found(recording) == set()
+    swapped = replace(recording, leads=("II", "I", *recording.leads[2:]))
+    assert {reason for reason, _ in found(swapped)} == {"identity"}
+
+
+def test_spikes_on_all_leads_do_not_pass_for_a_lead_swap(originals: Path) -> None:
+    """CPSC A6000: 17 samples at 32.7 mV on every lead; everywhere else the equations hold to 2 uV."""
+    source = open_source(originals / "cpsc2018" / "Training_WFDB")
+    recording = read_from(source, "A6000.hea")
+    assert np.abs(recording.signal).max() > 30
+    assert found(recording) == set()
+    swapped = replace(recording, leads=("II", "I", *recording.leads[2:]))
+    assert {reason for reason, _ in found(swapped)} == {"identity"}
+
+
+def test_missing_chest_leads_do_not_hide_swapped_limb_leads() -> None:
+    def change(digital: Digital) -> None:
+        swap("aVR", "aVL")(digital)
+        digital[row("V1")] = -32768
+
+    assert found(twelve(change)) == {("missing", "V1"), ("identity", "aVR"), ("identity", "aVL")}
+
+
+def test_a_derived_lead_is_not_held_against_its_own_equation() -> None:
+    derived = derive(make_recording())
+    wrong = replace(derived, gain=np.where(np.array(derived.leads) == "III", 300.0, derived.gain))
+    assert found(wrong) == set()
+    assert found(replace(wrong, provenance=Provenance())) == {("identity", "III")}
+
+
+def test_raw_steps_are_judged_without_a_scale() -> None:
+    strip = replace(make_recording(leads=("ECG",)), unit="adu", gain=np.ones(1))
+    assert found(strip) == set()
+    assert found(replace(strip, digital=np.full((1, 5000), 7, np.int16))) == {("flat", "ECG")}
+
+
+def test_a_negative_gain_turns_a_lead_over_and_changes_no_verdict() -> None:
+    recording = make_recording()
+    assert found(replace(recording, gain=-recording.gain)) == set()
+    assert found(replace(recording, gain=np.array([1000.0, -1.0, 1000.0]))) == {("amplitude", "II")}
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.01, False), (0.02, True)])
+def test_some_missing_samples_may_be_allowed(share: float, passes: bool) -> None:
+    recording = twelve(put("V2", -32768, 0, 100))
+    assert (found(recording, GatePolicy(max_missing=share)) == set()) is passes
+
+
+CONTENT = arrays(
+    np.int16,
+    st.tuples(st.integers(1, 6), st.integers(0, 60)),
+    elements=st.one_of(st.integers(-32768, 32767), st.sampled_from([-32768, 32767, 0])),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    CONTENT,
+    st.permutations(["I", "II", "III", "aVR", "V1", "ECG"]),
+    st.sampled_from([0.5, 200.0, -200.0, 1000.0]),
+    st.integers(-40_000, 40_000),
+    st.sampled_from(["mV", "adu"]),
+)
+def test_any_content_is_judged_and_the_order_of_leads_does_not_matter(
+    digital: npt.NDArray[np.int16], names: list[str], gain: float, zero: int, unit: str
+) -> None:
+    count = len(digital)
+    recording = Recording(
+        digital=digital,
+        gain=np.full(count, gain),
+        baseline=np.full(count, zero, np.int32),
+        rate=20.0,
+        leads=tuple(names[:count]),
+        unit="mV" if unit == "mV" else "adu",
+    )
+    verdict = found(recording)
+    assert {reason for reason, _ in verdict} <= set(REASONS)
+    assert {lead for _, lead in verdict} <= {"", *recording.leads}
+    assert found(recording.select(recording.leads[::-1])) == verdict
+    absent = (digital == missing_value(np.int16)).any(axis=1)
+    assert {lead for reason, lead in verdict if reason == "missing"} == {
+        lead for lead, any_absent in zip(recording.leads, absent, strict=True) if any_absent
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"min_seconds": -1}, {"max_missing": 2}, {"max_amplitud": 5}])
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        GatePolicy(**wrong)

@@ -1,0 +1,80 @@
+"""Resampling: against sines whose samples are known at any rate, and against scipy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.signal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.signals.resampling import Floats, resample, stretch
+
+
+def sine(hertz: float, rate: float, seconds: float = 10.0) -> Floats:
+    time = np.arange(round(seconds * rate)) / rate
+    return np.sin(2 * np.pi * hertz * time + 0.3).astype(np.float32)
+
+
+@pytest.mark.parametrize(("rate", "to_rate"), [(500, 250), (250, 500), (300, 500), (360, 500), (1000, 500), (257, 500)])
+@pytest.mark.parametrize("hertz", [1.0, 7.0, 25.0])
+def test_a_sine_keeps_its_frequency_and_size(rate: float, to_rate: float, hertz: float) -> None:
+    """Closed form: the same sine, sampled at the other rate; half a second at each end is the filter's."""
+    made = resample(sine(hertz, rate), rate, to_rate)
+    assert made.dtype == np.float32
+    assert made.shape == (math.ceil(10 * to_rate),)
+    edge = round(to_rate / 2)
+    np.testing.assert_allclose(made[edge:-edge], sine(hertz, to_rate)[edge:-edge], atol=0.01)
+
+
+def test_what_the_new_rate_cannot_hold_is_filtered_out() -> None:
+    """200 Hz at 500 Hz would become 50 Hz when every second sample is dropped."""
+    made = resample(sine(200, 500), 500, 250)
+    assert np.abs(made[125:-125]).max() < 0.01
+    assert np.abs(sine(200, 500)[::2][125:-125]).max() > 0.9
+
+
+def test_a_shift_is_kept_to_the_edges() -> None:
+    np.testing.assert_allclose(resample(np.full(1000, 3.0, np.float32), 300, 500), 3.0, atol=1e-5)
+
+
+def test_leads_do_not_mix() -> None:
+    both = np.stack([sine(3, 300), sine(11, 300)])
+    np.testing.assert_array_equal(resample(both, 300, 500)[1], resample(both[1], 300, 500))
+
+
+def test_the_same_rate_changes_nothing() -> None:
+    signal = sine(3, 500)
+    np.testing.assert_array_equal(resample(signal, 500.0, 500), signal)
+    np.testing.assert_array_equal(stretch(signal, len(signal)), signal)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_missing_samples_are_refused_before_they_spread(bad: float) -> None:
+    signal = sine(3, 500)
+    signal[7] = bad
+    with pytest.raises(ValueError, match="missing samples would spread"):
+        resample(signal, 500, 250)
+    with pytest.raises(ValueError, match="missing samples would spread"):
+        stretch(signal, 2500)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(2, 400), st.integers(1, 400), st.integers(0, 2**32 - 1))
+def test_stretch_is_scipys_fourier_method(before: int, after: int, seed: int) -> None:
+    signal: npt.NDArray[np.float32] = np.random.default_rng(seed).normal(size=(3, before)).astype(np.float32)
+    made = stretch(signal, after)
+    assert made.shape == (3, after)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, scipy.signal.resample(signal, after, axis=-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("after", [2500, 256, 300])
+def test_stretch_keeps_whole_periods_exactly(after: int) -> None:
+    """Closed form: 7 periods in 256 samples are 7 periods in any number of samples."""
+    phase = 2 * np.pi * 7 * np.arange(after) / after
+    made = stretch(np.sin(2 * np.pi * 7 * np.arange(256) / 256).astype(np.float32), after)
+    np.testing.assert_allclose(made, np.sin(phase), atol=1e-5)

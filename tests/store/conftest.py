@@ -1,0 +1,68 @@
+"""A small store of planted content, made once and copied where a test changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.datasets import DATASETS, Entry
+from clocs.datasets.dataset import Options
+from clocs.signals.quality import GatePolicy
+from clocs.store.ingest import ingest
+from clocs.store.store import Store
+from tests.conftest import make_recording
+
+Maker = Callable[..., Store]
+
+
+@pytest.fixture
+def store_of(tmp_path: Path) -> Maker:
+    """Make a store of given recordings: ``store_of(recordings, name=..., per_shard=..., gate=...)``."""
+
+    def make(recordings: list[Recording], name: str = "store", per_shard: int = 4, **about: Any) -> Store:
+        by_file = {f"made/{number}": recording for number, recording in enumerate(recordings)}
+
+        def entries(source: Source, options: Options) -> Iterator[Entry]:
+            return (Entry(file) for file in by_file)
+
+        def load(source: Source, entry: Entry, options: Options) -> Recording:
+            return by_file[entry.file]
+
+        gate = about.pop("gate", GatePolicy())
+        dataset = replace(
+            DATASETS.get("folder"),
+            name=f"made-{name}",
+            entries=entries,
+            load=load,
+            needs_source=False,
+            records_per_shard=per_shard,
+            **about,
+        )
+        return ingest(dataset, None, tmp_path / name, gate=gate)
+
+    return make
+
+
+@pytest.fixture
+def varied() -> list[Recording]:
+    """Recordings that differ in leads, length, rate, gain, type of integer, and have missing samples."""
+    made = [
+        make_recording(seed=number, record_id=f"r{number}", patient_id=f"p{number // 2}", samples=5000 + 1250 * number)
+        for number in range(5)
+    ]
+    wide = make_recording(leads=("II", "I", "V2", "V5"), seed=7, record_id="wide", patient_id="p7", samples=6000)
+    digital = wide.digital.astype(np.int32) * 40
+    made.append(replace(wide, digital=digital, gain=wide.gain * 40, baseline=np.array([3, -5, 0, 9], np.int32)))
+    made.append(make_recording(rate=250.0, seed=8, record_id="slow", patient_id="p8", samples=3000))
+    gap = make_recording(seed=9, record_id="gap", patient_id="p9", samples=7600)
+    holed = gap.digital.copy()
+    holed[2, 100:110] = np.iinfo(np.int16).min
+    made.append(replace(gap, digital=holed))
+    return made

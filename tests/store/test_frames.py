@@ -1,0 +1,182 @@
+"""Frames against a literal version that reads whole recordings and slices them in a loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.signal import resample, resample_poly
+
+from clocs.core.recording import Episode, Recording
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import OFF
+from clocs.store.frames import Frames
+from clocs.store.store import Store
+from tests.conftest import make_recording
+from tests.store.conftest import Maker
+
+Frame = npt.NDArray[np.float32]
+LEADS = ("II", "V2", "aVL")
+POLICIES = {
+    "cut": FramePolicy(samples=2500, source_samples=2500, leads=LEADS),
+    "two segments": FramePolicy(samples=1250, segments=2, rate=500, leads=LEADS),
+    "scaled": FramePolicy(samples=1000, source_samples=1000, normalisation="unit", leads=LEADS),
+    "stretched": FramePolicy(samples=500, source_samples=256, leads=LEADS),
+    "whole": FramePolicy(samples=400, source_samples="recording", leads=LEADS),
+    "all leads": FramePolicy(samples=2500, source_samples=2500),
+    "excluded": FramePolicy(samples=2500, source_samples=2500, leads=LEADS, excluded=(("r1", "V2"),)),
+}
+
+
+def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, Frame]]:
+    """Frame number, lead and samples of every instance, cut one by one in plain Python."""
+    found = []
+    for lead in policy.leads or recording.leads:
+        if lead not in recording.leads or (recording.record_id, lead) in policy.excluded:
+            continue
+        values = recording.physical()[recording.leads.index(lead)].astype(np.float64)
+        native = len(values)
+        if policy.rate is not None and policy.rate != recording.rate:
+            window = round(policy.samples * policy.segments * recording.rate / policy.rate)
+        elif policy.rate is not None:
+            window = policy.samples * policy.segments
+        else:
+            window = native if policy.source_samples == "recording" else int(policy.source_samples or 0)
+        for frame in range(native // window):
+            cut = values[frame * window : (frame + 1) * window]
+            if np.isnan(cut).any():
+                continue
+            if policy.rate is not None and policy.rate != recording.rate:
+                up = int(policy.rate // recording.rate)
+                whole = resample_poly(values, up, 1, padtype="line")
+                length = policy.samples * policy.segments
+                cut = whole[frame * length : (frame + 1) * length]
+            elif len(cut) != policy.samples * policy.segments:
+                cut = resample(cut, policy.samples * policy.segments)
+            segments = cut.reshape(policy.segments, policy.samples)
+            if policy.normalisation == "unit":
+                segments = np.stack([(one - one.min()) / (one.max() - one.min()) for one in segments])
+            found.append((frame, lead, segments.astype(np.float32)))
+    return found
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_frames_equal_a_literal_loop(store_of: Maker, varied: list[Recording], name: str) -> None:
+    policy = POLICIES[name]
+    recordings = [item for item in varied if policy.rate is None or item.record_id != "gap"]
+    store = store_of(recordings, gate=OFF, per_shard=3)
+    frames = Frames(store, policy)
+    records, numbers, leads = frames.locate(np.arange(len(frames)))
+    values = frames.gather(np.arange(len(frames)))
+    ours = {(int(r), int(n), str(lead)): row for r, n, lead, row in zip(records, numbers, leads, values, strict=True)}
+    expected = {
+        (record, frame, lead): row
+        for record in range(len(store))
+        for frame, lead, row in literal(store.recording(record), policy)
+    }
+    assert ours.keys() == expected.keys()
+    assert frames.frames == len({key[:2] for key in expected})
+    for key, row in expected.items():
+        np.testing.assert_allclose(ours[key], row, atol=2e-4, err_msg=str(key))
+    per_record = frames.frames_per_record()
+    assert per_record.tolist() == [len({k[1] for k in expected if k[0] == r}) for r in range(len(store))]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 1000))
+def test_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recording], seed: int) -> None:
+    store = store_of(varied, gate=OFF, per_shard=3)
+    frames = Frames(store, POLICIES["cut"])
+    items = np.random.default_rng(seed).integers(0, len(frames), 20)
+    together = frames.gather(items)
+    for place, item in enumerate(items):
+        np.testing.assert_array_equal(together[place], frames.gather([item])[0])
+
+
+def test_a_mask_leaves_the_other_recordings_out(store_of: Maker) -> None:
+    """Uniform shards take the arithmetic path, masked or not; both must agree with reading records."""
+    store = store_of([make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n in range(10)])
+    mask = np.array([n % 3 == 1 for n in range(10)])
+    frames = Frames(store, POLICIES["cut"], records=mask)
+    records, numbers, leads = frames.locate(np.arange(len(frames)))
+    assert set(records) == {1, 4, 7}
+    for item in range(len(frames)):
+        recording = store.recording(int(records[item])).select((str(leads[item]),))
+        window = recording.signal[0, numbers[item] * 2500 : (numbers[item] + 1) * 2500]
+        np.testing.assert_allclose(frames.gather([item])[0, 0], window, atol=1e-6)
+
+
+def test_together_stacks_all_leads(store_of: Maker, varied: list[Recording]) -> None:
+    store = store_of(varied, gate=OFF, per_shard=3)
+    policy = POLICIES["cut"]
+    whole = Frames(store, policy, together=True)
+    single = Frames(store, policy)
+    records, numbers, leads = single.locate(np.arange(len(single)))
+    by_place = {(r, n, lead): i for i, (r, n, lead) in enumerate(zip(records, numbers, leads, strict=True))}
+    at_records, at_numbers, _ = whole.locate(np.arange(len(whole)))
+    assert len(whole) == sum(all((r, n, lead) in by_place for lead in LEADS) for r, n in {k[:2] for k in by_place})
+    for item, (record, number) in enumerate(zip(at_records, at_numbers, strict=True)):
+        parts = single.gather([by_place[record, number, lead] for lead in LEADS])
+        np.testing.assert_array_equal(whole.gather([item])[0], parts)
+
+
+def test_labels_at_the_frames_first_sample(store_of: Maker) -> None:
+    episodes = (Episode(0, 2500, "A"), Episode(2500, 2501, "B"), Episode(2501, 5000, "A"), Episode(5000, 7500, "C"))
+    recording = replace(make_recording(samples=7500), episodes=episodes)
+    policy = FramePolicy(samples=2500, source_samples=2500, leads=("II",), label_at="start")
+    classes = {"a": ("A",), "b": ("B",)}
+    store = store_of([recording], classes=classes, frames={"evaluation": policy})
+    frames = store.frames("evaluation")
+    assert len(frames) == 2, "the frame labelled C has no class"
+    assert frames.targets([0, 1]).tolist() == [[True, False], [False, True]]
+
+
+def test_targets_by_recording(store_of: Maker) -> None:
+    store = store_of(
+        [
+            make_recording(seed=n, record_id=f"r{n}", labels=labels)
+            for n, labels in enumerate([("A",), ("B", "A2"), ()])
+        ],
+        classes={"a": ("A", "A2"), "b": ("B",)},
+    )
+    frames = Frames(store, FramePolicy(samples=5000, source_samples=5000, leads=("II",)))
+    assert frames.targets([0, 1, 2]).tolist() == [[True, False], [True, True], [False, False]]
+
+
+def test_cache_holds_what_gather_gives_and_is_named_by_content(store_of: Maker, tmp_path: Path) -> None:
+    store = store_of([make_recording(seed=n, record_id=f"r{n}") for n in range(3)])
+    frames = Frames(store, POLICIES["stretched"])
+    cached = frames.cached(tmp_path / "cache")
+    np.testing.assert_array_equal(np.asarray(cached), frames.gather(np.arange(len(frames))))
+    other = Frames(store, POLICIES["cut"])
+    other.cached(tmp_path / "cache")
+    frames.cached(tmp_path / "cache")
+    assert len(list((tmp_path / "cache").glob("*.npy"))) == 2
+
+
+def test_items_that_are_not_there_are_refused(store_of: Maker) -> None:
+    frames = Frames(store_of([make_recording()]), POLICIES["cut"])
+    with pytest.raises(IndexError, match="not all in"):
+        frames.gather([len(frames)])
+    with pytest.raises(IndexError, match="not all in"):
+        frames.gather([-1])
+
+
+def test_real_frames_equal_their_recordings(originals: Path, tmp_path: Path) -> None:
+    """PTB-XL mixes 100 and 500 Hz: frames at an enforced 500 Hz match scipy on the whole recording."""
+    from clocs.store.ingest import ingest
+
+    store: Store = ingest("ptbxl", originals / "ptbxl", tmp_path / "ptbxl")
+    frames = store.frames("evaluation")
+    for item in np.random.default_rng(0).integers(0, len(frames), 12):
+        (record,), (number,), (lead,) = frames.locate([item])
+        recording = store.recording(int(record))
+        signal = recording.signal[recording.leads.index(str(lead))]
+        whole = signal if recording.rate == 500 else resample_poly(signal, 5, 1, padtype="line")
+        window = whole[number * 2500 : (number + 1) * 2500]
+        np.testing.assert_allclose(frames.gather([item])[0, 0], window, atol=1e-4)

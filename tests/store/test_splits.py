@@ -1,0 +1,133 @@
+"""Splits: the paper's numbers, and leaks refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.core.errors import ConfigError, LeakError, StoreError
+from clocs.core.seeds import generator
+from clocs.datasets import DATASETS, SplitPolicy
+from clocs.store.splits import PARTS, Split, _deal, check_leaks, load_split, make_split
+from clocs.store.store import Store
+from tests.conftest import make_recording
+from tests.store.conftest import Maker
+
+PAPER = {
+    "physionet2020": (6877, (4402, 1100, 1375)),
+    "chapman": (10646, (6387, 2129, 2130)),
+    "physionet2017": (8528, (5459, 1364, 1705)),
+    "cardiology": (313, (201, 50, 62)),
+}
+"""Patients, and the paper's patients per part (its appendix A.2.2); 15 of Cardiology's 328 have only
+frames of the class it leaves out."""
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_patients_per_part(name: str) -> None:
+    patients, expected = PAPER[name]
+    parts = _deal(np.arange(patients), DATASETS.get(name).split, generator(0, "split"))
+    assert tuple(np.bincount(parts, minlength=3)[:3]) == expected
+
+
+@settings(max_examples=50)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=30, max_size=300),
+    seed=st.integers(0, 2**32),
+    remainder=st.sampled_from(["train", "validation", "test"]),
+)
+def test_clusters_stay_whole_and_shares_are_near(sizes: list[int], seed: int, remainder: str) -> None:
+    cluster = np.repeat(np.arange(len(sizes)), sizes)
+    policy = SplitPolicy.model_validate({"remainder": remainder})
+    parts = _deal(cluster, policy, generator(seed, "split"))
+    for number in range(len(sizes)):
+        assert len(set(parts[cluster == number])) == 1
+    for place, part in enumerate(PARTS[:3]):
+        assert abs((parts == place).sum() - getattr(policy, part) * len(cluster)) <= 2 + 2 * max(sizes)
+
+
+@pytest.fixture
+def store(store_of: Maker) -> Store:
+    """Forty recordings of twenty patients; r0 and r30 are one signal under two patients' names."""
+    recordings = [make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n // 2}", samples=2600) for n in range(40)]
+    recordings[30] = replace(recordings[0], record_id="r30", patient_id="p15")
+    return store_of(recordings, per_shard=16)
+
+
+def test_no_patient_and_no_signal_is_in_two_parts(store: Store) -> None:
+    for seed in range(20):
+        split = make_split(store, f"s{seed}", seed=seed)
+        check_leaks(store, split)
+        assert len(set(split.parts[[0, 1, 30, 31]])) == 1
+        assert split.about["records"]["unused"] == 0
+
+
+def test_a_split_is_the_same_every_time_and_another_with_another_seed(store: Store) -> None:
+    one, again = make_split(store, "a", seed=1), make_split(store, "b", seed=1)
+    np.testing.assert_array_equal(one.parts, again.parts)
+    assert not np.array_equal(one.parts, make_split(store, "c", seed=2).parts)
+    np.testing.assert_array_equal(store.split("a").parts, one.parts)
+    assert store.split("a").sha256 == one.sha256
+
+
+def test_a_name_is_given_once(store: Store) -> None:
+    make_split(store, "a", seed=1)
+    make_split(store, "a", seed=1)
+    with pytest.raises(ConfigError, match="exists and differs"):
+        make_split(store, "a", seed=2)
+
+
+def test_a_planted_shared_patient_is_refused_with_both_records_named(store: Store) -> None:
+    split = make_split(store)
+    parts = split.parts.copy()
+    parts[5] = (parts[4] + 1) % 3
+    with pytest.raises(LeakError, match=r"'r4'.*'r5'.*one patient"):
+        check_leaks(store, replace(split, parts=parts))
+
+
+def test_a_planted_duplicate_is_refused_with_both_records_named(store: Store) -> None:
+    split = make_split(store)
+    parts = split.parts.copy()
+    parts[[30, 31]] = (parts[0] + 1) % 3
+    with pytest.raises(LeakError, match=r"'r0'.*'r30'.*same signal"):
+        check_leaks(store, replace(split, parts=parts))
+
+
+def test_loading_refuses_a_leak_unless_duplicates_are_allowed(store: Store) -> None:
+    for seed in range(50):
+        split = make_split(store, f"s{seed}", seed=seed, group_duplicates=False)
+        if split.parts[0] != split.parts[30]:
+            break
+    with pytest.raises(LeakError, match="same signal"):
+        load_split(store, split.name)
+    assert load_split(store, split.name, allow_duplicates=True).sha256 == split.sha256
+
+
+def test_a_split_belongs_to_one_version(store: Store, store_of: Maker) -> None:
+    make_split(store)
+    grown = store_of([*store, make_recording(seed=99, record_id="new", patient_id="new")], per_shard=16)
+    with pytest.raises(StoreError, match="another version"):
+        grown.split()
+
+
+def test_recordings_without_a_frame_are_unused(store_of: Maker) -> None:
+    store = store_of([make_recording(seed=n, record_id=f"r{n}", samples=2500 if n else 2000) for n in range(9)])
+    split = make_split(store)
+    assert np.flatnonzero(split.mask("unused")).tolist() == [0]
+    with pytest.raises(ConfigError, match="no part 'dev'"):
+        split.mask("dev")
+
+
+def test_shares_must_sum_to_one() -> None:
+    with pytest.raises(ValueError, match="sum to 1"):
+        SplitPolicy(train=0.9)
+
+
+def test_a_split_of_another_length_is_refused(store: Store) -> None:
+    split = Split("x", "", {}, np.zeros(3, np.int8))
+    with pytest.raises(StoreError, match="covers 3"):
+        check_leaks(store, split)

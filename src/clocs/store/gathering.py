@@ -137,7 +137,8 @@ class Gatherer:
         self, wide: bool, shard: Ints, begin: Ints, window: int, zero: Ints, factor: npt.NDArray[np.float32]
     ) -> Floats:
         known = self._windows[wide]
-        for number in np.unique(shard[~known.holds(shard)]).tolist():
+        held = known.holds(shard)
+        for number in () if held.all() else np.unique(shard[~held]).tolist():
             known.add(number, self.store.shard(number).values)
         raw = known.take(shard, begin, window)
         steps = raw - zero[:, None] if zero.any() else raw

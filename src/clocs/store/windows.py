@@ -28,6 +28,7 @@ class Windows:
         self._length = np.zeros(buffers, np.int64)
         self._low = 0
         self._whole: Digital = np.empty(0, self._dtype)
+        self._rolling: dict[int, Digital] = {}
 
     def holds(self, numbers: Ints) -> npt.NDArray[np.bool_]:
         """Which buffers are known."""
@@ -45,6 +46,7 @@ class Windows:
         high = int((self._address[known] + self._length[known] * self._dtype.itemsize).max())
         span = memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
         self._low = low
+        self._rolling.clear()
         self._whole = np.frombuffer(span, self._dtype, (high - low) // self._dtype.itemsize)
 
     def take(self, numbers: Ints, starts: Ints, window: int) -> Digital:
@@ -54,7 +56,7 @@ class Windows:
         if ((starts < 0) | (starts + window > self._length[numbers])).any():
             raise IndexError("a window reaches beyond its buffer")
         step = self._dtype.itemsize
-        rolling = np.lib.stride_tricks.as_strided(
-            self._whole, (len(self._whole) - window + 1, window), (step, step), writeable=False
-        )
-        return np.asarray(rolling[(self._address[numbers] - self._low) // step + starts])
+        if window not in self._rolling:
+            shape = (len(self._whole) - window + 1, window)
+            self._rolling = {window: np.lib.stride_tricks.as_strided(self._whole, shape, (step, step), writeable=False)}
+        return np.asarray(self._rolling[window][(self._address[numbers] - self._low) // step + starts])

@@ -1,0 +1,238 @@
+"""The figures the project promises: one line each, name, value, floor or ceiling.
+
+Ratios are taken inside one run, because machines differ and are noisy:
+
+    python benchmarks/run.py [NAME ...]
+
+Real data are looked for as the tests do (``CLOCS_DATA`` or ``../shared/data``). Stores are made in a
+temporary folder (``CLOCS_SCRATCH`` chooses where).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import clocs
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.datasets import Entry
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import OFF
+from clocs.store.frames import Frames
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("CLOCS_DATA", ROOT.parent / "shared" / "data"))
+BATCH, WINDOW, ROUNDS = 256, 2500, 60
+SMALL, LARGE = 10_000, 1_000_000
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="clocs-bench-", dir=os.environ.get("CLOCS_SCRATCH")))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def line(name: str, value: float, limit: float, *, at_least: bool = True, unit: str = "") -> None:
+    """Print one figure."""
+    reached = value >= limit if at_least else value <= limit
+    bound = "floor" if at_least else "ceiling"
+    print(f"{name:<44} {value:>12.3f} {unit:<10} {bound} {limit:g}  {'ok' if reached else 'NOT REACHED'}", flush=True)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of a call."""
+    before = time.perf_counter()
+    work()
+    return time.perf_counter() - before
+
+
+def in_child(script: str, *arguments: object) -> Any:
+    """Run a script in a fresh process; its last line of output is JSON."""
+    done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def help_time() -> None:
+    """``clocs --help`` in a fresh process."""
+    command = [sys.executable, "-m", "clocs", "--help"]
+    times = [seconds(lambda: subprocess.run(command, capture_output=True, check=True)) for _ in range(5)]
+    line("clocs --help", min(times), 0.5, at_least=False, unit="s")
+
+
+def synthetic_speed() -> None:
+    """12-lead recordings of 10 s at 500 Hz, one core."""
+    dataset = clocs.DATASETS.get("synthetic")
+    options = dataset.parse_options({"records": 3000})
+    source: Any = None
+    entries = list(dataset.entries(source, options))
+    spent = seconds(lambda: [dataset.load(source, entry, options) for entry in entries])
+    line("synthetic recordings", len(entries) / spent, 1000, unit="records/s")
+
+
+def ingest_speed() -> None:
+    """The whole real Chapman set, against a bare ``wfdb.rdrecord`` loop over the same files."""
+    import wfdb
+
+    with scratch() as folder:
+        with zipfile.ZipFile(DATA / "chapman.zip") as archive:
+            archive.extractall(folder / "files")
+        records = sorted(str(path.with_suffix("")) for path in (folder / "files").rglob("*.hea"))
+        bare = seconds(lambda: [wfdb.rdrecord(record) and None for record in records])
+        one = seconds(lambda: clocs.ingest("chapman", folder / "files", folder / "one"))
+        two = seconds(lambda: clocs.ingest("chapman", folder / "files", folder / "two", workers=2))
+    print(f"  {len(records)} records: wfdb {bare:.1f} s, one worker {one:.1f} s, two workers {two:.1f} s")
+    line("ingest, one worker / bare wfdb loop", bare / one, 0.7, unit="x")
+    line("ingest, two workers / one worker", one / two, 1.6, unit="x")
+
+
+def gather_speed() -> None:
+    """Random batches of 256 single-lead frames of 2,500 samples in mV, against one raw memory map."""
+    with scratch() as folder:
+        store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
+        frames = Frames(store, FramePolicy(samples=WINDOW, rate=500, leads=("II", "V2", "aVL", "aVR")))
+        raw = np.memmap(folder / "raw", np.int16, "w+", shape=(len(frames), WINDOW))
+        for start in range(0, len(frames), 4096):
+            batch = frames.gather(np.arange(start, min(start + 4096, len(frames))))
+            raw[start : start + len(batch)] = np.rint(batch[:, 0] * 1000)
+        raw.flush()
+        random = np.random.default_rng(0)
+        batches = [random.integers(0, len(frames), BATCH) for _ in range(20)]
+
+        def from_map() -> None:
+            for items in batches:
+                np.multiply(raw[items], np.float32(0.001), dtype=np.float32)
+
+        def from_store() -> None:
+            for items in batches:
+                frames.gather(items)
+
+        from_map(), from_store()
+        pairs = [(seconds(from_map), seconds(from_store)) for _ in range(ROUNDS)]
+    speed = BATCH * len(batches)
+    plain, ours = (speed / statistics.median(times) for times in zip(*pairs, strict=True))
+    print(f"  {len(store.manifest.shards)} shards: memory map {plain:,.0f} frames/s, store {ours:,.0f} frames/s")
+    line("batches from the store / raw memory map", statistics.median(a / b for a, b in pairs), 0.9, unit="x")
+
+
+_WORKER_MEMORY = """
+import itertools, json, sys, threading, time
+from dataclasses import replace
+import psutil, clocs
+count, source, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+chapman = clocs.DATASETS.get("chapman")
+some = replace(chapman, entries=lambda *given: itertools.islice(chapman.entries(*given), count))
+peak, done = 0, threading.Event()
+def watch():
+    global peak
+    while not done.is_set():
+        for child in psutil.Process().children(recursive=True):
+            try:
+                if "loky" in " ".join(child.cmdline()):
+                    peak = max(peak, child.memory_info().rss - child.memory_info().shared)
+            except psutil.Error:
+                pass
+        time.sleep(0.01)
+thread = threading.Thread(target=watch); thread.start()
+clocs.ingest(some, source, folder, workers=2)
+done.set(); thread.join()
+print(json.dumps(peak))
+"""
+
+
+def memory_growth() -> None:
+    """Peak memory of an ingest worker, at 1,000 and at 10,000 real recordings."""
+    with scratch() as folder:
+        small, large = (
+            in_child(_WORKER_MEMORY, count, DATA / "chapman.zip", folder / str(count)) for count in (1000, 10_000)
+        )
+    print(f"  a worker's peak: {small / 2**20:.0f} MB at 1,000, {large / 2**20:.0f} MB at 10,000 recordings")
+    line("worker memory, 10,000 / 1,000 recordings", large / small, 1.1, at_least=False, unit="x")
+
+
+_OPEN = """
+import json, resource, sys, time
+import numpy as np, clocs
+from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
+before = time.perf_counter()
+store = clocs.open_store(sys.argv[1])
+frames = Frames(store, FramePolicy(samples=100, rate=100))
+batch = frames.gather(np.random.default_rng(0).integers(0, len(frames), 256))
+spent = time.perf_counter() - before
+assert batch.shape == (256, 1, 100)
+print(json.dumps([spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(store)]))
+"""
+
+
+def open_growth() -> None:
+    """Opening a store of small recordings and drawing a batch: a million against ten thousand."""
+    with scratch() as folder:
+        for count in (SMALL, LARGE):
+            _small_store(folder / str(count), count)
+        runs = [[in_child(_OPEN, folder / str(count)) for count in (SMALL, LARGE)] for _ in range(9)]
+    times = [statistics.median(run[place][0] for run in runs) for place in (0, 1)]
+    print(f"  open and draw: {times[0] * 1e3:.1f} ms of {SMALL:,}, {times[1] * 1e3:.1f} ms of {LARGE:,} recordings")
+    line("open and draw, 1,000,000 / 10,000 recordings", times[1] / times[0], 2.0, at_least=False, unit="x")
+    line("memory to open and draw from 1,000,000", max(run[1][1] for run in runs), 300, at_least=False, unit="MB")
+
+
+def _small_store(folder: Path, count: int) -> None:
+    """Recordings of one lead and one second, drawn from a few synthetic ones under names of their own."""
+    dataset = clocs.DATASETS.get("synthetic")
+    options = {"records": count, "leads": 1, "seconds": 1, "rate": 100}
+    parsed = dataset.parse_options(options)
+    source: Any = None
+    few = [dataset.load(source, entry, parsed) for entry, _ in zip(dataset.entries(source, parsed), range(64))]
+
+    def entries(source: Source, options: Any) -> Iterator[Entry]:
+        return (Entry(f"small/{number}", f"{number:07d}", f"{number // 2:07d}") for number in range(count))
+
+    def load(source: Source, entry: Entry, options: Any) -> Recording:
+        return replace(few[hash(entry.record_id) % 64], record_id=entry.record_id, patient_id=entry.patient_id)
+
+    small = replace(dataset, entries=entries, load=load, records_per_shard=1 << 16)
+    clocs.ingest(small, None, folder, gate=OFF, options=options)
+
+
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    "help": help_time,
+    "synthetic": synthetic_speed,
+    "ingest": ingest_speed,
+    "gather": gather_speed,
+    "memory": memory_growth,
+    "open": open_growth,
+}
+
+
+def main() -> None:
+    """Run the named benchmarks, or all."""
+    unknown = [name for name in sys.argv[1:] if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    for name in sys.argv[1:] or BENCHMARKS:
+        BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""What the README and the first page of the docs tell a stranger to type works as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/getting-started.md")
+NEEDS_USERS_FILES = ("ARCHIVE", "A0001.hea", "stores/chapman", "pip install")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return [block for block in found if not any(word in block for word in NEEDS_USERS_FILES)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_run(page: str, tmp_path: Path) -> None:
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    assert len(lines) >= 5
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "clocs"
+        done = subprocess.run([sys.executable, "-m", "clocs", *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert (tmp_path / "ecg.png").exists()
+
+
+def test_python_runs(tmp_path: Path) -> None:
+    (script,) = blocks("README.md", "python")
+    check = "assert batch.shape == (3, 1, 2500) and recording.signal.shape == (12, 5000)"
+    subprocess.run([sys.executable, "-c", script + check], cwd=tmp_path, check=True)
+
+
+def test_pictures_and_links_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+        assert target.startswith("http") or (ROOT / target).exists(), target

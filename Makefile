@@ -10,6 +10,7 @@ help:  ## list the verbs
 
 setup:  ## make .venv and install clocs with everything needed to work on it
 	$(BASE_PYTHON) -m venv $(VENV)
+	$(PYTHON) -m pip install 'torch==2.13.0'
 	$(PYTHON) -m pip install -e '.[all,dev,docs]'
 
 format:  ## put the code in order: ruff's format and its safe fixes

@@ -10,6 +10,7 @@ temporary folder (``CLOCS_SCRATCH`` chooses where).
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -203,7 +204,7 @@ def _small_store(folder: Path, count: int) -> None:
     options = {"records": count, "leads": 1, "seconds": 1, "rate": 100}
     parsed = dataset.parse_options(options)
     source: Any = None
-    few = [dataset.load(source, entry, parsed) for entry, _ in zip(dataset.entries(source, parsed), range(64))]
+    few = [dataset.load(source, entry, parsed) for entry in itertools.islice(dataset.entries(source, parsed), 64)]
 
     def entries(source: Source, options: Any) -> Iterator[Entry]:
         return (Entry(f"small/{number}", f"{number:07d}", f"{number // 2:07d}") for number in range(count))

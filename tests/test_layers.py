@@ -47,9 +47,9 @@ NEIGHBOURS: dict[str, set[str]] = {
 PARTS: dict[str, set[str]] = {
     "formats": {"reading"},
     "datasets": {"dataset"},
-    "encoders": set(),
+    "encoders": {"encoder"},
     "losses": set(),
-    "methods": set(),
+    "methods": {"method"},
 }
 """Folders of parts, with the modules that are the folder's framework and that its parts may import."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clocs.store.store import open_store as open_store
     from clocs.store.summary import info as info
     from clocs.store.verify import verify as verify
+    from clocs.training.pretrain import pretrain as pretrain
 
     plot, split = draw_recording, make_split
 
@@ -42,8 +43,9 @@ _PLACES = {
     "open_store": "clocs.store.store:open_store",
     "info": "clocs.store.summary:info",
     "verify": "clocs.store.verify:verify",
+    "pretrain": "clocs.training.pretrain:pretrain",
 }
-"""Public names and where they live; a command of ``clocs data`` has its function under the same name."""
+"""Public names and where they live; a command has its function under the same name."""
 
 __all__ = ["__version__", *_PLACES]
 

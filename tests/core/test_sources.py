@@ -180,3 +180,13 @@ def test_a_rewritten_archive_is_read_anew(tmp_path: Path, inside: str) -> None:
         os.utime(path, (path.stat().st_mtime - age,) * 2)
         name = "a" if inside else "in/a"
         assert open_source(path / inside).read(name) == content
+
+
+def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
+    """Old hospital archives hold Latin-1 names; they must be listed in UTF-8 and still be found."""
+    (tmp_path / os.fsdecode(b"M\xfcller.txt")).write_bytes(b"there")
+    source = open_source(tmp_path)
+    (name,) = source.names()
+    assert name == "M\\xfcller.txt"
+    name.encode()
+    assert (source.exists(name), source.size(name), source.read(name)) == (True, 5, b"there")

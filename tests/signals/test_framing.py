@@ -49,6 +49,14 @@ def test_frames_at_a_rate_are_those_of_the_resampled_length(
 
 
 @settings(deadline=None)
+@given(st.integers(1, 40), st.integers(50, 2000), st.integers(-1, 1))
+def test_a_recording_of_just_so_many_frames_has_them(frames: int, rate: int, more: int) -> None:
+    """At the edge, where floating point would lose a frame or add one: 5 s frames of whole seconds."""
+    policy = FramePolicy(samples=2500, rate=500)
+    assert count(policy, frames * 5 * rate + more, float(rate)) == frames - (more < 0)
+
+
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20))
 def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(samples: list[int]) -> None:
     rates = np.full(len(samples), 500.0)

@@ -88,7 +88,7 @@ LIMITS = {
     "short": GatePolicy(min_seconds=None),
     "missing": GatePolicy(max_missing=None),
     "flat": GatePolicy(min_span=None),
-    "amplitude": GatePolicy(max_amplitude=None, max_saturated_seconds=None),
+    "amplitude": GatePolicy(max_amplitude=None),
     "saturated": GatePolicy(max_saturated_seconds=None),
     "identity": GatePolicy(max_identity_error=None),
 }
@@ -122,7 +122,7 @@ def test_limits_are_where_the_policy_says(change: Change, passes: bool) -> None:
 
 def test_microvolt_declared_as_millivolt_is_refused_in_every_lead() -> None:
     wrong = replace(make_recording(), gain=np.full(3, 1.0))
-    assert found(wrong, GatePolicy(max_saturated_seconds=None)) == {("amplitude", lead) for lead in wrong.leads}
+    assert found(wrong) == {("amplitude", lead) for lead in wrong.leads}
 
 
 def test_millivolt_declared_as_volt_is_refused_as_flat() -> None:
@@ -236,4 +236,4 @@ def test_any_content_is_judged_and_the_order_of_leads_does_not_matter(
 @pytest.mark.parametrize("wrong", [{"min_seconds": -1}, {"max_missing": 2}, {"max_amplitud": 5}])
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
-        GatePolicy(**wrong)
+        GatePolicy.model_validate(wrong)

@@ -8,6 +8,7 @@ import typer
 
 from clocs import __version__
 from clocs.cli.data import data
+from clocs.cli.pretrain import pretrain
 from clocs.core.errors import ClocsError
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data, name="data")
+app.command()(pretrain)
 
 
 @app.callback(invoke_without_command=True)

@@ -122,7 +122,8 @@ class Recording:
 
 def quantise(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> Digital:
     """Round physical values to integer steps: int16 where they fit, int32 where not; NaN is missing."""
-    steps = np.rint(np.asarray(values, dtype=np.float64) * gain)
+    steps = np.asarray(values, dtype=np.float64) * gain
+    np.rint(steps, out=steps)
     absent = ~np.isfinite(steps)
     steps[absent] = 0
     peak = np.abs(steps).max(initial=0)

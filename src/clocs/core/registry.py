@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,6 +20,7 @@ class Registry(Generic[Part]):
     def __init__(self, kind: str, catalogue: dict[str, str]) -> None:
         self.kind = kind
         self._places = dict(catalogue)
+        self._foreign: set[str] = set()
         self._entry_points_read = False
 
     def names(self) -> list[str]:
@@ -34,10 +36,24 @@ class Registry(Generic[Part]):
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise ConfigError(f"unknown {self.kind} '{name}'.{hint} Known: {', '.join(self._places)}.")
         module, _, attribute = self._places[name].partition(":")
-        return cast(Part, getattr(import_module(module), attribute))
+        try:
+            return cast(Part, getattr(import_module(module), attribute))
+        except Exception as error:
+            if name not in self._foreign:
+                raise
+            raise ConfigError(
+                f"the {self.kind} '{name}' of {self._places[name]} cannot be imported: {error!r}"
+            ) from error
 
     def __iter__(self) -> Iterator[Part]:
-        return (self.get(name) for name in self.names())
+        """All parts; another package's that cannot be imported is left out with a warning."""
+        for name in self.names():
+            try:
+                part = self.get(name)
+            except ConfigError as error:
+                warnings.warn(str(error), stacklevel=2)
+                continue
+            yield part
 
     def _read_entry_points(self) -> None:
         if self._entry_points_read:
@@ -48,4 +64,5 @@ class Registry(Generic[Part]):
                     f"{point.value} registers the {self.kind} '{point.name}', a name that is taken by "
                     f"{self._places[point.name]}; rename one of them."
                 )
+            self._foreign.add(point.name)
         self._entry_points_read = True

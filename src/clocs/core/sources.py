@@ -6,6 +6,7 @@ import errno
 import functools
 import lzma
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -50,20 +51,20 @@ class FolderSource:
             folders.sort()
             prefix = PurePosixPath(Path(folder).relative_to(self._root).as_posix())
             for file in sorted(files):
-                name = str(prefix / file)
+                name = _spelled(str(prefix / file))
                 if file.lower().endswith(".zip"):
-                    archive = open_source(self._root / name)
+                    archive = open_source(self._place(name))
                     yield from (f"{name}/{member}" for member in archive.names())
                 else:
                     yield name
 
     def exists(self, name: str) -> bool:
         place = self._in_archive(name)
-        return place[0].exists(place[1]) if place else (self._root / name).is_file()
+        return place[0].exists(place[1]) if place else self._place(name).is_file()
 
     def size(self, name: str) -> int:
         place = self._in_archive(name)
-        return place[0].size(place[1]) if place else (self._root / name).stat().st_size
+        return place[0].size(place[1]) if place else self._place(name).stat().st_size
 
     def read(self, name: str) -> bytes:
         return self.head(name, MAX_FILE_BYTES + 1)
@@ -72,8 +73,8 @@ class FolderSource:
         if place := self._in_archive(name):
             return place[0].head(place[1], count)
         try:
-            with open(self._root / name, "rb") as file:
-                return _bounded(file.read(count), name)
+            with open(self._place(name), "rb") as file:  # which takes memory for all it is asked to read
+                return _bounded(file.read(min(count, os.fstat(file.fileno()).st_size)), name)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError) as error:
             # Any other OSError is the disk's fault, not the file's, and must not pass for one.
             raise FormatError(f"{name}: no such file in {self.path}") from error
@@ -81,9 +82,18 @@ class FolderSource:
     def _in_archive(self, name: str) -> tuple[Source, str] | None:
         """The archive a name lies in, and the rest of the name."""
         at = name.lower().find(".zip/")
-        if at < 0 or not (self._root / name[: at + 4]).is_file():
+        archive = self._place(name[: at + 4])
+        if at < 0 or not archive.is_file():
             return None
-        return open_source(self._root / name[: at + 4]), name[at + 5 :]
+        return open_source(archive), name[at + 5 :]
+
+    def _place(self, name: str) -> Path:
+        """Where a name lies on disk, names that are not UTF-8 included."""
+        place = self._root / name
+        if "\\x" not in name or place.exists():
+            return place
+        raw = re.sub(rb"\\x([89a-f][0-9a-f])", lambda match: bytes.fromhex(match.group(1).decode()), name.encode())
+        return self._root / os.fsdecode(raw)
 
 
 class ZipSource:
@@ -145,6 +155,11 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     place = Path(path)
     there = next((part for part in (place, *place.parents) if part.exists()), None)
     return _open(str(place), there.stat().st_mtime_ns if there else 0)
+
+
+def _spelled(name: str) -> str:
+    """A file name that is not UTF-8, as old archives have them, with its odd bytes as ``\\xfc``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _as_walked(name: str) -> list[tuple[bool, str]]:

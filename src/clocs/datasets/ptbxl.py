@@ -38,7 +38,7 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
             raise FormatError(f"{table}: unlike the published table: {error!r}") from error
         file = next((name for name in files if source.exists(name)), None)
         if file is not None:
-            site = row.get("site", "")
+            site = row.get("site", "").removesuffix(".0")
             age = 90.0 if row["age"] in ("300", "300.0") else age_of(row["age"])  # 300 stands for "over 89"
             yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=tuple(codes))
 

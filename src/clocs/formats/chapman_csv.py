@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
+from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantise, widen
 from clocs.core.sources import Source
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RATE = 500.0
 COLUMNS = len(STANDARD)
@@ -34,11 +39,9 @@ def _is_number(field: bytes) -> bool:
 
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
-    values, notes = _parse(raw, name)
-    if np.nanmax(np.abs(values), initial=0) > MAX_MICROVOLT:
-        raise FormatError(f"{name}: holds values over {MAX_MICROVOLT:g} uV; the file is damaged")
+    digital, notes = _parse(raw, name)
     return Recording(
-        digital=quantise(values.T / 1000, MICROVOLT_GAIN),
+        digital=digital,
         gain=np.full(COLUMNS, MICROVOLT_GAIN),
         baseline=np.zeros(COLUMNS, np.int32),
         rate=RATE,
@@ -48,32 +51,48 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
-def _parse(raw: bytes, name: str) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], tuple[str, ...]]:
-    """(samples, 12) in microvolt, NaN where a field is empty, NaN or cut off with the file."""
+def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
+    """(12, samples), missing where a field is empty, NaN or cut off with the file."""
     import pyarrow as pa
-    from pyarrow import csv
 
-    last = raw.rstrip().rsplit(b"\n", 1)[-1]
+    last = raw[raw.rstrip().rfind(b"\n") + 1 :]
     short_by = COLUMNS - 1 - last.count(b",")
     notes: tuple[str, ...] = ()
     if short_by > 0:
         raw = raw.rstrip() + b"," * short_by
         notes = (f"breaks off inside its last row: {short_by} of {COLUMNS} fields missing",)
-    columns = [str(column) for column in range(COLUMNS)]
     try:
-        table = csv.read_csv(
-            io.BytesIO(raw),
-            read_options=csv.ReadOptions(column_names=columns, use_threads=False),
-            parse_options=csv.ParseOptions(quote_char=False),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(columns, pa.float64()), null_values=["NaN", "nan", ""]
-            ),
-        )
+        blocks = [_steps(batch, name) for batch in _batches(raw)]
     except pa.ArrowException as error:
         raise FormatError(f"{name}: not {COLUMNS} numbers a row: {str(error)[:200]}") from error
-    if not table.num_rows:
+    if not sum(block.shape[1] for block in blocks):
         raise FormatError(f"{name}: holds no sample")
-    return np.column_stack([table[column].to_numpy() for column in columns]), notes
+    if any(block.dtype == np.int32 for block in blocks):
+        blocks = [widen(block) for block in blocks]
+    return np.concatenate(blocks, axis=1), notes
+
+
+def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
+    """Some rows at a time: as text a zero takes two bytes, as a number eight."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    columns = [str(column) for column in range(COLUMNS)]
+    yield from csv.open_csv(
+        io.BytesIO(raw),
+        read_options=csv.ReadOptions(column_names=columns, use_threads=False),
+        parse_options=csv.ParseOptions(quote_char=False),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.float64()), null_values=["NaN", "nan", ""]
+        ),
+    )
+
+
+def _steps(batch: pa.RecordBatch, name: str) -> Digital:
+    microvolts = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
+    if np.nanmax(np.abs(microvolts), initial=0) > MAX_MICROVOLT:
+        raise FormatError(f"{name}: holds values over {MAX_MICROVOLT:g} uV; the file is damaged")
+    return quantise(microvolts / 1000, MICROVOLT_GAIN)
 
 
 CHAPMAN_CSV = Format("chapman-csv", "Chapman-Shaoxing CSV: 12 columns of uV at 500 Hz", _recognises, _read)

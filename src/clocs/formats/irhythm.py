@@ -16,6 +16,8 @@ from clocs.formats.reading import Format
 RATE = 200.0
 COMMITTEES = tuple(f"_grp{number}.episodes.json" for number in range(3))
 MAX_JSON_BYTES = 1 << 20
+MAX_END = 1 << 40
+"""An episode may outlast a strip that was cut, but it must stay a number that a store can hold."""
 
 
 def _committee(source: Source, name: str) -> str | None:
@@ -61,7 +63,7 @@ def _episodes(text: bytes, name: str, samples: int) -> tuple[Episode, ...]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise FormatError(f"{name}: not a list of episodes: {error!r:.200}") from error
     for episode in found:
-        if not 0 <= episode.start < episode.end or episode.start >= samples:
+        if not 0 <= episode.start < episode.end <= MAX_END or episode.start >= samples:
             raise FormatError(f"{name}: episode {episode.start}..{episode.end} is not within {samples} samples")
     return tuple(sorted(found, key=lambda episode: episode.start))
 
@@ -70,6 +72,7 @@ def _episode(entry: dict[str, Any]) -> Episode:
     onset, offset, label = entry["onset"], entry["offset"], entry["rhythm_name"]
     if not isinstance(onset, int) or not isinstance(offset, int) or not isinstance(label, str):
         raise TypeError("onset and offset must be whole numbers, rhythm_name a text")
+    label.encode()  # JSON can spell half a character, which nothing can store
     return Episode(onset - 1, offset, label)
 
 

@@ -68,8 +68,8 @@ def read_from(source: Source, name: str) -> Recording:
         if form is not None:
             try:
                 return form.read(source, candidate)
-            except (MemoryError, RecursionError) as error:
-                raise FormatError(f"{candidate}: too large or too deep to be read ({type(error).__name__})") from error
+            except RecursionError as error:
+                raise FormatError(f"{candidate}: nested too deeply to be read") from error
     if not source.exists(name):
         raise FormatError(f"{name}: no such file in {source.path}")
     raise FormatError(f"{name}: not a format clocs knows ({', '.join(FORMATS.names())})")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,19 @@ from clocs.formats.reading import Format
 from clocs.signals.leads import canonical
 
 MAX_SIGNALS = 256
+MAX_SAMPLES = 1 << 62
+"""A longer claim is no number that a store can hold."""
+GAINS = (1e-9, 1e12)
+"""Steps per millivolt; beyond these a header is damaged, and its millivolts would not be numbers."""
 MILLIVOLT = {"mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6, "v": 1e3}
 FLAC_BITS = {508: 8, 516: 16, 524: 24}
-INTEGERS: dict[int, str] = {16: "<i2", 61: ">i2", 32: "<i4"}
+PIECE_FRAMES = 1 << 14
+"""Decoded at once; an even number, for format 212 packs samples in pairs."""
 SPARE_BYTES = 32 << 20
 """Compressed signals may unpack to four times their file plus this."""
 
 _RECORD_LINE = re.compile(rb"^\s*[\w.\-]+(/\d+)?[ \t]+\d+([ \t]+[\d.eE+\-]+.*)?\s*$")
+_SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
 _SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
 _GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
 
@@ -73,7 +79,7 @@ def parse_header(data: bytes, name: str) -> Header:
         raise FormatError(f"{name}: the record line is not 'name signals rate samples': {error}") from error
     if "/" in fields[0]:
         raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
-    if not 1 <= count <= MAX_SIGNALS or not 0 < rate <= 1e6 or samples < 0:
+    if not 1 <= count <= MAX_SIGNALS or not 1 <= rate <= 1e6 or not 0 <= samples <= MAX_SAMPLES:
         raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
     if len(body) < 1 + count:
         raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
@@ -85,7 +91,10 @@ def _signal_line(line: str, name: str) -> SignalLine:
     form = _SIGNAL_FORMAT.match(fields[1]) if len(fields) > 1 else None
     if form is None:
         raise FormatError(f"{name}: signal line '{line[:80]}' names no format")
-    code, per_frame, skew, offset = (int(group) if group else 0 for group in form.groups())
+    try:
+        code, per_frame, skew, offset = (int(group) if group else 0 for group in form.groups())
+    except ValueError as error:  # Python reads no number of over 4,300 digits
+        raise FormatError(f"{name}: format '{fields[1][:80]}' is out of range") from error
     if per_frame > 1 or skew:
         raise FormatError(f"{name}: signals sampled at several rates or skewed are not supported")
     if "/" in fields[0] or "\\" in fields[0] or fields[0] in (".", ".."):
@@ -108,35 +117,40 @@ def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
 
 
 def _decode(data: bytes, code: int, channels: int, samples: int | None, name: str) -> Digital:
-    """(channels, samples) from the bytes of one signal file."""
+    """(channels, samples) from the bytes of one signal file, in pieces: memory stays near that of the result."""
     if code in FLAC_BITS:
         return _decode_flac(data, FLAC_BITS[code], channels, samples, name)
-    if code in INTEGERS:
-        kind = np.dtype(INTEGERS[code])
-        flat: npt.NDArray[np.int16 | np.int32] = np.frombuffer(data, kind, len(data) // kind.itemsize)
-        flat = flat.astype(kind.newbyteorder("="), copy=False)
-    elif code == 80:
-        flat = _remark(np.frombuffer(data, np.uint8).astype(np.int16) - 128, -128)
-    elif code == 212:
-        flat = _remark(_unpack_212(data), -2048)
-    elif code == 24:
-        triples = np.frombuffer(data, np.uint8, len(data) // 3 * 3).reshape(-1, 3).astype(np.int32)
-        flat = _remark(((triples[:, 2] << 24) | (triples[:, 1] << 16) | (triples[:, 0] << 8)) >> 8, -(2**23))
-    else:
-        known = sorted([80, 212, 24, *INTEGERS, *FLAC_BITS])
+    if code not in UNPACK:
+        known = sorted([*UNPACK, *FLAC_BITS])
         raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
-    whole = len(flat) // channels
-    return flat[: whole * channels].reshape(whole, channels).T[:, :samples]
+    bits, dtype, unpack = UNPACK[code]
+    frames = len(data) * 8 // bits // channels
+    frames = min(samples, frames) if samples else frames
+    digital: Digital = np.empty((channels, frames), dtype)
+    for start in range(0, frames, PIECE_FRAMES):
+        stop = min(start + PIECE_FRAMES, frames)
+        piece = data[start * channels * bits // 8 : -(-stop * channels * bits // 8)]
+        digital[:, start:stop] = unpack(piece)[: (stop - start) * channels].reshape(-1, channels).T
+    return digital
 
 
-def _unpack_212(data: bytes) -> npt.NDArray[np.int16]:
+def _unpack_80(data: bytes) -> Digital:
+    return _remark(np.frombuffer(data, np.uint8).astype(np.int16) - 128, -128)
+
+
+def _unpack_24(data: bytes) -> Digital:
+    triples = np.frombuffer(data, np.uint8).reshape(-1, 3).astype(np.int32)
+    return _remark(((triples[:, 2] << 24) | (triples[:, 1] << 16) | (triples[:, 0] << 8)) >> 8, -(2**23))
+
+
+def _unpack_212(data: bytes) -> Digital:
     """Two 12-bit samples in three bytes; a last odd sample takes two."""
     padded = np.frombuffer(data + b"\0" * (-len(data) % 3), np.uint8).reshape(-1, 3).astype(np.int16)
     low = padded[:, 0] | ((padded[:, 1] & 0x0F) << 8)
     high = padded[:, 2] | ((padded[:, 1] & 0xF0) << 4)
     flat = np.stack([low, high], axis=1).reshape(-1)
     flat = np.where(flat > 2047, flat - 4096, flat).astype(np.int16)
-    return flat[: len(data) * 2 // 3]
+    return _remark(flat[: len(data) * 2 // 3], -2048)
 
 
 def _decode_flac(data: bytes, bits: int, channels: int, samples: int | None, name: str) -> Digital:
@@ -147,21 +161,32 @@ def _decode_flac(data: bytes, bits: int, channels: int, samples: int | None, nam
             if file.format != "FLAC" or file.channels != channels:
                 raise FormatError(f"{name}: {file.channels} channels of {file.format}, header says {channels} of FLAC")
             wanted = min(samples, file.frames) if samples else file.frames
-            width = 2 if bits == 16 else 4
+            width = 2 if bits <= 16 else 4
             if wanted * channels * width > 4 * len(data) + SPARE_BYTES:
                 raise FormatError(f"{name}: claims {wanted} samples, more than {len(data)} bytes are trusted to hold")
-            values = file.read(wanted, dtype="int16" if bits == 16 else "int32", always_2d=True)
+            values = file.read(wanted, dtype="int16" if width == 2 else "int32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise FormatError(f"{name}: damaged FLAC: {error}") from error
     if bits == 16:
         return np.asarray(values.T)
-    return _remark(values.T >> (32 - bits), -(1 << (bits - 1)))
+    return _remark(values.T >> (8 * width - bits), -(1 << (bits - 1)))
 
 
 def _remark(values: npt.NDArray[np.int16 | np.int32], missing: int) -> Digital:
     """Replace a narrow format's missing marker by its type's."""
     marked: Digital = np.where(values == missing, values.dtype.type(missing_value(values.dtype)), values)
     return marked
+
+
+UNPACK: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], Digital]]] = {
+    16: (16, np.int16, lambda data: np.frombuffer(data, "<i2")),
+    24: (24, np.int32, _unpack_24),
+    32: (32, np.int32, lambda data: np.frombuffer(data, "<i4")),
+    61: (16, np.int16, lambda data: np.frombuffer(data, ">i2")),
+    80: (8, np.int16, _unpack_80),
+    212: (12, np.int16, _unpack_212),
+}
+"""By format: bits a sample, the type that holds it, and how samples are had from bytes."""
 
 
 def _read(source: Source, name: str) -> Recording:
@@ -181,8 +206,10 @@ def _read(source: Source, name: str) -> Recording:
     samples = min(block.shape[1] for block in blocks)
     if not samples:
         raise FormatError(f"{name}: its signal files hold no sample")
-    wide = any(block.dtype == np.int32 for block in blocks)
-    digital = np.concatenate([widen(block) if wide else block for block in (block[:, :samples] for block in blocks)])
+    blocks = [block[:, :samples] for block in blocks]
+    if any(block.dtype == np.int32 for block in blocks):
+        blocks = [widen(block) for block in blocks]
+    digital = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     return _recording(header, digital, name, digest.hexdigest())
 
 
@@ -190,10 +217,12 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Reco
     keep, unit, notes = _voltages(header)
     lines = [header.signals[row] for row in keep]
     gain = [line.gain / MILLIVOLT[line.unit.lower()] if unit == "mV" else 1.0 for line in lines]
+    if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
+        raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
     about = dict(_comment_fields(header.comments))
     age, sex = _age(about.get("age", "")), about.get("sex", "")[:1].lower()
     return Recording(
-        digital=np.ascontiguousarray(digital[keep]),
+        digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
         gain=np.array(gain, np.float64),
         baseline=np.array([line.baseline if unit == "mV" else 0 for line in lines], np.int32),
         rate=header.rate,
@@ -248,7 +277,8 @@ def _recognises(head: bytes, source: Source, name: str) -> bool:
     if b"\0" in head:
         return False
     lines = (line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
-    return bool(_RECORD_LINE.match(next(lines, b"")))
+    # Many a text starts with a word and a number; only a header goes on with a file and its format.
+    return bool(_RECORD_LINE.match(next(lines, b"")) and _SIGNAL_LINE.match(next(lines, b"")))
 
 
 WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read)

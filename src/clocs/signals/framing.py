@@ -62,9 +62,10 @@ class FramePolicy(BaseModel):
     def shape_windows(self, windows: Floats) -> Floats:
         """(..., window) -> (..., segments, samples): stretch where lengths differ, split, normalise."""
         frames = stretch(windows, self.segments * self.samples)
-        return self._normalise(frames.reshape(*frames.shape[:-1], self.segments, self.samples))
+        return self.normalise(frames.reshape(*frames.shape[:-1], self.segments, self.samples))
 
-    def _normalise(self, frames: Floats) -> Floats:
+    def normalise(self, frames: Floats) -> Floats:
+        """(..., samples), each row on its own."""
         if self.normalisation == "none":
             return frames
         low = frames.min(axis=-1, keepdims=True)

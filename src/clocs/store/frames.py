@@ -146,6 +146,12 @@ class Frames:
             out[at] = [[not set(group).isdisjoint(labels) for group in self.classes.values()] for labels in found]
         return out
 
+    @property
+    def costly(self) -> bool:
+        """Whether frames are resampled or stretched, so that a cache pays."""
+        cut = self.policy.source_samples in (None, self.policy.segments * self.policy.samples)
+        return not cut or (self.policy.rate is not None and not self._at_one_rate)
+
     def cached(self, folder: str | os.PathLike[str] | None = None) -> npt.NDArray[np.float32]:
         """All items as one memory-mapped array, made once and named by what goes into it.
 

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core import engine as engines
-from clocs.core.errors import ClocsError, ConfigError, IntegrityError, StoreError
+from clocs.core.errors import ClocsError, ConfigError, IntegrityError, MissingExtraError, StoreError
 from clocs.core.files import content_hash, exclusive, seal, unseal, write_bytes
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
@@ -167,8 +167,8 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
     for entry in task.entries:
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
-        except (OSError, MemoryError):
-            raise
+        except (OSError, MemoryError, ConfigError, MissingExtraError):
+            raise  # of the machine or its user, not of the file
         except ClocsError as error:
             refused.append(_unreadable(entry, str(error)))
             continue

@@ -98,7 +98,8 @@ def _microvolts(recording: Recording, row: int) -> npt.NDArray[np.int32]:
     if recording.unit != "mV" or gain == MICROVOLT_GAIN:
         steps = values.astype(np.int32) - zero
     else:
-        steps = np.rint((values - float(zero)) * (MICROVOLT_GAIN / gain)).astype(np.int32)
+        limits = np.iinfo(np.int32)
+        steps = np.rint((values - float(zero)) * (MICROVOLT_GAIN / gain)).clip(limits.min, limits.max).astype(np.int32)
     steps[values == missing_value(values.dtype)] = missing_value(np.int32)
     return np.asarray(steps)
 

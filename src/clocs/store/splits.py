@@ -57,7 +57,7 @@ def make_split(
     by another split is refused.
     """
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
-    patient, patients = _patients(store)
+    patient, patients = store.patients()
     used = _used(store)
     cluster = _clusters(store, patient, patients, group_duplicates)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
@@ -75,12 +75,6 @@ def make_split(
         "records": {part: int((parts == place).sum()) for place, part in enumerate(PARTS)},
     }
     return _save(store, name, parts, about)
-
-
-def _patients(store: Store) -> tuple[npt.NDArray[np.int64], int]:
-    """A number for each recording's patient, and how many there are."""
-    codes = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
-    return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
 
 
 def _used(store: Store) -> npt.NDArray[np.bool_]:
@@ -168,7 +162,7 @@ def check_leaks(store: Store, split: Split, *, allow_duplicates: bool = False) -
     """Refuse a split in which one patient, or one signal, is in two parts; both records are named."""
     if len(split.parts) != len(store):
         raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
-    patient, patients = _patients(store)
+    patient, patients = store.patients()
     used = np.flatnonzero(split.parts != PARTS.index("unused"))
     first = np.full(patients, -1, np.int64)
     first[patient[used[::-1]]] = used[::-1]  # the first used recording of each patient

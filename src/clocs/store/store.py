@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
+from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import derive
 from clocs.signals.quality import GatePolicy
 from clocs.store.manifest import SHARDS, read_manifest
@@ -82,15 +83,23 @@ class Store:
         batches = [self.shard(number).batch.select(list(columns)) for number in range(len(self.manifest.shards))]
         return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in columns})
 
-    def frames(self, purpose: str = "evaluation", **options: Any) -> Frames:
-        """Frames by the policy this dataset has for a purpose."""
-        from clocs.signals.framing import FramePolicy
-        from clocs.store.frames import Frames
+    def patients(self) -> tuple[npt.NDArray[np.int64], int]:
+        """A number for each recording's patient, and how many there are."""
+        codes = self.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
+        return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
 
+    def policy(self, purpose: str) -> FramePolicy:
+        """The frame policy this dataset has for a purpose."""
         policies = self.manifest.dataset["frames"]
         if purpose not in policies:
             raise ConfigError(f"no frame policy '{purpose}'; this store has {', '.join(policies) or 'none'}")
-        return Frames(self, FramePolicy.model_validate(policies[purpose]), **options)
+        return FramePolicy.model_validate(policies[purpose])
+
+    def frames(self, purpose: str = "evaluation", **options: Any) -> Frames:
+        """Frames by the policy this dataset has for a purpose."""
+        from clocs.store.frames import Frames
+
+        return Frames(self, self.policy(purpose), **options)
 
     def split(self, name: str = "default") -> Split:
         """A saved split, refused if it leaks."""

@@ -1,0 +1,138 @@
+"""The paper's loss: views of one instance attract each other, and so do instances of one patient (Eq. 1-4)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Final, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+from torch.utils.checkpoint import checkpoint
+
+OffDiagonals = Literal["both", "one_triangle", "none"]
+Pairs = Literal["all", "last"]
+
+LIMIT: Final = 16 * 2**20
+"""Bytes of similarities held at once. More are made block by block, and once more for the backward pass: on a
+CPU that takes about as long as keeping them, since large tensors are slow to allocate and leave the cache."""
+
+
+def patient_nce(
+    embeddings: Tensor,
+    patients: Tensor,
+    *,
+    temperature: float = 0.1,
+    off_diagonals: OffDiagonals = "both",
+    pairs: Pairs = "all",
+    block: int | None = None,
+) -> Tensor:
+    """Patient-specific noise contrastive estimation: embeddings (B, V, E), patients (B,) int64 -> scalar.
+
+    For two views, with s the (B, B) cosine similarities over ``temperature``: the mean of -log softmax(s) over
+    the diagonal, plus its mean over the cells i != k of one patient (0 if there are none), along rows (first
+    view to second) and along columns (second to first). The loss is the mean over all unordered pairs of views.
+    A zero vector has similarity 0 to all, and no gradient. Half types are computed, and returned, in float32.
+
+    The paper's equations are the default. Options that differ:
+    ``off_diagonals="one_triangle"``: as the released code, rows see the cells i < k only, columns i > k only.
+    ``off_diagonals="none"``: the diagonal alone, which is blind to patients.
+    ``pairs="last"``: as the released code, whose loss overwrote itself, the last pair of views alone.
+
+    Memory: all pairs of views at once while their similarities take at most ``LIMIT`` bytes. Beyond, or when
+    ``block`` is given, ``block`` rows of one pair at a time (None: as many as the limit holds), made again in the
+    backward pass: no (B, B) matrix is ever held, only B x B / ``block`` log-sums a pair.
+    """
+    _check(embeddings, patients, temperature, off_diagonals, pairs, block)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        units = _units(embeddings).transpose(0, 1)
+        positives, weights = _positives(units, patients, off_diagonals)
+        chosen = list(combinations(range(len(units)), 2))
+        chosen = chosen[-1:] if pairs == "last" else chosen
+        first, second = zip(*chosen, strict=True)
+        denominators = _denominators(units, chosen, temperature, block) @ weights
+        return (denominators - positives[first, second] * (2 / temperature)).mean()
+
+
+def _check(
+    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: str, pairs: str, block: int | None
+) -> None:
+    if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] < 2:
+        raise ValueError(f"embeddings must be (B, V, E) with V >= 2 views, not {tuple(embeddings.shape)}")
+    if patients.shape != embeddings.shape[:1]:
+        raise ValueError(f"patients must be ({embeddings.shape[0]},), one per instance, not {tuple(patients.shape)}")
+    if temperature <= 0:
+        raise ValueError(f"temperature must be above 0, not {temperature}")
+    if block is not None and block < 1:
+        raise ValueError(f"block must be at least 1 row, or None, not {block}")
+    for name, given, allowed in (("off_diagonals", off_diagonals, OffDiagonals), ("pairs", pairs, Pairs)):
+        if given not in get_args(allowed):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not '{given}'")
+
+
+def _units(vectors: Tensor) -> Tensor:
+    """(..., E) of length 1, in float32 at least. By the largest element first: squares of large ones overflow."""
+    vectors = vectors.float() if vectors.dtype in (torch.float16, torch.bfloat16) else vectors
+    largest = vectors.detach().abs().amax(-1, keepdim=True)
+    return normalize(vectors / largest.masked_fill(largest < 1e-12, torch.inf), dim=-1)
+
+
+def _positives(units: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> tuple[Tensor, Tensor]:
+    """What attracts: per two views the mean cosines of both kinds of positive cells, added (V, V); and the
+    weight (B,) of each instance's log-denominator, which is its share in these means.
+
+    The cells of a patient sum to the product of the patient's sums, so no (B, B) matrix is needed. Both
+    triangles together are all its cells, so "one_triangle" has the same numerators; only the weights differ:
+    along rows and along columns, an instance then counts its patient's later instances alone.
+    """
+    batch = units.shape[1]
+    diagonal = _gram(units) / batch
+    if off_diagonals == "none":
+        return diagonal, units.new_full((batch,), 1 / batch)
+    _, group, sizes = torch.unique(patients, return_inverse=True, return_counts=True)
+    others = sizes[group] - 1
+    repeated = units * (others > 0).unsqueeze(-1)  # patients seen once would only add rounding errors
+    sums = torch.zeros_like(repeated[:, : len(sizes)]).index_add(1, group, repeated)
+    off_diagonal = (_gram(sums) - _gram(repeated)) / others.sum().clamp_min(1)
+    counts = others if off_diagonals == "both" else _later(group, sizes)
+    return diagonal + off_diagonal, 1 / batch + counts.to(units.dtype) / counts.sum().clamp_min(1)
+
+
+def _gram(units: Tensor) -> Tensor:
+    """(V, N, E) -> (V, V): for two views, the sum of the dot products of their N vectors."""
+    flat = units.flatten(1)
+    return flat @ flat.T
+
+
+def _later(group: Tensor, sizes: Tensor) -> Tensor:
+    """(B,): how many instances of the same group follow in the batch."""
+    position = group.argsort(stable=True).argsort()
+    return sizes.cumsum(0)[group] - 1 - position
+
+
+def _denominators(units: Tensor, pairs: list[tuple[int, int]], temperature: float, block: int | None) -> Tensor:
+    """(V, B, E) -> (pairs, B): an instance's log-denominator along its row, plus that along its column."""
+    batch = units.shape[1]
+    row_bytes = batch * units.element_size()
+    if block is None and len(pairs) * batch * row_bytes <= LIMIT:
+        first, second = (list(views) for views in zip(*pairs, strict=True))
+        rows, columns = _log_sums(units[first], units[second], temperature)
+        return rows + columns
+    block = block or max(1, LIMIT // row_bytes)
+    return torch.stack([_by_blocks(units[first], units[second], temperature, block) for first, second in pairs])
+
+
+def _by_blocks(first: Tensor, second: Tensor, temperature: float, block: int) -> Tensor:
+    """The same for one pair of views, (B, E) each -> (B,), without keeping the similarities."""
+    parts = [
+        checkpoint(_log_sums, rows, second, temperature, use_reentrant=False, preserve_rng_state=False)
+        for rows in torch.split(first, block)
+    ]
+    rows, columns = zip(*parts, strict=True)
+    return torch.cat(rows) + torch.stack(columns).logsumexp(0)
+
+
+def _log_sums(first: Tensor, second: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """(..., N, E), (..., M, E) -> log sum exp of the similarities along rows (..., N) and columns (..., M)."""
+    similarities = (first / temperature) @ second.mT
+    return similarities.logsumexp(-1), similarities.logsumexp(-2)

@@ -1,0 +1,33 @@
+"""BYOL's loss: one network's prediction approaches what a slower copy of it makes of the other view."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss, normalize
+
+
+def regression(predictions: Tensor, targets: Tensor, *, normalised: bool = False) -> Tensor:
+    """Distance of predictions (N, E) from targets (N, E) -> scalar; targets receive no gradient.
+
+    The mean squared error over all elements (the paper), or with ``normalised`` 2 - 2 cos, the squared distance
+    of the vectors at length 1, as a mean over N (Grill et al. 2020). There, a zero vector has cosine 0 and no
+    gradient. Half types are computed, and returned, in float32.
+    """
+    if predictions.ndim != 2 or predictions.shape != targets.shape or len(predictions) < 1:
+        given = f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
+        raise ValueError(f"predictions and targets must both be (N, E), not {given}")
+    predictions, targets = _full(predictions), _full(targets.detach())
+    if normalised:
+        return 2 - 2 * (_units(predictions) * _units(targets)).sum(-1).mean()
+    return mse_loss(predictions, targets)
+
+
+def _full(values: Tensor) -> Tensor:
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def _units(vectors: Tensor) -> Tensor:
+    """(..., E) of length 1. By the largest element first: squares of large ones overflow."""
+    largest = vectors.detach().abs().amax(-1, keepdim=True)
+    return normalize(vectors / largest.masked_fill(largest < 1e-12, torch.inf), dim=-1)

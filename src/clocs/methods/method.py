@@ -1,0 +1,121 @@
+"""What a pre-training method is: how frames become views, what is trained, and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from torch import Tensor, nn
+
+from clocs.core.errors import ConfigError
+from clocs.core.registry import Registry
+from clocs.views.perturbations import parse_perturbations, perturb
+
+
+class Method(Protocol):
+    """The contract. Options are fields of a frozen model; nothing else is kept in a method."""
+
+    name: ClassVar[str]
+    purpose: ClassVar[Literal["segments", "evaluation"]]
+    """Which of a dataset's frame policies it takes in the paper."""
+    together: ClassVar[bool]
+    """Whether a frame comes with all its leads, or each lead is an instance of its own."""
+    shares_batch: ClassVar[bool]
+    """Whether the loss compares instances with each other, and so needs the outputs of all ranks."""
+    needs_labels: ClassVar[bool]
+
+    @property
+    def draws(self) -> bool:
+        """Whether views are random."""
+        ...
+
+    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
+        """(B, segments, S), or with ``together`` (B, leads, segments, S), to (B, V, S); both in mV."""
+        ...
+
+    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
+        """All that is trained: a module from (B, V, C, S) to what the loss takes, with ``.encoder``."""
+        ...
+
+    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
+        """Of the whole batch; ``patients`` (B,), ``targets`` (B, classes) or (B, 0)."""
+        ...
+
+    def after_step(self, model: nn.Module) -> None:
+        """What happens besides the optimiser's step."""
+        ...
+
+
+METHODS: Registry[type[Any]] = Registry(
+    "method",
+    {
+        "cmsc": "clocs.methods.cmsc:Cmsc",
+        "cmlc": "clocs.methods.cmlc:Cmlc",
+        "cmsmlc": "clocs.methods.cmsmlc:Cmsmlc",
+        "simclr": "clocs.methods.simclr:SimClr",
+        "byol": "clocs.methods.byol:Byol",
+        "mtssl": "clocs.methods.mtssl:MtSsl",
+        "supervised": "clocs.methods.supervised:Supervised",
+    },
+)
+
+
+def parse_method(given: Mapping[str, Any]) -> Any:
+    """A method from ``{"name": ..., option: value}``; all that is wrong is said at once."""
+    options = dict(given)
+    kind = METHODS.get(str(options.pop("name", "")))
+    try:
+        return kind.model_validate(options)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        allowed = ", ".join(kind.model_fields) or "none"
+        raise ConfigError(f"method '{kind.name}': {wrong}. Its options: {allowed}.") from error
+
+
+class PerturbedOptions(BaseModel):
+    """Options of a method whose views may be perturbed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    perturbations: tuple[dict[str, Any], ...] = ()
+    """Applied in order, in mV, drawn anew for each view; names or ``{"name": ..., option: value}``."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether views are random."""
+        return bool(self.perturbations)
+
+    @field_validator("perturbations", mode="before")
+    @classmethod
+    def _parsed(cls, given: Sequence[str | Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """Spelled out with all options, so that a run's name says what was applied."""
+        given = [given] if isinstance(given, str | Mapping) else list(given)
+        return tuple({"name": step.name, **step.model_dump(mode="json")} for step in parse_perturbations(given))
+
+
+def perturbed(views: Tensor, steps: Sequence[Mapping[str, Any]], generator: torch.Generator) -> Tensor:
+    """(B, V, S) with each view perturbed on its own."""
+    if not steps:
+        return views
+    flat = perturb(views.flatten(0, 1), parse_perturbations(list(steps)), generator)
+    return flat.reshape(views.shape)
+
+
+def encode_views(encoder: nn.Module, views: Tensor) -> Tensor:
+    """(B, V, C, S) -> (B, V, E): all views in one pass, so that BatchNorm sees them together."""
+    embeddings: Tensor = encoder(views.flatten(0, 1))
+    return embeddings.reshape(*views.shape[:2], -1)
+
+
+class ViewEncoder(nn.Module):
+    """An encoder of views, and nothing else: (B, V, C, S) -> (B, V, E)."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, views: Tensor) -> Tensor:
+        """Encode every view."""
+        return encode_views(self.encoder, views)

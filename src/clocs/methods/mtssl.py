@@ -1,0 +1,68 @@
+"""MT-SSL (Sarkar and Etemad): for each perturbation, tell perturbed instances from originals."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clocs.losses.multi_task import multi_task
+from clocs.methods.method import PerturbedOptions, encode_views
+from clocs.views.perturbations import parse_perturbations, perturb
+
+
+def _always(name: str) -> dict[str, Any]:
+    return {"name": name, "probability": 1.0}
+
+
+ALL_TASKS = tuple(
+    _always(name) for name in ("gaussian", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")
+)
+"""The paper's six, for PhysioNet 2020; on Chapman it keeps scaling and the two flips."""
+
+
+class MtSslModel(nn.Module):
+    """An encoder and one binary head a task."""
+
+    def __init__(self, encoder: nn.Module, embedding: int, tasks: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.Linear(embedding, tasks)
+
+    def forward(self, views: Tensor) -> Tensor:
+        """(B, 1 + T, C, S) -> (B, 2, T): each task's logit of the original and of its own view."""
+        logits: Tensor = self.heads(encode_views(self.encoder, views))
+        return torch.stack([logits[:, 0], logits[:, 1:].diagonal(dim1=1, dim2=2)], dim=1)
+
+
+class MtSsl(PerturbedOptions):
+    """``perturbations`` are the tasks."""
+
+    name: ClassVar[str] = "mtssl"
+    purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
+    together: ClassVar[bool] = False
+    shares_batch: ClassVar[bool] = False
+    needs_labels: ClassVar[bool] = False
+
+    perturbations: tuple[dict[str, Any], ...] = Field(default=ALL_TASKS, validate_default=True, min_length=1)
+
+    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
+        """(B, 1, S) -> (B, 1 + T, S): the original, then one view a task."""
+        original = frames[:, 0]
+        tasks = [perturb(original, parse_perturbations([task]), generator) for task in self.perturbations]
+        return torch.stack([original, *tasks], dim=1)
+
+    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
+        """Encoder and heads."""
+        return MtSslModel(encoder, embedding, len(self.perturbations))
+
+    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
+        """Binary cross-entropy, originals against perturbed, mean over tasks."""
+        applied = torch.zeros_like(outputs, dtype=torch.bool)
+        applied[:, 1] = True
+        return multi_task(outputs.flatten(0, 1), applied.flatten(0, 1))
+
+    def after_step(self, model: nn.Module) -> None:
+        """Nothing."""

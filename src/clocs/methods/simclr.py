@@ -1,0 +1,42 @@
+"""SimCLR: two perturbed copies of one instance attract each other, other instances repel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clocs.losses.info_nce import info_nce
+from clocs.methods.method import PerturbedOptions, ViewEncoder, perturbed
+
+
+class SimClr(PerturbedOptions):
+    """Gaussian noise by default: our choice, the paper does not say which its Table 1 used."""
+
+    name: ClassVar[str] = "simclr"
+    purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
+    together: ClassVar[bool] = False
+    shares_batch: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = False
+
+    perturbations: tuple[dict[str, Any], ...] = Field(default=("gaussian",), validate_default=True)
+    temperature: float = Field(default=0.1, gt=0)
+    form: Literal["two_view", "nt_xent"] = "two_view"
+    """``two_view``: the paper's InfoNCE between the two views; ``nt_xent``: SimCLR's own."""
+
+    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
+        """(B, 1, S) -> (B, 2, S)."""
+        return perturbed(frames.repeat(1, 2, 1), self.perturbations, generator)
+
+    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
+        """Just the encoder: the paper has no projection head."""
+        return ViewEncoder(encoder)
+
+    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
+        """Blind to patients."""
+        return info_nce(outputs, temperature=self.temperature, form=self.form)
+
+    def after_step(self, model: nn.Module) -> None:
+        """Nothing."""

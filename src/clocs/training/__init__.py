@@ -1,0 +1,1 @@
+"""Layer 4: the loop, its batches, its checkpoints and runs."""

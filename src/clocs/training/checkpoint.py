@@ -1,0 +1,105 @@
+"""Checkpoints: tensors as safetensors, everything else as JSON beside them. Never pickle.
+
+The JSON is written last and carries the tensors' hash: a checkpoint without it does not exist, and one
+whose bytes have changed is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.files import file_hash, seal, unseal, write_bytes
+
+_NAME = re.compile(r"^step-(\d{8})\.json$")
+
+
+def save_checkpoint(
+    folder: Path, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, state: dict[str, Any]
+) -> None:
+    """Write the state after a step; older ones are removed once it is there."""
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    tensors |= _optimiser_tensors(optimiser)
+    path = folder / f"step-{step:08d}.safetensors"
+    write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
+    write_bytes(path.with_suffix(".json"), seal({"step": step, "tensors_sha256": file_hash(path), "state": state}))
+    for old in checkpoints(folder):
+        if old != step:
+            (folder / f"step-{old:08d}.json").unlink(missing_ok=True)
+            (folder / f"step-{old:08d}.safetensors").unlink(missing_ok=True)
+
+
+def checkpoints(folder: Path) -> list[int]:
+    """Steps of the checkpoints that are there, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
+
+
+def load_checkpoint(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any] | None:
+    """Restore the newest checkpoint and return its state; None where there is none."""
+    found = checkpoints(folder)
+    if not found:
+        return None
+    path = folder / f"step-{found[-1]:08d}.json"
+    body = unseal(path.read_bytes(), path.name)
+    tensors = _read(path.with_suffix(".safetensors"), body["tensors_sha256"])
+    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    model.load_state_dict(weights)
+    _restore_optimiser(optimiser, tensors)
+    return dict(body["state"])
+
+
+def _read(path: Path, sha256: str) -> dict[str, Tensor]:
+    try:
+        if file_hash(path) != sha256:
+            raise IntegrityError(f"{path.name}: content differs from its hash; remove it to start from the one before")
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise IntegrityError(f"{path.name}: cannot be read: {error}") from error
+
+
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's moments and step, by the parameter's place."""
+    return {
+        f"optimiser.{place}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for place, state in optimiser.state_dict()["state"].items()
+        for name, value in state.items()
+    }
+
+
+def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimiser."):
+            _, place, field = name.split(".", 2)
+            state.setdefault(int(place), {})[field] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+
+
+def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any]) -> None:
+    """The trained encoder alone, in the layout model hubs take: model.safetensors and config.json."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in encoder.state_dict().items()}
+    path = folder / "model.safetensors"
+    write_bytes(path, save(tensors))
+    write_bytes(folder / "config.json", seal({**about, "weights_sha256": file_hash(path)}))
+
+
+def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """An encoder as saved, in eval mode, and what its config says."""
+    from clocs.encoders import build_encoder
+
+    path = folder / "config.json"
+    if not path.exists():
+        raise StoreError(f"{folder} holds no encoder: there is no config.json")
+    about = unseal(path.read_bytes(), path.name)
+    encoder = build_encoder(about["encoder"]["name"], about["encoder"]["options"])
+    encoder.load_state_dict(_read(folder / "model.safetensors", about["weights_sha256"]))
+    return encoder.eval(), about

@@ -1,0 +1,98 @@
+"""Many ranks, one batch: outputs and statistics shared with exact gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class _SumOfRanks(torch.autograd.Function):
+    """The sum over all ranks; its gradient is the sum of all ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+
+class _AllRanks(torch.autograd.Function):
+    """The tensors of all ranks, end to end; the gradient of each is the sum of what all ranks make of it.
+
+    Gradients are made contiguous first: gloo reduces a tensor's memory, whatever its strides say.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        parts = [torch.empty_like(values, memory_format=torch.contiguous_format) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, values.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total.chunk(dist.get_world_size())[dist.get_rank()]
+
+
+class GlobalBatchNorm(nn.BatchNorm1d):
+    """BatchNorm over the batch of all ranks, on any device; torch's SyncBatchNorm knows only GPUs."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """(N, C, L), N instances on this rank."""
+        if not self.training or not dist.is_initialized() or dist.get_world_size() == 1:
+            return super().forward(values)
+        axes = [axis for axis in range(values.ndim) if axis != 1]
+        shape = [1, -1] + [1] * (values.ndim - 2)
+        count = _sum(torch.tensor(values.numel() / values.shape[1], dtype=values.dtype, device=values.device))
+        mean = _sum(values.sum(axes)) / count
+        centred = values - mean.view(shape)
+        variance = _sum(centred.square().sum(axes)) / count
+        self._remember(mean.detach(), variance.detach() * count / (count - 1))
+        scaled = centred * torch.rsqrt(variance + self.eps).view(shape)
+        return scaled * self.weight.view(shape) + self.bias.view(shape)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None and self.running_var is not None  # noqa: PT018
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum or 0.0)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum or 0.0)
+
+
+def _sum(values: Tensor) -> Tensor:
+    total: Tensor = _SumOfRanks.apply(values)  # type: ignore[no-untyped-call]
+    return total
+
+
+def all_ranks(values: Tensor) -> Tensor:
+    """(b, ...) of this rank -> (B, ...) of all, in the order of ranks, with exact gradients."""
+    gathered: Tensor = _AllRanks.apply(values)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+def share_statistics(module: nn.Module) -> nn.Module:
+    """Replace every BatchNorm by one that spans all ranks."""
+    if torch.cuda.is_available():
+        synchronised: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return synchronised
+    for name, child in module.named_children():
+        if type(child) is nn.BatchNorm1d:
+            shared = GlobalBatchNorm(child.num_features, child.eps, child.momentum)
+            shared.load_state_dict(child.state_dict())
+            for new, old in zip(shared.parameters(), child.parameters(), strict=True):
+                new.requires_grad_(old.requires_grad)
+            setattr(module, name, shared)
+        else:
+            share_statistics(child)
+    return module

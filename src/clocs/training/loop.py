@@ -1,0 +1,204 @@
+"""The training loop: steps, epochs, validation, checkpoints. All randomness comes from seed and step."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from clocs.core.seeds import derived_seed
+from clocs.methods import Method
+from clocs.training.checkpoint import load_checkpoint, save_checkpoint, save_encoder
+from clocs.training.config import PretrainConfig
+from clocs.training.distributed import all_ranks, share_statistics
+from clocs.training.runs import Run
+from clocs.training.sampler import Sampler
+from clocs.views.batch import Batch, BatchMaker
+
+Progress = Callable[[dict[str, Any]], None]
+"""Called after every step and every epoch with what is known then."""
+RANK_SAMPLE = 2048
+"""Validation embeddings that the effective rank is measured on."""
+
+
+@dataclass
+class State:
+    """Where a run is. With the tensors, all that the next step depends on."""
+
+    epoch: int = 0
+    step: int = 0
+    """Steps done, over all epochs."""
+    in_epoch: int = 0
+    loss_sum: float = 0.0
+    best_loss: float = float("inf")
+    best_epoch: int = -1
+    finished: bool = False
+
+    def saved(self) -> dict[str, Any]:
+        """As JSON, which knows no infinity."""
+        return {**asdict(self), "best_loss": None if self.best_epoch < 0 else self.best_loss}
+
+    @classmethod
+    def restored(cls, saved: dict[str, Any]) -> State:
+        """From what a checkpoint holds."""
+        loss = saved["best_loss"]
+        return cls(**{**saved, "best_loss": float("inf") if loss is None else loss})
+
+
+@dataclass
+class Data:
+    """The two parts a loop draws from."""
+
+    train: BatchMaker
+    validation: BatchMaker
+    sampler: Sampler
+
+
+class Loop:
+    """Trains a method's model on a run's data until it stops getting better."""
+
+    def __init__(
+        self, config: PretrainConfig, method: Method, model: nn.Module, data: Data, run: Run, fabric: Fabric
+    ) -> None:
+        self.config, self.method, self.data, self.run, self.fabric = config, method, data, run, fabric
+        self.state = State()
+        self.bare = share_statistics(model) if fabric.world_size > 1 else model
+        kind = torch.optim.Adam if config.optimiser == "adam" else torch.optim.AdamW
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimiser = kind(trained, config.learning_rate, weight_decay=config.weight_decay, fused=True)
+        self.model, self.optimiser = fabric.setup(self.bare, optimiser)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank writes."""
+        return bool(self.fabric.is_global_zero)
+
+    def train(self, about: dict[str, Any], progress: Progress | None) -> State:
+        """Run to the end, from the last checkpoint if there is one. ``about`` goes with the best encoder."""
+        saved = load_checkpoint(self.run.checkpoints, self.bare, self.optimiser)
+        if saved is not None:
+            self.state = State.restored(saved)
+        if self.leads:
+            self.run.rewind(self.state.step)
+        self.fabric.barrier()
+        while not self.state.finished:
+            self._steps(progress)
+            self._close_epoch(about, progress)
+        return self.state
+
+    def _steps(self, progress: Progress | None) -> None:
+        """The rest of the epoch."""
+        state, began, frames = self.state, time.perf_counter(), 0
+        per_epoch = self.data.sampler.steps
+        while state.in_epoch < per_epoch and not self._out_of_steps():
+            items = self.data.sampler.batch(state.epoch, state.in_epoch)
+            loss, views = self.step(items)
+            state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
+            frames += views * len(items)
+            line = {"step": state.step, "epoch": state.epoch, "loss": loss}
+            if self.leads:
+                self.run.log(**line, items=zlib.crc32(items.tobytes()))
+                if state.step % self.config.checkpoint_steps == 0 and state.in_epoch < per_epoch:
+                    self._save()
+            if progress is not None:
+                speed = frames / (time.perf_counter() - began)
+                progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
+        if self.leads and frames:
+            self.run.log_timing(step=state.step, frames=frames, seconds=time.perf_counter() - began)
+
+    def _out_of_steps(self) -> bool:
+        return self.config.steps is not None and self.state.step >= self.config.steps
+
+    def step(self, items: npt.NDArray[np.int64]) -> tuple[float, int]:
+        """One step on a global batch: its loss, and the views of an instance."""
+        state = self.state
+        batch = self._share(self.data.train, items, "train", state.epoch, state.in_epoch)
+        torch.manual_seed(derived_seed(self.config.seed, "step", state.step, self.fabric.global_rank))  # dropout
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        parts = batch.split(self.config.accumulate)
+        total = torch.zeros((), device=self.fabric.device)
+        for number, part in enumerate(parts, 1):
+            with self.fabric.no_backward_sync(self.model, enabled=number < len(parts)):
+                loss = self._loss(part) / len(parts)
+                self.fabric.backward(loss)
+            total = total + loss.detach()
+        self.optimiser.step()
+        self.method.after_step(self.bare)
+        return self._mean(total), batch.views.shape[1]
+
+    def _share(self, maker: BatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
+        """This rank's share of a global batch."""
+        size = len(items) // self.fabric.world_size
+        begin = self.fabric.global_rank * size
+        return maker.make(items[begin : begin + size], begin, *names).to(self.fabric.device)
+
+    def _loss(self, batch: Batch) -> Tensor:
+        outputs, patients = self.model(batch.views), batch.patients
+        if self.fabric.world_size > 1 and self.method.shares_batch:
+            # Every rank computes the whole loss; the ranks' gradients of it, averaged, are the true one.
+            outputs, patients = all_ranks(outputs), all_ranks(patients)
+        return self.method.loss(outputs, patients, batch.targets)
+
+    def _mean(self, loss: Tensor) -> float:
+        value = loss.detach()
+        if self.fabric.world_size > 1:
+            value = torch.as_tensor(self.fabric.all_reduce(value, reduce_op="mean"))
+        return float(value)
+
+    def _close_epoch(self, about: dict[str, Any], progress: Progress | None) -> None:
+        state, config = self.state, self.config
+        loss, rank = self.validate()
+        train = state.loss_sum / max(state.in_epoch, 1)
+        line = {"step": state.step, "epoch": state.epoch, "train_loss": train, "validation_loss": loss}
+        better = loss < state.best_loss
+        if better:
+            state.best_loss, state.best_epoch = loss, state.epoch
+        stale = state.epoch - state.best_epoch >= config.patience
+        state.epoch, state.in_epoch, state.loss_sum = state.epoch + 1, 0, 0.0
+        state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()
+        if self.leads:
+            self.run.log(**line, effective_rank=rank)
+            if better:
+                encoder = self.bare.encoder
+                assert isinstance(encoder, nn.Module)
+                save_encoder(self.run.best, encoder, {**about, "epoch": state.best_epoch, "validation_loss": loss})
+            self._save()
+        if progress is not None:
+            progress({**line, "effective_rank": rank})
+        self.fabric.barrier()
+
+    def _save(self) -> None:
+        save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, self.state.saved())
+
+    @torch.no_grad()
+    def validate(self) -> tuple[float, float]:
+        """Mean loss over the validation part in fixed batches, and the embeddings' effective rank."""
+        self.model.eval()
+        encoder, kind = self.bare.encoder, next(self.bare.parameters()).dtype
+        assert isinstance(encoder, nn.Module)
+        size, count = self.config.batch, len(self.data.validation)
+        losses, embeddings = [], []
+        for begin in range(0, max(count - size, 0) + 1, size):
+            items = np.arange(begin, min(begin + size, count))
+            items = items[: len(items) // self.fabric.world_size * self.fabric.world_size]
+            batch = self._share(self.data.validation, items, "validation", begin)
+            losses.append(self._mean(self._loss(batch)))
+            if begin < RANK_SAMPLE:
+                embeddings.append(encoder(batch.views[:, 0].to(kind)))
+        return sum(losses) / len(losses), effective_rank(torch.cat(embeddings))
+
+
+def effective_rank(embeddings: Tensor) -> float:
+    """exp of the entropy of the normalised singular values of centred (N, E): 1 is a collapse."""
+    values = torch.linalg.svdvals((embeddings - embeddings.mean(0)).double())
+    shares = values / values.sum().clamp_min(1e-300)
+    return float(torch.exp(-(shares * torch.log(shares.clamp_min(1e-300))).sum()))

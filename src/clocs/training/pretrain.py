@@ -1,0 +1,159 @@
+"""Pre-training: one function from a config to an encoder, on one core or many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+from clocs.core.errors import ConfigError, EngineError
+from clocs.core.seeds import derived_seed
+from clocs.encoders import build_encoder
+from clocs.methods import Method, parse_method
+from clocs.signals.framing import FramePolicy
+from clocs.store.splits import Split
+from clocs.store.store import Store, open_store
+from clocs.training.config import PretrainConfig, resolve
+from clocs.training.loop import Data, Loop, Progress
+from clocs.training.runs import Run
+from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
+from clocs.views.batch import BatchMaker
+
+
+def pretrain(
+    config: str | Path | Mapping[str, Any] | PretrainConfig,
+    overrides: Sequence[str] = (),
+    *,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Pre-train an encoder and return what the run found; a finished run is only looked up.
+
+    Killed, the same call continues from the last checkpoint, bit for bit as if it had not been.
+    """
+    settings = config if isinstance(config, PretrainConfig) else resolve(config, overrides)
+    method: Method = parse_method(settings.method)
+    _refuse_accumulation(settings, method)
+    store = open_store(settings.store)
+    split = store.split(settings.split)
+    policy = _policy(settings, method, store)
+    hashes = {"store_sha256": store.sha256, "split_sha256": split.sha256}
+    identity = {**settings.identity(), **hashes, "policy": policy.model_dump(mode="json")}
+    run = Run(settings.runs, f"{method.name}-{store.manifest.dataset['name']}", identity)
+    done = run.result()
+    if done is None:
+        torch.set_num_threads(settings.threads)
+        done = _run(settings, method, store, split, policy, run, progress)
+        return {**done, "run": str(run.folder), "already_finished": False}
+    return {**done, "run": str(run.folder), "already_finished": True}
+
+
+def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
+    if config.accumulate > 1 and method.shares_batch:
+        raise ConfigError(
+            f"accumulate={config.accumulate}: {method.name} compares the instances of a batch with each other, so a "
+            "sum over small batches is another loss, with fewer negatives. Use more ranks, or a smaller batch."
+        )
+
+
+def _policy(config: PretrainConfig, method: Method, store: Store) -> FramePolicy:
+    """The dataset's policy for the method's purpose, with the config's changes."""
+    changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
+    return FramePolicy.model_validate({**store.policy(method.purpose).model_dump(), **changes})
+
+
+def _run(
+    config: PretrainConfig,
+    method: Method,
+    store: Store,
+    split: Split,
+    policy: FramePolicy,
+    run: Run,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    fabric = _fabric(config)
+    if fabric.is_global_zero:
+        run.begin()
+    fabric.barrier()
+    data = _data(config, method, store, split, policy)
+    options = {key: value for key, value in config.encoder.items() if key != "name"}
+    options |= {"embedding": config.embedding, "channels": 1, "samples": policy.samples}
+    name = str(config.encoder["name"])
+    if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
+        torch.set_default_dtype(torch.float64)
+    torch.manual_seed(derived_seed(config.seed, "weights"))
+    model = method.model(build_encoder(name, options), config.embedding, len(data.train.frames.classes))
+    loop = Loop(config, method, model, data, run, fabric)
+    about = {
+        "format": "clocs-encoder-1",
+        "encoder": {"name": name, "options": options},
+        "input": _input(policy, data),
+        "training": {**run.identity, "dataset": store.manifest.dataset["name"], "unit": "mV"},
+        "licence": store.manifest.dataset["licence"],
+    }
+    try:
+        state = loop.train(about, progress)
+    except RuntimeError as error:
+        if fabric.world_size > 1:
+            raise EngineError(
+                f"rank {fabric.global_rank} of {fabric.world_size} stops: {str(error).splitlines()[0][:200]}. "
+                "If another rank ended, the same command resumes the run from its last checkpoint."
+            ) from error
+        raise
+    result = {
+        "method": method.name,
+        "best": str(run.best),
+        "epochs": state.epoch,
+        "steps": state.step,
+        "best_epoch": state.best_epoch,
+        "validation_loss": state.best_loss,
+        "frames_per_second": run.speed(),
+    }
+    if fabric.is_global_zero:
+        run.finish(result)
+    if fabric.world_size > 1:  # a rank that leaves an open group behind aborts as it exits
+        fabric.barrier()
+        torch.distributed.destroy_process_group()
+    return result
+
+
+def _fabric(config: PretrainConfig) -> Fabric:
+    ranks = config.devices * config.nodes
+    if config.batch % ranks:
+        raise ConfigError(f"a batch of {config.batch} cannot be shared by {ranks} ranks; make it a multiple")
+    fabric = Fabric(
+        accelerator="auto" if torch.cuda.is_available() else "cpu",
+        devices=config.devices,
+        num_nodes=config.nodes,
+        strategy="ddp" if ranks > 1 else "auto",
+        precision=config.precision,
+    )
+    fabric.launch()
+    return fabric
+
+
+def _data(config: PretrainConfig, method: Method, store: Store, split: Split, policy: FramePolicy) -> Data:
+    train, validation = (
+        BatchMaker(store, policy, method, split.mask(part), config.seed) for part in ("train", "validation")
+    )
+    sampler: Sampler
+    if config.same_patient:
+        patients = train.patients(np.arange(len(train)))
+        sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
+    else:
+        sampler = ShuffledSampler(len(train), config.batch, config.seed)
+    return Data(train, validation, sampler)
+
+
+def _input(policy: FramePolicy, data: Data) -> dict[str, Any]:
+    """What the encoder must be given."""
+    return {
+        "rate": policy.rate,
+        "samples": policy.samples,
+        "leads": list(data.train.frames.leads),
+        "normalisation": policy.normalisation,
+        "policy": policy.model_dump(mode="json"),
+    }

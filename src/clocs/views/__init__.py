@@ -1,0 +1,1 @@
+"""Layer 3: perturbations, segments and leads to batches."""

@@ -1,0 +1,92 @@
+"""From frames of a store to the batch a method trains on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from clocs.core.errors import ConfigError
+from clocs.core.seeds import derived_seed
+from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
+from clocs.store.store import Store
+
+if TYPE_CHECKING:
+    from clocs.methods.method import Method
+
+DRAW_BLOCK = 16
+"""Instances that share a generator. Draws depend on an instance's place in the global batch, not on
+which rank holds it, so any number of ranks makes the same views."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a model sees of some instances."""
+
+    views: Tensor
+    """(B, V, C, S), normalised as the policy says."""
+    patients: Tensor
+    """(B,) int64, numbers within the store."""
+    items: Tensor
+    """(B,) int64, which frames these are."""
+    targets: Tensor
+    """(B, classes) bool; (B, 0) where a method needs none."""
+
+    def split(self, count: int) -> list[Batch]:
+        """The same instances in ``count`` smaller batches."""
+        parts = (tensor.chunk(count) for tensor in (self.views, self.patients, self.items, self.targets))
+        return [Batch(*part) for part in zip(*parts, strict=True)]
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        return Batch(*(tensor.to(device) for tensor in (self.views, self.patients, self.items, self.targets)))
+
+
+class BatchMaker:
+    """Cuts, perturbs and normalises the frames of one part of a store for a method."""
+
+    def __init__(
+        self, store: Store, policy: FramePolicy, method: Method, records: npt.NDArray[np.bool_] | None, seed: int
+    ) -> None:
+        # Perturbations act in mV, so the policy's normalisation comes after them.
+        raw = policy.model_copy(update={"normalisation": "none"})
+        self.frames = Frames(store, raw, records=records, together=method.together)
+        if not len(self.frames):
+            raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
+        self._method, self._policy, self._seed = method, policy, seed
+        self._patients = store.patients()[0]
+        self._cache = self.frames.cached() if self.frames.costly else None
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def patients(self, items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The patient of each item."""
+        return self._patients[self.frames.locate(items)[0]]
+
+    def make(self, items: npt.NDArray[np.int64], place: int, *names: str | int) -> Batch:
+        """A batch of items that stand at ``place`` of a global batch; ``names`` name its draws."""
+        signals = self.frames.gather(items) if self._cache is None else self._cache[items]
+        frames = torch.from_numpy(np.ascontiguousarray(signals))
+        views = self._views(frames, place, names)
+        targets = self.frames.targets(items) if self._method.needs_labels else np.zeros((len(items), 0), bool)
+        return Batch(
+            views=torch.from_numpy(self._policy.normalise(views.numpy())).unsqueeze(2),
+            patients=torch.from_numpy(self.patients(items)),
+            items=torch.from_numpy(items),
+            targets=torch.from_numpy(targets),
+        )
+
+    def _views(self, frames: Tensor, place: int, names: tuple[str | int, ...]) -> Tensor:
+        """(B, V, S) in mV, drawn block by block."""
+        if place % DRAW_BLOCK:
+            raise ConfigError(f"a rank's share of a batch must be a multiple of {DRAW_BLOCK}, not end at {place}")
+        blocks = torch.split(frames, DRAW_BLOCK) if self._method.draws else (frames,)
+        seeds = (derived_seed(self._seed, "views", *names, place // DRAW_BLOCK + at) for at in range(len(blocks)))
+        draws = (torch.Generator().manual_seed(seed) for seed in seeds)
+        return torch.cat([self._method.views(block, draw) for block, draw in zip(blocks, draws, strict=True)])

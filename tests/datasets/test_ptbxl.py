@@ -1,0 +1,81 @@
+"""PTB-XL: its tables, the choice between its two copies, and its coded ages."""
+
+from __future__ import annotations
+
+import ast
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from clocs.core.errors import FormatError
+from clocs.core.sources import open_source
+from clocs.datasets.dataset import Entry
+from clocs.datasets.ptbxl import PTBXL
+
+HEADER = "ecg_id,patient_id,age,sex,site,scp_codes,filename_lr,filename_hr\n"
+
+
+def entries(path: Path, **options: str) -> list[Entry]:
+    return list(PTBXL.entries(open_source(path), PTBXL.parse_options(options)))
+
+
+def make(folder: Path, rows: str, *files: str) -> Path:
+    (folder / "ptbxl_database.csv").write_text(HEADER + rows)
+    for file in files:
+        (folder / file).touch()
+    return folder
+
+
+def test_every_original_has_its_row_as_pandas_reads_it(originals: Path) -> None:
+    raw = open_source(originals).read("ptbxl/ptbxl_database.csv")
+    rows = pd.read_csv(io.BytesIO(raw), index_col="ecg_id").to_dict("index")
+    found = entries(originals / "ptbxl", rate="100")
+    assert len(found) == 60
+    for entry in found:
+        row = rows[int(Path(entry.file).stem.removesuffix("_lr"))]
+        assert entry.patient_id == str(int(row["patient_id"]))
+        assert entry.age == row["age"]
+        assert entry.sex == {0: "male", 1: "female"}[row["sex"]]
+        assert set(entry.labels) == set(ast.literal_eval(str(row["scp_codes"])))
+
+
+def test_the_better_copy_is_taken_where_it_is(originals: Path) -> None:
+    files = [entry.file for entry in entries(originals / "ptbxl")]
+    assert sum(file.startswith("records500/") for file in files) == 6
+    assert sum(file.startswith("records100/") for file in files) == 54
+    assert [entry.file for entry in entries(originals / "ptbxl", rate="500")] == files[:6]
+
+
+def test_the_classes_are_the_publishers_superclasses(originals: Path) -> None:
+    raw = open_source(originals).read("ptbxl/scp_statements.csv")
+    table = pd.read_csv(io.BytesIO(raw), index_col=0)
+    diagnostic = table[table["diagnostic"] == 1]
+    expected = {str(name): set(group.index) for name, group in diagnostic.groupby("diagnostic_class")}
+    assert {name: set(labels) for name, labels in PTBXL.classes.items()} == expected
+
+
+@pytest.mark.parametrize(("age", "years"), [("300.0", 90.0), ("300", 90.0), ("89.0", 89.0), ("", None), ("0.0", 0.0)])
+def test_an_age_of_300_stands_for_over_89(tmp_path: Path, age: str, years: float | None) -> None:
+    make(tmp_path, f"1,15709.0,{age},1,0.0,\"{{'NORM': 100.0}}\",a_lr,a_hr\n", "a_hr.hea")
+    assert [(entry.age, entry.sex) for entry in entries(tmp_path)] == [(years, "female")]
+
+
+def test_rows_whose_file_is_not_there_are_left_out(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n},50,0,,\"{{'SR': 0.0}}\",{n}_lr,{n}_hr\n" for n in range(3))
+    make(tmp_path, rows, "1_lr.hea")
+    assert entries(tmp_path) == [Entry("1_lr.hea", patient_id="1", age=50.0, sex="male", labels=("SR",))]
+
+
+@pytest.mark.parametrize(
+    "rows", ["1,x,50,0,,\"{'SR': 0.0}\",a,b\n", "1,2,50,0,,__import__('os'),a,b\n", "1,2,50,0,,{'SR',a,b\n", "1\n"]
+)
+def test_a_table_unlike_the_published_one_is_refused(tmp_path: Path, rows: str) -> None:
+    with pytest.raises(FormatError, match="unlike the published table"):
+        entries(make(tmp_path, rows, "a.hea"))
+
+
+def test_without_its_table_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"no ptbxl_database\.csv"):
+        entries(tmp_path)

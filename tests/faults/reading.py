@@ -1,0 +1,158 @@
+"""A script: reads damaged files and says what came of it. Run alone, so that a crash is seen.
+
+python reading.py DATA KIND FIRST COUNT PROGRESS
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clocs.core.errors import ClocsError
+from clocs.core.files import canonical_json
+from clocs.core.recording import Recording
+from clocs.formats import read_from
+from clocs.signals.leads import derive, without_derived
+from clocs.signals.quality import GatePolicy, assess
+from clocs.store.shard import Shard, write_shard
+from tests.faults.mutating import KINDS, Files, Memory, case, enlarged, pool
+
+SECONDS = 2.0
+SPARE = 64 << 20
+STORED_EVERY = 7
+MOST_FAILURES = 20
+LARGE = "large "
+LARGE_BYTES = 24 << 20
+
+
+def address_space() -> int:
+    """Bytes of it that this process uses, of whatever library."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+@contextmanager
+def limited(size: int) -> Iterator[None]:
+    """Let memory grow by four times a file's size and 64 MB, and no more."""
+    endless = resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + 4 * size + SPARE, endless))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (endless, endless))
+
+
+def read_case(files: Files, name: str, folder: Path | None) -> str:
+    """Read, judge, derive, and with a folder also store and read again; 'read' or the error's name."""
+    try:
+        recording = read_from(Memory(files), name)
+    except ClocsError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise MemoryError("refused only after memory ran out") from error
+        canonical_json(str(error))  # it will stand in a receipt
+        return type(error).__name__
+    assert recording.samples > 0
+    canonical_json([vars(finding) for finding in assess(recording, GatePolicy())])
+    recording.physical()
+    try:
+        derive(recording)
+    except ClocsError as error:
+        canonical_json(str(error))
+    if folder is not None:
+        _store(recording, folder)
+    return "read"
+
+
+def _store(recording: Recording, folder: Path) -> None:
+    path = folder / "one.arrow"
+    back = Shard(path, write_shard(path, [without_derived(recording)])).recording(0)
+    assert np.array_equal(back.digital, recording.digital)
+    assert np.array_equal(back.gain, recording.gain)
+    assert (back.leads, back.rate, back.labels) == (recording.leads, recording.rate, recording.labels)
+    assert back.episodes == recording.episodes
+
+
+def provoked(kind: str) -> str:
+    """Faults made on purpose, to see that they are noticed."""
+    if kind == "crash":
+        os.abort()
+    if kind == "hang":
+        time.sleep(3600)
+    if kind == "greedy":
+        with limited(1000):
+            return str(np.empty(65 << 20, np.uint8).size)
+    if kind == "slow":
+        time.sleep(SECONDS + 0.1)
+        return "read"
+    raise ValueError(kind)
+
+
+def attempt(data: Path, kind: str, number: int, folder: Path) -> tuple[str, float]:
+    """What came of a case, and the seconds it took."""
+    if kind.startswith(LARGE):
+        files, name = enlarged(data, kind.removeprefix(LARGE), LARGE_BYTES)
+        with limited(sum(map(len, files.values()))):
+            recording = read_from(Memory(files), name)
+        return f"read {recording.samples > 1 << 17}", 0.0
+    if kind not in KINDS:
+        started = time.monotonic()
+        return provoked(kind), time.monotonic() - started
+    files, name = case(data, kind, number)
+    size = sum(map(len, files.values()))
+    started = time.monotonic()
+    with limited(size):
+        outcome = read_case(files, name, folder if number % STORED_EVERY == 0 else None)
+    return outcome, time.monotonic() - started
+
+
+def warm_up(data: Path, kind: str, folder: Path) -> None:
+    """Load every library and start its threads before memory is measured."""
+    for about in KINDS.values() if kind in KINDS or kind.startswith(LARGE) else ():
+        for name in about.pools:
+            for files in pool(data, name):
+                asked = next(file for file in files if file.endswith((".hea", ".csv", ".ecg")))
+                assert read_case(files, asked, folder) == "read"
+
+
+def main() -> None:
+    data, kind, first, count, progress = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5]
+    warnings.simplefilter("error")
+    outcomes: Counter[str] = Counter()
+    failures: list[dict[str, Any]] = []
+    slowest = 0.0
+    handle = os.open(progress, os.O_WRONLY)
+    with tempfile.TemporaryDirectory() as folder:
+        warm_up(data, kind, Path(folder))
+        for number in range(first, first + count):
+            os.pwrite(handle, number.to_bytes(8, "little"), 0)
+            try:
+                outcome, seconds = attempt(data, kind, number, Path(folder))
+                if seconds > SECONDS:  # once more, for the machine may be busy
+                    seconds = attempt(data, kind, number, Path(folder))[1]
+                slowest = max(slowest, seconds)
+                outcomes[outcome] += 1
+                if seconds > SECONDS:
+                    failures.append({"number": number, "what": f"took {seconds:.1f} s"})
+            except Exception as error:
+                place = "".join(traceback.format_tb(error.__traceback__)[-2:])
+                failures.append({"number": number, "what": f"{error!r:.300}\n{place}"})
+            if len(failures) >= MOST_FAILURES:
+                break
+    print(json.dumps({"outcomes": outcomes, "failures": failures, "slowest": slowest}))
+
+
+if __name__ == "__main__":
+    main()

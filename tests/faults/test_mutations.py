@@ -1,0 +1,144 @@
+"""Damaged files are read or refused: no other error, no crash, no hang, no memory beyond their size."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.faults.mutating import KINDS, pool
+from tests.faults.reading import read_case
+
+HANG_SECONDS = 30.0
+"""Without any progress. A case that ends, but takes over 2 s twice, is reported by the reader itself."""
+ALLOCATORS = {
+    # One heap that gives back what is freed, so that the limit counts what a case takes.
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
+
+@dataclass
+class Outcome:
+    """What came of a range of cases of one kind."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+
+
+def run_cases(
+    data: Path, kind: str, first: int, count: int, tmp_path: Path, hang_seconds: float = HANG_SECONDS
+) -> Outcome:
+    """Read cases in a process of its own."""
+    progress = tmp_path / "progress"
+    progress.write_bytes(bytes(8))
+    arguments = ["-m", "tests.faults.reading", str(data), kind, str(first), str(count), str(progress)]
+    process = subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", *arguments],
+        cwd=ROOT,
+        env=os.environ | ALLOCATORS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    hung = not _watched(process, progress, hang_seconds)
+    out, errors = process.communicate()
+    number = int.from_bytes(progress.read_bytes(), "little")
+    if hung or process.returncode:
+        how = "hangs" if hung else f"ends the interpreter ({process.returncode})"
+        return Outcome(failures=[f"{kind} {number}: {how}\n{errors[-2000:]}"])
+    said = json.loads(out)
+    failures = [f"{kind} {item['number']}: {item['what']}" for item in said["failures"]]
+    return Outcome(said["outcomes"], failures, said["slowest"])
+
+
+def _watched(process: subprocess.Popen[str], progress: Path, hang_seconds: float) -> bool:
+    """Wait for the end; False: nothing moved for too long, and it was killed."""
+    seen, since = b"", time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.1)
+        now = progress.read_bytes()
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > hang_seconds:
+            process.kill()
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "noticed"),
+    [("crash", "ends the interpreter"), ("hang", "hangs"), ("greedy", "MemoryError"), ("slow", "took")],
+)
+def test_the_reader_notices(kind: str, noticed: str, tmp_path: Path) -> None:
+    outcome = run_cases(tmp_path, kind, 0, 1, tmp_path, hang_seconds=4.0 if kind == "hang" else HANG_SECONDS)
+    assert len(outcome.failures) == 1
+    assert noticed in outcome.failures[0]
+
+
+@pytest.mark.parametrize("name", ["16", "mat", "212", "csv", "irhythm"])
+def test_memory_follows_the_size_of_a_file(name: str, real_data: Path, tmp_path: Path) -> None:
+    """At 24 MB, four times the size counts for more than the fixed 64 MB."""
+    outcome = run_cases(real_data, f"large {name}", 0, 1, tmp_path)
+    assert not outcome.failures
+    assert outcome.counts == {"read True": 1}
+
+
+FOUND = {
+    "a format of 5,000 digits": ("header", rb" 16\+24 ", b" " + b"9" * 5000 + b" "),
+    "a length no store can hold": ("header", rb" 300 \d+", b" 300 99999999999999999999"),
+    "a gain so small that it is 0 in millivolt": ("header", rb"1000/mV", b"5e-324/V"),
+    "a gain whose millivolts are no numbers": ("header", rb"1000/mV", b"1e-308/mV"),
+    "a gain that is infinite in millivolt": ("header", rb"1000/mV", b"1e308/nV"),
+    "an end no store can hold": ("episodes", rb"\"offset\": \d+", b'"offset": 99999999999999999999'),
+    "half a character": ("episodes", rb"\"rhythm_name\": \"", b'"rhythm_name": "\\\\ud800'),
+}
+"""What these campaigns, and thinking about them, have found: kind, a place in its text, what to put there."""
+
+
+@pytest.mark.parametrize("found", FOUND)
+def test_what_was_found_stays_mended(found: str, real_data: Path, tmp_path: Path) -> None:
+    kind, place, text = FOUND[found]
+    files = dict(pool(real_data, {"header": "mat", "episodes": "irhythm"}[kind])[0])
+    name = next(name for name in files if name.endswith(KINDS[kind].ending))
+    files[name], count = re.subn(place, text, files[name])
+    assert count
+    asked = next(name for name in files if name.endswith((".hea", ".ecg")))
+    assert read_case(files, asked, tmp_path) == "FormatError"
+
+
+def campaign(data: Path, kind: str, first: int, total: int, tmp_path: Path) -> str:
+    count = round(total * KINDS[kind].share)
+    outcome = run_cases(data, kind, first, count, tmp_path)
+    assert not outcome.failures, "\n".join(outcome.failures)
+    assert sum(outcome.counts.values()) == count
+    seen = ", ".join(f"{number} {name}" for name, number in sorted(outcome.counts.items()))
+    cases = f"{kind} {first} to {first + count - 1}"
+    return f"\nmutations: {count} of {count} read or refused, {cases} ({seen}; slowest {outcome.slowest:.2f} s)"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mutations(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = campaign(real_data, kind, 0, 3000, tmp_path)
+    with capsys.disabled():
+        print(said)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_mutations_in_full(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = campaign(real_data, kind, 10_000, 100_000, tmp_path)
+    with capsys.disabled():
+        print(said)

@@ -1,0 +1,110 @@
+"""The Chapman CSV, held against pandas and against the WFDB copies of the same records."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read, read_from
+from clocs.signals.leads import STANDARD
+
+BROKEN_OFF = "MUSE_20180113_124215_52000"
+ROW = ",".join(str(10.5 * column) for column in range(12))
+SHARED = ("II", "aVR", "aVL", "V2")
+"""Leads that the WFDB copies have."""
+
+
+@pytest.fixture(scope="module")
+def recordings(originals: Path) -> dict[str, tuple[Recording, bytes]]:
+    source = open_source(originals / "chapman" / "ECGDataDenoised")
+    return {name.removesuffix(".csv"): (read_from(source, name), source.read(name)) for name in source.names()}
+
+
+def make(folder: Path, text: str) -> Path:
+    path = folder / "MUSE_1.csv"
+    path.write_text(text)
+    return path
+
+
+def test_every_original_agrees_with_pandas(recordings: dict[str, tuple[Recording, bytes]]) -> None:
+    assert len(recordings) == 16
+    for name, (recording, raw) in recordings.items():
+        table = pd.read_csv(io.BytesIO(raw), header=None)
+        assert recording.leads == STANDARD
+        assert recording.rate == 500
+        assert recording.record_id == name
+        assert table.shape == (recording.samples, 12)
+        np.testing.assert_allclose(1000 * recording.signal, table.to_numpy().T, atol=0.5001, rtol=1e-6)
+
+
+def test_the_first_sample_is_not_eaten_as_a_header(recordings: dict[str, tuple[Recording, bytes]]) -> None:
+    for recording, raw in recordings.values():
+        first = [float(field) for field in raw.split(b"\n", 1)[0].split(b",")]
+        np.testing.assert_allclose(1000 * recording.signal[:, 0], first, atol=0.501)
+
+
+def test_the_broken_off_file_keeps_what_it_has(recordings: dict[str, tuple[Recording, bytes]]) -> None:
+    recording, _ = recordings[BROKEN_OFF]
+    assert recording.samples == 1926
+    absent = np.isnan(recording.signal)
+    assert absent.sum() == 7
+    assert absent[STANDARD.index("aVF") :, -1].all()
+    assert recording.provenance.notes == ("breaks off inside its last row: 7 of 12 fields missing",)
+
+
+def test_the_wfdb_copy_of_each_record_agrees(recordings: dict[str, tuple[Recording, bytes]], real_data: Path) -> None:
+    copies = open_source(real_data / "chapman.zip" / "WFDBRecords")
+    for name, (recording, _) in recordings.items():
+        copy = read_from(copies, f"{name}.hea")
+        common = min(copy.samples, recording.samples)
+        assert common == (1925 if name == BROKEN_OFF else 5000)
+        ours, theirs = recording.select(SHARED).signal[:, :common], copy.select(SHARED).signal[:, :common]
+        np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
+        assert np.nanmax(np.abs(ours - theirs), initial=0) <= 0.001001, name
+
+
+def test_one_row_is_one_sample(tmp_path: Path) -> None:
+    recording = read(make(tmp_path, ROW), derive_leads=False)
+    assert recording.samples == 1
+    np.testing.assert_allclose(1000 * recording.signal[:, 0], [10.5 * column for column in range(12)], atol=0.501)
+    assert recording.provenance.notes == ()
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\n\n"])
+def test_the_end_of_the_file_does_not_matter(tmp_path: Path, ending: str) -> None:
+    assert read(make(tmp_path, ROW + "\n" + ROW + ending)).samples == 2
+
+
+@pytest.mark.parametrize("word", ["NaN", "nan", ""])
+def test_what_is_no_number_is_missing(tmp_path: Path, word: str) -> None:
+    recording = read(make(tmp_path, ROW + "\n" + ROW.rsplit(",", 1)[0] + f",{word}\n"))
+    assert np.isnan(recording.signal).sum() == 1
+    assert np.isnan(recording.signal[STANDARD.index("V6"), 1])
+
+
+def test_large_beats_are_kept_in_32_bits(tmp_path: Path) -> None:
+    recording = read(make(tmp_path, "40000" + ",0" * 11 + "\n"))
+    assert recording.digital.dtype == np.int32
+    assert recording.signal[0, 0] == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ROW + "\n1,2,3\n" + ROW + "\n", "not 12 numbers a row"),
+        (ROW + "\n" + ROW + ",5\n", "not 12 numbers a row"),
+        (ROW + "\n" + ROW.replace("10.5", "x") + "\n", "not 12 numbers a row"),
+        (ROW + "\n" + ROW.replace("10.5", "1e9") + "\n", "over 1e[+]06 uV"),
+        (ROW + "\n" + ROW.replace("10.5", "inf") + "\n", "MUSE_1.csv"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        read(make(tmp_path, text))

@@ -1,0 +1,170 @@
+"""Finding the format of a file by its content, however the file is named and wherever it lies."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clocs
+from clocs.core.errors import ConfigError, FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import FolderSource, open_source
+from clocs.formats import FORMATS, read, read_from
+from clocs.formats.reading import HEAD_BYTES, recognise
+
+HEADER = "r1 2 500 4\nr1.dat 16 1000/mV 16 0 0 0 0 I\nr1.dat 16 1000/mV 16 0 0 0 0 II\n"
+DIGITAL = np.array([[1, -2, 3, -32768], [50, 60, -70, 80]], np.int16)
+
+
+def wfdb(folder: Path) -> Path:
+    (folder / "r1.hea").write_text(HEADER)
+    DIGITAL.T.astype("<i2").tofile(folder / "r1.dat")
+    return folder / "r1.hea"
+
+
+def csv(folder: Path) -> Path:
+    (folder / "c1.csv").write_text("1,2,3,4,5,6,7,8,9,10,11,12\n" * 3)
+    return folder / "c1.csv"
+
+
+def irhythm(folder: Path) -> Path:
+    np.arange(10, dtype="<i2").tofile(folder / "s_1.ecg")
+    episodes = {"episodes": [{"onset": 1, "offset": 10, "rhythm_name": "NSR"}]}
+    (folder / "s_1_grp0.episodes.json").write_text(json.dumps(episodes))
+    return folder / "s_1.ecg"
+
+
+EXAMPLES = {"wfdb": wfdb, "chapman-csv": csv, "irhythm": irhythm}
+
+
+def same(one: Recording, other: Recording) -> None:
+    assert one.leads == other.leads
+    assert one.record_id == other.record_id
+    assert one.provenance.sha256 == other.provenance.sha256
+    np.testing.assert_array_equal(one.digital, other.digital)
+
+
+def test_every_format_has_an_example() -> None:
+    assert set(EXAMPLES) == set(FORMATS.names())
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_the_contract_of_a_format(name: str, tmp_path: Path) -> None:
+    form = FORMATS.get(name)
+    assert form.name == name
+    assert form.description
+    path = EXAMPLES[name](tmp_path)
+    source = open_source(tmp_path)
+    head = source.head(path.name, HEAD_BYTES)
+    assert [other.name for other in FORMATS if other.recognises(head, source, path.name)] == [name]
+    recording = form.read(source, path.name)
+    assert recording.provenance.format == name
+    assert recording.provenance.source == path.name
+    assert len(recording.provenance.sha256) == 64
+    assert recording.provenance.derived_leads == ()
+    assert recording.record_id == path.stem
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"\xff\xfe" * 3000, b"\n\n\n", b"hello\n", b"PK\3\4"])
+def test_no_format_claims_or_stumbles_over_other_content(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(content)
+    assert FORMATS.get(name).recognises(content[:HEAD_BYTES], FolderSource(tmp_path), "x") is False
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_a_file_changed_on_disk_has_another_hash(name: str, tmp_path: Path) -> None:
+    path = EXAMPLES[name](tmp_path)
+    before = read(path).provenance.sha256
+    companion = {"wfdb": "r1.dat", "chapman-csv": "c1.csv", "irhythm": "s_1_grp0.episodes.json"}[name]
+    raw = (tmp_path / companion).read_bytes()
+    (tmp_path / companion).write_bytes(raw.replace(b"12\n", b"13\n").replace(b"NSR", b"SVT").replace(b"\x32", b"\x33"))
+    assert read(path).provenance.sha256 != before
+
+
+@pytest.mark.parametrize("named", ["r1.hea", "r1.dat", "r1"])
+def test_a_wfdb_record_may_be_named_by_any_of_its_files(named: str, tmp_path: Path) -> None:
+    wfdb(tmp_path)
+    recording = read(tmp_path / named, derive_leads=False)
+    assert recording.record_id == "r1"
+    np.testing.assert_array_equal(recording.digital, DIGITAL)
+
+
+@pytest.mark.parametrize("named", ["A0001.hea", "A0001.mat", "A0001"])
+def test_a_record_inside_a_zip_is_named_by_its_path(named: str, originals: Path) -> None:
+    folder = originals / "cpsc2018" / "Training_WFDB"
+    recording = read(folder / named)
+    same(recording, read_from(open_source(originals), "cpsc2018/Training_WFDB/A0001.hea"))
+    assert recording.samples == 7500
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_folder_and_zip_give_the_same_recording(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    path = EXAMPLES[name](folder)
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        for file in folder.iterdir():
+            archive.write(file, f"in/{file.name}")
+    same(read(tmp_path / "set.zip" / "in" / path.name), read(path))
+
+
+@pytest.mark.parametrize(("name", "other"), [("wfdb", "r1.txt"), ("chapman-csv", "c1.hea"), ("chapman-csv", "c1")])
+def test_the_content_counts_not_the_ending(name: str, other: str, tmp_path: Path) -> None:
+    path = EXAMPLES[name](tmp_path)
+    expected = read(path)
+    path.rename(tmp_path / other)
+    np.testing.assert_array_equal(read(tmp_path / other).digital, expected.digital)
+    found = recognise(open_source(tmp_path), other)
+    assert found is not None
+    assert found.name == name
+
+
+def test_a_name_with_dots_still_finds_its_header(tmp_path: Path) -> None:
+    wfdb(tmp_path)
+    (tmp_path / "r1.hea").rename(tmp_path / "r1.2024.hea")
+    assert read(tmp_path / "r1.2024", derive_leads=False).leads == ("I", "II")
+
+
+def test_leads_are_derived_unless_asked_not_to(tmp_path: Path) -> None:
+    path = wfdb(tmp_path)
+    full = clocs.read(path)
+    assert full.leads == ("I", "II", "III", "aVR", "aVL", "aVF")
+    assert full.provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
+    assert clocs.read(path, derive_leads=False).leads == ("I", "II")
+
+
+def test_a_folder_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is a folder.*clocs data ingest folder"):
+        read(tmp_path)
+
+
+def test_unknown_content_is_refused_with_the_formats_there_are(tmp_path: Path) -> None:
+    (tmp_path / "scan.pdf").write_bytes(b"%PDF-1.7 ...")
+    with pytest.raises(FormatError, match=r"scan\.pdf: not a format clocs knows \(wfdb, chapman-csv, irhythm"):
+        read(tmp_path / "scan.pdf")
+
+
+def test_an_absent_file_is_refused_as_such(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"absent\.hea: no such file"):
+        read(tmp_path / "absent.hea")
+    with pytest.raises(ConfigError, match="no such folder"):
+        read(tmp_path / "nowhere" / "a.hea")
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(MemoryError, MemoryError), (RecursionError, FormatError)])
+def test_a_file_nested_too_deeply_is_refused_and_a_lack_of_memory_is_not_its_fault(
+    error: type[Exception], outcome: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> bytes:
+        raise error
+
+    path = wfdb(tmp_path)
+    source = open_source(tmp_path)
+    monkeypatch.setattr(FolderSource, "read", exhausted)
+    with pytest.raises(outcome):
+        read_from(source, path.name)

@@ -1,0 +1,382 @@
+"""WFDB records, held value by value against the ``wfdb`` package (an independent reader and writer)."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import wfdb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording, missing_value
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.formats.wfdb import WFDB, parse_header
+
+Ints = npt.NDArray[np.int64]
+
+LOWEST = {80: -128, 212: -2048, 16: -(2**15), 24: -(2**23), 32: -(2**31), 508: -128, 516: -(2**15), 524: -(2**23)}
+"""Of each format that the package writes: its smallest value, which means a missing sample."""
+ORIGINALS = {"ptbxl": 66, "ludb": 20, "cpsc2018": 20, "cinc2017": 40}
+SAMPLED = {"chapman": 10_646, "cpsc2018": 6_877, "cinc2017": 8_528}
+
+
+def same(ours: Recording, path: Path) -> None:
+    """Digital values, scale, rate and names are those that the package reads."""
+    raw = wfdb.rdrecord(str(path), physical=False)
+    np.testing.assert_array_equal(ours.digital, raw.d_signal.T)
+    np.testing.assert_array_equal(ours.gain, raw.adc_gain)
+    np.testing.assert_array_equal(ours.baseline, raw.baseline)
+    assert set(raw.units) == {"mV"}
+    assert (ours.rate, ours.samples) == (raw.fs, raw.sig_len)
+    assert [lead.lower() for lead in ours.leads] == [name.lower() for name in raw.sig_name]
+    theirs = wfdb.rdrecord(str(path)).p_signal.T.astype(np.float32)
+    np.testing.assert_array_equal(ours.signal, theirs)
+
+
+def headers(archive: zipfile.ZipFile, folder: str = "") -> list[str]:
+    return sorted(name for name in archive.namelist() if name.startswith(folder) and name.endswith(".hea"))
+
+
+def extract(archive: zipfile.ZipFile, header: str, to: Path) -> Path:
+    """Unpack a record, since the package needs files; its path without ending.
+
+    The date is taken off the header's first line: the package stumbles over the 2014-05-08 of CinC 2017.
+    """
+    stem = header.removesuffix(".hea")
+    for ending in (".hea", ".dat", ".mat"):
+        if stem + ending in archive.NameToInfo:
+            archive.extract(stem + ending, to)
+    first, rest = (to / header).read_text().split("\n", 1)
+    (to / header).write_text(" ".join(first.split()[:4]) + "\n" + rest)
+    return to / stem
+
+
+def make(
+    folder: Path, header: str, digital: npt.ArrayLike = ((1, 2, 3, 4),), kind: str = "<i2", file: str = "r.dat"
+) -> Recording:
+    """Write a record (samples frame by frame) and read it."""
+    np.asarray(digital).T.astype(kind).tofile(folder / file)
+    (folder / "r.hea").write_text(header, encoding="latin-1")
+    return read_from(open_source(folder), "r.hea")
+
+
+def refused(folder: Path, header: str, said: str, **files: bytes) -> None:
+    for name, content in files.items():
+        (folder / name.replace("_", ".")).write_bytes(content)
+    (folder / "r.hea").write_text(header)
+    with pytest.raises(FormatError, match=said):
+        WFDB.read(open_source(folder), "r.hea")
+
+
+@pytest.mark.parametrize("folder", ORIGINALS)
+def test_every_original_record_is_read_as_the_package_reads_it(originals: Path, folder: str, tmp_path: Path) -> None:
+    source = open_source(originals)
+    with zipfile.ZipFile(originals) as archive:
+        names = headers(archive, f"{folder}/")
+        assert len(names) == ORIGINALS[folder]
+        for name in names:
+            same(read_from(source, name), extract(archive, name, tmp_path))
+
+
+@pytest.mark.parametrize("dataset", SAMPLED)
+def test_flac_records_are_read_as_the_package_reads_them(real_data: Path, dataset: str, tmp_path: Path) -> None:
+    path = real_data / f"{dataset}.zip"
+    source = open_source(path)
+    with zipfile.ZipFile(path) as archive:
+        names = headers(archive)
+        assert len(names) == SAMPLED[dataset]
+        chosen = {*names[:: len(names) // 14], *(name for name in names if "MUSE_20180113_180425_75000" in name)}
+        assert len(chosen) >= 14
+        for name in sorted(chosen):
+            same(read_from(source, name), extract(archive, name, tmp_path))
+
+
+def test_missing_samples_of_a_real_record_are_missing(real_data: Path) -> None:
+    """The data's README: eight Chapman records have 4,979 missing samples in V2."""
+    source = open_source(real_data / "chapman.zip" / "WFDBRecords")
+    recording = read_from(source, "MUSE_20180113_180425_75000.hea")
+    assert np.isnan(recording.signal).sum(axis=1).tolist() == [0, 0, 0, 4979]
+
+
+def write(folder: Path, code: int, digital: Ints) -> None:
+    count = digital.shape[1]
+    wfdb.wrsamp(
+        "r",
+        fs=360,
+        units=["mV"] * count,
+        sig_name=[f"s{row}" for row in range(count)],
+        d_signal=digital,
+        fmt=[str(code)] * count,
+        adc_gain=[200.0] * count,
+        baseline=[3] * count,
+        write_dir=str(folder),
+    )
+
+
+@pytest.mark.parametrize("code", LOWEST)
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_what_the_package_writes_is_read_back(
+    code: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Any number of signals and samples, with missing ones and both ends of the range."""
+    low = LOWEST[code]
+    shape = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 4)))
+    value = st.one_of(st.integers(low, -low - 1), st.sampled_from([low, low + 1, -1, 0, -low - 1]))
+    flat = data.draw(st.lists(value, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
+    digital = np.array(flat, np.int64).reshape(shape)
+    folder = tmp_path_factory.mktemp("written")
+    write(folder, code, digital)
+    recording = read_from(open_source(folder), "r.hea")
+    marker = missing_value(recording.digital.dtype)
+    assert recording.digital.T.tolist() == np.where(digital == low, marker, digital).tolist()
+    assert recording.digital.dtype == (np.int16 if low >= -(2**15) else np.int32)
+    with np.errstate(invalid="ignore"):
+        expected = np.where(digital == low, np.nan, (digital - 3) / 200.0).T.astype(np.float32)
+    np.testing.assert_array_equal(recording.signal, expected)
+
+
+@pytest.mark.parametrize("code", LOWEST)
+def test_a_long_record_is_read_as_the_package_reads_it(code: int, tmp_path: Path) -> None:
+    """Far more samples than are decoded at once, and an odd number of them."""
+    low = LOWEST[code]
+    digital = np.random.default_rng(code).integers(low + 1, -low, (40_001, 3))
+    write(tmp_path, code, digital)
+    recording = read_from(open_source(tmp_path), "r.hea")
+    np.testing.assert_array_equal(recording.digital, digital.T)
+    same(recording, tmp_path / "r")
+
+
+def test_big_endian_steps_are_read_as_the_package_reads_them(tmp_path: Path) -> None:
+    digital = np.array([[1, 256, -32768, 32767], [-1, -256, 5, 6]])
+    header = "r 2 360 4\nr.dat 61 200(0)/mV 16 0 1 0 0 I\nr.dat 61 200(0)/mV 16 0 -1 0 0 II\n"
+    recording = make(tmp_path, header, digital, ">i2")
+    assert recording.digital.tolist() == digital.tolist()
+    same(recording, tmp_path / "r")
+
+
+def test_signals_of_several_files_and_widths_are_joined(tmp_path: Path) -> None:
+    header = "r 3 360 3\nr.dat 16 200/mV 16 0 0 0 0 I\nr.dat 16 200/mV 16 0 0 0 0 II\nw.dat 32 1e5/mV 32 0 0 0 0 V1\n"
+    np.array([-(2**31), 70_000, -70_000], "<i4").tofile(tmp_path / "w.dat")
+    recording = make(tmp_path, header, [[1, -32768, 3], [4, 5, 6]])
+    low = -(2**31)
+    assert recording.digital.tolist() == [[1, low, 3], [4, 5, 6], [low, 70_000, -70_000]]
+    assert recording.gain.tolist() == [200.0, 200.0, 1e5]
+
+
+def test_an_offset_into_the_file_is_skipped(tmp_path: Path) -> None:
+    recording = make(tmp_path, "r 1 360 2\nr.dat 16+4 200/mV 16 0 0 0 0 I\n", [[9, 9, 1, 2]])
+    assert recording.digital.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("scale", "millivolt"),
+    [
+        ("200(0)/mV", [0.0, 1.0, -0.5]),
+        ("200/mV", [0.0, 1.0, -0.5]),
+        ("200", [0.0, 1.0, -0.5]),
+        ("200(100)/mV", [-0.5, 0.5, -1.0]),
+        ("2e2(-100)/mv", [0.5, 1.5, 0.0]),
+        ("0.2/uV", [0.0, 1.0, -0.5]),
+        ("0.2(100)/\u00b5V", [-0.5, 0.5, -1.0]),
+        ("200000/V", [0.0, 1.0, -0.5]),
+        ("0.0002/nV", [0.0, 1.0, -0.5]),
+        ("-200/mV", [0.0, -1.0, 0.5]),
+    ],
+)
+def test_gain_baseline_and_unit_give_millivolt(tmp_path: Path, scale: str, millivolt: list[float]) -> None:
+    recording = make(tmp_path, f"r 1 360 3\nr.dat 16 {scale} 16 0 0 0 0 I\n", [[0, 200, -100]])
+    np.testing.assert_allclose(recording.signal, [millivolt], rtol=1e-6)
+
+
+def test_without_a_baseline_the_adc_zero_stands_for_it(tmp_path: Path) -> None:
+    """As header(5) of the WFDB manual has it; the package agrees."""
+    recording = make(tmp_path, "r 1 360 2\nr.dat 16 200/mV 11 1024 0 0 0 MLII\n", [[1024, 1224]])
+    assert recording.signal.tolist() == [[0.0, 1.0]]
+    same(recording, tmp_path / "r")
+
+
+@pytest.mark.parametrize("line", ["r.dat 16", "r.dat 16 0", "r.dat 16 0/mV 16 0 0 0 0 II"])
+def test_without_a_gain_values_are_raw_steps(tmp_path: Path, line: str) -> None:
+    recording = make(tmp_path, f"r 1 360 4\n{line}\n")
+    assert recording.unit == "adu"
+    assert recording.physical().tolist() == [[1.0, 2.0, 3.0, 4.0]]
+
+
+def test_what_is_no_voltage_or_has_no_gain_is_left_out_with_a_note(tmp_path: Path) -> None:
+    header = """r 4 360 2
+r.dat 16 200/mV 16 0 0 0 0 II
+r.dat 16 10/mmHg 16 0 0 0 0 ABP
+r.dat 16 0 16 0 0 0 0 loose
+r.dat 16 100/mV 16 0 0 0 0 V5
+"""
+    recording = make(tmp_path, header, [[1, 2], [3, 4], [5, 6], [7, 8]])
+    assert recording.leads == ("II", "V5")
+    assert recording.digital.tolist() == [[1, 2], [7, 8]]
+    assert recording.gain.tolist() == [200.0, 100.0]
+    assert recording.provenance.notes == ("left out signal ABP", "left out signal loose")
+
+
+def test_no_voltage_at_all_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, "r 1 360 2\nr.dat 16 10/mmHg 16 0 0 0 0 ABP\n", r"no signal is a voltage.*mmHg", r_dat=b"1234")
+
+
+def test_the_same_name_twice_is_told_apart(tmp_path: Path) -> None:
+    lines = "r.dat 16 200/mV 16 0 0 0 0 ECG\n" * 3 + "r.dat 16 200/mV 16 0 0 0 0\n"
+    assert make(tmp_path, "r 4 360 1\n" + lines, [[1], [2], [3], [4]]).leads == ("ECG", "ECG 2", "ECG 3", "ECG 4")
+
+
+@pytest.mark.parametrize(("declared", "kept"), [(10, 4), (4, 4), (3, 3), (0, 4), (None, 4), (10**15, 4)])
+def test_the_length_is_what_is_there_and_the_headers_word_is_kept(
+    tmp_path: Path, declared: int | None, kept: int
+) -> None:
+    length = "" if declared is None else f" {declared}"
+    recording = make(tmp_path, f"r 1 360{length}\nr.dat 16 200/mV 16 0 0 0 0 I\n")
+    assert recording.samples == kept
+    assert recording.provenance.declared_samples == (declared or None)
+
+
+def test_a_part_of_the_last_frame_is_dropped(tmp_path: Path) -> None:
+    header = "r 2 360 2\nr.dat 16 200/mV 16 0 0 0 0 I\nr.dat 16 200/mV 16 0 0 0 0 II\n"
+    (tmp_path / "r.dat").write_bytes(b"\1\0\2\0\3\0\4")
+    (tmp_path / "r.hea").write_text(header)
+    assert read_from(open_source(tmp_path), "r.hea").digital.tolist() == [[1], [2]]
+
+
+def test_the_header_tells_about_the_person(originals: Path) -> None:
+    source = open_source(originals)
+    cpsc = read_from(source, "cpsc2018/Training_WFDB/A0001.hea")
+    assert (cpsc.age, cpsc.sex, cpsc.labels) == (74.0, "male", ("59118001",))
+    ludb = read_from(source, "ludb/data/1.hea")
+    assert (ludb.age, ludb.sex) == (51.0, "female")
+
+
+@pytest.mark.parametrize(
+    ("comments", "age", "sex", "labels"),
+    [
+        ("#Age: NaN\n#Sex: Unknown\n#Dx: Unknown", None, None, ("Unknown",)),
+        ("# Age: 8\n# Sex: Female\n# Dx: 1, 2,3", 8.0, "female", ("1", "2", "3")),
+        ("#Age: 300\n#sex: m", None, "male", ()),
+        ("#nothing known", None, None, ()),
+    ],
+)
+def test_comments_that_tell_little(
+    tmp_path: Path, comments: str, age: float | None, sex: str | None, labels: tuple[str, ...]
+) -> None:
+    recording = make(tmp_path, f"# first\nr 1 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n{comments}\n")
+    assert (recording.age, recording.sex, recording.labels) == (age, sex, labels)
+
+
+@pytest.mark.parametrize(("field", "rate"), [("360", 360.0), ("128.5", 128.5), ("500/250(0)", 500.0), ("", 250.0)])
+def test_the_rate_as_the_manual_writes_it(field: str, rate: float) -> None:
+    """header(5): a counter frequency may follow; 250 where no rate is given."""
+    assert parse_header(f"r 1 {field}\nr.dat 16\n".encode(), "r.hea").rate == rate
+
+
+@pytest.mark.parametrize(
+    "file", ["../r.dat", "sub/r.dat", "/etc/hostname", "..", ".", "..\\r.dat", "C:\\r.dat", "a/../../r.dat"]
+)
+def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "r.dat").write_bytes(b"1234")
+    refused(inner, f"r 1 360 2\n{file} 16 200/mV 16 0 0 0 0 I\n", "outside the record's folder")
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("r/2 1 360 4\na 2\nb 2\n", "multi-segment records are not supported; read their segments"),
+        ("r 1 360 4\nr.dat 16x2 200/mV 16 0 0 0 0 I\n", "several rates or skewed"),
+        ("r 1 360 4\nr.dat 16:5 200/mV 16 0 0 0 0 I\n", "several rates or skewed"),
+        ("r 1 360 4\nr.dat 310 200/mV 16 0 0 0 0 I\n", r"format 310 is not supported; supported: \[16, 24"),
+        ("r 1 360 4\nr.dat x 200/mV 16 0 0 0 0 I\n", "names no format"),
+        ("r 1 360 4\nr.dat\n", "names no format"),
+        ("r 2 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n", "2 signals announced, 1 described"),
+        ("r 0 360 4\n", "is not a record"),
+        ("r 1000000000 360 4\nr.dat 16\n", "is not a record"),
+        ("r 1 0 4\nr.dat 16\n", "is not a record"),
+        ("r 1 360 -4\nr.dat 16\n", "is not a record"),
+        ("r 1 nan 4\nr.dat 16\n", "is not a record"),
+        ("r 1 360 many\nr.dat 16\n", "the record line is not"),
+        ("r 1 360 4\nr.dat 16 1e999/mV 16 0 0 0 0 I\n", "out of range"),
+        ("r 1 360 4\nr.dat 16 200(99999999999)/mV 16 0 0 0 0 I\n", "out of range"),
+        ("r 1 360 4\nr.dat 16 200/mV 16 zero 0 0 0 I\n", "is no number"),
+        ("r 1 360 4\nabsent.dat 16 200/mV 16 0 0 0 0 I\n", r"absent.dat: no such file"),
+        ("r 1 360 4\nr.dat 16+99 200/mV 16 0 0 0 0 I\n", "hold no sample"),
+        ("r 1 360 4\nr.dat 516 200/mV 16 0 0 0 0 I\n", r"r.dat: damaged FLAC"),
+        ("r 3 360 4\nr.dat 16\nx.dat 16\nr.dat 16\n", "must stand together"),
+        ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must stand together"),
+    ],
+)
+def test_headers_that_are_not_read_say_why(tmp_path: Path, header: str, said: str) -> None:
+    refused(tmp_path, header, said, r_dat=b"12345678", x_dat=b"12345678")
+
+
+def flac(folder: Path, frames: int = 1000) -> bytearray:
+    write(folder, 516, np.arange(frames, dtype=np.int64)[:, None] % 100)
+    return bytearray((folder / "r.dat").read_bytes())
+
+
+@pytest.mark.parametrize("declared", [0, 10**12])
+def test_a_flac_stream_that_claims_a_huge_length_is_refused_before_memory_is_taken(
+    tmp_path: Path, declared: int
+) -> None:
+    """Bytes 21 to 25 of a FLAC file hold its total of samples in 36 bits (RFC 9639, section 8.2)."""
+    raw = flac(tmp_path)
+    raw[21] |= 0x0F
+    raw[22:26] = b"\xff\xff\xff\xff"
+    tracemalloc.start()
+    try:
+        refused(tmp_path, f"r 1 360 {declared}\nr.dat 516 200/mV 16 0 0 0 0 I\n", "r.dat", r_dat=bytes(raw))
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("code", [16, 80, 212, 24, 32])
+def test_a_header_that_claims_a_huge_length_takes_no_memory(tmp_path: Path, code: int) -> None:
+    tracemalloc.start()
+    try:
+        recording = make(tmp_path, f"r 1 360 {10**15}\nr.dat {code} 200/mV 16 0 0 0 0 I\n", [list(range(48))])
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert recording.samples <= 96
+    assert recording.provenance.declared_samples == 10**15
+
+
+def test_a_flac_stream_of_other_channels_is_refused(tmp_path: Path) -> None:
+    raw = bytes(flac(tmp_path))
+    two = "r 2 360 1000\n" + "r.dat 516 200/mV 16 0 0 0 0 I\n" * 2
+    refused(tmp_path, two, "1 channels of FLAC, header says 2", r_dat=raw)
+
+
+def test_a_cut_off_flac_stream_is_refused_or_short(tmp_path: Path) -> None:
+    write(tmp_path, 516, np.random.default_rng(0).integers(-3000, 3000, (20_000, 1)))
+    raw = (tmp_path / "r.dat").read_bytes()
+    (tmp_path / "r.dat").write_bytes(raw[: len(raw) // 2])
+    try:
+        recording = read_from(open_source(tmp_path), "r.hea")
+    except FormatError:
+        return
+    assert recording.samples < recording.provenance.declared_samples == 20_000  # type: ignore[operator]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=80), st.text("r 123/:x+()#.-emVdat\n", max_size=80))
+def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
+    for data in (noise, text.encode(), b"r 1 360 4\n" + text.encode()):
+        try:
+            header = parse_header(data, "r.hea")
+        except FormatError:
+            continue
+        assert 1 <= len(header.signals) <= 256
+        assert header.rate > 0

@@ -1,0 +1,42 @@
+"""A small synthetic store with a split, made once; and real processes that train on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clocs
+
+ROOT = Path(__file__).resolve().parents[2]
+Driver = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hundred recordings of a hundred patients, four leads."""
+    folder = tmp_path_factory.mktemp("training") / "store"
+    made = clocs.ingest("synthetic", None, folder, options={"records": 200, "leads": 4})
+    clocs.split(made)
+    return folder
+
+
+@pytest.fixture
+def drive(store: Path, tmp_path: Path) -> Driver:
+    """Run ``driver.py`` in processes of its own: ``drive("cmsc", "steps=30", ranks=2, stop_at=10)``."""
+
+    def run(method: str, *overrides: str, ranks: int = 1, check: bool = True, **extra: Any) -> Any:
+        settings = [f"store={store}", f"runs={tmp_path / 'runs'}", f"devices={ranks}", *overrides]
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks > 1 else []
+        script = str(Path(__file__).with_name("driver.py"))
+        command = [sys.executable, *launch, script, f"{method}-synthetic", json.dumps(extra), *settings]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+        assert not check or done.returncode == 0, done.stderr[-3000:]
+        return done
+
+    return run

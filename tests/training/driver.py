@@ -1,0 +1,66 @@
+"""A training process for tests: trains, stops itself where told, or writes down one step's gradients."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+import clocs.core.files
+import clocs.training.loop as loops
+from clocs.training.config import resolve
+from clocs.training.pretrain import pretrain
+
+
+def main() -> None:
+    config, extra, *overrides = sys.argv[1:]
+    told: dict[str, Any] = json.loads(extra)
+    if "gradients" in told:
+        _write_gradients(told["gradients"], told.get("seed", 0))
+    if "kill_at_write" in told:
+        _kill_at_write(int(told["kill_at_write"]))
+
+    def progress(known: dict[str, Any]) -> None:
+        if "loss" in known and known["step"] == told.get("stop_at"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    result = pretrain(resolve(config, overrides), progress=progress)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(json.dumps(result))
+
+
+def _write_gradients(path: str, seed: int) -> None:
+    """Replace training by one step on a fixed global batch; keep its loss and gradients."""
+
+    def train(self: loops.Loop, about: object, progress: object) -> loops.State:
+        items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch]
+        loss, _ = self.step(items)
+        if self.leads:
+            gradients = {name: value.grad for name, value in self.bare.named_parameters() if value.grad is not None}
+            save_file({"loss": torch.tensor(loss, dtype=torch.float64), **gradients}, path)
+        self.state.best_loss = loss
+        return self.state
+
+    loops.Loop.train = train  # type: ignore[method-assign]
+
+
+def _kill_at_write(count: int) -> None:
+    """Die at the n-th step of a durable write."""
+    calls = 0
+
+    def reached(step: str, path: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    clocs.core.files.reached = reached
+
+
+main()

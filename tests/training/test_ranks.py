@@ -1,0 +1,58 @@
+"""Two real processes over gloo train as one does: the same batches, losses and gradients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.conftest import Driver
+
+EXACT = ("precision=64-true", "encoder.dropout=0", "batch=64")
+
+
+def gradients(drive: Driver, folder: Path, method: str, ranks: int, *overrides: str) -> dict[str, torch.Tensor]:
+    path = folder / f"{method}-{ranks}.safetensors"
+    drive(method, *overrides, f"runs={folder / str(ranks)}", ranks=ranks, gradients=str(path))
+    return load_file(path)
+
+
+@pytest.mark.parametrize("method", ["cmsc", "cmsmlc", "simclr", "byol", "mtssl", "supervised"])
+def test_loss_and_gradients_equal_one_process(method: str, drive: Driver, tmp_path: Path) -> None:
+    """``same_patient`` is off: with 100 patients, batches of 64 repeat patients across ranks anyway."""
+    one, two = (gradients(drive, tmp_path, method, ranks, *EXACT) for ranks in (1, 2))
+    assert one.keys() == two.keys()
+    assert len(one) > 10
+    for name, value in one.items():
+        difference = float((two[name] - value).abs().max())
+        assert difference <= 1e-10 * max(1.0, float(value.abs().max())), f"{name} differs by {difference:.1e}"
+
+
+def test_float32_differs_by_rounding_only(drive: Driver, tmp_path: Path) -> None:
+    one, two = (gradients(drive, tmp_path, "cmsc", ranks, "encoder.dropout=0", "batch=64") for ranks in (1, 2))
+    scale = max(float(value.abs().max()) for value in one.values())
+    worst = max(float((two[name] - value).abs().max()) for name, value in one.items())
+    print(f"float32, two ranks against one: largest gradient difference {worst:.2e} of {scale:.2e}")
+    assert worst < 1e-3 * scale
+
+
+def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
+    """1 -> 2 -> 1 ranks over 30 steps: the same global batches, the same losses."""
+    settings = (*EXACT, "steps=30", "checkpoint_steps=5")
+    drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
+    (whole,) = (tmp_path / "whole").glob("*/metrics.jsonl")
+    drive("cmsc", *settings, stop_at=10, check=False)
+    drive("cmsc", *settings, ranks=2, stop_at=20, check=False)
+    drive("cmsc", *settings)
+    (elastic,) = (tmp_path / "runs").glob("*/metrics.jsonl")
+    assert elastic.parent.name == whole.parent.name
+    expected, found = ([json.loads(line) for line in path.read_text().splitlines()] for path in (whole, elastic))
+    assert [line["step"] for line in found] == [line["step"] for line in expected]
+    assert [line.get("items") for line in found] == [line.get("items") for line in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        for key in ("loss", "train_loss", "validation_loss"):
+            if key in theirs:
+                assert ours[key] == pytest.approx(theirs[key], abs=1e-9)

@@ -1,0 +1,52 @@
+"""A run that is killed and continued is, bit for bit, the run that was not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.training.conftest import Driver
+
+SETTINGS = ("steps=40", "checkpoint_steps=7", "batch=32", "epochs=3")
+
+
+def content(runs: Path) -> dict[str, str]:
+    """Hashes of everything a run leaves but the clock's readings."""
+    files = [path for path in runs.rglob("*") if path.is_file() and path.name != "timing.jsonl"]
+    kept = [path for path in files if path.name != "result.json"]
+    return {str(path.relative_to(runs)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
+
+
+@pytest.fixture(scope="module")
+def moments() -> list[int]:
+    return sorted(random.Random(0).sample(range(8, 40), 4))
+
+
+def test_killed_at_random_steps(drive: Driver, tmp_path: Path, moments: list[int]) -> None:
+    """kill -9 of the real process after a step, each later than the last; dropout and perturbations are on."""
+    drive("cmsc", *SETTINGS, "method.perturbations=[gaussian]", f"runs={tmp_path / 'whole'}")
+    for moment in moments:
+        killed = drive("cmsc", *SETTINGS, "method.perturbations=[gaussian]", stop_at=moment, check=False)
+        assert killed.returncode == -9
+    drive("cmsc", *SETTINGS, "method.perturbations=[gaussian]")
+    assert content(tmp_path / "runs") == content(tmp_path / "whole")
+
+
+def test_killed_during_a_checkpoint_write(drive: Driver, tmp_path: Path) -> None:
+    """Each kill falls on another step of a durable write; what is there always loads."""
+    drive("cmsc", *SETTINGS, f"runs={tmp_path / 'whole'}")
+    for count in (5, 8, 11, 14, 17):
+        assert drive("cmsc", *SETTINGS, kill_at_write=count, check=False).returncode == -9
+    drive("cmsc", *SETTINGS)
+    assert content(tmp_path / "runs") == content(tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_repeated(drive: Driver) -> None:
+    first, again = (json.loads(drive("byol", "steps=3", "batch=32").stdout.splitlines()[-1]) for _ in range(2))
+    assert (first["already_finished"], again["already_finished"]) == (False, True)
+    assert first["run"] == again["run"]
+    assert first["validation_loss"] == again["validation_loss"]

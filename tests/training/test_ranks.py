@@ -20,7 +20,10 @@ def gradients(drive: Driver, folder: Path, method: str, ranks: int, *overrides: 
     return load_file(path)
 
 
-@pytest.mark.parametrize("method", ["cmsc", "cmsmlc", "simclr", "byol", "mtssl", "supervised"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cmsmlc", "simclr", "mtssl", "supervised")]
+
+
+@pytest.mark.parametrize("method", ["cmsc", "byol", *SLOW])
 def test_loss_and_gradients_equal_one_process(method: str, drive: Driver, tmp_path: Path) -> None:
     """``same_patient`` is off: with 100 patients, batches of 64 repeat patients across ranks anyway."""
     one, two = (gradients(drive, tmp_path, method, ranks, *EXACT) for ranks in (1, 2))

@@ -101,13 +101,12 @@ class Frames:
 
     def _shaped(self, places: Places) -> Floats:
         """(items, segments, samples)."""
-        if self.policy.source_samples == "recording" or self._resamples(places):
+        window = self._window
+        if window is None or self._resamples(places):
             out = np.empty((len(places.row), self.policy.segments, self.policy.samples), np.float32)
             for item in range(len(out)):
                 out[item] = self._single(places.pick(np.array([item])))
             return out
-        window = self.policy.window(self.policy.rate or 0.0)
-        assert window is not None
         return self.policy.shape_windows(self._gatherer.windows(places, places.frame * window, window))
 
     def _resamples(self, places: Places) -> bool:
@@ -116,6 +115,11 @@ class Frames:
             return False
         rates = (self.store.shard(self.blocks[block].shard).rate[places.row[at]] for block, at in groups(places.block))
         return any(bool((rate != self.policy.rate).any()) for rate in rates)
+
+    @functools.cached_property
+    def _window(self) -> int | None:
+        """Samples to cut per frame, where every recording gives as many; None: frames are made one by one."""
+        return None if self.policy.source_samples == "recording" else self.policy.window(self.policy.rate or 0.0)
 
     @functools.cached_property
     def _at_one_rate(self) -> bool:

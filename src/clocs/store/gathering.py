@@ -40,6 +40,19 @@ def groups(block: Ints) -> Iterator[tuple[int, Ints]]:
         yield int(block[at[0]]), at
 
 
+@dataclass
+class _Term:
+    """One addend of every lead of every block, as (blocks, leads) tables."""
+
+    lead: Ints
+    """Place among the stored leads; -1: this lead needs no such addend."""
+    weight: npt.NDArray[np.float32]
+    offset: Ints
+    """Uniform shards only: where the lead starts within a recording."""
+    factor: npt.NDArray[np.float32]
+    """Uniform shards only: weight over gain."""
+
+
 class Gatherer:
     """Finds items of blocks and copies their samples, a whole batch in a few array operations."""
 
@@ -49,39 +62,37 @@ class Gatherer:
         self.shard = np.array([block.shard for block in blocks], np.int64)
         infos = [store.manifest.shards[block.shard] for block in blocks]
         self._before = np.concatenate([[0], self.ends[:-1]])
-        self._recipe()
         self._wide = np.array([info.dtype == "int32" for info in infos], bool)
+        self._any_wide = bool(self._wide.any())
         self._windows = {wide: Windows(len(store.manifest.shards), "int32" if wide else "int16") for wide in (0, 1)}
         self._uniform = all(
             block.per_row is not None and None not in (info.samples, info.gain, info.baseline, info.leads)
             for block, info in zip(blocks, infos, strict=True)
         )
-        if self._uniform:
-            self._samples = np.array([info.samples for info in infos], np.int64)
-            self._stride = self._samples * np.array([len(info.leads or ()) for info in infos], np.int64)
-            self._gain = np.array([info.gain for info in infos], np.float64)
-            self._zero = np.array([info.baseline for info in infos], np.int64)
-            self._per_row = np.array([block.per_row for block in blocks], np.int64)
-            self._width = np.array([block.leads_per_frame for block in blocks], np.int64)
-            self._number_rows()
+        self._samples = np.array([info.samples or 0 for info in infos], np.int64)
+        self._stride = self._samples * np.array([len(info.leads or ()) for info in infos], np.int64)
+        self._gain = np.array([info.gain or 1.0 for info in infos], np.float64)
+        self._zero = np.array([info.baseline or 0 for info in infos], np.int64)
+        self._per_row = np.array([block.per_row or 0 for block in blocks], np.int64)
+        self._width = np.array([block.leads_per_frame for block in blocks], np.int64)
+        self._first = self._term([(block.recipe.first, block.recipe.first_weight) for block in blocks])
+        self._second = self._term([(block.recipe.second, block.recipe.second_weight) for block in blocks])
+        self._mixes = bool((self._second.lead >= 0).any())
+        self._number_rows()
 
-    def _recipe(self) -> None:
-        """The blocks' recipes as (blocks, leads) tables."""
-        shape = (len(self.blocks), max((len(block.recipe.leads) for block in self.blocks), default=0))
-        self._first, self._second = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
-        self._first_weight, self._second_weight = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        for number, block in enumerate(self.blocks):
-            width = len(block.recipe.leads)
-            self._first[number, :width], self._second[number, :width] = block.recipe.first, block.recipe.second
-            self._first_weight[number, :width] = block.recipe.first_weight
-            self._second_weight[number, :width] = block.recipe.second_weight
-        self._mixes = bool((self._second >= 0).any())
+    def _term(self, addends: list[tuple[Ints, npt.NDArray[np.float32]]]) -> _Term:
+        shape = (len(addends), max((len(lead) for lead, _ in addends), default=0))
+        lead, weight = np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
+        for number, (leads, weights) in enumerate(addends):
+            lead[number, : len(leads)], weight[number, : len(leads)] = leads, weights
+        factor = (weight / self._gain[:, None]).astype(np.float32)
+        return _Term(lead, weight, lead * self._samples[:, None], factor)
 
     def _number_rows(self) -> None:
         """Rows of all blocks end to end, where a mask leaves some out."""
         chosen = [block.rows for block in self.blocks]
         self._rows: Ints | None = None
-        if any(rows is not None for rows in chosen):
+        if self._uniform and any(rows is not None for rows in chosen):
             counts = [self.store.manifest.shards[block.shard].records for block in self.blocks]
             lists = [np.arange(count) if rows is None else rows for rows, count in zip(chosen, counts, strict=True)]
             self._rows = np.concatenate(lists)
@@ -92,10 +103,10 @@ class Gatherer:
 
     def places(self, items: npt.ArrayLike) -> Places:
         """Where items lie; one that is not there is refused."""
-        wanted = np.atleast_1d(np.asarray(items, np.int64))
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
+        wanted = np.asarray(items, np.int64).reshape(-1)
+        if (wanted.view(np.uint64) >= len(self)).any():  # a negative number is a huge one there
             raise IndexError(f"items {wanted.min()}..{wanted.max()} are not all in 0..{len(self) - 1}")
-        block = np.searchsorted(self.ends, wanted, "right")
+        block = self.ends.searchsorted(wanted, "right")
         local = wanted - self._before[block]
         if self._uniform:
             row, rest = np.divmod(local, self._per_row[block])
@@ -108,29 +119,28 @@ class Gatherer:
 
     def windows(self, places: Places, starts: Ints, window: int) -> Floats:
         """(items, window) from each recording's start on, in physical units, derived leads computed."""
-        at = (places.block, places.lead)
-        out = self._scaled(places, starts, self._first[at], self._first_weight[at], window)
-        mixed = np.flatnonzero(self._second[at] >= 0) if self._mixes else ()
-        if len(mixed):
-            some = places.pick(np.asarray(mixed))
-            at = (some.block, some.lead)
-            out[mixed] += self._scaled(some, starts[mixed], self._second[at], self._second_weight[at], window)
+        out = self._scaled(places, starts, self._first, window)
+        if self._mixes:
+            mixed = np.flatnonzero(self._second.lead[places.block, places.lead] >= 0)
+            out[mixed] += self._scaled(places.pick(mixed), starts[mixed], self._second, window)
         return out
 
-    def _scaled(
-        self, places: Places, starts: Ints, leads: Ints, weight: npt.NDArray[np.float32], window: int
-    ) -> Floats:
-        """Windows of stored leads, times a weight."""
-        shard = self.shard[places.block]
-        begin, samples, gain, zero = self._layout(places, leads)
-        begin = begin + leads * samples + starts
-        factor = (weight / gain).astype(np.float32)[:, None]
-        if not self._wide.any():
+    def _scaled(self, places: Places, starts: Ints, term: _Term, window: int) -> Floats:
+        """Windows of stored leads, times their weight in a term."""
+        block, at = places.block, (places.block, places.lead)
+        if self._uniform:
+            begin = places.row * self._stride[block] + term.offset[at] + starts
+            zero, factor = self._zero[block], term.factor[at]
+        else:
+            begin, zero, gain = self._look_up(places, term.lead[at])
+            begin, factor = begin + starts, (term.weight[at] / gain).astype(np.float32)
+        shard = self.shard[block]
+        if not self._any_wide:
             return self._taken(False, shard, begin, window, zero, factor)
         out = np.empty((len(starts), window), np.float32)
         for wide in (False, True):
-            at = np.flatnonzero(self._wide[places.block] == wide)
-            out[at] = self._taken(wide, shard[at], begin[at], window, zero[at], factor[at])
+            some = np.flatnonzero(self._wide[block] == wide)
+            out[some] = self._taken(wide, shard[some], begin[some], window, zero[some], factor[some])
         return out
 
     def _taken(
@@ -140,25 +150,16 @@ class Gatherer:
         held = known.holds(shard)
         for number in () if held.all() else np.unique(shard[~held]).tolist():
             known.add(number, self.store.shard(number).values)
-        raw = known.take(shard, begin, window)
-        steps = raw - zero[:, None] if zero.any() else raw
-        if (factor == factor[:1]).all():  # one number is twice as quick as one a row
-            return np.multiply(steps, factor[0, 0] if len(factor) else 1, dtype=np.float32, casting="unsafe")
-        scaled = steps.astype(np.float32)
-        scaled *= factor
-        return scaled
+        return known.take(shard, begin, window, zero, factor)
 
-    def _layout(self, places: Places, leads: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64], Ints]:
-        """Where each item's recording starts in its shard, its samples, and its lead's gain and zero."""
-        block = places.block
-        if self._uniform:
-            return places.row * self._stride[block], self._samples[block], self._gain[block], self._zero[block]
-        begin, samples, zero = (np.empty_like(leads) for _ in range(3))
+    def _look_up(self, places: Places, leads: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+        """Where each item's lead starts in its shard, and the lead's zero and gain."""
+        begin, zero = np.empty_like(leads), np.empty_like(leads)
         gain = np.empty(len(leads), np.float64)
-        for number, at in groups(block):
+        for number, at in groups(places.block):
             shard, rows = self.store.shard(self.blocks[number].shard), places.row[at]
             gains, first = shard.lead_values("gain")
             zeros, _ = shard.lead_values("baseline")
-            begin[at], samples[at] = shard.offsets[rows], shard.samples[rows]
+            begin[at] = shard.offsets[rows] + leads[at] * shard.samples[rows]
             gain[at], zero[at] = gains[first[rows] + leads[at]], zeros[first[rows] + leads[at]]
-        return begin, samples, gain, zero
+        return begin, zero, gain

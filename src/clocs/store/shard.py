@@ -25,6 +25,7 @@ _EPISODE = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.s
 HASH_BYTES = 16
 
 
+@functools.cache
 def schema(dtype: str) -> pa.Schema:
     """Columns of a shard whose samples are ``int16`` or ``int32``."""
     return pa.schema(
@@ -173,6 +174,12 @@ def _row(recording: Recording) -> dict[str, Any]:
     }
 
 
+def _view(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A column without nulls, where it lies; Arrow's own way would import pandas wherever it is installed."""
+    kind = np.dtype(dtype)
+    return np.frombuffer(column.buffers()[-1], kind, len(column), column.offset * kind.itemsize)
+
+
 class Shard:
     """An open shard: views into its memory map. Nothing is read before it is asked for."""
 
@@ -189,20 +196,20 @@ class Shard:
     @functools.cached_property
     def values(self) -> Digital:
         """Samples of all recordings, end to end."""
-        return np.asarray(self.batch.column("values").values.to_numpy(zero_copy_only=True))
+        return _view(self.batch.column("values").values, self.info.dtype)
 
     @functools.cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
         """Where each recording's samples start in ``values``; one more entry than recordings."""
-        return np.asarray(self.batch.column("values").offsets.to_numpy(zero_copy_only=True))
+        return _view(self.batch.column("values").offsets, np.int64)
 
     @functools.cached_property
     def samples(self) -> npt.NDArray[np.int64]:
-        return np.asarray(self.batch.column("samples").to_numpy())
+        return _view(self.batch.column("samples"), np.int64)
 
     @functools.cached_property
     def rate(self) -> npt.NDArray[np.float64]:
-        return np.asarray(self.batch.column("rate").to_numpy())
+        return _view(self.batch.column("rate"), np.float64)
 
     @functools.cached_property
     def leads(self) -> list[tuple[str, ...]]:
@@ -214,7 +221,8 @@ class Shard:
     def lead_values(self, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Flattened per-lead column (gain, baseline, missing) and where each recording's part starts."""
         column = self.batch.column(name)
-        return column.values.to_numpy(zero_copy_only=True), column.offsets.to_numpy(zero_copy_only=True)
+        kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
+        return _view(column.values, kind), _view(column.offsets, np.int32)
 
     def recording(self, row: int) -> Recording:
         """One recording, as it went in, without derived leads."""

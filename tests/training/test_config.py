@@ -1,0 +1,58 @@
+"""Configs: every ready one is valid; everything wrong is said at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clocs.core.errors import ConfigError
+from clocs.training.config import EXECUTION, PretrainConfig, ready_configs, resolve
+
+
+@pytest.mark.parametrize("name", ready_configs())
+def test_every_ready_config_resolves(name: str) -> None:
+    config = resolve(name)
+    assert config.method["name"] == name.partition("-")[0]
+    assert str(config.store) == f"stores/{name.partition('-')[2]}"
+
+
+def test_the_papers_settings() -> None:
+    config = resolve("cmsc-chapman")
+    assert (config.batch, config.learning_rate, config.optimiser, config.embedding) == (256, 1e-4, "adam", 128)
+    assert config.method["temperature"] == 0.1
+    tasks = [task["name"] for task in resolve("mtssl-chapman").method["perturbations"]]
+    assert tasks == ["scaling", "flip_amplitude", "flip_time"], "appendix C: three tasks on Chapman"
+    assert len(resolve("mtssl-physionet2020").method["perturbations"]) == 6
+
+
+def test_keys_are_laid_over() -> None:
+    config = resolve("cmsc-chapman", ["batch=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"])
+    assert (config.batch, config.leads) == (64, ("II", "V2"))
+    assert config.method["temperature"] == 0.2
+    assert config.encoder == {"name": "cnn", "dropout": 0.0, "final_relu": True}
+
+
+def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("base: simclr-chapman\nbatch: 32\n")
+    config = resolve(path, ["seed=3"])
+    assert (config.method["name"], config.batch, config.seed) == ("simclr", 32, 3)
+
+
+def test_all_mistakes_are_named_with_what_was_meant() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("cmsc-chapman", ["batchh=64", "epochs=-1", "method.temprature=3"])
+    for part in ("did you mean 'batch'", "epochs", "temprature"):
+        assert part in str(caught.value)
+    with pytest.raises(ConfigError, match="cmsc-chapman"):
+        resolve("cmsc-chapmann")
+    with pytest.raises(ConfigError, match="not key=value"):
+        resolve("cmsc-chapman", ["batch"])
+
+
+def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
+    here, there = resolve("cmsc-chapman"), resolve("cmsc-chapman", ["store=x", "runs=y", "threads=2", "devices=2"])
+    assert here.identity() == there.identity()
+    assert here.identity() != resolve("cmsc-chapman", ["seed=1"]).identity()
+    assert set(PretrainConfig.model_fields) >= EXECUTION

@@ -1,0 +1,61 @@
+"""Batches are a function of seed, epoch and step; an epoch takes every item once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from clocs.core.errors import ConfigError
+from clocs.training.sampler import PatientSampler, Permutation, ShuffledSampler
+
+
+@settings(max_examples=60, deadline=None)
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**40))
+def test_a_permutation_is_one(size: int, seed: int) -> None:
+    assert sorted(Permutation(size, seed)(np.arange(size))) == list(range(size))
+
+
+def test_a_place_needs_no_other_place() -> None:
+    """A billion items cost no memory: places are computed one by one."""
+    order = Permutation(10**9, 3)
+    few = order([0, 1, 999_999_999])
+    assert len(set(few.tolist())) == 3
+    np.testing.assert_array_equal(order([999_999_999]), few[2:])
+
+
+def test_permutations_look_random() -> None:
+    """Where item 0 and pairs of neighbours fall is uniform, by a chi-squared test."""
+    size, tries = 10, 4000
+    drawn = np.stack([Permutation(size, seed)(np.arange(size)) for seed in range(tries)])
+    for place in (0, 5):
+        assert chisquare(np.bincount(drawn[:, place], minlength=size)).pvalue > 1e-4
+    step = (drawn[:, 1] - drawn[:, 0]) % size
+    assert chisquare(np.bincount(step, minlength=size)[1:]).pvalue > 1e-4
+
+
+def test_an_epoch_takes_every_item_once_and_the_next_differs() -> None:
+    sampler = ShuffledSampler(96, 32, seed=1)
+    first = [sampler.batch(0, step) for step in range(sampler.steps)]
+    assert sorted(np.concatenate(first)) == list(range(96))
+    assert not np.array_equal(first[0], sampler.batch(1, 0))
+    np.testing.assert_array_equal(first[2], ShuffledSampler(96, 32, seed=1).batch(0, 2))
+    with pytest.raises(ConfigError, match="do not fill a batch"):
+        ShuffledSampler(10, 32, seed=0)
+
+
+def test_each_patient_brings_as_many_items_as_asked() -> None:
+    patients = np.repeat(np.arange(50), np.arange(50) % 5 + 1)
+    sampler = PatientSampler(patients, batch=12, each=3, seed=0)
+    seen: list[int] = []
+    for step in range(sampler.steps):
+        batch = sampler.batch(0, step)
+        assert len(set(batch.tolist())) == 12
+        people, counts = np.unique(patients[batch], return_counts=True)
+        assert (counts == 3).all()
+        seen += people.tolist()
+    assert len(seen) == len(set(seen)), "a patient comes once an epoch"
+    with pytest.raises(ConfigError, match="multiple"):
+        PatientSampler(patients, batch=10, each=3, seed=0)

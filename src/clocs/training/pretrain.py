@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,17 @@ def pretrain(
     if done is None:
         torch.set_num_threads(settings.threads)
         done = _run(settings, method, store, split, policy, run, progress)
+        _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
     return {**done, "run": str(run.folder), "already_finished": True}
+
+
+def _leave_group() -> None:
+    """Close the ranks' connections. Left open, a rank may abort as it exits; closed while a distributed
+    model is alive, it may hang: so this comes after the run's objects are gone."""
+    if torch.distributed.is_initialized():
+        gc.collect()
+        torch.distributed.destroy_process_group()
 
 
 def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
@@ -114,9 +124,7 @@ def _run(
     }
     if fabric.is_global_zero:
         run.finish(result)
-    if fabric.world_size > 1:  # a rank that leaves an open group behind aborts as it exits
-        fabric.barrier()
-        torch.distributed.destroy_process_group()
+    fabric.barrier()
     return result
 
 

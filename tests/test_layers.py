@@ -49,7 +49,7 @@ PARTS: dict[str, set[str]] = {
     "datasets": {"dataset"},
     "encoders": {"encoder"},
     "losses": set(),
-    "methods": {"method"},
+    "methods": {"contrast", "method"},
 }
 """Folders of parts, with the modules that are the folder's framework and that its parts may import."""
 

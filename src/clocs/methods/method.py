@@ -87,6 +87,9 @@ class PerturbedOptions(BaseModel):
         """Whether views are random."""
         return bool(self.perturbations)
 
+    def after_step(self, model: nn.Module) -> None:
+        """Nothing, unless a method says otherwise."""
+
     @field_validator("perturbations", mode="before")
     @classmethod
     def _parsed(cls, given: Sequence[str | Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:

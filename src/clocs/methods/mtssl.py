@@ -63,6 +63,3 @@ class MtSsl(PerturbedOptions):
         applied = torch.zeros_like(outputs, dtype=torch.bool)
         applied[:, 1] = True
         return multi_task(outputs.flatten(0, 1), applied.flatten(0, 1))
-
-    def after_step(self, model: nn.Module) -> None:
-        """Nothing."""

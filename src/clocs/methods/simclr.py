@@ -37,6 +37,3 @@ class SimClr(PerturbedOptions):
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """Blind to patients."""
         return info_nce(outputs, temperature=self.temperature, form=self.form)
-
-    def after_step(self, model: nn.Module) -> None:
-        """Nothing."""

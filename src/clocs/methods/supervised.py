@@ -47,6 +47,3 @@ class Supervised(PerturbedOptions):
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy."""
         return classification(outputs, targets, multi_label=self.multi_label)
-
-    def after_step(self, model: nn.Module) -> None:
-        """Nothing."""

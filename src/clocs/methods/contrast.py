@@ -1,0 +1,37 @@
+"""What the paper's three methods share: a bare encoder, and the patient-specific contrastive loss."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from clocs.losses.patient_nce import patient_nce
+from clocs.methods.method import PerturbedOptions, ViewEncoder
+
+
+class PatientContrast(PerturbedOptions):
+    """Views of one patient attract each other, those of others repel; only the views differ by method.
+
+    Nothing is perturbed by default: our reading of the paper's Table 1.
+    """
+
+    shares_batch: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = False
+
+    temperature: float = Field(default=0.1, gt=0)
+    off_diagonals: Literal["both", "one_triangle", "none"] = "both"
+    """``one_triangle``: as in the released code."""
+    pairs: Literal["all", "last"] = "all"
+    """``last``: as in the released code, whose loss overwrote itself per pair of views."""
+
+    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
+        """Just the encoder, shared by all views."""
+        return ViewEncoder(encoder)
+
+    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
+        """The paper's equations 1 to 4, over all pairs of views."""
+        return patient_nce(
+            outputs, patients, temperature=self.temperature, off_diagonals=self.off_diagonals, pairs=self.pairs
+        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("training") / "store"
     made = clocs.ingest("synthetic", None, folder, options={"records": 200, "leads": 4})
     clocs.split(made)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chapman_slice(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first eight hundred recordings of the real Chapman set."""
+    folder = tmp_path_factory.mktemp("chapman") / "store"
+    whole = clocs.DATASETS.get("chapman")
+    some = replace(whole, entries=lambda *given: itertools.islice(whole.entries(*given), 800))
+    clocs.split(clocs.ingest(some, real_data / "chapman.zip", folder))
     return folder
 
 

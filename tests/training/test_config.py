@@ -56,3 +56,15 @@ def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
     assert here.identity() == there.identity()
     assert here.identity() != resolve("cmsc-chapman", ["seed=1"]).identity()
     assert set(PretrainConfig.model_fields) >= EXECUTION
+
+
+def test_a_wrong_frame_policy_and_an_uneven_batch_are_refused(store: Path, tmp_path: Path) -> None:
+    from clocs.training.pretrain import pretrain
+
+    here = [f"store={store}", f"runs={tmp_path}"]
+    with pytest.raises(ConfigError, match=r"frames\.normalisation"):
+        pretrain("cmsc-synthetic", [*here, "frames.normalisation=foo"])
+    with pytest.raises(ConfigError, match="multiple of 32"):
+        pretrain("cmsc-synthetic", [*here, "batch=40", "devices=2"])
+    with pytest.raises(ConfigError, match="fewer negatives"):
+        pretrain("cmsc-synthetic", [*here, "accumulate=2"])

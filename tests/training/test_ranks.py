@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -59,3 +63,37 @@ def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
         for key in ("loss", "train_loss", "validation_loss"):
             if key in theirs:
                 assert ours[key] == pytest.approx(theirs[key], abs=1e-9)
+
+
+def test_a_killed_rank_ends_the_job_with_a_message_and_it_resumes(store: Path, tmp_path: Path) -> None:
+    """As a user runs it: ``clocs pretrain ... devices=2``, and kill -9 of its second process midway."""
+    command = [sys.executable, "-m", "clocs", "pretrain", "cmsc-synthetic", f"store={store}", f"runs={tmp_path}"]
+    command += ["devices=2", "steps=60", "batch=64", "checkpoint_steps=5", "--json"]
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _kill_second_rank_after(tmp_path, job.pid, steps=8)
+    before = time.monotonic()
+    _, message = job.communicate(timeout=60)
+    assert time.monotonic() - before < 60
+    assert job.returncode != 0
+    assert "the same command resumes the run" in " ".join(message.split())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 60
+    (metrics,) = tmp_path.glob("*/metrics.jsonl")
+    assert [line["step"] for line in _lines(metrics) if "items" in line] == list(range(1, 61))
+
+
+def _lines(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _kill_second_rank_after(runs: Path, pid: int, steps: int) -> None:
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        if any(len(_lines(path)) >= steps for path in runs.glob("*/metrics.jsonl")):
+            for child in psutil.Process(pid).children(recursive=True):
+                if child.environ().get("LOCAL_RANK") == "1":
+                    child.kill()
+                    return
+        time.sleep(0.05)
+    raise AssertionError("no second rank came to work")

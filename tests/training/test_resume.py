@@ -50,3 +50,29 @@ def test_a_finished_run_is_not_repeated(drive: Driver) -> None:
     assert (first["already_finished"], again["already_finished"]) == (False, True)
     assert first["run"] == again["run"]
     assert first["validation_loss"] == again["validation_loss"]
+
+
+@pytest.mark.slow
+def test_a_real_run_killed_25_times(drive: Driver, chapman_slice: Path, tmp_path: Path) -> None:
+    """CMSC on real recordings, 200 steps: kill -9 at 25 random steps, each later than the last."""
+    settings = (f"store={chapman_slice}", "steps=200", "batch=64", "checkpoint_steps=5")
+    drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
+    moments = sorted(random.Random(1).sample(range(6, 200), 25))
+    for moment in moments:
+        drive("cmsc", *settings, stop_at=moment, check=False)
+    drive("cmsc", *settings)
+    assert content(tmp_path / "runs") == content(tmp_path / "whole")
+    print(f"kills: {len(moments)} of {len(moments)} survived; weights, optimiser, log and order are bit-identical")
+
+
+@pytest.mark.slow
+def test_a_real_run_killed_in_25_checkpoint_writes(drive: Driver, chapman_slice: Path, tmp_path: Path) -> None:
+    settings = (f"store={chapman_slice}", "steps=200", "batch=64", "checkpoint_steps=5")
+    drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
+    kills = 0
+    for count in range(5, 30):
+        kills += drive("cmsc", *settings, kill_at_write=count, check=False).returncode == -9
+    drive("cmsc", *settings)
+    assert kills == 25
+    assert content(tmp_path / "runs") == content(tmp_path / "whole")
+    print(f"kills during a write: {kills}; the latest checkpoint loaded each time")

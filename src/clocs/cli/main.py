@@ -9,6 +9,7 @@ import typer
 from clocs import __version__
 from clocs.cli.data import data
 from clocs.cli.pretrain import pretrain
+from clocs.cli.show import show
 from clocs.core.errors import ClocsError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data, name="data")
+app.add_typer(show, name="show")
 app.command()(pretrain)
 
 

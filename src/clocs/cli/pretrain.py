@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +31,8 @@ def pretrain(
 
     with _Display(settings.epochs) as display:
         result = run(settings, progress=display.update)
+    if int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0):
+        return  # one rank speaks for all
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -15,7 +15,7 @@ from clocs.datasets import DATASETS
 from clocs.encoders.encoder import EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
 
-EXECUTION = frozenset({"store", "runs", "threads", "devices", "nodes", "loggers"})
+EXECUTION = frozenset({"store", "runs", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
 
 
@@ -56,7 +56,6 @@ class PretrainConfig(BaseModel):
     threads: int = Field(default=1, gt=0)
     devices: int = Field(default=1, gt=0)
     nodes: int = Field(default=1, gt=0)
-    loggers: tuple[Literal["tensorboard", "mlflow"], ...] = ()
 
     @field_validator("method")
     @classmethod
@@ -113,6 +112,8 @@ def ready_config(name: str) -> dict[str, Any]:
         config["method"]["perturbations"] = [{"name": task, "probability": 1.0} for task in tasks]
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":
         config["method"]["multi_label"] = True
+    if dataset == "cardiology":
+        config["batch"] = 16
     if dataset in ("synthetic", "ludb"):
         config |= {"batch": 64, "epochs": 20, "learning_rate": 1e-3}
     return config

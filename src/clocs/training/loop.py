@@ -20,8 +20,8 @@ from clocs.training.checkpoint import load_checkpoint, save_checkpoint, save_enc
 from clocs.training.config import PretrainConfig
 from clocs.training.distributed import all_ranks, share_statistics
 from clocs.training.runs import Run
-from clocs.training.sampler import Sampler
-from clocs.views.batch import Batch, BatchMaker
+from clocs.training.sampler import Permutation, Sampler
+from clocs.views.batch import DRAW_BLOCK, Batch, BatchMaker
 
 Progress = Callable[[dict[str, Any]], None]
 """Called after every step and every epoch with what is known then."""
@@ -186,10 +186,12 @@ class Loop:
         encoder, kind = self.bare.encoder, next(self.bare.parameters()).dtype
         assert isinstance(encoder, nn.Module)
         size, count = self.config.batch, len(self.data.validation)
+        order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
         losses, embeddings = [], []
         for begin in range(0, max(count - size, 0) + 1, size):
-            items = np.arange(begin, min(begin + size, count))
-            items = items[: len(items) // self.fabric.world_size * self.fabric.world_size]
+            items = order(np.arange(begin, min(begin + size, count)))
+            share = self.fabric.world_size * (DRAW_BLOCK if self.fabric.world_size > 1 else 1)
+            items = items[: len(items) // share * share] if len(items) >= share else np.resize(items, share)
             batch = self._share(self.data.validation, items, "validation", begin)
             losses.append(self._mean(self._loss(batch)))
             if begin < RANK_SAMPLE:

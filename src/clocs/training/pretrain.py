@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from pydantic import ValidationError
 
 from clocs.core.errors import ConfigError, EngineError
 from clocs.core.seeds import derived_seed
@@ -22,7 +23,7 @@ from clocs.training.config import PretrainConfig, resolve
 from clocs.training.loop import Data, Loop, Progress
 from clocs.training.runs import Run
 from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
-from clocs.views.batch import BatchMaker
+from clocs.views.batch import DRAW_BLOCK, BatchMaker
 
 
 def pretrain(
@@ -40,7 +41,7 @@ def pretrain(
     _refuse_accumulation(settings, method)
     store = open_store(settings.store)
     split = store.split(settings.split)
-    policy = _policy(settings, method, store)
+    policy = frame_policy(settings, method, store)
     hashes = {"store_sha256": store.sha256, "split_sha256": split.sha256}
     identity = {**settings.identity(), **hashes, "policy": policy.model_dump(mode="json")}
     run = Run(settings.runs, f"{method.name}-{store.manifest.dataset['name']}", identity)
@@ -69,10 +70,14 @@ def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
         )
 
 
-def _policy(config: PretrainConfig, method: Method, store: Store) -> FramePolicy:
+def frame_policy(config: PretrainConfig, method: Method, store: Store) -> FramePolicy:
     """The dataset's policy for the method's purpose, with the config's changes."""
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
-    return FramePolicy.model_validate({**store.policy(method.purpose).model_dump(), **changes})
+    try:
+        return FramePolicy.model_validate({**store.policy(method.purpose).model_dump(), **changes})
+    except ValidationError as error:
+        wrong = "; ".join(f"frames.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ConfigError(f"{wrong}. Fields of a frame policy: {', '.join(FramePolicy.model_fields)}.") from error
 
 
 def _run(
@@ -88,7 +93,7 @@ def _run(
     if fabric.is_global_zero:
         run.begin()
     fabric.barrier()
-    data = _data(config, method, store, split, policy)
+    data = training_data(config, method, store, split, policy)
     options = {key: value for key, value in config.encoder.items() if key != "name"}
     options |= {"embedding": config.embedding, "channels": 1, "samples": policy.samples}
     name = str(config.encoder["name"])
@@ -130,8 +135,11 @@ def _run(
 
 def _fabric(config: PretrainConfig) -> Fabric:
     ranks = config.devices * config.nodes
-    if config.batch % ranks:
-        raise ConfigError(f"a batch of {config.batch} cannot be shared by {ranks} ranks; make it a multiple")
+    if ranks > 1 and config.batch % (ranks * DRAW_BLOCK):
+        raise ConfigError(
+            f"a batch of {config.batch} cannot be shared by {ranks} ranks: each needs a multiple of {DRAW_BLOCK} "
+            f"instances, so make it a multiple of {ranks * DRAW_BLOCK}"
+        )
     fabric = Fabric(
         accelerator="auto" if torch.cuda.is_available() else "cpu",
         devices=config.devices,
@@ -143,7 +151,8 @@ def _fabric(config: PretrainConfig) -> Fabric:
     return fabric
 
 
-def _data(config: PretrainConfig, method: Method, store: Store, split: Split, policy: FramePolicy) -> Data:
+def training_data(config: PretrainConfig, method: Method, store: Store, split: Split, policy: FramePolicy) -> Data:
+    """Batches of both parts, and the order in which training takes them."""
     train, validation = (
         BatchMaker(store, policy, method, split.mask(part), config.seed) for part in ("train", "validation")
     )

@@ -78,7 +78,7 @@ class ShuffledSampler:
 
 
 class PatientSampler:
-    """Each patient brings ``each`` of their items to a batch, or all they have if fewer.
+    """Each patient brings ``each`` of their items to a batch; those who have fewer are left out.
 
     Patients come in random order, once an epoch; a patient's items are drawn without replacement.
     """

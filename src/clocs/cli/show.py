@@ -1,0 +1,55 @@
+"""``clocs show``: pictures of what training sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+show = typer.Typer(help="Pictures of what training sees.", no_args_is_help=True)
+
+
+@show.command()
+def batch(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="As for 'clocs pretrain'.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Laid over the config.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path("batch.png"),
+    instances: Annotated[int, typer.Option(min=1, help="Instances whose views are drawn.")] = 4,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder 'best' of a run; default: a freshly initialised encoder.")
+    ] = None,
+) -> None:
+    """Draw the first training batch of a config: its views, and how alike its instances are."""
+    from clocs.drawing.batch import draw_batch
+    from clocs.drawing.ecg_paper import save_figure
+    from clocs.training.config import resolve
+    from clocs.training.preview import first_batch
+
+    settings = resolve(config, overrides or [])
+    views, similarity = first_batch(settings, instances=instances, checkpoint=checkpoint)
+    save_figure(draw_batch(views, similarity, f"{settings.method['name']}: views of the first batch"), out, dpi=150)
+    typer.echo(str(out))
+
+
+@show.command()
+def perturbations(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    record: Annotated[str, typer.Option(help="Record id within the store.")],
+    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path(
+        "perturbations.png"
+    ),
+    lead: Annotated[str | None, typer.Option(help="Default: the first one.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other perturbations.")] = 0,
+) -> None:
+    """Draw 5 s of a recording under every perturbation, with its defaults and applied for certain."""
+    from clocs.drawing.batch import draw_perturbations
+    from clocs.drawing.ecg_paper import save_figure
+    from clocs.store.store import open_store
+    from clocs.training.preview import perturbed_frame
+
+    views = perturbed_frame(open_store(store), record, lead=lead, seed=seed)
+    save_figure(draw_perturbations(views, views.instances[0]), out, dpi=150)
+    typer.echo(str(out))

@@ -1,0 +1,187 @@
+"""What training will see, as arrays to draw: the first batch of a config, and a frame under each perturbation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from clocs.core.errors import ConfigError
+from clocs.core.seeds import derived_seed
+from clocs.drawing.batch import Similarity, Views
+from clocs.encoders import build_encoder
+from clocs.methods import Method, parse_method
+from clocs.methods.method import PerturbedOptions, encode_views
+from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
+from clocs.store.store import Store, open_store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.config import PretrainConfig
+from clocs.training.pretrain import frame_policy, training_data
+from clocs.views.perturbations import PERTURBATIONS, parse_perturbations, perturb
+
+Ints = npt.NDArray[np.int64]
+
+CELLS = 32
+"""Instances of a similarity matrix that can still be read."""
+FRAME = FramePolicy(samples=2500, rate=500)
+"""5 s, the frame that the perturbations' defaults are made for."""
+
+
+def first_batch(
+    config: PretrainConfig, *, instances: int = 4, cells: int = CELLS, checkpoint: Path | None = None
+) -> tuple[Views, Similarity]:
+    """The batch of epoch 0, step 0: its first ``instances`` in mV, and how alike up to ``cells`` of it are.
+
+    Embeddings are those the first step of training sees, dropout included; or, in eval mode, those of a
+    run's ``best`` folder.
+    """
+    if not 1 <= instances <= config.batch:
+        raise ConfigError(f"instances may be 1 to the batch's {config.batch}, not {instances}")
+    method: Method = parse_method(config.method)
+    store = open_store(config.store)
+    policy = frame_policy(config, method, store)
+    in_mv = policy.model_copy(update={"normalisation": "none"})
+    data = training_data(config, method, store, store.split(config.split), in_mv)
+    batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
+    shown = _views(method, data.train.frames, batch.items[:instances].numpy(), batch.views[:instances, :, 0])
+    normalised = torch.from_numpy(policy.normalise(batch.views.numpy()))
+    embeddings, encoder = _embeddings(config, policy, normalised, checkpoint)
+    return shown, _similarity(embeddings, batch.patients.numpy(), shown.names, cells, encoder)
+
+
+def perturbed_frame(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
+    """A recording's first frame of 5 s at 500 Hz, as it is and under every registered perturbation.
+
+    Each is applied for certain, whatever its probability; ``lead``: the first one unless named.
+    """
+    mask = np.zeros(len(store), bool)
+    mask[store.number_of(record)] = True
+    recording = store.recording(record)
+    if lead is not None and lead not in recording.leads:
+        raise ConfigError(f"record '{record}' has no lead '{lead}'; it has {', '.join(recording.leads)}")
+    frames = Frames(store, FRAME.model_copy(update={"leads": (lead,) if lead else ()}), records=mask)
+    if not len(frames):
+        raise ConfigError(f"record '{record}' has no whole frame of 5 s; name another record or lead")
+    plain = torch.from_numpy(frames.gather([0])[0])
+    steps = parse_perturbations([{"name": name, "probability": 1.0} for name in PERTURBATIONS.names()])
+    draws = (torch.Generator().manual_seed(derived_seed(seed, "preview", step.name)) for step in steps)
+    made = [plain, *(perturb(plain, [step], draw) for step, draw in zip(steps, draws, strict=True))]
+    values = torch.stack(made, dim=1).numpy()
+    return Views(
+        values=values,
+        plain=np.broadcast_to(plain.numpy()[:, None], values.shape),
+        rates=np.array([FRAME.rate]),
+        offsets=np.zeros(len(made), np.int64),
+        names=("original", *(step.name for step in steps)),
+        instances=(f"record {record}, lead {frames.locate([0])[2][0]}",),
+        unit=recording.unit,
+    )
+
+
+def _views(method: Method, frames: Frames, items: Ints, values: Tensor) -> Views:
+    """Views with their names, and what they were before."""
+    plain = _unperturbed(method, torch.from_numpy(frames.gather(items)))
+    named = _named(method, frames, values.shape[1], 0 if plain is None else plain.shape[1])
+    numbers, _, leads = frames.locate(items)
+    recordings = [frames.store.recording(int(number)) for number in numbers]
+    fits = plain is not None and plain.shape[1] in (1, values.shape[1])
+    return Views(
+        values=values.numpy(),
+        plain=plain.expand_as(values).numpy() if plain is not None and fits else None,
+        rates=np.array([_rate(frames.policy, item.rate, item.samples) for item in recordings]),
+        offsets=np.array([offset for _, offset in named], np.int64),
+        names=tuple(name for name, _ in named),
+        instances=tuple(
+            f"record {item.record_id}" + (f", lead {lead}" if lead else "") + f", patient {item.patient_id}"
+            for item, lead in zip(recordings, leads, strict=True)
+        ),
+        unit=recordings[0].unit,
+    )
+
+
+def _unperturbed(method: Method, frames: Tensor) -> Tensor | None:
+    """The method's views without its perturbations; None where it has none."""
+    if not isinstance(method, PerturbedOptions) or not method.draws:
+        return None
+    bare: Method = method.model_copy(update={"perturbations": ()})
+    return bare.views(frames, torch.Generator())
+
+
+def _named(method: Method, frames: Frames, views: int, plain: int) -> list[tuple[str, int]]:
+    """Name and offset in samples of each view: what was cut, how often it was copied, what was done to it."""
+    segments = frames.policy.segments
+    cut = [(f"segment {at + 1}" if segments > 1 else "", at * frames.policy.samples) for at in range(segments)]
+    if method.together:
+        cut = [(f"lead {lead} {name}".strip(), offset) for lead in frames.leads for name, offset in cut]
+    steps = [step["name"] for step in method.perturbations] if isinstance(method, PerturbedOptions) else []
+    if plain == 1 < views == 1 + len(steps):  # one view a perturbation
+        return [("original", 0), *((step, 0) for step in steps)]
+    if views % len(cut):
+        return [(f"view {at + 1}", 0) for at in range(views)]
+    copies = views // len(cut)
+    named = [(f"copy {at + 1} {name}".strip() if copies > 1 else name, o) for at in range(copies) for name, o in cut]
+    done = f": {', '.join(steps)}" if steps else ""
+    return [((name or "frame") + done, offset) for name, offset in named]
+
+
+def _rate(policy: FramePolicy, rate: float, samples: int) -> float:
+    """Samples of a view per second of the recording; the paper's policies stretch some."""
+    return rate * policy.segments * policy.samples / (policy.window(rate) or samples)
+
+
+def _embeddings(
+    config: PretrainConfig, policy: FramePolicy, views: Tensor, checkpoint: Path | None
+) -> tuple[Tensor, str]:
+    """(B, V, E), and which encoder made them. torch's own generator is left as it was."""
+    if checkpoint is not None:
+        encoder, about = load_encoder_folder(checkpoint)
+        _refuse_other_input(about["input"], policy)
+        return _encoded(encoder, views), f"encoder of epoch {about['epoch']}"
+    options = {key: value for key, value in config.encoder.items() if key != "name"}
+    options |= {"embedding": config.embedding, "channels": 1, "samples": policy.samples}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(config.seed, "weights"))
+        encoder = build_encoder(str(config.encoder["name"]), options).train()
+        torch.manual_seed(derived_seed(config.seed, "step", 0, 0))  # the dropout of rank 0
+        return _encoded(encoder, views), "fresh encoder"
+
+
+@torch.no_grad()
+def _encoded(encoder: nn.Module, views: Tensor) -> Tensor:
+    return encode_views(encoder, views)
+
+
+def _refuse_other_input(wanted: dict[str, object], policy: FramePolicy) -> None:
+    given = policy.model_dump(mode="json")
+    wrong = [
+        f"{key} {wanted[key]}, not {given[key]}"
+        for key in ("samples", "rate", "normalisation")
+        if wanted[key] != given[key]
+    ]
+    if wrong:
+        raise ConfigError(f"this encoder takes {'; '.join(wrong)}. Name the config it was trained with.")
+
+
+def _similarity(embeddings: Tensor, patients: Ints, names: tuple[str, ...], cells: int, encoder: str) -> Similarity:
+    """Between the first two views (the first and itself where there is but one), patients side by side."""
+    first, second = 0, min(1, embeddings.shape[1] - 1)
+    chosen = _side_by_side(patients)[:cells]
+    unit = normalize(embeddings[torch.from_numpy(chosen)].double(), dim=-1)
+    part = f"{len(chosen)} of the batch's {len(patients)} instances, repeated patients first"
+    return Similarity(
+        values=(unit[:, first] @ unit[:, second].T).numpy(),
+        patients=patients[chosen],
+        names=(names[first], names[second]),
+        title=f"cosine similarity, {encoder}\n{part}",
+    )
+
+
+def _side_by_side(patients: Ints) -> Ints:
+    """An order in which a patient's instances stand together, patients with the most of them first."""
+    _, first, inverse, counts = np.unique(patients, return_index=True, return_inverse=True, return_counts=True)
+    return np.lexsort((first[inverse], -counts[inverse]))

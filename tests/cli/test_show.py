@@ -1,0 +1,65 @@
+"""``clocs show``: a picture, or a message."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import clocs
+from clocs.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("show") / "store"
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 60, "leads": 4}))
+    return folder
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """The command's exit code, in this process: importing torch each time takes seconds."""
+    monkeypatch.setattr(sys, "argv", ["clocs", "show", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_a_batch_is_drawn(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "batch.png"
+    words = ("batch", "cmsc-synthetic", f"store={store}", "batch=16", "--out", out, "--instances", 2)
+    assert run(monkeypatch, *words) == 0
+    assert capsys.readouterr() == (f"{out}\n", "")
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_perturbations_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "p.svg"
+    assert run(monkeypatch, "perturbations", store, "--record", "0000003", "--lead", "V2", "--out", out) == 0
+    assert b"<svg" in out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("batch", "cmsc-synthetic", "batchh=16"), "did you mean 'batch'"),
+        (("batch", "cmsc-synthetic", "store={store}", "batch=100000"), "do not fill a batch"),
+        (("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"), "holds no encoder"),
+        (("perturbations", "{store}", "--record", "nobody"), "no record 'nobody'"),
+    ],
+)
+def test_mistakes_are_messages(
+    arguments: tuple[str, ...],
+    message: str,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "x.png"
+    assert run(monkeypatch, *(argument.format(store=store) for argument in arguments), "--out", out) == 1
+    assert message in capsys.readouterr().err.replace("\n", " ")
+    assert not out.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, UnitError
 from clocs.training.config import EXECUTION, PretrainConfig, ready_configs, resolve
 
 
@@ -68,3 +68,13 @@ def test_a_wrong_frame_policy_and_an_uneven_batch_are_refused(store: Path, tmp_p
         pretrain("cmsc-synthetic", [*here, "batch=40", "devices=2"])
     with pytest.raises(ConfigError, match="fewer negatives"):
         pretrain("cmsc-synthetic", [*here, "accumulate=2"])
+
+
+def test_noise_in_millivolt_is_refused_where_a_store_has_no_unit(real_data: Path, tmp_path: Path) -> None:
+    import clocs
+
+    clocs.split(clocs.ingest("cardiology", real_data / "cardiology.zip", tmp_path / "store"))
+    here = [f"store={tmp_path / 'store'}", f"runs={tmp_path / 'runs'}", "steps=2"]
+    with pytest.raises(UnitError, match="adu"):
+        clocs.pretrain("simclr-cardiology", [*here, "method.perturbations=[gaussian]"])
+    assert clocs.pretrain("simclr-cardiology", here)["steps"] == 2

@@ -31,6 +31,11 @@ class Method(Protocol):
         """Whether views are random."""
         ...
 
+    @property
+    def needs_millivolt(self) -> bool:
+        """Whether views cannot be made of signals without a unit."""
+        ...
+
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, segments, S), or with ``together`` (B, leads, segments, S), to (B, V, S); both in mV."""
         ...
@@ -86,6 +91,11 @@ class PerturbedOptions(BaseModel):
     def draws(self) -> bool:
         """Whether views are random."""
         return bool(self.perturbations)
+
+    @property
+    def needs_millivolt(self) -> bool:
+        """Whether a perturbation is given in mV."""
+        return any(step.needs_millivolt for step in parse_perturbations(list(self.perturbations)))
 
     def after_step(self, model: nn.Module) -> None:
         """Nothing, unless a method says otherwise."""

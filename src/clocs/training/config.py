@@ -112,8 +112,11 @@ def ready_config(name: str) -> dict[str, Any]:
         config["method"]["perturbations"] = [{"name": task, "probability": 1.0} for task in tasks]
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":
         config["method"]["multi_label"] = True
-    if dataset == "cardiology":
+    if dataset == "cardiology":  # in raw steps: noise can only be given by its relative size
         config["batch"] = 16
+        steps = parse_method(config["method"]).perturbations
+        noise = {"name": "gaussian", "relative": True, "sigma": 0.05}
+        config["method"]["perturbations"] = [noise if step["name"] == "gaussian" else step for step in steps]
     if dataset in ("synthetic", "ludb"):
         config |= {"batch": 64, "epochs": 20, "learning_rate": 1e-3}
     return config

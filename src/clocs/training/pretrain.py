@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from pydantic import ValidationError
+from torch import nn
 
 from clocs.core.errors import ConfigError, EngineError
 from clocs.core.seeds import derived_seed
@@ -94,23 +95,13 @@ def _run(
         run.begin()
     fabric.barrier()
     data = training_data(config, method, store, split, policy)
-    options = {key: value for key, value in config.encoder.items() if key != "name"}
-    options |= {"embedding": config.embedding, "channels": 1, "samples": policy.samples}
-    name = str(config.encoder["name"])
     if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
         torch.set_default_dtype(torch.float64)
-    torch.manual_seed(derived_seed(config.seed, "weights"))
-    model = method.model(build_encoder(name, options), config.embedding, len(data.train.frames.classes))
+    encoder = fresh_encoder(config, policy)
+    model = method.model(encoder, config.embedding, len(data.train.frames.classes))
     loop = Loop(config, method, model, data, run, fabric)
-    about = {
-        "format": "clocs-encoder-1",
-        "encoder": {"name": name, "options": options},
-        "input": _input(policy, data),
-        "training": {**run.identity, "dataset": store.manifest.dataset["name"], "unit": "mV"},
-        "licence": store.manifest.dataset["licence"],
-    }
     try:
-        state = loop.train(about, progress)
+        state = loop.train(_about(config, policy, data, store, run), progress)
     except RuntimeError as error:
         if fabric.world_size > 1:
             raise EngineError(
@@ -131,6 +122,35 @@ def _run(
         run.finish(result)
     fabric.barrier()
     return result
+
+
+def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
+    """The encoder a run starts from."""
+    torch.manual_seed(derived_seed(config.seed, "weights"))
+    return build_encoder(str(config.encoder["name"]), _encoder_options(config, policy))
+
+
+def _encoder_options(config: PretrainConfig, policy: FramePolicy) -> dict[str, Any]:
+    options = {key: value for key, value in config.encoder.items() if key != "name"}
+    return {**options, "embedding": config.embedding, "channels": 1, "samples": policy.samples}
+
+
+def _about(config: PretrainConfig, policy: FramePolicy, data: Data, store: Store, run: Run) -> dict[str, Any]:
+    """Everything needed to use the encoder, and where it comes from."""
+    return {
+        "format": "clocs-encoder-1",
+        "encoder": {"name": config.encoder["name"], "options": _encoder_options(config, policy)},
+        "input": {
+            "unit": data.train.unit,
+            "rate": policy.rate,
+            "samples": policy.samples,
+            "leads": list(data.train.frames.leads),
+            "normalisation": policy.normalisation,
+            "policy": policy.model_dump(mode="json"),
+        },
+        "training": {**run.identity, "dataset": store.manifest.dataset["name"]},
+        "licence": store.manifest.dataset["licence"],
+    }
 
 
 def _fabric(config: PretrainConfig) -> Fabric:
@@ -163,14 +183,3 @@ def training_data(config: PretrainConfig, method: Method, store: Store, split: S
     else:
         sampler = ShuffledSampler(len(train), config.batch, config.seed)
     return Data(train, validation, sampler)
-
-
-def _input(policy: FramePolicy, data: Data) -> dict[str, Any]:
-    """What the encoder must be given."""
-    return {
-        "rate": policy.rate,
-        "samples": policy.samples,
-        "leads": list(data.train.frames.leads),
-        "normalisation": policy.normalisation,
-        "policy": policy.model_dump(mode="json"),
-    }

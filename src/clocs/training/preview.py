@@ -13,7 +13,6 @@ from torch.nn.functional import normalize
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.drawing.batch import Similarity, Views
-from clocs.encoders import build_encoder
 from clocs.methods import Method, parse_method
 from clocs.methods.method import PerturbedOptions, encode_views
 from clocs.signals.framing import FramePolicy
@@ -21,7 +20,7 @@ from clocs.store.frames import Frames
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig
-from clocs.training.pretrain import frame_policy, training_data
+from clocs.training.pretrain import frame_policy, fresh_encoder, training_data
 from clocs.views.perturbations import PERTURBATIONS, parse_perturbations, perturb
 
 Ints = npt.NDArray[np.int64]
@@ -142,11 +141,8 @@ def _embeddings(
         encoder, about = load_encoder_folder(checkpoint)
         _refuse_other_input(about["input"], policy)
         return _encoded(encoder, views), f"encoder of epoch {about['epoch']}"
-    options = {key: value for key, value in config.encoder.items() if key != "name"}
-    options |= {"embedding": config.embedding, "channels": 1, "samples": policy.samples}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(config.seed, "weights"))
-        encoder = build_encoder(str(config.encoder["name"]), options).train()
+        encoder = fresh_encoder(config, policy).train()
         torch.manual_seed(derived_seed(config.seed, "step", 0, 0))  # the dropout of rank 0
         return _encoded(encoder, views), "fresh encoder"
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, UnitError
 from clocs.core.seeds import derived_seed
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
@@ -47,6 +47,20 @@ class Batch:
         return Batch(*(tensor.to(device) for tensor in (self.views, self.patients, self.items, self.targets)))
 
 
+def _unit(store: Store, method: Method) -> str:
+    """The unit of all recordings; perturbations in millivolt are refused where it is another."""
+    units = {shard.unit for shard in store.manifest.shards}
+    if len(units) != 1 or None in units:
+        raise UnitError("a store that mixes millivolt and raw steps (adu) cannot be trained on; make two of it")
+    (unit,) = units
+    if unit != "mV" and method.needs_millivolt:
+        raise UnitError(
+            f"{method.name} perturbs signals in millivolt, but the files of this store give no gain: they are in raw "
+            "steps (adu). Give noise by relative size: {name: gaussian, relative: true, sigma: 0.05}."
+        )
+    return str(unit)
+
+
 class BatchMaker:
     """Cuts, perturbs and normalises the frames of one part of a store for a method."""
 
@@ -59,6 +73,7 @@ class BatchMaker:
         if not len(self.frames):
             raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
         self._method, self._policy, self._seed = method, policy, seed
+        self.unit = _unit(store, method)
         self._patients = store.patients()[0]
         self._cache = self.frames.cached() if self.frames.costly else None
 

@@ -30,6 +30,11 @@ class Perturbation(BaseModel):
     probability: float = Field(default=1.0, ge=0, le=1)
     """Of each row (so of each view) by itself; the others stay as they are, to the bit."""
 
+    @property
+    def needs_millivolt(self) -> bool:
+        """Whether an option is in mV, so that signals without a unit must be refused."""
+        return False
+
     @abstractmethod
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         """Every row perturbed, (N, S) -> a new (N, S) of the same type; ``signals`` is left alone."""
@@ -53,6 +58,10 @@ class Gaussian(Perturbation):
     sigma: float = Field(default=0.01, ge=0)
     """mV, or with ``relative`` a fraction of each row's standard deviation, for signals without a unit."""
     relative: bool = False
+
+    @property
+    def needs_millivolt(self) -> bool:
+        return not self.relative
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         noise = torch.randn(signals.shape, generator=generator, device=generator.device, dtype=signals.dtype)

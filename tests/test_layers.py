@@ -47,7 +47,7 @@ NEIGHBOURS: dict[str, set[str]] = {
 PARTS: dict[str, set[str]] = {
     "formats": {"reading"},
     "datasets": {"dataset"},
-    "encoders": {"encoder"},
+    "encoders": {"encoder", "fused_block"},
     "losses": set(),
     "methods": {"contrast", "method"},
 }

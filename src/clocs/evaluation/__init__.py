@@ -1,0 +1,1 @@
+"""Using and judging an encoder: embeddings, linear evaluation, classifiers, the split contract."""

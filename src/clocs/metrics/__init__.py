@@ -1,0 +1,1 @@
+"""How good scores are, and how sure one can be of it: AUC, calibration, intervals over patients."""

@@ -11,22 +11,19 @@ temporary folder (``CLOCS_SCRATCH`` chooses where).
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from encoder_forms import encoder_forms
+from measuring import DATA, in_child, line, scratch, seconds
+from training import loss_growth, training_speed
 
 import clocs
 from clocs.core.recording import Recording
@@ -36,42 +33,8 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
 from clocs.store.frames import Frames
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("CLOCS_DATA", ROOT.parent / "shared" / "data"))
 BATCH, WINDOW, ROUNDS = 256, 2500, 60
 SMALL, LARGE = 10_000, 1_000_000
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder that is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="clocs-bench-", dir=os.environ.get("CLOCS_SCRATCH")))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def line(name: str, value: float, limit: float, *, at_least: bool = True, unit: str = "") -> None:
-    """Print one figure."""
-    reached = value >= limit if at_least else value <= limit
-    bound = "floor" if at_least else "ceiling"
-    print(f"{name:<44} {value:>12.3f} {unit:<10} {bound} {limit:g}  {'ok' if reached else 'NOT REACHED'}", flush=True)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of a call."""
-    before = time.perf_counter()
-    work()
-    return time.perf_counter() - before
-
-
-def in_child(script: str, *arguments: object) -> Any:
-    """Run a script in a fresh process; its last line of output is JSON."""
-    done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def help_time() -> None:
@@ -225,6 +188,9 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "gather": gather_speed,
     "memory": memory_growth,
     "open": open_growth,
+    "forms": encoder_forms,
+    "training": training_speed,
+    "growth": loss_growth,
 }
 
 

@@ -48,7 +48,7 @@ PARTS: dict[str, set[str]] = {
     "formats": {"reading"},
     "datasets": {"dataset"},
     "encoders": {"encoder", "fused_block"},
-    "losses": set(),
+    "losses": {"cosine"},
     "methods": {"contrast", "method"},
 }
 """Folders of parts, with the modules that are the folder's framework and that its parts may import."""

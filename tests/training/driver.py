@@ -40,7 +40,7 @@ def _write_gradients(path: str, seed: int) -> None:
 
     def train(self: loops.Loop, about: object, progress: object) -> loops.State:
         items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch]
-        loss, _ = self.step(items)
+        loss = self.step(self.share(self.data.train, items, "train", 0, 0))
         if self.leads:
             gradients = {name: value.grad for name, value in self.bare.named_parameters() if value.grad is not None}
             save_file({"loss": torch.tensor(loss, dtype=torch.float64), **gradients}, path)

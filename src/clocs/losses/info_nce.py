@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
-from torch.utils.checkpoint import checkpoint
+
+from clocs.losses.cosine import log_sums, units
 
 Form = Literal["two_view", "nt_xent"]
-
-LIMIT: Final = 16 * 2**20
-"""Bytes of similarities held at once. More are made block by block, and once more for the backward pass: on a
-CPU that takes about as long as keeping them, since large tensors are slow to allocate and leave the cache."""
 
 
 def info_nce(embeddings: Tensor, *, temperature: float = 0.1, form: Form = "two_view") -> Tensor:
@@ -32,46 +28,11 @@ def info_nce(embeddings: Tensor, *, temperature: float = 0.1, form: Form = "two_
     if form not in get_args(Form):
         raise ValueError(f"form must be one of {', '.join(get_args(Form))}, not '{form}'")
     with torch.autocast(embeddings.device.type, enabled=False):
-        first, second = _units(embeddings).unbind(1)
+        first, second = units(embeddings).transpose(0, 1).unsqueeze(1)
         positives = (first * second).sum(-1) / temperature
         if form == "nt_xent":
-            both = torch.cat([first, second])
-            return _denominators(both, both, temperature, others=True).mean() - positives.mean()
-        rows = _denominators(first, second, temperature)
-        columns = _denominators(second, first, temperature)
+            both = torch.cat([first, second], 1)
+            rows, _ = log_sums(both, both, temperature, others=True)
+            return rows.mean() - positives.mean()
+        rows, columns = log_sums(first, second, temperature)
         return (rows + columns - 2 * positives).mean()
-
-
-def _units(vectors: Tensor) -> Tensor:
-    """(..., E) of length 1, in float32 at least. By the largest element first: squares of large ones overflow."""
-    vectors = vectors.float() if vectors.dtype in (torch.float16, torch.bfloat16) else vectors
-    largest = vectors.detach().abs().amax(-1, keepdim=True)
-    return normalize(vectors / largest.masked_fill(largest < 1e-12, torch.inf), dim=-1)
-
-
-def _denominators(queries: Tensor, keys: Tensor, temperature: float, *, others: bool = False) -> Tensor:
-    """(N, E), (M, E) -> (N,): log sum exp over keys; ``others``: without the key of the query's own index."""
-    rows = max(1, LIMIT // (len(keys) * keys.element_size()))
-    if rows >= len(queries):
-        return _log_sums(queries, keys, temperature, 0 if others else None)
-    parts = [
-        checkpoint(
-            _log_sums,
-            part,
-            keys,
-            temperature,
-            index * rows if others else None,
-            use_reentrant=False,
-            preserve_rng_state=False,
-        )
-        for index, part in enumerate(torch.split(queries, rows))
-    ]
-    return torch.cat(parts)
-
-
-def _log_sums(queries: Tensor, keys: Tensor, temperature: float, start: int | None) -> Tensor:
-    """One block of rows; ``start``: the key that is the first query itself, the next of the second, ..."""
-    similarities = (queries / temperature) @ keys.T
-    if start is not None:
-        similarities.diagonal(start).fill_(-torch.inf)
-    return similarities.logsumexp(1)

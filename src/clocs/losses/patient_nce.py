@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
-from torch.utils.checkpoint import checkpoint
+
+from clocs.losses.cosine import log_sums, units
 
 OffDiagonals = Literal["both", "one_triangle", "none"]
 Pairs = Literal["all", "last"]
-
-LIMIT: Final = 16 * 2**20
-"""Bytes of similarities held at once. More are made block by block, and once more for the backward pass: on a
-CPU that takes about as long as keeping them, since large tensors are slow to allocate and leave the cache."""
 
 
 def patient_nce(
@@ -39,19 +35,16 @@ def patient_nce(
     ``off_diagonals="none"``: the diagonal alone, which is blind to patients.
     ``pairs="last"``: as the released code, whose loss overwrote itself, the last pair of views alone.
 
-    Memory: all pairs of views at once while their similarities take at most ``LIMIT`` bytes. Beyond, or when
-    ``block`` is given, ``block`` rows of one pair at a time (None: as many as the limit holds), made again in the
-    backward pass: no (B, B) matrix is ever held, only B x B / ``block`` log-sums a pair.
+    Time grows with the square of B and of V; memory does not: ``block`` rows of similarities are held at once.
     """
     _check(embeddings, patients, temperature, off_diagonals, pairs, block)
     with torch.autocast(embeddings.device.type, enabled=False):
-        units = _units(embeddings).transpose(0, 1)
-        positives, weights = _positives(units, patients, off_diagonals)
-        chosen = list(combinations(range(len(units)), 2))
-        chosen = chosen[-1:] if pairs == "last" else chosen
-        first, second = zip(*chosen, strict=True)
-        denominators = _denominators(units, chosen, temperature, block) @ weights
-        return (denominators - positives[first, second] * (2 / temperature)).mean()
+        views = units(embeddings).transpose(0, 1)
+        positives, weights = _positives(views, patients, off_diagonals)
+        chosen = list(combinations(range(len(views)), 2))
+        first, second = map(list, zip(*(chosen[-1:] if pairs == "last" else chosen), strict=True))
+        rows, columns = log_sums(views[first], views[second], temperature, block=block)
+        return ((rows + columns) @ weights - positives[first, second] * (2 / temperature)).mean()
 
 
 def _check(
@@ -70,14 +63,7 @@ def _check(
             raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not '{given}'")
 
 
-def _units(vectors: Tensor) -> Tensor:
-    """(..., E) of length 1, in float32 at least. By the largest element first: squares of large ones overflow."""
-    vectors = vectors.float() if vectors.dtype in (torch.float16, torch.bfloat16) else vectors
-    largest = vectors.detach().abs().amax(-1, keepdim=True)
-    return normalize(vectors / largest.masked_fill(largest < 1e-12, torch.inf), dim=-1)
-
-
-def _positives(units: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> tuple[Tensor, Tensor]:
+def _positives(views: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> tuple[Tensor, Tensor]:
     """What attracts: per two views the mean cosines of both kinds of positive cells, added (V, V); and the
     weight (B,) of each instance's log-denominator, which is its share in these means.
 
@@ -85,22 +71,22 @@ def _positives(units: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> 
     triangles together are all its cells, so "one_triangle" has the same numerators; only the weights differ:
     along rows and along columns, an instance then counts its patient's later instances alone.
     """
-    batch = units.shape[1]
-    diagonal = _gram(units) / batch
+    batch = views.shape[1]
+    diagonal = _gram(views) / batch
     if off_diagonals == "none":
-        return diagonal, units.new_full((batch,), 1 / batch)
+        return diagonal, views.new_full((batch,), 1 / batch)
     _, group, sizes = torch.unique(patients, return_inverse=True, return_counts=True)
     others = sizes[group] - 1
-    repeated = units * (others > 0).unsqueeze(-1)  # patients seen once would only add rounding errors
+    repeated = views * (others > 0).unsqueeze(-1)  # patients seen once would only add rounding errors
     sums = torch.zeros_like(repeated[:, : len(sizes)]).index_add(1, group, repeated)
     off_diagonal = (_gram(sums) - _gram(repeated)) / others.sum().clamp_min(1)
     counts = others if off_diagonals == "both" else _later(group, sizes)
-    return diagonal + off_diagonal, 1 / batch + counts.to(units.dtype) / counts.sum().clamp_min(1)
+    return diagonal + off_diagonal, 1 / batch + counts.to(views.dtype) / counts.sum().clamp_min(1)
 
 
-def _gram(units: Tensor) -> Tensor:
+def _gram(views: Tensor) -> Tensor:
     """(V, N, E) -> (V, V): for two views, the sum of the dot products of their N vectors."""
-    flat = units.flatten(1)
+    flat = views.flatten(1)
     return flat @ flat.T
 
 
@@ -108,31 +94,3 @@ def _later(group: Tensor, sizes: Tensor) -> Tensor:
     """(B,): how many instances of the same group follow in the batch."""
     position = group.argsort(stable=True).argsort()
     return sizes.cumsum(0)[group] - 1 - position
-
-
-def _denominators(units: Tensor, pairs: list[tuple[int, int]], temperature: float, block: int | None) -> Tensor:
-    """(V, B, E) -> (pairs, B): an instance's log-denominator along its row, plus that along its column."""
-    batch = units.shape[1]
-    row_bytes = batch * units.element_size()
-    if block is None and len(pairs) * batch * row_bytes <= LIMIT:
-        first, second = (list(views) for views in zip(*pairs, strict=True))
-        rows, columns = _log_sums(units[first], units[second], temperature)
-        return rows + columns
-    block = block or max(1, LIMIT // row_bytes)
-    return torch.stack([_by_blocks(units[first], units[second], temperature, block) for first, second in pairs])
-
-
-def _by_blocks(first: Tensor, second: Tensor, temperature: float, block: int) -> Tensor:
-    """The same for one pair of views, (B, E) each -> (B,), without keeping the similarities."""
-    parts = [
-        checkpoint(_log_sums, rows, second, temperature, use_reentrant=False, preserve_rng_state=False)
-        for rows in torch.split(first, block)
-    ]
-    rows, columns = zip(*parts, strict=True)
-    return torch.cat(rows) + torch.stack(columns).logsumexp(0)
-
-
-def _log_sums(first: Tensor, second: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """(..., N, E), (..., M, E) -> log sum exp of the similarities along rows (..., N) and columns (..., M)."""
-    similarities = (first / temperature) @ second.mT
-    return similarities.logsumexp(-1), similarities.logsumexp(-2)

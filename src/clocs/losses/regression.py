@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import mse_loss, normalize
+from torch.nn.functional import mse_loss
+
+from clocs.losses.cosine import units
 
 
 def regression(predictions: Tensor, targets: Tensor, *, normalised: bool = False) -> Tensor:
@@ -19,15 +21,9 @@ def regression(predictions: Tensor, targets: Tensor, *, normalised: bool = False
         raise ValueError(f"predictions and targets must both be (N, E), not {given}")
     predictions, targets = _full(predictions), _full(targets.detach())
     if normalised:
-        return 2 - 2 * (_units(predictions) * _units(targets)).sum(-1).mean()
+        return 2 - 2 * (units(predictions) * units(targets)).sum(-1).mean()
     return mse_loss(predictions, targets)
 
 
 def _full(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-
-
-def _units(vectors: Tensor) -> Tensor:
-    """(..., E) of length 1. By the largest element first: squares of large ones overflow."""
-    largest = vectors.detach().abs().amax(-1, keepdim=True)
-    return normalize(vectors / largest.masked_fill(largest < 1e-12, torch.inf), dim=-1)

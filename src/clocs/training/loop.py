@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
+from clocs.training.ahead import Ahead
 from clocs.training.checkpoint import load_checkpoint, save_checkpoint, save_encoder
 from clocs.training.config import PretrainConfig
 from clocs.training.distributed import all_ranks, share_statistics
@@ -90,19 +91,25 @@ class Loop:
             self.run.rewind(self.state.step)
         self.fabric.barrier()
         while not self.state.finished:
-            self._steps(progress)
+            self.epoch_steps(progress)
             self._close_epoch(about, progress)
         return self.state
 
-    def _steps(self, progress: Progress | None) -> None:
+    def epoch_steps(self, progress: Progress | None) -> None:
         """The rest of the epoch."""
         state, began, frames = self.state, time.perf_counter(), 0
-        per_epoch = self.data.sampler.steps
+        epoch, per_epoch = state.epoch, self.data.sampler.steps
+
+        def make(step: int) -> tuple[npt.NDArray[np.int64], Batch]:
+            items = self.data.sampler.batch(epoch, step)
+            return items, self.share(self.data.train, items, "train", epoch, step)
+
+        ahead = Ahead(make, per_epoch)
         while state.in_epoch < per_epoch and not self._out_of_steps():
-            items = self.data.sampler.batch(state.epoch, state.in_epoch)
-            loss, views = self.step(items)
+            items, batch = ahead.get(state.in_epoch)
+            loss = self.step(batch)
             state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
-            frames += views * len(items)
+            frames += batch.views.shape[1] * len(items)
             line = {"step": state.step, "epoch": state.epoch, "loss": loss}
             if self.leads:
                 self.run.log(**line, items=zlib.crc32(items.tobytes()))
@@ -111,17 +118,17 @@ class Loop:
             if progress is not None:
                 speed = frames / (time.perf_counter() - began)
                 progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
+        ahead.close()
         if self.leads and frames:
             self.run.log_timing(step=state.step, frames=frames, seconds=time.perf_counter() - began)
 
     def _out_of_steps(self) -> bool:
         return self.config.steps is not None and self.state.step >= self.config.steps
 
-    def step(self, items: npt.NDArray[np.int64]) -> tuple[float, int]:
-        """One step on a global batch: its loss, and the views of an instance."""
-        state = self.state
-        batch = self._share(self.data.train, items, "train", state.epoch, state.in_epoch)
-        torch.manual_seed(derived_seed(self.config.seed, "step", state.step, self.fabric.global_rank))  # dropout
+    def step(self, batch: Batch) -> float:
+        """One step on this rank's share of a global batch; the loss of all of it."""
+        torch.manual_seed(derived_seed(self.config.seed, "step", self.state.step, self.fabric.global_rank))  # dropout
+        batch = batch.to(self.fabric.device)
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         parts = batch.split(self.config.accumulate)
@@ -133,13 +140,13 @@ class Loop:
             total = total + loss.detach()
         self.optimiser.step()
         self.method.after_step(self.bare)
-        return self._mean(total), batch.views.shape[1]
+        return self._mean(total)
 
-    def _share(self, maker: BatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
+    def share(self, maker: BatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
         """This rank's share of a global batch."""
         size = len(items) // self.fabric.world_size
         begin = self.fabric.global_rank * size
-        return maker.make(items[begin : begin + size], begin, *names).to(self.fabric.device)
+        return maker.make(items[begin : begin + size], begin, *names)
 
     def _loss(self, batch: Batch) -> Tensor:
         outputs, patients = self.model(batch.views), batch.patients
@@ -192,7 +199,7 @@ class Loop:
             items = order(np.arange(begin, min(begin + size, count)))
             share = self.fabric.world_size * (DRAW_BLOCK if self.fabric.world_size > 1 else 1)
             items = items[: len(items) // share * share] if len(items) >= share else np.resize(items, share)
-            batch = self._share(self.data.validation, items, "validation", begin)
+            batch = self.share(self.data.validation, items, "validation", begin).to(self.fabric.device)
             losses.append(self._mean(self._loss(batch)))
             if begin < RANK_SAMPLE:
                 embeddings.append(encoder(batch.views[:, 0].to(kind)))

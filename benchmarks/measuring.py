@@ -1,0 +1,50 @@
+"""How figures are taken and printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("CLOCS_DATA", ROOT.parent / "shared" / "data"))
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="clocs-bench-", dir=os.environ.get("CLOCS_SCRATCH")))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def line(name: str, value: float, limit: float, *, at_least: bool = True, unit: str = "") -> None:
+    """Print one figure."""
+    reached = value >= limit if at_least else value <= limit
+    bound = "floor" if at_least else "ceiling"
+    print(f"{name:<44} {value:>12.3f} {unit:<10} {bound} {limit:g}  {'ok' if reached else 'NOT REACHED'}", flush=True)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of a call."""
+    before = time.perf_counter()
+    work()
+    return time.perf_counter() - before
+
+
+def in_child(script: str, *arguments: object) -> Any:
+    """Run a script in a fresh process; its last line of output is JSON."""
+    done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])

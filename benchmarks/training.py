@@ -1,0 +1,211 @@
+"""Training: our loop against a bare one and against the naive way, and what a larger batch costs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from encoder_forms import Layers
+from lightning_fabric import Fabric
+from measuring import DATA, ROOT, in_child, line, scratch, seconds
+from scipy.optimize import nnls
+from torch import Tensor
+
+import clocs
+from clocs.losses.patient_nce import patient_nce
+from clocs.methods import parse_method
+from clocs.training.config import resolve
+from clocs.training.loop import Loop, State
+from clocs.training.pretrain import frame_policy, fresh_encoder, training_data
+from clocs.training.runs import Run
+
+BATCH, STEPS, ROUNDS = 256, 20, 11
+SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
+PICTURE = ROOT / "docs" / "images" / "batch-size.png"
+
+
+def training_speed() -> None:
+    """CMSC on the real Chapman store, one thread: views per second of three ways that take turns."""
+    torch.set_num_threads(1)
+    with scratch() as folder:
+        loop = _loop(folder)
+        items = [loop.data.sampler.batch(0, step) for step in range(STEPS)]
+        batches = [loop.data.train.make(part, 0, "bench", step) for step, part in enumerate(items)]
+        names = [[f"patient {number}" for number in batch.patients.tolist()] for batch in batches]
+        ways = {
+            "clocs": _ours(loop),
+            "bare": _bare([(batch.views, batch.patients) for batch in batches], loop),
+            "naive": _naive([batch.views for batch in batches], names),
+        }
+        for way in ways.values():
+            way()
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(ROUNDS):
+            for name, way in ways.items():
+                taken[name].append(seconds(way))
+    for name, times in taken.items():
+        print(f"  {name}: {2 * BATCH * STEPS / statistics.median(times):,.0f} frames/s")
+    ratio = {name: statistics.median(b / a for a, b in zip(taken["clocs"], taken[name], strict=True)) for name in taken}
+    line("training from the store / bare loop in memory", ratio["bare"], 0.9, unit="x")
+    line("training from the store / naive loop in memory", ratio["naive"], 1.0, unit="x")
+
+
+def _loop(folder: Path) -> Loop:
+    """A run as ``clocs pretrain cmsc-chapman`` makes it."""
+    store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
+    split = clocs.split(store)
+    config = resolve("cmsc-chapman", [f"store={folder / 'store'}", f"steps={STEPS}"])
+    method = parse_method(config.method)
+    policy = frame_policy(config, method, store)
+    data = training_data(config, method, store, split, policy)
+    model = method.model(fresh_encoder(config, policy), config.embedding, 0)
+    run = Run(folder / "runs", "bench", {})
+    run.begin()
+    fabric = Fabric(accelerator="cpu", devices=1)
+    return Loop(config, method, model, data, run, fabric)
+
+
+def _ours(loop: Loop) -> Callable[[], None]:
+    """From the store to the optimiser's step, as the run itself goes: an epoch cut short, with its log."""
+
+    def steps() -> None:
+        loop.state = State()
+        loop.epoch_steps(None)
+
+    return steps
+
+
+def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None]:
+    """The same model and loss on tensors in memory, and nothing else."""
+    encoder = fresh_encoder(loop.config, frame_policy(loop.config, loop.method, loop.data.train.frames.store))
+    optimiser = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
+
+    def steps() -> None:
+        for views, patients in batches:
+            optimiser.zero_grad(set_to_none=True)
+            embeddings = encoder(views.flatten(0, 1)).unflatten(0, views.shape[:2])
+            patient_nce(embeddings, patients).backward()
+            optimiser.step()
+
+    return steps
+
+
+def _naive(batches: list[Tensor], names: list[list[str]]) -> Callable[[], None]:
+    """Tensors in memory, torch's layers, one pass a view, and the patients' matrix from strings in Python."""
+    encoder = Layers()
+    optimiser = torch.optim.Adam(encoder.parameters(), 1e-4)
+
+    def loss(first: Tensor, second: Tensor, patients: list[str]) -> Tensor:
+        same = torch.tensor([[one == other for other in patients] for one in patients])
+        norms = first.norm(dim=1)[:, None] * second.norm(dim=1)[None]
+        similarities = torch.exp(first @ second.T / norms.clamp_min(1e-12) / 0.1)
+        total = first.new_zeros(())
+        for cells in (similarities / similarities.sum(1, keepdim=True), similarities / similarities.sum(0)):
+            total = total - torch.log(cells.diagonal()).mean()
+            others = same & ~torch.eye(len(patients), dtype=torch.bool)
+            if others.any():
+                total = total - torch.log(cells[others]).mean()
+        return total
+
+    def steps() -> None:
+        for views, patients in zip(batches, names, strict=True):
+            optimiser.zero_grad()
+            loss(encoder(views[:, 0]), encoder(views[:, 1]), patients).backward()
+            optimiser.step()
+
+    return steps
+
+
+_GROWTH = """
+import ctypes, json, sys, time
+import numpy as np, torch, clocs
+from clocs.losses.patient_nce import patient_nce
+from clocs.methods import parse_method
+from clocs.views.batch import BatchMaker
+torch.set_num_threads(1)
+size, store = int(sys.argv[1]), clocs.open_store(sys.argv[2])
+maker = BatchMaker(store, store.policy("segments"), parse_method({"name": "cmsc"}), None, 0)
+random = np.random.default_rng(0)
+for start in range(0, len(maker), 1024):  # the store's own pages shall not count as memory of a batch
+    maker.make(np.arange(start, min(start + 1024, len(maker))), 0, "touch")
+
+def status(name):
+    return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith(name))
+
+def measured(work):
+    work(256)
+    ctypes.CDLL(None).malloc_trim(0)  # memory kept from before would hide what a batch takes
+    before = status("VmRSS")
+    open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
+    work(size)
+    peak = status("VmHWM") - before
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        work(size)
+        times.append(time.perf_counter() - began)
+    return [sorted(times)[1], peak]
+
+def assemble(size):
+    return maker.make(random.integers(0, len(maker), size), 0, "bench", 0)
+
+def loss(size):
+    embeddings = torch.randn(size, 2, 128, requires_grad=True)
+    patient_nce(embeddings, torch.randint(size // 2, (size,))).backward()
+
+print(json.dumps([measured(assemble), measured(loss)]))
+"""
+
+
+def loss_growth() -> None:
+    """Time and memory of making a batch and of its loss, two views, 256 to 16,384 instances; draws the docs' plot."""
+    with scratch() as folder:
+        clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
+        rows = np.array([in_child(_GROWTH, size, folder / "store") for size in SIZES])
+    sizes = np.array(SIZES, float)
+    fits: dict[str, Any] = {}
+    for place, part in enumerate(("making a batch", "its loss")):
+        for kind, quantity in enumerate(("seconds", "MB")):
+            values = rows[:, place, kind]
+            # Relative residuals, so that small batches count as much as large ones.
+            seen = values > (0.5 if kind else 0)  # under half a MB, the allocator says more than the batch
+            terms = np.stack([sizes, sizes**2], 1)[seen] / values[seen, None]
+            linear, quadratic = nnls(terms, np.ones(seen.sum()))[0]
+            fits[f"{part}, {quantity}"] = values, linear, quadratic
+            print(f"  {part}, {quantity}: " + ", ".join(f"{value:.4g}" for value in values))
+            print(f"    fit: {linear:.3g} B + {quadratic:.3g} B^2")
+    print(f"  sizes: {', '.join(map(str, SIZES))}")
+    _draw(sizes, fits)
+
+
+def _draw(sizes: Any, fits: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    colours = {"making a batch": "#0072b2", "its loss": "#d55e00"}
+    for name, (values, linear, quadratic) in fits.items():
+        part, quantity = name.rsplit(", ", 1)
+        axis = axes[int(quantity == "MB")]
+        axis.loglog(sizes, values, "o", color=colours[part], label=part)
+        axis.loglog(sizes, linear * sizes + quadratic * sizes**2, color=colours[part], lw=1.5)
+        for term, style, label in ((linear * sizes, ":", "linear"), (quadratic * sizes**2, "--", "quadratic")):
+            if term[-1] > 0.02 * values[-1]:
+                axis.loglog(sizes, term, style, color=colours[part], lw=1, label=f"its {label} term")
+        axis.set(xlabel="instances in a batch, two views each", ylabel=quantity)
+        axis.set_xticks(sizes, [f"{int(size):,}" for size in sizes], rotation=45)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    for axis in axes:
+        axis.set_ylim(bottom=axis.get_ylim()[1] / 1e5)
+        axis.legend(fontsize=8)
+    axes[0].set_title("time, one thread")
+    axes[1].set_title("peak memory above the process's own")
+    figure.savefig(PICTURE, dpi=110)
+    print(f"  drawn: {PICTURE.relative_to(ROOT)}")

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clocs.training.ahead import Ahead
+
+
+def test_the_next_one_is_made_before_it_is_asked_for() -> None:
+    made = {number: threading.Event() for number in range(4)}
+
+    def make(number: int) -> str:
+        made[number].set()
+        return f"made {number}"
+
+    ahead = Ahead(make, end=3)
+    assert ahead.get(0) == "made 0"
+    assert made[1].wait(10)
+    assert ahead.get(2) == "made 2"  # another than the one begun
+    assert ahead.get(1) == "made 1"
+    assert ahead.get(2) == "made 2"
+    ahead.close()
+    assert not made[3].is_set()
+
+
+def test_an_error_is_raised_where_the_batch_is_wanted() -> None:
+    def make(number: int) -> int:
+        if number == 1:
+            raise ValueError("broken shard")
+        return number
+
+    ahead = Ahead(make, end=9)
+    assert ahead.get(0) == 0
+    with pytest.raises(ValueError, match="broken shard"):
+        ahead.get(1)
+    ahead.close()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from clocs.losses import cosine
 from clocs.losses.info_nce import Form, info_nce
 from clocs.losses.patient_nce import patient_nce
 

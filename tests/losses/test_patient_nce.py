@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from clocs.losses import cosine
 from clocs.losses.patient_nce import OffDiagonals, Pairs, patient_nce
 
 VARIANTS: list[tuple[OffDiagonals, Pairs]] = [

@@ -32,8 +32,10 @@ def log_sums(
     """
     if block is None:
         block = max(1, LIMIT // (len(first) * second.shape[1] * second.element_size()))
-    rows, columns = _LogSums.apply(first / temperature, second, block, others)  # type: ignore[no-untyped-call]
-    return rows, columns
+    sums: tuple[Tensor, Tensor] = _LogSums.apply(  # type: ignore[no-untyped-call]
+        first / temperature, second, block, others
+    )
+    return sums
 
 
 class _LogSums(torch.autograd.Function):

@@ -28,7 +28,7 @@ def info_nce(embeddings: Tensor, *, temperature: float = 0.1, form: Form = "two_
     if form not in get_args(Form):
         raise ValueError(f"form must be one of {', '.join(get_args(Form))}, not '{form}'")
     with torch.autocast(embeddings.device.type, enabled=False):
-        first, second = units(embeddings).transpose(0, 1).unsqueeze(1)
+        first, second = units(embeddings).unsqueeze(0).unbind(2)
         positives = (first * second).sum(-1) / temperature
         if form == "nt_xent":
             both = torch.cat([first, second], 1)

@@ -15,7 +15,7 @@ from clocs.datasets import DATASETS
 from clocs.encoders.encoder import EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
 
-EXECUTION = frozenset({"store", "runs", "threads", "devices", "nodes"})
+EXECUTION = frozenset({"store", "runs", "track", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
 
 
@@ -53,6 +53,8 @@ class PretrainConfig(BaseModel):
     checkpoint_steps: int = Field(default=100, gt=0)
     """Steps between checkpoints; there is one after every epoch, too."""
     runs: Path = Path("runs")
+    track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+    """Where metrics go besides the run's folder."""
     threads: int = Field(default=1, gt=0)
     devices: int = Field(default=1, gt=0)
     nodes: int = Field(default=1, gt=0)
@@ -78,10 +80,10 @@ class PretrainConfig(BaseModel):
             raise ValueError(str(error)) from error
         return {"name": name, **parsed.model_dump(mode="json", exclude=set(EncoderOptions.model_fields))}
 
-    @field_validator("leads", mode="before")
+    @field_validator("leads", "track", mode="before")
     @classmethod
-    def _leads_as_text(cls, given: Any) -> Any:
-        return tuple(lead.strip() for lead in given.split(",")) if isinstance(given, str) else given
+    def _split_at_commas(cls, given: Any) -> Any:
+        return tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else given
 
     def identity(self) -> dict[str, Any]:
         """What the run is, as JSON."""

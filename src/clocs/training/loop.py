@@ -113,6 +113,7 @@ class Loop:
             line = {"step": state.step, "epoch": state.epoch, "loss": loss}
             if self.leads:
                 self.run.log(**line, items=zlib.crc32(items.tobytes()))
+                self._track(state.step, loss=loss)
                 if state.step % self.config.checkpoint_steps == 0 and state.in_epoch < per_epoch:
                     self._save()
             if progress is not None:
@@ -174,6 +175,7 @@ class Loop:
         state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()
         if self.leads:
             self.run.log(**line, effective_rank=rank)
+            self._track(state.step, train_loss=train, validation_loss=loss, effective_rank=rank)
             if better:
                 encoder = self.bare.encoder
                 assert isinstance(encoder, nn.Module)
@@ -182,6 +184,10 @@ class Loop:
         if progress is not None:
             progress({**line, "effective_rank": rank})
         self.fabric.barrier()
+
+    def _track(self, step: int, **values: float) -> None:
+        if self.fabric.loggers:
+            self.fabric.log_dict(values, step)
 
     def _save(self) -> None:
         save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, self.state.saved())

@@ -24,6 +24,7 @@ from clocs.training.config import PretrainConfig, resolve
 from clocs.training.loop import Data, Loop, Progress
 from clocs.training.runs import Run
 from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
+from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK, BatchMaker
 
 
@@ -90,7 +91,7 @@ def _run(
     run: Run,
     progress: Progress | None,
 ) -> dict[str, Any]:
-    fabric = _fabric(config)
+    fabric = _fabric(config, run)
     if fabric.is_global_zero:
         run.begin()
     fabric.barrier()
@@ -120,6 +121,8 @@ def _run(
     }
     if fabric.is_global_zero:
         run.finish(result)
+        for logger in fabric.loggers:
+            logger.finalize("success")
     fabric.barrier()
     return result
 
@@ -153,7 +156,7 @@ def _about(config: PretrainConfig, policy: FramePolicy, data: Data, store: Store
     }
 
 
-def _fabric(config: PretrainConfig) -> Fabric:
+def _fabric(config: PretrainConfig, run: Run) -> Fabric:
     ranks = config.devices * config.nodes
     if ranks > 1 and config.batch % (ranks * DRAW_BLOCK):
         raise ConfigError(
@@ -166,6 +169,7 @@ def _fabric(config: PretrainConfig) -> Fabric:
         num_nodes=config.nodes,
         strategy="ddp" if ranks > 1 else "auto",
         precision=config.precision,
+        loggers=[tracker(kind, run) for kind in config.track],
     )
     fabric.launch()
     return fabric

@@ -78,8 +78,8 @@ class ShuffledSampler:
     def batch(self, epoch: int, step: int) -> Ints:
         """(B,) item numbers."""
         group, place = divmod(step, TOGETHER)
-        batches: Ints = self._batches(epoch, group)
-        return batches[place]
+        items: Ints = self._batches(epoch, group)[place]
+        return items
 
     def _compute(self, epoch: int, group: int) -> Ints:
         """(batches, B) at once, which takes little longer than one."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from clocs.datasets import DATASETS as DATASETS
     from clocs.datasets.download import download as download
     from clocs.drawing.ecg_paper import draw_recording
+    from clocs.evaluation.pretrained import load_encoder as load_encoder
+    from clocs.evaluation.transformer import EcgEmbedder as EcgEmbedder
     from clocs.formats import read as read
     from clocs.signals.framing import FramePolicy as FramePolicy
     from clocs.signals.quality import GatePolicy as GatePolicy
@@ -32,6 +34,8 @@ _PLACES = {
     "DATASETS": "clocs.datasets:DATASETS",
     "download": "clocs.datasets.download:download",
     "plot": "clocs.drawing.ecg_paper:draw_recording",
+    "load_encoder": "clocs.evaluation.pretrained:load_encoder",
+    "EcgEmbedder": "clocs.evaluation.transformer:EcgEmbedder",
     "read": "clocs.formats:read",
     "FramePolicy": "clocs.signals.framing:FramePolicy",
     "GatePolicy": "clocs.signals.quality:GatePolicy",

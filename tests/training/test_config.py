@@ -62,7 +62,7 @@ def test_a_wrong_frame_policy_and_an_uneven_batch_are_refused(store: Path, tmp_p
     from clocs.training.pretrain import pretrain
 
     here = [f"store={store}", f"runs={tmp_path}"]
-    with pytest.raises(ConfigError, match=r"frames\.normalisation"):
+    with pytest.raises(ConfigError, match=r"frames: normalisation"):
         pretrain("cmsc-synthetic", [*here, "frames.normalisation=foo"])
     with pytest.raises(ConfigError, match="multiple of 32"):
         pretrain("cmsc-synthetic", [*here, "batch=40", "devices=2"])

@@ -8,6 +8,8 @@ import typer
 
 from clocs import __version__
 from clocs.cli.data import data
+from clocs.cli.embed import classify, embed, export_onnx
+from clocs.cli.evaluate import evaluate
 from clocs.cli.pretrain import pretrain
 from clocs.cli.show import show
 from clocs.core.errors import ClocsError
@@ -20,8 +22,12 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data, name="data")
+app.add_typer(evaluate, name="evaluate")
 app.add_typer(show, name="show")
 app.command()(pretrain)
+app.command()(embed)
+app.command()(classify)
+app.command()(export_onnx)
 
 
 @app.callback(invoke_without_command=True)

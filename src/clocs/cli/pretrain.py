@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from clocs.cli.progress import TrainingProgress
 
 
 def pretrain(
@@ -29,7 +31,7 @@ def pretrain(
         return
     from clocs.training.pretrain import pretrain as run
 
-    with _Display(settings.epochs) as display:
+    with TrainingProgress(settings.epochs) as display:
         result = run(settings, progress=display.update)
     if int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0):
         return  # one rank speaks for all
@@ -41,41 +43,3 @@ def pretrain(
         f"run {result['run']} {state}: {result['epochs']} epochs, validation loss {result['validation_loss']:.4f}"
     )
     typer.echo(f"best encoder (epoch {result['best_epoch']}): {result['best']}")
-
-
-class _Display:
-    """Loss, speed and time left on standard error."""
-
-    def __init__(self, epochs: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        self._console = Console(stderr=True)
-        self._bar = Progress(*columns, console=self._console, transient=True)
-        self._epochs, self._validation = epochs, ""
-
-    def __enter__(self) -> _Display:
-        self._bar.start()
-        self._task = self._bar.add_task("starting", total=None, note="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def update(self, known: dict[str, Any]) -> None:
-        """Show a step's or an epoch's values."""
-        if "validation_loss" in known:
-            self._validation = f"validation {known['validation_loss']:.4f}, rank {known['effective_rank']:.1f}"
-            return
-        note = f"loss {known['loss']:.4f}  {known['frames_per_second']:,.0f} frames/s  {self._validation}"
-        done = known["epoch"] * known["per_epoch"] + known["in_epoch"]
-        description = f"epoch {known['epoch'] + 1} of at most {self._epochs}"
-        self._bar.update(
-            self._task, completed=done, total=self._epochs * known["per_epoch"], description=description, note=note
-        )

@@ -53,3 +53,29 @@ def perturbations(
     views = perturbed_frame(open_store(store), record, lead=lead, seed=seed)
     save_figure(draw_perturbations(views, views.instances[0]), out, dpi=150)
     typer.echo(str(out))
+
+
+@show.command()
+def curves(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path("curves.png"),
+    title: Annotated[str, typer.Option(help="Over the picture.")] = "",
+) -> None:
+    """Draw losses and effective rank of runs, epoch by epoch, side by side."""
+    from clocs.training.curves import draw_runs
+
+    draw_runs(runs, out, title)
+    typer.echo(str(out))
+
+
+@show.command()
+def scores(
+    evaluation: Annotated[Path, typer.Argument(metavar="EVALUATION", help="Folder that 'clocs evaluate' names.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the pictures.")] = Path(),
+    level: Annotated[str, typer.Option(help="frame, recording or patient.")] = "recording",
+) -> None:
+    """Draw the ROC curves of an evaluation, and whether its probabilities mean what they say."""
+    from clocs.evaluation.results import draw_scores
+
+    for path in draw_scores(evaluation, out, level):
+        typer.echo(str(path))

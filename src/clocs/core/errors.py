@@ -19,6 +19,10 @@ class LeadError(ClocsError):
     """A lead was asked for that a recording neither holds nor can derive."""
 
 
+class SignalError(ClocsError):
+    """A recording is not fit for what was asked of it: faulty, out of scale, too short, its leads exchanged."""
+
+
 class ConfigError(ClocsError):
     """An option, name or table of the user's is wrong."""
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clocs.core.errors import ConfigError, FormatError
+from clocs.core.errors import FormatError
+from clocs.core.options import checked
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source
@@ -118,12 +119,7 @@ class Dataset:
 
     def parse_options(self, given: Mapping[str, Any]) -> Options:
         """Check options given as text or values; all that is wrong is said at once."""
-        try:
-            return self.options.model_validate(dict(given))
-        except ValidationError as error:
-            allowed = ", ".join(self.options.model_fields) or "none"
-            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-            raise ConfigError(f"dataset '{self.name}': {wrong}. Its options: {allowed}.") from error
+        return checked(self.options, given, f"dataset '{self.name}'")
 
     def about(self) -> dict[str, Any]:
         """What a store keeps of its dataset, as JSON."""

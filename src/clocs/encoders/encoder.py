@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
-from clocs.core.errors import ConfigError
+from clocs.core.options import checked
 from clocs.core.registry import Registry
 
 
@@ -46,9 +46,4 @@ def build_encoder(name: str, options: Mapping[str, Any] | None = None) -> nn.Mod
 
 def parse_encoder(name: str, options: Mapping[str, Any]) -> EncoderOptions:
     """An encoder's options, checked; all that is wrong is said at once."""
-    kind = ENCODERS.get(name)
-    try:
-        return kind.options.model_validate(dict(options))
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise ConfigError(f"encoder '{name}': {wrong}. Its options: {', '.join(kind.options.model_fields)}.") from error
+    return checked(ENCODERS.get(name).options, options, f"encoder '{name}'")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 from torch import Tensor, nn
 
-from clocs.core.errors import ConfigError
+from clocs.core.options import checked
 from clocs.core.registry import Registry
 from clocs.views.perturbations import parse_perturbations, perturb
 
@@ -71,12 +71,7 @@ def parse_method(given: Mapping[str, Any]) -> Any:
     """A method from ``{"name": ..., option: value}``; all that is wrong is said at once."""
     options = dict(given)
     kind = METHODS.get(str(options.pop("name", "")))
-    try:
-        return kind.model_validate(options)
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        allowed = ", ".join(kind.model_fields) or "none"
-        raise ConfigError(f"method '{kind.name}': {wrong}. Its options: {allowed}.") from error
+    return checked(kind, options, f"method '{kind.name}'")
 
 
 class PerturbedOptions(BaseModel):

@@ -28,6 +28,16 @@ def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
     return sorted(groups, key=lambda group: int(group[0]))
 
 
+def signal_keys(store: Store) -> npt.NDArray[np.uint64]:
+    """Eight bytes of each recording's signal hash; 0 where there is none. Equal signals have equal keys."""
+    keys = np.zeros(len(store), np.uint64)
+    for number in range(len(store.manifest.shards)):
+        column = store.shard(number).batch.column("signal_hash")
+        place = store.first[number] + np.flatnonzero(column.is_valid().to_numpy(False))
+        keys[place] = np.ascontiguousarray(_bytes(column.drop_null())[:, :8]).view("<u8").reshape(-1)
+    return keys
+
+
 def _bytes(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
     """(rows, 16) of a column without nulls."""
     raw = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, HASH_BYTES)

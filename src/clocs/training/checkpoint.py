@@ -84,12 +84,20 @@ def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tens
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
-def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any]) -> None:
-    """The trained encoder alone, in the layout model hubs take: model.safetensors and config.json."""
-    tensors = {name: value.detach().cpu().contiguous() for name, value in encoder.state_dict().items()}
-    path = folder / "model.safetensors"
-    write_bytes(path, save(tensors))
-    write_bytes(folder / "config.json", seal({**about, "weights_sha256": file_hash(path)}))
+def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: nn.Module | None = None) -> None:
+    """A trained encoder in the layout model hubs take: model.safetensors and config.json.
+
+    ``head``: the classifier it was trained with, beside it as head.safetensors.
+    """
+    hashes = {"weights_sha256": _write_weights(folder / "model.safetensors", encoder)}
+    if head is not None:
+        hashes["head_sha256"] = _write_weights(folder / "head.safetensors", head)
+    write_bytes(folder / "config.json", seal({**about, **hashes}))
+
+
+def _write_weights(path: Path, module: nn.Module) -> str:
+    write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}))
+    return file_hash(path)
 
 
 def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
@@ -103,3 +111,13 @@ def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     encoder = build_encoder(about["encoder"]["name"], about["encoder"]["options"])
     encoder.load_state_dict(_read(folder / "model.safetensors", about["weights_sha256"]))
     return encoder.eval(), about
+
+
+def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
+    """The classifier that was trained with an encoder."""
+    if "head_sha256" not in about:
+        raise StoreError(f"{folder} holds an encoder without a classifier: it was trained without labels")
+    weights = _read(folder / "head.safetensors", about["head_sha256"])
+    head = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0])
+    head.load_state_dict(weights)
+    return head.eval()

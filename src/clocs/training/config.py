@@ -14,9 +14,12 @@ from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from clocs.encoders.encoder import EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
+from clocs.training.labels import LabelDraw
 
 EXECUTION = frozenset({"store", "runs", "track", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
+LATER: dict[str, Any] = {"initial": None, "fraction": 1.0, "label_draw": "patients"}
+"""Keys that came after the first runs, with the value that leaves a run's name as it was."""
 
 
 class PretrainConfig(BaseModel):
@@ -35,6 +38,11 @@ class PretrainConfig(BaseModel):
     """Fields of the dataset's frame policy to replace, e.g. ``{"normalisation": "none"}``."""
     leads: tuple[str, ...] = ()
     """Empty: the policy's."""
+    initial: str | None = None
+    """Start from this encoder (the ``best`` folder of a run), not from random weights."""
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    """Of the training labels, for methods that use them."""
+    label_draw: LabelDraw = "patients"
     seed: int = 0
     epochs: int = Field(default=400, gt=0)
     patience: int = Field(default=15, gt=0)
@@ -87,7 +95,8 @@ class PretrainConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the run is, as JSON."""
-        return self.model_dump(mode="json", exclude=set(EXECUTION))
+        whole = self.model_dump(mode="json", exclude=set(EXECUTION))
+        return {key: value for key, value in whole.items() if key not in LATER or value != LATER[key]}
 
 
 def ready_configs() -> list[str]:

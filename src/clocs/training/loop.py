@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
+from clocs.metrics.ranking import auc, macro
 from clocs.training.ahead import Ahead
 from clocs.training.checkpoint import load_checkpoint, save_checkpoint, save_encoder
 from clocs.training.config import PretrainConfig
@@ -136,7 +137,7 @@ class Loop:
         total = torch.zeros((), device=self.fabric.device)
         for number, part in enumerate(parts, 1):
             with self.fabric.no_backward_sync(self.model, enabled=number < len(parts)):
-                loss = self._loss(part) / len(parts)
+                loss = self._loss(part, self.model(part.views)) / len(parts)
                 self.fabric.backward(loss)
             total = total + loss.detach()
         self.optimiser.step()
@@ -149,8 +150,8 @@ class Loop:
         begin = self.fabric.global_rank * size
         return maker.make(items[begin : begin + size], begin, *names)
 
-    def _loss(self, batch: Batch) -> Tensor:
-        outputs, patients = self.model(batch.views), batch.patients
+    def _loss(self, batch: Batch, outputs: Tensor) -> Tensor:
+        patients = batch.patients
         if self.fabric.world_size > 1 and self.method.shares_batch:
             # Every rank computes the whole loss; the ranks' gradients of it, averaged, are the true one.
             outputs, patients = all_ranks(outputs), all_ranks(patients)
@@ -164,25 +165,24 @@ class Loop:
 
     def _close_epoch(self, about: dict[str, Any], progress: Progress | None) -> None:
         state, config = self.state, self.config
-        loss, rank = self.validate()
-        train = state.loss_sum / max(state.in_epoch, 1)
-        line = {"step": state.step, "epoch": state.epoch, "train_loss": train, "validation_loss": loss}
-        better = loss < state.best_loss
+        place = {"step": state.step, "epoch": state.epoch}
+        found = {"train_loss": state.loss_sum / max(state.in_epoch, 1), **self.validate()}
+        better = found["validation_loss"] < state.best_loss
         if better:
-            state.best_loss, state.best_epoch = loss, state.epoch
+            state.best_loss, state.best_epoch = found["validation_loss"], state.epoch
         stale = state.epoch - state.best_epoch >= config.patience
         state.epoch, state.in_epoch, state.loss_sum = state.epoch + 1, 0, 0.0
         state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()
         if self.leads:
-            self.run.log(**line, effective_rank=rank)
-            self._track(state.step, train_loss=train, validation_loss=loss, effective_rank=rank)
+            self.run.log(**place, **found)
+            self._track(state.step, **found)
             if better:
-                encoder = self.bare.encoder
-                assert isinstance(encoder, nn.Module)
-                save_encoder(self.run.best, encoder, {**about, "epoch": state.best_epoch, "validation_loss": loss})
+                told = {**about, "epoch": state.best_epoch, "validation_loss": found["validation_loss"]}
+                head = getattr(self.bare, "head", None) if self.method.needs_labels else None
+                save_encoder(self.run.best, self._encoder, told, head)
             self._save()
         if progress is not None:
-            progress({**line, "effective_rank": rank})
+            progress({**place, **found})
         self.fabric.barrier()
 
     def _track(self, step: int, **values: float) -> None:
@@ -192,24 +192,47 @@ class Loop:
     def _save(self) -> None:
         save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, self.state.saved())
 
-    @torch.no_grad()
-    def validate(self) -> tuple[float, float]:
-        """Mean loss over the validation part in fixed batches, and the embeddings' effective rank."""
-        self.model.eval()
-        encoder, kind = self.bare.encoder, next(self.bare.parameters()).dtype
+    @property
+    def _encoder(self) -> nn.Module:
+        encoder = self.bare.encoder
         assert isinstance(encoder, nn.Module)
+        return encoder
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Mean loss over the validation part in fixed batches, the embeddings' effective rank, and macro AUC."""
+        self.model.eval()
+        kind = next(self.bare.parameters()).dtype
+        losses, embeddings, scores, truth = [], [], [], []
+        for number, batch in enumerate(self._validation_batches()):
+            outputs = self.model(batch.views)
+            losses.append(self._mean(self._loss(batch, outputs)))
+            if number * self.config.batch < RANK_SAMPLE:
+                embeddings.append(self._encoder(batch.views[:, 0].to(kind)))
+            if self.method.needs_labels:
+                scores.append(self._everyone(outputs))
+                truth.append(self._everyone(batch.targets))
+        found = {"validation_loss": sum(losses) / len(losses), "effective_rank": effective_rank(torch.cat(embeddings))}
+        if scores:
+            # Softmax: the rank of a class's score among all instances depends on its other scores.
+            values = torch.cat(scores).double().cpu()
+            values = values if getattr(self.method, "multi_label", False) else values.softmax(1)
+            found["validation_auc"] = macro(auc(torch.cat(truth).cpu().numpy(), values.numpy()))
+        return found
+
+    def _validation_batches(self) -> Iterator[Batch]:
+        """This rank's shares of the same batches every time."""
         size, count = self.config.batch, len(self.data.validation)
         order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
-        losses, embeddings = [], []
+        share = self.fabric.world_size * (DRAW_BLOCK if self.fabric.world_size > 1 else 1)
         for begin in range(0, max(count - size, 0) + 1, size):
             items = order(np.arange(begin, min(begin + size, count)))
-            share = self.fabric.world_size * (DRAW_BLOCK if self.fabric.world_size > 1 else 1)
             items = items[: len(items) // share * share] if len(items) >= share else np.resize(items, share)
-            batch = self.share(self.data.validation, items, "validation", begin).to(self.fabric.device)
-            losses.append(self._mean(self._loss(batch)))
-            if begin < RANK_SAMPLE:
-                embeddings.append(encoder(batch.views[:, 0].to(kind)))
-        return sum(losses) / len(losses), effective_rank(torch.cat(embeddings))
+            yield self.share(self.data.validation, items, "validation", begin).to(self.fabric.device)
+
+    def _everyone(self, values: Tensor) -> Tensor:
+        """The rows of all ranks."""
+        return all_ranks(values) if self.fabric.world_size > 1 else values
 
 
 def effective_rank(embeddings: Tensor) -> float:

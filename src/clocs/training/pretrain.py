@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from pydantic import ValidationError
 from torch import nn
 
 from clocs.core.errors import ConfigError, EngineError
+from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
+from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig, resolve
+from clocs.training.labels import labelled_items, labelled_records
 from clocs.training.loop import Data, Loop, Progress
 from clocs.training.runs import Run
 from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
+from clocs.training.seen import Keys, load_seen, save_seen, seen_keys
 from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK, BatchMaker
 
@@ -41,11 +44,14 @@ def pretrain(
     settings = config if isinstance(config, PretrainConfig) else resolve(config, overrides)
     method: Method = parse_method(settings.method)
     _refuse_accumulation(settings, method)
+    _refuse_label_fraction(settings, method)
     store = open_store(settings.store)
     split = store.split(settings.split)
     policy = frame_policy(settings, method, store)
     hashes = {"store_sha256": store.sha256, "split_sha256": split.sha256}
     identity = {**settings.identity(), **hashes, "policy": policy.model_dump(mode="json")}
+    if settings.initial is not None:
+        identity["initial"] = load_encoder_folder(Path(settings.initial))[1]["weights_sha256"]
     run = Run(settings.runs, f"{method.name}-{store.manifest.dataset['name']}", identity)
     done = run.result()
     if done is None:
@@ -72,14 +78,15 @@ def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
         )
 
 
+def _refuse_label_fraction(config: PretrainConfig, method: Method) -> None:
+    if config.fraction < 1 and not method.needs_labels:
+        raise ConfigError(f"fraction={config.fraction}: {method.name} uses no labels, so it would change nothing")
+
+
 def frame_policy(config: PretrainConfig, method: Method, store: Store) -> FramePolicy:
     """The dataset's policy for the method's purpose, with the config's changes."""
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
-    try:
-        return FramePolicy.model_validate({**store.policy(method.purpose).model_dump(), **changes})
-    except ValidationError as error:
-        wrong = "; ".join(f"frames.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise ConfigError(f"{wrong}. Fields of a frame policy: {', '.join(FramePolicy.model_fields)}.") from error
+    return checked(FramePolicy, {**store.policy(method.purpose).model_dump(), **changes}, "frames")
 
 
 def _run(
@@ -95,6 +102,7 @@ def _run(
     if fabric.is_global_zero:
         run.begin()
     fabric.barrier()
+    seen = _seen(config, store, split)
     data = training_data(config, method, store, split, policy)
     if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
         torch.set_default_dtype(torch.float64)
@@ -102,7 +110,10 @@ def _run(
     model = method.model(encoder, config.embedding, len(data.train.frames.classes))
     loop = Loop(config, method, model, data, run, fabric)
     try:
-        state = loop.train(_about(config, policy, data, store, run), progress)
+        about = _about(config, policy, data, store, run)
+        if fabric.is_global_zero:
+            about["seen_sha256"] = save_seen(run.best, seen)
+        state = loop.train(about, progress)
     except RuntimeError as error:
         if fabric.world_size > 1:
             raise EngineError(
@@ -127,10 +138,26 @@ def _run(
     return result
 
 
+def _seen(config: PretrainConfig, store: Store, split: Split) -> Keys:
+    """Of this run, and of what it started from."""
+    keys = seen_keys(store, split)
+    if config.initial is None:
+        return keys
+    folder = Path(config.initial)
+    return np.union1d(keys, load_seen(folder, load_encoder_folder(folder)[1]["seen_sha256"]))
+
+
 def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
     """The encoder a run starts from."""
     torch.manual_seed(derived_seed(config.seed, "weights"))
-    return build_encoder(str(config.encoder["name"]), _encoder_options(config, policy))
+    encoder = build_encoder(str(config.encoder["name"]), _encoder_options(config, policy))
+    if config.initial is not None:
+        start, about = load_encoder_folder(Path(config.initial))
+        wanted = {"name": config.encoder["name"], "options": _encoder_options(config, policy)}
+        if about["encoder"] != wanted:
+            raise ConfigError(f"initial: {config.initial} is {about['encoder']}, but this run trains {wanted}")
+        encoder.load_state_dict(start.state_dict())
+    return encoder
 
 
 def _encoder_options(config: PretrainConfig, policy: FramePolicy) -> dict[str, Any]:
@@ -177,11 +204,16 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
 
 def training_data(config: PretrainConfig, method: Method, store: Store, split: Split, policy: FramePolicy) -> Data:
     """Batches of both parts, and the order in which training takes them."""
-    train, validation = (
-        BatchMaker(store, policy, method, split.mask(part), config.seed) for part in ("train", "validation")
-    )
+    records = split.mask("train")
+    if config.fraction < 1 and config.label_draw == "patients":
+        records = labelled_records(store, records, config.fraction, config.seed)
+    train = BatchMaker(store, policy, method, records, config.seed)
+    validation = BatchMaker(store, policy, method, split.mask("validation"), config.seed)
     sampler: Sampler
-    if config.same_patient:
+    if config.fraction < 1 and config.label_draw == "frames":
+        chosen = labelled_items(len(train), config.fraction, config.seed)
+        sampler = ShuffledSampler(len(train), config.batch, config.seed, chosen)
+    elif config.same_patient:
         patients = train.patients(np.arange(len(train)))
         sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
     else:

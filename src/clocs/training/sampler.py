@@ -66,13 +66,14 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 class ShuffledSampler:
-    """Every item once an epoch, in random order."""
+    """Every item once an epoch, in random order: of 0..size-1, or of ``chosen`` ones."""
 
-    def __init__(self, size: int, batch: int, seed: int) -> None:
+    def __init__(self, size: int, batch: int, seed: int, chosen: Ints | None = None) -> None:
+        size = size if chosen is None else len(chosen)
         if size < batch:
             raise ConfigError(f"{size} instances do not fill a batch of {batch}; choose batch={size} or less")
         self.steps = size // batch
-        self._size, self._batch, self._seed = size, batch, seed
+        self._size, self._batch, self._seed, self._chosen = size, batch, seed, chosen
         self._batches = functools.lru_cache(maxsize=2)(self._compute)
 
     def batch(self, epoch: int, step: int) -> Ints:
@@ -85,7 +86,8 @@ class ShuffledSampler:
         """(batches, B) at once, which takes little longer than one."""
         order = Permutation(self._size, derived_seed(self._seed, "epoch", epoch))
         steps = min((group + 1) * TOGETHER, self.steps)
-        return order(np.arange(group * TOGETHER * self._batch, steps * self._batch)).reshape(-1, self._batch)
+        items = order(np.arange(group * TOGETHER * self._batch, steps * self._batch)).reshape(-1, self._batch)
+        return items if self._chosen is None else self._chosen[items]
 
 
 class PatientSampler:

@@ -1,0 +1,127 @@
+"""``clocs evaluate``: what an encoder is worth, with intervals over patients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from clocs.cli.progress import TrainingProgress
+
+evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_args_is_help=True)
+
+CHECKPOINT = typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")
+STORE = typer.Argument(help="Folder of a store with a split.")
+FRACTION = typer.Option(0.5, help="Share of the training labels that is used.")
+DRAW = typer.Option("patients", help="What the share is drawn over: patients, or frames (the released code's way).")
+SEED = typer.Option(0, help="Of the label draw and of random weights.")
+SPLIT = typer.Option("default", help="Name of the split.")
+FRAMES = typer.Option("encoder", help="encoder: frames as it was trained on; paper: the dataset's own in the paper.")
+RUNS = typer.Option(Path("runs"), help="Folder of all runs.")
+JSON = typer.Option(False, "--json", help="End with one JSON object.")
+THREADS = typer.Option(1, help="Threads of torch.")
+
+
+@evaluate.command("probe")
+def probe_command(
+    checkpoint: str = CHECKPOINT,
+    store: Path = STORE,
+    fraction: float = FRACTION,
+    label_draw: str = DRAW,
+    seed: int = SEED,
+    split: str = SPLIT,
+    frames: str = FRAMES,
+    solver: str = typer.Option("lbfgs", help="lbfgs: logistic regression; adam: as the paper trains its linear layer."),
+    train_mode: bool = typer.Option(False, help="As the released code: BatchNorm and dropout active."),
+    runs: Path = RUNS,
+    threads: int = THREADS,
+    as_json: bool = JSON,
+) -> None:
+    """Linear evaluation: the encoder frozen, a linear classifier on its embeddings."""
+    import torch
+
+    from clocs.core.options import checked
+    from clocs.evaluation.probe import ProbeConfig, probe
+
+    torch.set_num_threads(threads)
+    given = {"fraction": fraction, "label_draw": label_draw, "seed": seed, "split": split, "frames": frames}
+    config = checked(ProbeConfig, given | {"solver": solver, "train_mode": train_mode}, "clocs evaluate probe")
+    _show(probe(checkpoint, store, config, runs=runs), as_json)
+
+
+@evaluate.command("finetune")
+def finetune_command(
+    checkpoint: str = CHECKPOINT,
+    store: Path = STORE,
+    fraction: float = FRACTION,
+    label_draw: str = DRAW,
+    seed: int = SEED,
+    split: str = SPLIT,
+    frames: str = FRAMES,
+    epochs: int = typer.Option(400, help="At most."),
+    patience: int = typer.Option(15, help="Epochs without a better validation loss before training ends."),
+    batch: int = typer.Option(0, help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise."),
+    runs: Path = RUNS,
+    threads: int = THREADS,
+    as_json: bool = JSON,
+) -> None:
+    """Fine-tuning: encoder and classifier trained together; 'random' trains from scratch."""
+    from clocs.core.options import checked
+    from clocs.evaluation.finetune import FinetuneConfig, finetune
+
+    given = {"fraction": fraction, "label_draw": label_draw, "seed": seed, "split": split, "frames": frames}
+    trained = {"epochs": epochs, "patience": patience, "batch": batch or None, "threads": threads}
+    config = checked(FinetuneConfig, given | trained, "clocs evaluate finetune")
+    with TrainingProgress(epochs) as shown:
+        found = finetune(checkpoint, store, config, runs=runs, progress=shown.update)
+    _show(found, as_json)
+
+
+@evaluate.command("compare")
+def compare_command(
+    first: str = typer.Argument(help="Folders of evaluations, one a seed, with commas between them."),
+    second: str = typer.Argument(help="The same for what they are compared with."),
+    as_json: bool = JSON,
+) -> None:
+    """The AUC of the first minus that of the second, with an interval over the same patients."""
+    from clocs.evaluation.results import compare
+
+    found = compare(*([Path(folder) for folder in side.split(",")] for side in (first, second)))
+    if as_json:
+        typer.echo(json.dumps({level: item.as_dict() for level, item in found.items()}))
+        return
+    for level, item in found.items():
+        typer.echo(f"per {level:<10} {item.value:+.4f}  ({item.low:+.4f} to {item.high:+.4f})")
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
+    """One JSON object, or a table."""
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
+    for level, values in found["test"].items():
+        table.add_row(f"per {level}, {values['rows']:,} rows", *_cells(values))
+    for name, values in found["test"]["recording"]["classes"].items():
+        table.add_row(f"  {name}, {values['positives']:,} recordings", *_cells(values))
+    console = Console()
+    console.print(table)
+    for note in found["notes"]:
+        console.print(f"note: {note}")
+    console.print(f"kept in {found['run']}")
+
+
+def _cells(values: dict[str, Any]) -> tuple[str, str, str]:
+    return _span(values["auc"]), _span(values["average_precision"]), f"{values['calibration_error']:.3f}"
+
+
+def _span(interval: dict[str, float | None]) -> str:
+    value, low, high = (interval[key] for key in ("value", "low", "high"))
+    if value is None:
+        return "-"
+    return f"{value:.3f}" + (f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else "")

@@ -1,0 +1,49 @@
+"""The split contract: nobody who trained an encoder may test it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clocs.core.errors import LeakError
+from clocs.store.duplicates import signal_keys
+from clocs.store.splits import PARTS, Split
+from clocs.store.store import Store
+from clocs.training.seen import load_seen
+
+
+def check_contract(folder: Path | None, about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
+    """Refuse test patients of whom the encoder has seen any recording, under whatever name; else what was found.
+
+    ``folder``: where the encoder lies; None for one that has seen nothing.
+    """
+    if folder is None:
+        return {"seen": "nothing: random weights"}
+    if "seen_sha256" not in about:
+        return _same_split(about, store, split)
+    keys = signal_keys(store)
+    seen = np.isin(keys, load_seen(folder, about["seen_sha256"])) & (keys > 0)
+    patient, patients = store.patients()
+    known = np.zeros(patients, bool)
+    known[patient[seen]] = True
+    crossing = np.flatnonzero(split.mask("test") & known[patient])
+    if len(crossing):
+        names = store.table(["record_id"]).column(0)
+        raise LeakError(
+            f"this encoder was trained on patients of the test part of split '{split.name}': {len(crossing)} test "
+            f"recordings are theirs, '{names[int(crossing[0])]}' among them. Use the split that it was trained with."
+        )
+    return {"seen": {part: int((seen & split.mask(part)).sum()) for part in PARTS}}
+
+
+def _same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
+    """An encoder without a list of what it has seen can be trusted only with the very split it was trained on."""
+    told = about.get("training", {})
+    if (told.get("store_sha256"), told.get("split_sha256")) == (store.sha256, split.sha256):
+        return {"seen": "the training and validation parts of this very split"}
+    raise LeakError(
+        "this encoder does not say which recordings it has seen, and it was trained with another store or split: "
+        "its patients may be in the test part. Train it again, or evaluate with the store and split it names."
+    )

@@ -1,0 +1,96 @@
+"""Embeddings of many files, as one table on disk."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from clocs.core.errors import ConfigError, FormatError, LeadError, SignalError, UnitError
+from clocs.core.files import write_bytes
+from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What became of some files."""
+
+    embeddings: dict[str, Embeddings]
+    refused: dict[str, str]
+    """Why, by file."""
+
+
+def embed_files(
+    encoder: PretrainedEncoder,
+    files: Iterable[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    any_lead: bool = False,
+) -> Embedded:
+    """Embed files, and write those that were not refused to ``out`` (.npz, .csv or .parquet)."""
+    write = None if out is None else _writer(Path(out))
+    embeddings: dict[str, Embeddings] = {}
+    refused: dict[str, str] = {}
+    for file in (os.fspath(file) for file in files):
+        try:
+            embeddings[file] = encoder.embed(file, any_lead=any_lead)
+        except (FormatError, LeadError, SignalError, UnitError) as error:
+            refused[file] = str(error)
+    if out is not None and write is not None and embeddings:
+        write_bytes(Path(out), write(_columns(embeddings)))
+    return Embedded(embeddings, refused)
+
+
+def _columns(embeddings: Mapping[str, Embeddings]) -> dict[str, Any]:
+    """A row for each lead and frame of each file."""
+    parts = embeddings.values()
+    return {
+        "source": np.repeat(list(embeddings), [len(part.lead) for part in parts]),
+        "lead": np.array([lead for part in parts for lead in part.lead]),
+        "start": np.concatenate([part.start for part in parts]),
+        "values": np.concatenate([part.values for part in parts]),
+    }
+
+
+def _writer(path: Path) -> Callable[[dict[str, Any]], bytes]:
+    """By a file's ending; before any work is done."""
+    writers = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+    if path.suffix.lower() not in writers:
+        raise ConfigError(f"{path.name}: embeddings are written as {', '.join(writers)}; choose one of these endings")
+    return writers[path.suffix.lower()]
+
+
+def _npz(columns: dict[str, Any]) -> bytes:
+    """Arrays source, lead, start (rows,) and values (rows, E)."""
+    raw = io.BytesIO()
+    np.savez(raw, **columns)
+    return raw.getvalue()
+
+
+def _csv(columns: dict[str, Any]) -> bytes:
+    from pyarrow import csv
+
+    raw = io.BytesIO()
+    csv.write_csv(_table(columns), raw)
+    return raw.getvalue()
+
+
+def _parquet(columns: dict[str, Any]) -> bytes:
+    from pyarrow import parquet
+
+    raw = io.BytesIO()
+    parquet.write_table(_table(columns), raw)
+    return raw.getvalue()
+
+
+def _table(columns: dict[str, Any]) -> pa.Table:
+    """Columns source, lead, start and e0, e1, ..."""
+    values = columns["values"]
+    named = {name: columns[name] for name in ("source", "lead", "start")}
+    return pa.table({**named, **{f"e{place}": values[:, place] for place in range(values.shape[1])}})

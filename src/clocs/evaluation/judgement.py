@@ -1,0 +1,59 @@
+"""How good scores are: per frame, per recording and per patient, with intervals over patients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.evaluation.rows import Rows
+from clocs.metrics.bootstrap import bootstrap_intervals
+from clocs.metrics.calibration import brier, expected_calibration_error
+from clocs.metrics.pooling import pool, pool_truth
+
+LEVELS = ("frame", "recording", "patient")
+"""``frame``: every lead and frame by itself, as the paper reports. Else the mean of a recording's, or a patient's."""
+
+
+def levels(scores: Rows) -> Iterator[tuple[str, Rows]]:
+    """The scores of each level."""
+    for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
+        yield level, scores if groups is None else _pooled(scores, groups)
+
+
+def _pooled(scores: Rows, groups: npt.NDArray[np.int64]) -> Rows:
+    unique, values = pool(scores.values, groups)
+    first = np.unique(groups, return_index=True)[1]
+    assert np.array_equal(groups[first], unique)
+    truth = pool_truth(scores.truth, groups)[1]
+    return Rows(values.astype(np.float32), truth, scores.record[first], scores.patient[first], scores.classes)
+
+
+def judge(scores: Rows, *, replicates: int = 1000) -> dict[str, Any]:
+    """Everything there is to say about the probabilities of a test part, as JSON."""
+    return {level: _level(rows, replicates) for level, rows in levels(scores)}
+
+
+def _level(rows: Rows, replicates: int) -> dict[str, Any]:
+    found = bootstrap_intervals(rows.truth, rows.values, rows.patient, replicates=replicates).as_dict()
+    errors, squares = expected_calibration_error(rows.truth, rows.values), brier(rows.truth, rows.values)
+    classes = {
+        name: {
+            "auc": found["auc"][place],
+            "average_precision": found["average_precision"][place],
+            "positives": int(rows.truth[:, place].sum()),
+            "calibration_error": float(errors[place]),
+            "brier": float(squares[place]),
+        }
+        for place, name in enumerate(rows.classes)
+    }
+    return {
+        "auc": found["macro_auc"],
+        "average_precision": found["macro_average_precision"],
+        "calibration_error": float(errors.mean()),
+        "rows": len(rows.truth),
+        "patients": len(np.unique(rows.patient)),
+        "classes": classes,
+    }

@@ -1,0 +1,92 @@
+"""Test scores as files, so that two evaluations can be compared patient by patient."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+
+from clocs.core.errors import ConfigError, StoreError
+from clocs.core.files import write_bytes
+from clocs.evaluation.judgement import levels
+from clocs.evaluation.rows import Rows
+from clocs.metrics.bootstrap import Difference, paired_difference
+from clocs.metrics.calibration import reliability
+from clocs.metrics.ranking import roc_points
+
+FILE = "scores.npz"
+CODE = 1
+"""Raise it when evaluation's numbers change: results of other code have other names."""
+
+
+def save_scores(folder: Path, scores: Rows) -> None:
+    """Write the test rows with their truth."""
+    raw = io.BytesIO()
+    np.savez_compressed(
+        raw,
+        scores=scores.values,
+        truth=scores.truth,
+        record=scores.record,
+        patient=scores.patient,
+        classes=np.array(scores.classes),
+    )
+    write_bytes(folder / FILE, raw.getvalue())
+
+
+def load_scores(folder: Path) -> Rows:
+    """The test rows of an evaluation."""
+    try:
+        with np.load(folder / FILE, allow_pickle=False) as kept:
+            classes = tuple(str(name) for name in kept["classes"])
+            return Rows(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(f"{folder} holds no evaluation: {error}") from error
+
+
+def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) -> dict[str, Difference]:
+    """The macro AUC of the first evaluations (one a seed) minus that of the second, level by level, with intervals.
+
+    Both sides must have been tested on the same patients of the same store.
+    """
+    sides = [[dict(levels(load_scores(folder))) for folder in folders] for folders in (first, second)]
+    data = {_data(folder) for folder in (*first, *second)}
+    if len(data) != 1:
+        raise ConfigError("these evaluations were made with different stores or splits: their patients differ")
+    found = {}
+    for level in sides[0][0]:
+        a, b = ([run[level] for run in side] for side in sides)
+        found[level] = paired_difference(
+            a[0].truth,
+            [run.values for run in a],
+            [run.values for run in b],
+            a[0].patient,
+            other=(b[0].truth, b[0].patient),
+            replicates=replicates,
+        )
+    return found
+
+
+def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]:
+    """ROC curves and a reliability diagram of an evaluation's test part, as pictures in ``out``."""
+    from clocs.drawing.curves import draw_reliability, draw_roc
+
+    known = dict(levels(load_scores(folder)))
+    if level not in known:
+        raise ConfigError(f"no level '{level}'; there are {', '.join(known)}")
+    rows = known[level]
+    paths = [out / f"{kind}-{level}.png" for kind in ("roc", "reliability")]
+    draw_roc(dict(zip(rows.classes, roc_points(rows.truth, rows.values), strict=True)), paths[0])
+    found = reliability(rows.truth, rows.values)
+    draw_reliability(rows.classes, found.edges, found.count, found.mean_probability, found.observed, paths[1])
+    return paths
+
+
+def _data(folder: Path) -> tuple[str, str]:
+    path = folder / "config.json"
+    try:
+        known = json.loads(path.read_text())
+        return known["store_sha256"], known["split_sha256"]
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(f"{folder} holds no evaluation: {error}") from error

@@ -1,0 +1,75 @@
+"""A part of a store as a table for a classifier: one row a lead and frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
+from clocs.store.store import Store
+
+BATCH = 512
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N rows of a part."""
+
+    values: npt.NDArray[np.float32]
+    """(N, E) embeddings, or (N, K) scores."""
+    truth: npt.NDArray[np.bool_]
+    """(N, K)"""
+    record: npt.NDArray[np.int64]
+    """(N,) the recording's number in the store."""
+    patient: npt.NDArray[np.int64]
+    """(N,) the patient's number in the store."""
+    classes: tuple[str, ...]
+    """(K,)"""
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a row may have several classes, or none."""
+        return bool((self.truth.sum(1) != 1).any())
+
+    def with_values(self, values: npt.NDArray[np.float32]) -> Rows:
+        """The same rows with other values."""
+        return replace(self, values=values)
+
+    def pick(self, chosen: npt.NDArray[np.int64]) -> Rows:
+        """Some rows."""
+        return Rows(self.values[chosen], self.truth[chosen], self.record[chosen], self.patient[chosen], self.classes)
+
+
+def rows_of(
+    module: nn.Module, store: Store, policy: FramePolicy, records: npt.NDArray[np.bool_], *, train_mode: bool = False
+) -> Rows:
+    """What a module makes of a part's frames, (N, C, S) -> (N, anything), without changing it.
+
+    ``train_mode``: as the released code had it, with BatchNorm's statistics of each batch and with dropout.
+    """
+    frames = Frames(store, policy, records=records)
+    cache = frames.cached() if frames.costly and len(frames) else None
+    items = np.arange(len(frames))
+    kept = {name: value.clone() for name, value in module.state_dict().items()}
+    module.train(train_mode)
+    values = []
+    with torch.no_grad():
+        for begin in range(0, len(items), BATCH):
+            part = items[begin : begin + BATCH]
+            signals = frames.gather(part) if cache is None else cache[part]
+            values.append(module(torch.from_numpy(np.ascontiguousarray(signals[:, 0])).unsqueeze(1)).numpy())
+    if train_mode:  # BatchNorm's running statistics have moved
+        module.load_state_dict(kept)
+    module.eval()
+    if not all(torch.equal(value, kept[name]) for name, value in module.state_dict().items()):
+        raise AssertionError("an encoder changed while it was evaluated")
+    record = frames.locate(items)[0]
+    patient = store.patients()[0][record]
+    width = values[0].shape[1] if values else 0
+    found = np.concatenate(values) if values else np.empty((0, width), np.float32)
+    return Rows(found, frames.targets(items), record, patient, tuple(frames.classes))

@@ -1,0 +1,82 @@
+"""What an encoder must not be given: the quality gate's findings as an error that says what to do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from clocs.core.errors import SignalError
+from clocs.core.recording import Recording
+from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import OFF, REASONS, Finding, GatePolicy, Reason, assess
+
+GATE: Final = GatePolicy()
+FLAT_ONLY: Final = OFF.model_copy(update={"min_span": GATE.min_span})
+MIN_RATE: Final = 50.0
+"""Hz. Below, a QRS complex of 80 ms has fewer than four samples, and no resampling brings it back."""
+
+ADVICE: Final[dict[Reason, str]] = {
+    "unreadable": "Get a whole copy of the file.",
+    "length": "Its file has another length than the header says: get a whole copy.",
+    "short": "Use a longer recording.",
+    "missing": "Pass a part without gaps as an array, or leave the lead out: recording.select(...).",
+    "flat": "Check the unit: millivolt declared as microvolt look flat. Leave out a dead lead: recording.select(...).",
+    "amplitude": "Check the unit: microvolt declared as millivolt look like this.",
+    "saturated": "Pass a part without this as an array, or leave the lead out: recording.select(...).",
+    "identity": "Check the names of its leads: each limb lead follows from two others, and here it does not, as if two "
+    "leads were exchanged.",
+}
+
+
+def name_of(recording: Recording) -> str:
+    """What an error calls a recording."""
+    return f"recording '{recording.record_id}'" if recording.record_id else "the recording"
+
+
+def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
+    """How many whole frames of an enforced rate a recording has; one without any is refused."""
+    assert policy.rate is not None
+    if not recording.rate >= MIN_RATE:
+        raise SignalError(
+            f"{name_of(recording)} has {recording.rate:g} samples a second, but a QRS complex needs at least "
+            f"{MIN_RATE:g} to be seen. Rates are in Hz."
+        )
+    frames = int(policy.count(np.array([recording.samples]), np.array([recording.rate]))[0])
+    if not frames:
+        raise SignalError(
+            f"{name_of(recording)} lasts {recording.seconds:g} s, but the encoder takes frames of "
+            f"{policy.samples / policy.rate:g} s ({policy.samples} samples at {policy.rate:g} Hz), and none is "
+            "stretched or padded. Use a longer recording."
+        )
+    return frames
+
+
+def refuse_faults(recording: Recording, leads: Collection[str]) -> None:
+    """Refuse a fault of the whole recording or of these leads, and leads that do not obey the lead equations."""
+    found = [item for item in assess(recording, GATE) if item.lead in ("", *leads) or item.reason == "identity"]
+    _refuse(recording, found)
+
+
+def refuse_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -> None:
+    """Refuse a lead that is flat for a whole frame, which the gate's look at all of the lead does not see."""
+    assert policy.rate is not None
+    seconds = policy.samples / policy.rate
+    borders = np.rint(np.arange(frames + 1) * seconds * recording.rate).astype(int)
+    found = []
+    for frame, (begin, end) in enumerate(itertools.pairwise(borders)):
+        faults = assess(replace(recording, digital=recording.digital[:, begin:end]), FLAT_ONLY)
+        place = f"from {frame * seconds:g} to {(frame + 1) * seconds:g} s"
+        found += [replace(fault, detail=f"{fault.detail} {place}") for fault in faults]
+    _refuse(recording, found)
+
+
+def _refuse(recording: Recording, found: list[Finding]) -> None:
+    if not found:
+        return
+    faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in found)
+    first = min((item.reason for item in found), key=REASONS.index)
+    raise SignalError(f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}")

@@ -1,0 +1,67 @@
+"""The encoder that is evaluated, wherever it comes from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clocs.core.seeds import derived_seed
+from clocs.encoders import build_encoder
+from clocs.encoders.encoder import parse_encoder
+from clocs.evaluation.shipped import encoder_folder
+from clocs.store.store import Store
+from clocs.training.checkpoint import load_encoder_folder
+
+RANDOM = "random"
+"""A checkpoint's name: the paper's network with weights nobody trained."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An encoder, and what its config.json says."""
+
+    module: nn.Module
+    about: dict[str, Any]
+    folder: Path | None
+    """None: random weights."""
+    label: str
+    """For names of runs."""
+
+    @property
+    def identity(self) -> Any:
+        """What tells this encoder from all others."""
+        return self.about["weights_sha256"] if self.folder is not None else self.about["encoder"]
+
+    def told(self) -> dict[str, Any]:
+        """Where it comes from, for a result."""
+        training = self.about.get("training", {})
+        method = training.get("method", {}).get("name", RANDOM)
+        told = {"method": method, "training": training}
+        return told | {key: self.about[key] for key in ("encoder", "epoch", "validation_loss") if key in self.about}
+
+
+def load_subject(checkpoint: str | os.PathLike[str], store: Store, seed: int = 0) -> Subject:
+    """From a run's folder, its ``best``, a shipped encoder's name, or ``random`` (then weights come from the seed)."""
+    if os.fspath(checkpoint) == RANDOM:
+        return _random(store, seed)
+    folder = encoder_folder(checkpoint)
+    module, about = load_encoder_folder(folder)
+    return Subject(module, about, folder, str(about.get("training", {}).get("method", {}).get("name", "encoder")))
+
+
+def _random(store: Store, seed: int) -> Subject:
+    """As CMSC would start: on the segments of the paper where a dataset has them."""
+    purpose = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
+    policy = store.policy(purpose)
+    torch.manual_seed(derived_seed(seed, "weights"))
+    options = parse_encoder("cnn", {"samples": policy.samples}).model_dump(mode="json")
+    about = {
+        "encoder": {"name": "cnn", "options": options, "random_seed": seed},
+        "input": {"rate": policy.rate, "policy": policy.model_dump(mode="json")},
+    }
+    return Subject(build_encoder("cnn", options).eval(), about, None, RANDOM)

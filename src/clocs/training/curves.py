@@ -1,0 +1,35 @@
+"""Learning curves of runs, drawn side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from clocs.core.errors import StoreError
+from clocs.drawing.curves import LearningCurve, draw_learning_curves
+
+
+def learning_curve(run: str | os.PathLike[str]) -> LearningCurve:
+    """What a run's metrics say of its epochs."""
+    path = Path(run) / "metrics.jsonl"
+    if not path.exists():
+        raise StoreError(f"{run} is no run: there is no metrics.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    epochs = [line for line in lines if "validation_loss" in line]
+    if not epochs:
+        raise StoreError(f"{run}: no epoch is finished yet")
+    columns = ("epoch", "train_loss", "validation_loss", "effective_rank")
+    return LearningCurve(*(np.array([line[name] for line in epochs]) for name in columns))
+
+
+def draw_runs(runs: Sequence[str | os.PathLike[str]], out: Path, title: str = "") -> None:
+    """A column for each run: losses above, effective rank of the embeddings below."""
+    names = [Path(run).name for run in runs]
+    short = [name.rpartition("-")[0] for name in names]  # without the hash, where that tells them apart
+    labels = short if len(set(short)) == len(short) and all(short) else names
+    curves = (learning_curve(run) for run in runs)
+    draw_learning_curves(dict(zip(labels, curves, strict=True)), out, title)

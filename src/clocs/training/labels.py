@@ -1,0 +1,38 @@
+"""Few labels: which of the training part's are used. A smaller fraction lies inside a larger one of the same seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import ConfigError
+from clocs.core.seeds import generator
+
+if TYPE_CHECKING:
+    from clocs.store.store import Store
+
+LabelDraw = Literal["patients", "frames"]
+"""``patients``: all labels of some patients. ``frames``: as the released code, some labels of nearly all patients."""
+
+
+def labelled_records(store: Store, records: npt.NDArray[np.bool_], fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Of a mask over recordings, those of a random fraction of its patients."""
+    patient, patients = store.patients()
+    present = np.unique(patient[records])
+    chosen = np.zeros(patients, bool)
+    chosen[present[_first(len(present), fraction, seed)]] = True
+    return np.asarray(records & chosen[patient])
+
+
+def labelled_items(count: int, fraction: float, seed: int) -> npt.NDArray[np.int64]:
+    """Of items 0..count-1, a random fraction, in order."""
+    return np.sort(_first(count, fraction, seed))
+
+
+def _first(count: int, fraction: float, seed: int) -> npt.NDArray[np.int64]:
+    if not 0 < fraction <= 1:
+        raise ConfigError(f"a fraction of labels must be over 0 and at most 1, not {fraction}")
+    kept = max(1, round(fraction * count))
+    return generator(seed, "labels").permutation(count)[:kept]

@@ -1,0 +1,118 @@
+"""``clocs embed``, ``clocs classify``, ``clocs export-onnx``: tables, JSON, messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.cli.main import main
+from clocs.evaluation.pretrained import load_encoder
+from tests.evaluation.conftest import make_classifier, make_encoder
+
+RECORDS = "ptbxl/records500/00000"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder with a classifier."""
+    made = make_encoder(tmp_path_factory.mktemp("cli") / "best")
+    make_classifier(load_encoder(made).about["weights_sha256"]).save(made)
+    return made
+
+
+class Command:
+    """Runs ``clocs`` in this process: importing torch each time takes seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def __call__(self, *arguments: object, code: int = 0) -> tuple[str, str]:
+        """Standard output and standard error, in one line each."""
+        self._monkeypatch.setattr(sys, "argv", ["clocs", *map(str, arguments)])
+        self._monkeypatch.setenv("COLUMNS", "400")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = self._capsys.readouterr()
+        assert int(ended.value.code or 0) == code, out + err
+        return out, err
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capsys)
+
+
+def test_files_become_a_table(command: Command, originals: Path, folder: Path, tmp_path: Path) -> None:
+    files = [originals / RECORDS / f"0000{number}_hr.hea" for number in (1, 2)]
+    out, err = command("embed", *files, "--encoder", folder)
+    assert out.endswith("embeddings.npz\n")
+    assert "leads I, III, aVF, V1, V3, V4, V5, V6 not used" in out
+    assert err == ""
+    with np.load(tmp_path / "embeddings.npz") as held:
+        assert held["values"].shape == (16, 32)
+    command("embed", files[0], "--encoder", folder, "--out", "e.csv")
+    assert len((tmp_path / "e.csv").read_text().splitlines()) == 9
+
+
+def test_json_is_one_object_and_writes_nothing_else(
+    command: Command, originals: Path, folder: Path, tmp_path: Path
+) -> None:
+    file = originals / RECORDS / "00001_hr.hea"
+    strip = originals / "cinc2017" / "training2017" / "A00001.hea"
+    out, err = command("embed", file, strip, "--encoder", folder, "--json", code=1)
+    result = json.loads(out)
+    (made,) = result["files"]
+    expected = load_encoder(folder).embed(file)
+    assert made["file"] == str(file)
+    assert made["leads"] == list(expected.lead)
+    assert made["starts"] == expected.start.tolist()
+    assert made["notes"] == list(expected.notes)
+    np.testing.assert_allclose(made["pooled"], expected.pooled(), rtol=1e-6)
+    assert list(result["refused"]) == [str(strip)]
+    assert result["out"] is None
+    assert str(strip) in err
+    assert list(tmp_path.iterdir()) == []
+    out, _ = command("embed", strip, "--encoder", folder, "--json", "--any-lead", "--out", "e.parquet")
+    assert json.loads(out)["out"] == "e.parquet"
+    assert (tmp_path / "e.parquet").exists()
+
+
+def test_classes_are_printed_with_their_track_record(command: Command, originals: Path, folder: Path) -> None:
+    file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
+    out, _ = command("classify", file, "--encoder", folder)
+    best = load_encoder(folder).classify(file).classes[0]
+    line = next(line for line in out.splitlines() if f" {best.name} " in line)
+    for word in (f"meaning of {best.name}", f"{best.probability:.1%}", best.track_record, f"{best.prevalence:.1%}"):
+        assert word in line
+    assert "leads I, III, aVF" in out
+    assert "It has seen no paced rhythm." in out
+    assert out.endswith("Research use only, not a diagnosis.\n")
+    result = json.loads(command("classify", file, "--encoder", folder, "--json")[0])
+    assert result["classes"][0]["probability"] == pytest.approx(best.probability)
+    assert result["classes"][0]["validation"]["count"] in (10, 40)
+
+
+def test_an_encoder_becomes_onnx(command: Command, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="needs the extra 'onnx'")
+    out, err = command("export-onnx", folder, "encoder.onnx")
+    assert out.startswith("encoder.onnx: opset 18, at most ")
+    assert err == ""
+    assert (tmp_path / "encoder.onnx").stat().st_size > 20_000
+
+
+def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) -> None:
+    file = originals / RECORDS / "00001_hr.hea"
+    assert "neither a folder nor an encoder" in command("embed", file, "--encoder", "nowhere", code=1)[1]
+    assert "no such file" in command("embed", "nowhere.hea", "--encoder", folder, code=1)[1]
+    assert ".parquet" in command("embed", file, "--encoder", folder, "--out", "x.xlsx", code=1)[1]
+    strip = originals / "cinc2017" / "training2017" / "A00001.hea"
+    assert "--any-lead" in command("classify", strip, "--encoder", folder, code=1)[1]
+
+
+def test_help_names_the_default_encoder(command: Command) -> None:
+    assert "[default: cmsc-chapman]" in command("embed", "--help")[0]

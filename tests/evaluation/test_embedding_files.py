@@ -1,0 +1,65 @@
+"""Tables of embeddings, read back by other libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clocs.core.errors import ConfigError
+from clocs.evaluation.embedding_files import embed_files
+from clocs.evaluation.pretrained import PretrainedEncoder
+from tests.evaluation.conftest import EMBEDDING, LEADS
+
+NAMES = [f"e{place}" for place in range(EMBEDDING)]
+
+
+@pytest.fixture
+def files(originals: Path) -> list[Path]:
+    """Two that pass, and one whose lead the encoder does not know."""
+    folder = originals / "ptbxl" / "records500" / "00000"
+    return [folder / "00001_hr.hea", originals / "cinc2017" / "training2017" / "A00001.hea", folder / "00002_hr.hea"]
+
+
+@pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
+def test_each_table_holds_each_row(ending: str, files: list[Path], encoder: PretrainedEncoder, tmp_path: Path) -> None:
+    path = tmp_path / f"embeddings.{ending}"
+    done = embed_files(encoder, files, path)
+    if ending == "npz":
+        with np.load(path, allow_pickle=False) as held:
+            table = pd.DataFrame({name: held[name] for name in ("source", "lead", "start")})
+            table[NAMES] = held["values"]
+            assert held["values"].dtype == np.float32
+    else:
+        table = pd.read_csv(path) if ending == "csv" else pd.read_parquet(path)
+    assert table.columns.tolist() == ["source", "lead", "start", *NAMES]
+    whole = [str(files[0]), str(files[2])]
+    assert table["source"].tolist() == [name for name in whole for _ in range(8)]
+    assert table["lead"].tolist() == list(LEADS) * 4
+    assert table["start"].tolist() == ([0.0] * 4 + [5.0] * 4) * 2
+    expected = np.concatenate([encoder.embed(name).values for name in whole])
+    np.testing.assert_array_equal(table[NAMES].to_numpy(np.float32), expected)
+    assert list(done.embeddings) == whole
+    assert list(done.refused) == [str(files[1])]
+    assert "any_lead" in done.refused[str(files[1])]
+
+
+def test_on_demand_nothing_is_refused(files: list[Path], encoder: PretrainedEncoder) -> None:
+    done = embed_files(encoder, files, any_lead=True)
+    assert not done.refused
+    assert set(done.embeddings[str(files[1])].lead) == {"ECG"}
+
+
+def test_where_all_are_refused_no_table_is_written(
+    files: list[Path], encoder: PretrainedEncoder, tmp_path: Path
+) -> None:
+    done = embed_files(encoder, [files[1], tmp_path / "nowhere.hea"], tmp_path / "x.npz")
+    assert len(done.refused) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_ending_is_refused_before_any_work(encoder: PretrainedEncoder, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.npz, \.csv, \.parquet"):
+        embed_files(encoder, ["nowhere"], tmp_path / "x.xlsx")

@@ -1,0 +1,221 @@
+"""Embedding files: against scipy and torch by hand, against a store's frames; names, folders, classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+import wfdb
+from scipy.signal import resample_poly
+from torch import Tensor
+from torch.nn.functional import batch_norm, conv1d, max_pool1d
+
+import clocs
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.files import seal, unseal
+from clocs.core.sources import Source, open_source
+from clocs.datasets import DATASETS, Entry
+from clocs.datasets.dataset import Options
+from clocs.evaluation import pretrained
+from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder, load_encoder
+from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
+from clocs.store.ingest import ingest
+from tests.evaluation.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
+
+Floats = npt.NDArray[np.float32]
+
+
+def by_hand(encoder: PretrainedEncoder, frames: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The paper's network from its weights, in double precision: (N, S) -> (N, E)."""
+    weights: dict[str, Tensor] = {name: value.double() for name, value in encoder.module.state_dict().items()}
+
+    def of(place: int, name: str) -> Tensor:
+        return weights[f"blocks.{place}.{name}"]
+
+    hidden = torch.from_numpy(frames)[:, None]
+    for place in range(3):
+        hidden = conv1d(hidden, of(place, "convolution.weight"), stride=3)
+        statistics = (of(place, "norm.running_mean"), of(place, "norm.running_var"))
+        hidden = batch_norm(hidden, *statistics, of(place, "norm.weight"), of(place, "norm.bias"))
+        hidden = max_pool1d(hidden.relu(), 2)
+    return np.asarray((hidden.flatten(1) @ weights["linear.weight"].T + weights["linear.bias"]).relu().numpy())
+
+
+def scaled(window: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray((window - window.min()) / (window.max() - window.min()))
+
+
+@pytest.mark.parametrize(("name", "rate"), [("records500/00000/00001_hr", 500), ("records100/00000/00001_lr", 100)])
+def test_a_ptbxl_file_against_wfdb_scipy_and_the_network_by_hand(
+    name: str, rate: int, originals: Path, encoder: PretrainedEncoder, tmp_path: Path
+) -> None:
+    source = open_source(originals / "ptbxl")
+    for ending in ("hea", "dat"):
+        (tmp_path / f"{Path(name).name}.{ending}").write_bytes(source.read(f"{name}.{ending}"))
+    record = wfdb.rdrecord(str(tmp_path / Path(name).name))
+    rows, expected = [], []
+    for start in (0.0, 5.0):
+        for lead in LEADS:
+            signal = record.p_signal[:, [item.lower() for item in record.sig_name].index(lead.lower())]
+            signal = signal if rate == 500 else resample_poly(signal, 5, 1, padtype="line")
+            rows.append((lead, start))
+            expected.append(scaled(signal[int(start * 500) : int((start + 5) * 500)]))
+    found = encoder.embed(tmp_path / f"{Path(name).name}.hea")
+    assert list(zip(found.lead, found.start, strict=True)) == rows
+    np.testing.assert_allclose(found.values, by_hand(encoder, np.stack(expected)), atol=2e-6)
+    assert found.values.std() > 0.01, "an embedding that says nothing would pass"
+    np.testing.assert_allclose(found.pooled(), found.values.mean(axis=0))
+    unused = "leads I, III, aVF, V1, V3, V4, V5, V6 not used: the encoder was trained on II, V2, aVL, aVR"
+    assert found.notes == ((unused,) if rate == 500 else ("resampled from 100 Hz to 500 Hz", unused))
+
+
+RECORDS = {
+    "PTB-XL, 500 Hz": ("ptbxl", "originals.zip/ptbxl", "records500/00000/00001_hr.hea"),
+    "PTB-XL, 100 Hz": ("ptbxl", "originals.zip/ptbxl", "records100/00000/00007_lr.hea"),
+    "Chapman, CSV": ("chapman", "originals.zip/chapman", "ECGDataDenoised/MUSE_20180111_155115_19000.csv"),
+    "CPSC, derived leads": ("physionet2020", "cpsc2018.zip", "A0001.hea"),
+    "CPSC, 144 s": ("physionet2020", "originals.zip/cpsc2018", "Training_WFDB/A4133.hea"),
+}
+
+
+@pytest.mark.parametrize("which", RECORDS)
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_file_embeds_as_its_frames_from_a_store(
+    which: str, segments: int, real_data: Path, encoder: PretrainedEncoder, tmp_path: Path
+) -> None:
+    dataset, folder, name = RECORDS[which]
+    source = open_source(real_data / folder)
+    file = next(item for item in source.names() if item.endswith(name))
+
+    def only(_: Source, __: Options) -> Iterator[Entry]:
+        return iter([Entry(file)])
+
+    store = ingest(replace(DATASETS.get(dataset), entries=only), real_data / folder, tmp_path / "store")
+    policy = POLICY.model_copy(update={"segments": segments})
+    frames = Frames(store, policy)
+    _, numbers, leads = frames.locate(np.arange(len(frames)))
+    gathered = torch.from_numpy(frames.gather(np.arange(len(frames))))
+    with torch.inference_mode():
+        values = torch.stack([encoder.module(segment[:, None]) for segment in gathered.unbind(1)], 1)
+    expected = {
+        (str(leads[item]), (numbers[item] * segments + segment) * 5.0): values[item, segment].numpy()
+        for item in range(len(frames))
+        for segment in range(segments)
+    }
+    made = encoder.embed(real_data / folder / file)
+    found = dict(zip(zip(made.lead, made.start.tolist(), strict=True), made.values, strict=True))
+    if segments == 1:
+        assert list(found) == list(expected), "the same rows, in the same order"
+    assert found.keys() >= expected.keys()
+    assert len(expected) >= 8
+    for key, row in expected.items():
+        np.testing.assert_allclose(found[key], row, atol=1e-6, err_msg=str(key))
+
+
+def test_frames_that_are_ready_are_embedded_in_batches(
+    encoder: PretrainedEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = np.random.default_rng(0).random((11, 2500), np.float32)
+    whole = encoder.embed_frames(frames)
+    np.testing.assert_allclose(whole, by_hand(encoder, frames.astype(np.float64)), atol=2e-6)
+    monkeypatch.setattr(pretrained, "BATCH", 4)
+    np.testing.assert_allclose(encoder.embed_frames(frames), whole, atol=1e-6)
+    assert encoder.embed_frames(frames[:0]).shape == (0, EMBEDDING)
+    with pytest.raises(ConfigError, match=r"\(N, 2500\)"):
+        encoder.embed_frames(frames[:, None])
+    assert not encoder.module.training
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an encoder that is installed with the package, by the name of test-encoder."""
+    package = tmp_path / "package"
+    monkeypatch.setattr("importlib.resources.files", lambda name: package)
+    folder = make_encoder(package / "models" / "test-encoder")
+    sha256 = load_encoder(folder).about["weights_sha256"]
+    make_classifier(sha256).save(folder)
+    (package / "models" / "notes").mkdir()
+    return folder
+
+
+def test_a_shipped_encoder_is_found_by_its_name(shipped: Path) -> None:
+    encoder = load_encoder("test-encoder")
+    assert encoder.name == "test-encoder"
+    assert encoder.input.leads == LEADS
+    assert encoder.classifier is not None
+    with pytest.raises(ConfigError, match=r"\(test-encoder\)\. Did you mean 'test-encoder'\?"):
+        load_encoder("test-encode")
+    assert clocs.load_encoder is load_encoder
+
+
+def test_a_folder_that_holds_no_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no config\.json"):
+        load_encoder(tmp_path)
+    (tmp_path / "config.json").write_bytes(seal({"method": "cmsc"}))
+    with pytest.raises(StoreError, match="'best'"):
+        load_encoder(tmp_path)
+    with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
+        load_encoder(tmp_path / "nowhere")
+
+
+def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="several leads at once"):
+        load_encoder(make_encoder(tmp_path / "twelve", channels=12))
+    folder = make_encoder(tmp_path / "changed")
+    path = folder / "config.json"
+    about = unseal(path.read_bytes(), "")
+    for changes, message in (
+        ({"format": "clocs-encoder-9"}, "clocs-encoder-9"),
+        ({"input": {**about["input"], "rate": 250.0}}, "not those of the policy"),
+        ({"input": {}}, "does not say what it takes"),
+    ):
+        path.write_bytes(seal({**about, **changes}))
+        with pytest.raises(StoreError, match=message):
+            load_encoder(folder)
+
+
+def test_an_encoder_without_a_rate_embeds_ready_frames_only(tmp_path: Path, originals: Path) -> None:
+    policy = FramePolicy(samples=2500, source_samples="recording", normalisation="unit", leads=LEADS)
+    encoder = load_encoder(make_encoder(tmp_path, policy))
+    with pytest.raises(ConfigError, match="no rate to bring a recording to"):
+        encoder.embed(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
+    assert encoder.embed_frames(np.zeros((1, 2500), np.float32)).shape == (1, EMBEDDING)
+
+
+def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
+    encoder = load_encoder(shipped)
+    file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
+    found = encoder.classify(file)
+    assert encoder.classifier is not None
+    rows: Embeddings = encoder.embed(file)
+    expected = encoder.classifier.probabilities(rows.values).mean(axis=0)
+    assert {item.name: item.probability for item in found.classes} == pytest.approx(
+        dict(zip(("SR", "AFIB", "GSVT"), expected, strict=True))
+    )
+    assert [item.probability for item in found.classes] == sorted(expected, reverse=True)
+    assert sum(item.probability for item in found.classes) == pytest.approx(1)
+    assert found.notes == rows.notes
+    assert found.cannot_recognise == ("It has seen no paced rhythm.",)
+    for item in found.classes:
+        high = item.probability > 0.5
+        words = "of 10 validation patients with about 70%, 60% had it", "of 40 validation patients with about 20%, 25%"
+        assert item.track_record.startswith(words[0 if high else 1])
+        assert item.meaning == f"meaning of {item.name}"
+    assert {item.name: item.prevalence for item in found.classes} == {"SR": 1 / 2, "AFIB": 1 / 3, "GSVT": 1 / 4}
+
+
+def test_without_a_classifier_or_with_anothers_there_are_no_classes(
+    tmp_path: Path, encoder: PretrainedEncoder, originals: Path
+) -> None:
+    with pytest.raises(StoreError, match=r"no classifier\.json"):
+        encoder.classify(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
+    folder = make_encoder(tmp_path)
+    make_classifier("00" * 32).save(folder)
+    with pytest.raises(IntegrityError, match="another one"):
+        load_encoder(folder)

@@ -1,0 +1,272 @@
+"""Intervals: against a literal bootstrap, against Obuchowski's variance, and how often they hold the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from clocs.core.seeds import generator
+from clocs.metrics.bootstrap import MOST_DRAWS, Interval, bootstrap_intervals, paired_difference
+from clocs.metrics.ranking import Ranking
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def make_cohort(
+    random: np.random.Generator,
+    patients: int = 40,
+    frames: int = 3,
+    *,
+    classes: int = 2,
+    shift: float = 1.0,
+    shared: float = 0.6,
+) -> tuple[Bools, Floats, Ints]:
+    """Labels of whole patients, 30 % of each class; scores of variance 1, of which ``shared`` is the patient's own."""
+    labels = random.random((patients, classes)) < 0.3
+    labels[0], labels[1] = True, False
+    who = np.repeat(np.arange(patients), frames)
+    own = shift * labels + math.sqrt(shared) * random.normal(size=labels.shape)
+    return labels[who], own[who] + math.sqrt(1 - shared) * random.normal(size=(len(who), classes)), who
+
+
+def true_auc(shift: float) -> float:
+    """Of normal scores with variance 1 and means ``shift`` apart."""
+    return NormalDist().cdf(shift / math.sqrt(2))
+
+
+def literal_draws(patients: Ints, replicates: int, seed: int) -> list[Ints]:
+    """Rows of drawn patients, one patient after the other, with all their rows each time."""
+    random, known = generator(seed, "bootstrap"), np.unique(patients)
+    return [
+        np.concatenate(
+            [np.flatnonzero(patients == known[place]) for place in random.integers(0, len(known), len(known))]
+        )
+        for _ in range(replicates)
+    ]
+
+
+def mean_of_classes(score: Any, truth: Bools, scores: Floats) -> float:
+    return float(np.mean([score(truth[:, k], scores[:, k]) for k in range(truth.shape[1])]))
+
+
+@pytest.mark.parametrize(("name", "score"), [("auc", roc_auc_score), ("average_precision", average_precision_score)])
+def test_equal_to_a_literal_bootstrap(name: str, score: Any) -> None:
+    """Rows copied, measured by scikit-learn; the spread of the logits around the value's, 1.645 of it for 90 %."""
+    truth, scores, patients = make_cohort(np.random.default_rng(0))
+    patients = 1000 - 7 * patients  # numbers without order
+    found = bootstrap_intervals(truth, scores, patients, replicates=50, level=0.9, seed=3)
+    macro, classes = getattr(found, f"macro_{name}"), getattr(found, name)
+    for interval, columns in [(macro, [0, 1]), (classes[0], [0]), (classes[1], [1])]:
+        value = mean_of_classes(score, truth[:, columns], scores[:, columns])
+        drawn = [
+            mean_of_classes(score, truth[rows][:, columns], scores[rows][:, columns])
+            for rows in literal_draws(patients, 50, 3)
+        ]
+        reach = 1.6448536 * np.std([math.log(one / (1 - one)) for one in drawn], ddof=1)
+        centre = math.log(value / (1 - value))
+        ends = [1 / (1 + math.exp(-(centre + side * reach))) for side in (-1, 1)]
+        assert [interval.value, interval.low, interval.high] == pytest.approx([value, *ends], abs=1e-7)
+
+
+def test_a_difference_is_equal_to_a_literal_bootstrap_of_runs() -> None:
+    random = np.random.default_rng(1)
+    truth, scores, patients = make_cohort(random)
+    first = [scores + random.normal(size=scores.shape) for _ in range(3)]
+    second = [scores + 1.2 * random.normal(size=scores.shape) for _ in range(2)]
+
+    def mean_of_runs(runs: list[Floats], rows: Any) -> float:
+        return float(np.mean([mean_of_classes(roc_auc_score, truth[rows], run[rows]) for run in runs]))
+
+    def difference(rows: Any) -> float:
+        return mean_of_runs(first, rows) - mean_of_runs(second, rows)
+
+    found = paired_difference(truth, first, second, patients, replicates=60, seed=5)
+    value, drawn = difference(slice(None)), [difference(rows) for rows in literal_draws(patients, 60, 5)]
+    reach = 1.9599640 * np.std(drawn, ddof=1)
+    assert [found.value, found.low, found.high] == pytest.approx([value, value - reach, value + reach], abs=1e-7)
+    assert found.at_or_below_zero == np.mean(np.array(drawn) <= 0)
+    assert 0 < found.at_or_below_zero < 1
+    assert paired_difference(truth, np.stack(first), second, patients, replicates=60, seed=5) == found
+
+
+def obuchowski_error(truth: Bools, scores: Floats, patients: Ints) -> float:
+    """Standard error of an AUC of clustered rows: Obuchowski, Biometrics 53 (1997) 567."""
+    wins = (scores[truth][:, None] > scores[~truth]) + 0.5 * (scores[truth][:, None] == scores[~truth])
+    area, (m, n) = wins.mean(), wins.shape
+    known = np.unique(patients)
+    positive = np.array([(wins.mean(axis=1) - area)[patients[truth] == who].sum() for who in known])
+    negative = np.array([(wins.mean(axis=0) - area)[patients[~truth] == who].sum() for who in known])
+    clusters = [len(set(patients[side].tolist())) for side in (truth, ~truth)]
+    both = len(known)
+    s10 = clusters[0] / ((clusters[0] - 1) * m) * (positive**2).sum()
+    s01 = clusters[1] / ((clusters[1] - 1) * n) * (negative**2).sum()
+    s11 = both / (both - 1) * (positive * negative).sum()
+    return math.sqrt(s10 / m + s01 / n + 2 * s11 / (m * n))
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.9])
+def test_widths_are_those_of_obuchowskis_variance(shared: float) -> None:
+    truth, scores, patients = make_cohort(np.random.default_rng(2), 300, 4, classes=1, shared=shared)
+    truth ^= np.random.default_rng(3).random(truth.shape) < 0.1  # patients with rows of both kinds
+    error = obuchowski_error(truth[:, 0], scores[:, 0], patients)
+    interval = bootstrap_intervals(truth, scores, patients, replicates=600).auc[0]
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+def test_a_class_lost_in_a_draw_does_not_change_what_the_macro_is_of() -> None:
+    """The rare class ranks badly: without it, a draw's mean would jump from about 0.5 to 1."""
+    patients = np.arange(60)
+    truth = np.stack([patients % 2 == 0, patients < 2], axis=1)
+    scores = np.stack([truth[:, 0] + 0.001 * patients, -1.0 * truth[:, 1] + 0.001 * patients], axis=1)
+    truth[3, 0] = True  # the common class is not quite perfect
+    found = bootstrap_intervals(truth, scores, patients, replicates=300)
+    lost = sum(not truth[rows][:, 1].any() for rows in literal_draws(patients, 300, 0))
+    assert lost > 20, "the case does not occur"
+    assert found.macro_auc.value == pytest.approx(0.5, abs=0.05)
+    assert found.macro_auc.high < 0.6
+    same = paired_difference(truth, scores, scores[:, ::-1].copy(), patients, replicates=300)
+    assert np.isfinite([same.low, same.high]).all()
+
+
+def test_a_class_that_is_not_there_is_left_out_of_everything() -> None:
+    truth, scores, patients = make_cohort(np.random.default_rng(4))
+    absent = np.zeros((len(truth), 1), bool)
+    wider = np.concatenate([truth, absent], axis=1), np.concatenate([scores, scores[:, :1]], axis=1)
+    with_it = bootstrap_intervals(*wider, patients, replicates=20)
+    without = bootstrap_intervals(truth, scores, patients, replicates=20)
+    assert with_it.macro_auc == without.macro_auc
+    assert with_it.auc[:2] == without.auc
+    assert with_it.auc[2].as_dict() == {"value": None, "low": None, "high": None}
+
+
+def ends(interval: Interval) -> tuple[float | None, float | None]:
+    return interval.as_dict()["low"], interval.as_dict()["high"]
+
+
+def test_where_nothing_can_be_told_the_ends_are_missing() -> None:
+    truth, scores, patients = make_cohort(np.random.default_rng(5))
+    alone = bootstrap_intervals(truth, scores, 0 * patients, replicates=20)
+    assert alone.macro_auc.value == bootstrap_intervals(truth, scores, patients, replicates=20).macro_auc.value
+    assert ends(alone.macro_auc) == (None, None), "one patient"
+    perfect = bootstrap_intervals(truth, truth.astype(float), patients, replicates=20)
+    assert perfect.macro_auc.value == 1
+    assert ends(perfect.auc[0]) == ends(perfect.macro_average_precision) == (None, None)
+    rare = np.eye(30, dtype=bool)
+    hopeless = bootstrap_intervals(rare, np.random.default_rng(0).random(rare.shape), np.arange(30), replicates=5)
+    assert 0.63**30 * MOST_DRAWS < 1, "draws that keep all classes are as good as impossible"
+    assert ends(hopeless.macro_auc) == ends(hopeless.auc[0]) == (None, None)
+    difference = paired_difference(rare, rare * 1.0, rare * 2.0, np.arange(30), replicates=5)
+    assert difference.as_dict() == {"value": 0.0, "low": None, "high": None, "at_or_below_zero": None}
+
+
+def test_intervals_near_one_stay_below_it_and_hold_their_value() -> None:
+    """One pair of frames is out of order, less than half a pair of patients; many a replicate is perfect."""
+    patients = np.repeat(np.arange(30), 3)
+    truth = (patients < 10)[:, None]
+    scores = truth.astype(float)
+    scores[[0, -1]] = [[0.4], [0.6]]
+    found = bootstrap_intervals(truth, scores, patients, replicates=200)
+    assert found.auc[0].value == pytest.approx(1 - 1 / (30 * 60))
+    for interval in (found.auc[0], found.macro_auc, found.macro_average_precision):
+        assert 0.95 < interval.low < interval.value <= interval.high < 1
+
+
+def test_equal_scores_differ_by_exactly_nothing() -> None:
+    truth, scores, patients = make_cohort(np.random.default_rng(7))
+    found = paired_difference(truth, scores, 2 * scores, patients, replicates=20)
+    assert found.as_dict() == {"value": 0.0, "low": 0.0, "high": 0.0, "at_or_below_zero": 1.0}
+
+
+def test_pairing_takes_out_what_both_share() -> None:
+    random = np.random.default_rng(8)
+    truth, scores, patients = make_cohort(random, 100)
+    noisier = scores + 0.3 * random.normal(size=scores.shape)
+    paired = paired_difference(truth, scores, noisier, patients, replicates=200)
+    alone = bootstrap_intervals(truth, scores, patients, replicates=200).macro_auc
+    assert paired.high - paired.low < 0.6 * (alone.high - alone.low)
+    back = paired_difference(truth, noisier, scores, patients, replicates=200)
+    assert [back.value, back.low, back.high] == pytest.approx([-paired.value, -paired.high, -paired.low])
+
+
+def test_a_seed_repeats_bit_for_bit_and_another_differs() -> None:
+    truth, scores, patients = make_cohort(np.random.default_rng(9))
+    runs = [scores, scores + np.random.default_rng(10).normal(size=scores.shape)]
+    first, second, other = (bootstrap_intervals(truth, runs, patients, replicates=30, seed=seed) for seed in (1, 1, 2))
+    assert first == second
+    assert first.macro_auc.value == other.macro_auc.value
+    assert first.macro_auc.low != other.macro_auc.low
+    assert json.loads(json.dumps(first.as_dict(), allow_nan=False))["auc"][1] == first.auc[1].as_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"level": 1.0}, "level"), ({"replicates": 1}, "replicates"), ({"scores": []}, "at least one run")],
+)
+def test_senseless_options_are_refused(options: dict[str, Any], said: str) -> None:
+    truth, scores, patients = make_cohort(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=said):
+        bootstrap_intervals(**{"truth": truth, "scores": scores, "patients": patients, **options})
+    with pytest.raises(ValueError, match="groups"):
+        bootstrap_intervals(truth, scores, patients[:-1])
+
+
+def coverage(cohorts: int, replicates: int, patients: int, frames: int, *, by_row: bool = False, **given: Any) -> float:
+    """Share of simulated cohorts whose 95 % interval of the macro AUC holds the truth."""
+    held = []
+    for number in range(cohorts):
+        truth, scores, who = make_cohort(generator(number, "cohort"), patients, frames, **given)
+        drawn = np.arange(len(who)) if by_row else who
+        interval = bootstrap_intervals(truth, scores, drawn, replicates=replicates, seed=number).macro_auc
+        held.append(interval.low <= true_auc(given.get("shift", 1.0)) <= interval.high)
+    return float(np.mean(held))
+
+
+def test_intervals_over_patients_hold_the_truth_and_those_over_rows_do_not() -> None:
+    assert coverage(60, 60, 80, 8, shared=0.9, classes=1) >= 0.88
+    assert coverage(60, 60, 80, 8, shared=0.9, classes=1, by_row=True) <= 0.7
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_95_percent_interval_holds_the_truth_in_95_percent_of_cohorts() -> None:
+    assert 0.93 <= coverage(1000, 400, 500, 3) <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_95_percent_difference_holds_the_truth_in_95_percent_of_cohorts() -> None:
+    """The second scores share part of the first ones' patient effect, and have half their shift."""
+    held = []
+    for number in range(500):
+        random = generator(number, "cohort")
+        truth, first, who = make_cohort(random, 300, 3)
+        second = 0.5 * truth + 0.8 * (first - truth) + 0.6 * random.normal(size=first.shape)
+        found = paired_difference(truth, first, second, who, replicates=200, seed=number)
+        held.append(found.low <= true_auc(1.0) - true_auc(0.5) <= found.high)
+    assert 0.93 <= np.mean(held) <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_near_one_the_logit_scale_holds_the_truth_more_often_than_percentiles() -> None:
+    """Why the interval is not that of percentiles: 50 patients, an AUC of 0.96."""
+    held = []
+    for number in range(500):
+        truth, scores, who = make_cohort(generator(number, "cohort"), 50, 3, shift=2.5)
+        ours = bootstrap_intervals(truth, scores, who, replicates=200, seed=number).macro_auc
+        ranking, random = Ranking(truth, scores), generator(number, "bootstrap")
+        drawn = [ranking.auc(np.bincount(random.integers(0, 50, 50), minlength=50)[who]).mean() for _ in range(200)]
+        low, high = np.nanquantile(drawn, [0.025, 0.975])
+        held.append([ours.low <= true_auc(2.5) <= ours.high, low <= true_auc(2.5) <= high])
+    logit, percentile = np.mean(held, axis=0)
+    assert logit >= 0.92
+    assert percentile <= logit - 0.02

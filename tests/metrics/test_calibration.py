@@ -1,0 +1,137 @@
+"""Calibration against scikit-learn, and temperatures against a grid and against logits of known sharpness."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import brier_score_loss
+
+from clocs.metrics.calibration import (
+    TEMPERATURES,
+    brier,
+    expected_calibration_error,
+    fit_temperature,
+    probabilities,
+    reliability,
+)
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def make(rows: int, classes: int, seed: int) -> tuple[Bools, Floats]:
+    """Truth and probabilities (N, K), many of them on the edges of bins."""
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 41, (rows, classes)) / 40
+    return random.random((rows, classes)) < values, values
+
+
+@given(st.integers(2, 200), st.integers(1, 3), st.integers(1, 12), st.integers(0, 2**32))
+def test_bins_are_those_of_scikit_learn(rows: int, classes: int, bins: int, seed: int) -> None:
+    truth, values = make(rows, classes, seed)
+    found = reliability(truth, values, bins)
+    assert found.count.sum(axis=1).tolist() == [rows] * classes
+    errors, briers = expected_calibration_error(truth, values, bins), brier(truth, values)
+    for place in range(classes):
+        observed, mean = calibration_curve(truth[:, place], values[:, place], n_bins=bins)
+        filled = found.count[place] > 0
+        np.testing.assert_allclose(found.observed[place][filled], observed)
+        np.testing.assert_allclose(found.mean_probability[place][filled], mean)
+        assert np.isnan(found.observed[place][~filled]).all()
+        assert errors[place] == pytest.approx((found.count[place][filled] / rows) @ np.abs(mean - observed))
+        assert briers[place] == pytest.approx(brier_score_loss(truth[:, place], values[:, place]))
+
+
+def test_calibration_errors_of_cases_worked_by_hand() -> None:
+    truth = np.array([[True], [False], [False], [True]])
+    sure = np.array([[0.9], [0.9], [0.2], [0.2]])
+    assert expected_calibration_error(truth, sure)[0] == pytest.approx((2 * 0.4 + 2 * 0.3) / 4)
+    assert expected_calibration_error(truth, truth.astype(float))[0] == 0
+    assert brier(truth, 1 - truth.astype(float))[0] == 1
+    assert np.isnan([*brier(truth[:0], sure[:0]), *expected_calibration_error(truth[:0], sure[:0])]).all()
+
+
+def test_reliability_survives_json() -> None:
+    truth, values = make(7, 2, 0)
+    found = reliability(truth, values)
+    read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert read["edges"] == found.edges.tolist()
+    for name in ("count", "mean_probability", "observed"):
+        np.testing.assert_array_equal(np.array(read[name], float), getattr(found, name))
+
+
+@pytest.mark.parametrize("multi_label", [True, False])
+@pytest.mark.parametrize("sharpness", [0.25, 1.0, 4.0])
+def test_the_temperature_undoes_a_known_sharpness(multi_label: bool, sharpness: float) -> None:
+    random = np.random.default_rng(1)
+    log_odds = random.normal(scale=2.0, size=(40_000, 3))
+    true = probabilities(log_odds, 1.0, multi_label)
+    if multi_label:
+        truth = random.random(true.shape) < true
+    else:
+        truth = np.eye(3, dtype=bool)[(random.random((len(true), 1)) > true.cumsum(axis=1)).sum(axis=1).clip(max=2)]
+    assert fit_temperature(sharpness * log_odds, truth, multi_label) == pytest.approx(sharpness, rel=0.03)
+
+
+def negative_log_likelihood(logits: Floats, truth: Bools, temperature: float, multi_label: bool) -> float:
+    """Written out by scipy's log_softmax; a label of its own is a class against a logit of 0."""
+    if not multi_label:
+        return -float(log_softmax(logits / temperature, axis=1)[truth].mean())
+    both = log_softmax(np.stack([logits / temperature, np.zeros_like(logits)]), axis=0)
+    return -float(np.where(truth, both[0], both[1]).mean())
+
+
+@pytest.mark.parametrize("multi_label", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_temperature_is_the_best_of_a_fine_grid(multi_label: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    truth = np.eye(4, dtype=bool)[random.integers(0, 4, 150)]
+    logits = 3 * random.normal(size=truth.shape) + 4 * truth
+    grid = np.geomspace(0.1, 20, 4001)
+    losses = [negative_log_likelihood(logits, truth, value, multi_label) for value in grid]
+    fitted = fit_temperature(logits, truth, multi_label)
+    assert fitted == pytest.approx(grid[int(np.argmin(losses))], rel=2e-3)
+    assert negative_log_likelihood(logits, truth, fitted, multi_label) <= min(losses)
+
+
+@pytest.mark.parametrize("multi_label", [True, False])
+def test_logits_that_separate_or_mislead_end_at_the_bounds(multi_label: bool) -> None:
+    truth = np.eye(3, dtype=bool)[np.arange(30) % 3]
+    logits = np.where(truth, 1.0, -1.0)
+    assert fit_temperature(logits, truth, multi_label) == TEMPERATURES[0]
+    assert fit_temperature(-logits, truth, multi_label) == TEMPERATURES[1]
+
+
+@pytest.mark.parametrize("multi_label", [True, False])
+def test_large_logits_stay_finite(multi_label: bool) -> None:
+    random = np.random.default_rng(0)
+    truth = np.eye(3, dtype=bool)[random.integers(0, 3, 200)]
+    logits = 1e5 * random.normal(size=truth.shape)
+    found = probabilities(logits, TEMPERATURES[0], multi_label)
+    assert np.isfinite(found).all()
+    assert fit_temperature(logits, truth, multi_label) == TEMPERATURES[1]
+    if not multi_label:
+        np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: reliability(np.ones((2, 1), bool), np.array([[0.2], [1.5]])), "from 0 to 1"),
+        (lambda: brier(np.ones((2, 1), bool), np.array([[-0.2], [0.5]])), "from 0 to 1"),
+        (lambda: reliability(np.ones((2, 1), bool), np.ones((2, 1)), bins=0), "bins"),
+        (lambda: fit_temperature(np.ones((2, 3)), np.ones((2, 3), bool), False), "multi_label=True"),
+        (lambda: fit_temperature(np.ones((0, 3)), np.ones((0, 3), bool), True), "at least one row"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(call: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call()

@@ -1,0 +1,136 @@
+"""AUC and average precision against scikit-learn, with weights and heavy ties; and what is undefined."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from clocs.metrics.ranking import Ranking, auc, average_precision, macro, roc_points
+
+Case = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+@st.composite
+def cases(draw: st.DrawFn, whole: bool = False) -> Case:
+    """Truth (N, K), scores (N, K) of 1 to 6 different values, weights (N,), some of them 0."""
+    rows, classes, levels = draw(st.integers(2, 40)), draw(st.integers(1, 3)), draw(st.integers(1, 6))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    truth = random.random((rows, classes)) < draw(st.floats(0.1, 0.9))
+    truth[0], truth[1] = True, False
+    scores = random.normal(size=levels)[random.integers(0, levels, (rows, classes))]
+    weights = random.integers(0, 4, rows).astype(float) if whole else random.exponential(size=rows)
+    weights[random.random(rows) < 0.2] = 0
+    weights[:2] += 1
+    return truth, scores, weights
+
+
+@given(cases())
+def test_equal_to_scikit_learn_under_weights_and_ties(case: Case) -> None:
+    truth, scores, weights = case
+    for place in range(truth.shape[1]):
+        one = truth[:, place], scores[:, place]
+        assert auc(truth, scores)[place] == pytest.approx(roc_auc_score(*one), abs=1e-12)
+        assert average_precision(truth, scores)[place] == pytest.approx(average_precision_score(*one), abs=1e-12)
+        weighted = roc_auc_score(*one, sample_weight=weights), average_precision_score(*one, sample_weight=weights)
+        assert auc(truth, scores, weights)[place] == pytest.approx(weighted[0], abs=1e-12)
+        assert average_precision(truth, scores, weights)[place] == pytest.approx(weighted[1], abs=1e-12)
+
+
+@given(cases(whole=True))
+def test_a_whole_weight_is_that_many_rows(case: Case) -> None:
+    truth, scores, weights = case
+    rows = np.repeat(np.arange(len(truth)), weights.astype(int))
+    ranking, repeated = Ranking(truth, scores), Ranking(truth[rows], scores[rows])
+    np.testing.assert_allclose(ranking.auc(weights), repeated.auc(), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(ranking.average_precision(weights), repeated.average_precision(), rtol=0, atol=1e-14)
+
+
+@given(cases())
+def test_both_at_once_are_what_each_is_alone(case: Case) -> None:
+    truth, scores, weights = case
+    ranking = Ranking(truth, scores)
+    alone = [ranking.auc(weights), ranking.average_precision(weights)]
+    np.testing.assert_array_equal(ranking.auc_and_average_precision(weights), alone)
+
+
+@given(cases())
+def test_auc_is_the_share_of_pairs_in_order(case: Case) -> None:
+    """Its definition, pair by pair."""
+    truth, scores, _ = case
+    pairs = itertools.product(scores[truth[:, 0], 0], scores[~truth[:, 0], 0])
+    wins = [1.0 if high > low else 0.5 if high == low else 0.0 for high, low in pairs]
+    assert auc(truth, scores)[0] == pytest.approx(sum(wins) / len(wins), abs=1e-12)
+
+
+def test_infinite_scores_tie_with_each_other() -> None:
+    truth = np.array([[True], [False], [True], [False]])
+    scores = np.array([[np.inf], [np.inf], [0.0], [-np.inf]])
+    assert auc(truth, scores)[0] == (0.5 + 1 + 0 + 1) / 4
+
+
+def test_heavy_positives_do_not_hide_light_negatives() -> None:
+    truth, scores = np.array([[True], [False], [False]]), np.array([[0.5], [0.9], [0.1]])
+    assert auc(truth, scores, [1e20, 1.0, 3.0])[0] == pytest.approx(0.75)
+
+
+def test_a_class_without_positives_or_negatives_is_undefined() -> None:
+    truth = np.array([[True, False, True], [True, False, False], [True, False, False]])
+    scores = np.arange(9.0).reshape(3, 3)
+    for values in (auc(truth, scores), average_precision(truth, scores)):
+        np.testing.assert_array_equal(np.isnan(values), [True, True, False])
+    weightless = auc(truth, scores, [0, 1, 1])
+    assert np.isnan(weightless).all(), "its only positive weighs nothing"
+    assert np.isnan(auc(truth[:0], scores[:0])).all()
+    assert [points.shape for points in roc_points(truth, scores)][:2] == [(2, 0), (2, 0)]
+    assert [points.shape for points in roc_points(truth[:0], scores[:0])] == [(2, 0)] * 3
+
+
+def test_macro_is_the_mean_of_the_defined() -> None:
+    assert macro([0.5, np.nan, 1.0]) == 0.75
+    assert np.isnan(macro([np.nan, np.nan]))
+    assert np.isnan(macro([]))
+
+
+@given(cases())
+@settings(max_examples=50)
+def test_roc_points_are_those_of_scikit_learn(case: Case) -> None:
+    truth, scores, _ = case
+    for place, points in enumerate(roc_points(truth, scores)):
+        false, true, _ = roc_curve(truth[:, place], scores[:, place], drop_intermediate=False)
+        np.testing.assert_allclose(points[:, [0, -1]], [[0, 1], [0, 1]])
+        kept = {(round(x, 9), round(y, 9)) for x, y in points.T}
+        assert kept <= {(round(x, 9), round(y, 9)) for x, y in zip(false, true, strict=True)}
+        assert np.trapezoid(points[1], points[0]) == pytest.approx(auc(truth, scores)[place], abs=1e-12)
+
+
+def test_roc_points_leave_out_what_lies_on_a_line() -> None:
+    truth, scores = np.array([[True]] * 5 + [[False]] * 7), np.arange(12.0)[::-1, None]
+    np.testing.assert_allclose(roc_points(truth, scores)[0], [[0, 0, 1], [0, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("truth", "scores", "said"),
+    [
+        (np.ones((3, 2)), np.ones((3, 2)), "bool"),
+        (np.ones(3, bool), np.ones(3), "rows x classes"),
+        (np.ones((3, 2), bool), np.ones((3, 1)), "rows x classes"),
+        (np.ones((3, 2), bool), np.array([[1, 2], [np.nan, 2], [np.nan, np.nan]]), "2 of 3 rows hold NaN"),
+    ],
+)
+def test_arrays_that_would_be_counted_wrongly_are_refused(
+    truth: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        auc(truth, scores)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [1.0, -1.0, 1.0], [1.0, np.nan, 1.0]])
+def test_wrong_weights_are_refused(weights: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"weights must be \(3,\)"):
+        auc(np.eye(3, dtype=bool), np.eye(3), weights)

@@ -135,3 +135,24 @@ def test_large_logits_stay_finite(multi_label: bool) -> None:
 def test_what_cannot_be_judged_is_refused(call: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         call()
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_the_temperature_of_pooled_rows_is_that_of_a_grid_search(multi_label: bool) -> None:
+    """Noisy rows of one group: their mean is timid, so a lower temperature than the rows' own is right."""
+    random = np.random.default_rng(3)
+    groups = np.repeat(np.arange(300), 6)
+    label = random.integers(0, 3, 300)
+    truth = np.eye(3, dtype=bool)[label][groups]
+    logits = 1.5 * truth + random.normal(size=truth.shape)
+    found = fit_temperature(logits, truth, multi_label, groups=groups)
+    grid = np.exp(np.linspace(np.log(0.05), np.log(5), 400))
+
+    def likelihood(temperature: float) -> float:
+        rows = probabilities(logits, temperature, multi_label)
+        means = np.stack([rows[groups == group].mean(0) for group in range(300)])
+        own = np.eye(3, dtype=bool)[label]
+        return float(np.log(np.where(own, means, 1 - means)).mean() if multi_label else np.log(means[own]).mean())
+
+    assert found == pytest.approx(grid[np.argmax([likelihood(temperature) for temperature in grid])], rel=0.02)
+    assert found < fit_temperature(logits, truth, multi_label)

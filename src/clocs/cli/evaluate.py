@@ -79,6 +79,21 @@ def finetune_command(
     _show(found, as_json)
 
 
+@evaluate.command("publish")
+def publish_command(
+    checkpoint: str = CHECKPOINT,
+    store: Path = STORE,
+    out: Path = typer.Argument(help="Folder to write; model hubs take it as it is."),
+    name: str = typer.Option(..., help="What the encoder is called."),
+    as_json: bool = JSON,
+) -> None:
+    """Make an encoder ready for others: with a calibrated classifier and a model card."""
+    from clocs.evaluation.publishing import publish
+
+    found = publish(checkpoint, store, out, name)
+    typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
+
+
 @evaluate.command("compare")
 def compare_command(
     first: str = typer.Argument(help="Folders of evaluations, one a seed, with commas between them."),
@@ -102,18 +117,18 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(found))
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
     for level, values in found["test"].items():
         table.add_row(f"per {level}, {values['rows']:,} rows", *_cells(values))
     for name, values in found["test"]["recording"]["classes"].items():
-        table.add_row(f"  {name}, {values['positives']:,} recordings", *_cells(values))
-    console = Console()
-    console.print(table)
+        table.add_row(f"  {escape(name)}, {values['positives']:,} recordings", *_cells(values))
+    Console().print(table)
     for note in found["notes"]:
-        console.print(f"note: {note}")
-    console.print(f"kept in {found['run']}")
+        typer.echo(f"note: {note}")
+    typer.echo(f"kept in {found['run']}")
 
 
 def _cells(values: dict[str, Any]) -> tuple[str, str, str]:

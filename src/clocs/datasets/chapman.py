@@ -81,6 +81,17 @@ CHAPMAN = Dataset(
         "SB": ("SB",),
         "SR": ("SR", "SA"),
     },
+    meanings={
+        "AFIB": "atrial fibrillation or flutter",
+        "GSVT": "supraventricular tachycardia: sinus, atrial, re-entrant; or atrial rhythm wandering to the node",
+        "SB": "sinus bradycardia",
+        "SR": "sinus rhythm, regular or irregular",
+    },
+    blind_to=(
+        "Only these four groups of rhythms were labelled: infarction, ischaemia, hypertrophy, conduction blocks, "
+        "ventricular arrhythmias and paced rhythms are not among them.",
+        "The signals were denoised by their publisher (low-pass at 50 Hz, baseline removed); others may not be.",
+    ),
     frames={
         # The paper halves the rate and makes one frame of a recording, however long it is.
         "evaluation": FramePolicy(

@@ -108,6 +108,10 @@ class Dataset:
     needs_source: bool = True
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The paper's grouping: class -> labels. Frames whose label is in no class are not instances."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Class -> what it is, in words."""
+    blind_to: tuple[str, ...] = ()
+    """What a classifier trained on these labels cannot know, a sentence each."""
     frames: Mapping[str, FramePolicy] = field(default_factory=dict)
     """By purpose: ``evaluation`` and, where there is pre-training, ``segments``."""
     split: SplitPolicy = SplitPolicy()

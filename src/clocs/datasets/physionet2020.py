@@ -49,6 +49,22 @@ PHYSIONET2020 = Dataset(
     entries=_entries,
     load=_load,
     classes={name: (name,) for name in sorted(SNOMED.values())},
+    meanings={
+        "AF": "atrial fibrillation",
+        "I-AVB": "first-degree atrioventricular block",
+        "LBBB": "left bundle branch block",
+        "Normal": "normal sinus rhythm, none of the others",
+        "PAC": "premature atrial contraction",
+        "PVC": "premature ventricular contraction",
+        "RBBB": "right bundle branch block",
+        "STD": "ST-segment depression",
+        "STE": "ST-segment elevation",
+    },
+    blind_to=(
+        "Only these nine findings were labelled: infarction, hypertrophy, flutter, tachycardia, bradycardia, higher "
+        "blocks and paced rhythms are not among them.",
+        "Labels were given per recording, some longer than a minute; a finding may be in a part of it only.",
+    ),
     frames={
         "evaluation": FramePolicy(samples=2500, source_samples=2500, normalisation="unit", leads=LEADS),
         "segments": FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS),

@@ -11,7 +11,7 @@ from clocs.core.errors import LeakError
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
-from clocs.training.seen import load_seen
+from clocs.training.seen import load_seen, same_split
 
 
 def check_contract(folder: Path | None, about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
@@ -40,8 +40,7 @@ def check_contract(folder: Path | None, about: dict[str, Any], store: Store, spl
 
 def _same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
     """An encoder without a list of what it has seen can be trusted only with the very split it was trained on."""
-    told = about.get("training", {})
-    if (told.get("store_sha256"), told.get("split_sha256")) == (store.sha256, split.sha256):
+    if same_split(about, store, split):
         return {"seen": "the training and validation parts of this very split"}
     raise LeakError(
         "this encoder does not say which recordings it has seen, and it was trained with another store or split: "

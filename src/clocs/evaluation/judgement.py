@@ -20,10 +20,11 @@ LEVELS = ("frame", "recording", "patient")
 def levels(scores: Rows) -> Iterator[tuple[str, Rows]]:
     """The scores of each level."""
     for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
-        yield level, scores if groups is None else _pooled(scores, groups)
+        yield level, scores if groups is None else pooled(scores, groups)
 
 
-def _pooled(scores: Rows, groups: npt.NDArray[np.int64]) -> Rows:
+def pooled(scores: Rows, groups: npt.NDArray[np.int64]) -> Rows:
+    """One row a group, its values averaged."""
     unique, values = pool(scores.values, groups)
     first = np.unique(groups, return_index=True)[1]
     assert np.array_equal(groups[first], unique)

@@ -21,6 +21,8 @@ Solver = Literal["lbfgs", "adam"]
 """``lbfgs``: logistic regression. ``adam``: as the paper trains its linear layer, with early stopping."""
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """C of scikit-learn's logistic regression, from strong to weak regularisation."""
+NEVER = -30.0
+"""The logit of a class without a training row."""
 ADAM_RATE, ADAM_BATCH, ADAM_EPOCHS, ADAM_PATIENCE = 1e-4, 256, 400, 15
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +87,7 @@ def _logistic(
     from threadpoolctl import threadpool_limits
 
     classes, length = truth.shape[1], values.shape[1]
-    weight, bias = np.zeros((classes, length)), np.full(classes, -30.0)  # a class without a row: never
+    weight, bias = np.zeros((classes, length)), np.full(classes, NEVER)
     present = np.flatnonzero(truth.any(0))
 
     def fitted(labels: npt.NDArray[np.generic]) -> LogisticRegression:
@@ -102,7 +104,7 @@ def _logistic(
         return weight, bias
     for place in present:
         if truth[:, place].all():
-            bias[place] = 30.0
+            bias[place] = -NEVER
             continue
         model = fitted(truth[:, place])
         weight[place], bias[place] = model.coef_[0], model.intercept_[0]
@@ -133,4 +135,6 @@ def _adam(train: Rows, validation: Rows, multi_label: bool, seed: int) -> Linear
         if stale >= ADAM_PATIENCE:
             break
     weight, bias = (kept[name].double().numpy() for name in ("weight", "bias"))
+    absent = ~train.truth.any(0)
+    weight[absent], bias[absent] = 0.0, NEVER
     return Linear(np.zeros(length), np.ones(length), weight, bias, multi_label, None)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from clocs.core.seeds import derived_seed
 from clocs.evaluation.contract import check_contract
 from clocs.evaluation.frame_choice import FrameChoice, frames_for, rate_mismatch
 from clocs.evaluation.judgement import judge
@@ -98,6 +100,7 @@ def _rows(subject: Subject, store: Store, split: Split, policy: FramePolicy, con
     records = split.mask(part)
     if part == "train" and config.label_draw == "patients":
         records = labelled_records(store, records, config.fraction, config.seed)
+    torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
     rows = rows_of(subject.module, store, policy, records, train_mode=config.train_mode)
     if part == "train" and config.label_draw == "frames":
         rows = rows.pick(labelled_items(len(rows.values), config.fraction, config.seed))

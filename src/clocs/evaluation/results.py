@@ -41,7 +41,7 @@ def load_scores(folder: Path) -> Rows:
         with np.load(folder / FILE, allow_pickle=False) as kept:
             classes = tuple(str(name) for name in kept["classes"])
             return Rows(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged bytes make numpy raise what they will
         raise StoreError(f"{folder} holds no evaluation: {error}") from error
 
 
@@ -57,6 +57,7 @@ def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) ->
     found = {}
     for level in sides[0][0]:
         a, b = ([run[level] for run in side] for side in sides)
+        _check_rows(a, b)
         found[level] = paired_difference(
             a[0].truth,
             [run.values for run in a],
@@ -66,6 +67,16 @@ def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) ->
             replicates=replicates,
         )
     return found
+
+
+def _check_rows(first: list[Rows], second: list[Rows]) -> None:
+    """Refuse runs of one side with other rows, and sides with other patients."""
+    for side in (first, second):
+        of = side[0]
+        if not all(np.array_equal(run.record, of.record) and np.array_equal(run.truth, of.truth) for run in side):
+            raise ConfigError("evaluations that differ by their seed alone have the same frames; these have not")
+    if not np.array_equal(*(np.unique(side[0].patient) for side in (first, second))):
+        raise ConfigError("some patients have frames on one side only: the two cannot be compared")
 
 
 def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
@@ -53,7 +54,9 @@ def rows_of(
     ``train_mode``: as the released code had it, with BatchNorm's statistics of each batch and with dropout.
     """
     frames = Frames(store, policy, records=records)
-    cache = frames.cached() if frames.costly and len(frames) else None
+    if not len(frames):
+        raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
+    cache = frames.cached() if frames.costly else None
     items = np.arange(len(frames))
     kept = {name: value.clone() for name, value in module.state_dict().items()}
     module.train(train_mode)
@@ -70,6 +73,4 @@ def rows_of(
         raise AssertionError("an encoder changed while it was evaluated")
     record = frames.locate(items)[0]
     patient = store.patients()[0][record]
-    width = values[0].shape[1] if values else 0
-    found = np.concatenate(values) if values else np.empty((0, width), np.float32)
-    return Rows(found, frames.targets(items), record, patient, tuple(frames.classes))
+    return Rows(np.concatenate(values), frames.targets(items), record, patient, tuple(frames.classes))

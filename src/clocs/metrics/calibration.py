@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.metrics.pooling import Groups, pool, pool_truth
 from clocs.metrics.ranking import Bools, Floats, check_classes
 
 TEMPERATURES: Final = (0.01, 100.0)
@@ -75,11 +76,15 @@ def probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_la
     return np.asarray(expit(scaled) if multi_label else softmax(scaled, axis=1))
 
 
-def fit_temperature(logits: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> float:
+def fit_temperature(
+    logits: npt.NDArray[np.floating], truth: Bools, multi_label: bool, *, groups: Groups | None = None
+) -> float:
     """The temperature that makes the truth (N, K) likeliest under ``probabilities`` of the logits (N, K).
 
     The likelihood's slope in 1 / temperature only falls, so its root is the one maximum; where it has
     none in ``TEMPERATURES`` (logits that separate the classes, or are no better than chance), the nearer end.
+    ``groups`` (N,): what shall be right are the means over a group's rows, a recording's say. A mean is less certain
+    than its parts, so a temperature fitted on these would leave it too timid.
     """
     from scipy.optimize import brentq
 
@@ -89,6 +94,8 @@ def fit_temperature(logits: npt.NDArray[np.floating], truth: Bools, multi_label:
     if not multi_label and not (truth.sum(axis=1) == 1).all():
         raise ValueError("each row must have exactly one class; pass multi_label=True where it may have several")
     values = np.asarray(logits, np.float64)
+    if groups is not None:
+        return _fit_pooled(values, truth, multi_label, groups)
 
     def surplus(log_temperature: float) -> float:
         """The slope of the mean likelihood: positive where the logits, so scaled, are too timid."""
@@ -100,6 +107,21 @@ def fit_temperature(logits: npt.NDArray[np.floating], truth: Bools, multi_label:
     if surplus(flattest) <= 0:
         return TEMPERATURES[1]
     return float(np.exp(brentq(surplus, sharpest, flattest, xtol=1e-10)))
+
+
+def _fit_pooled(logits: Floats, truth: Bools, multi_label: bool, groups: Groups) -> float:
+    from scipy.optimize import minimize_scalar
+
+    whole = pool_truth(truth, groups)[1]
+
+    def surprise(log_temperature: float) -> float:
+        """Minus the mean likelihood of the groups' truth."""
+        found = pool(probabilities(logits, np.exp(log_temperature), multi_label), groups)[1].clip(1e-12, 1 - 1e-12)
+        return -float(
+            np.mean(np.where(whole, np.log(found), np.log1p(-found)) if multi_label else np.log(found[whole]))
+        )
+
+    return float(np.exp(minimize_scalar(surprise, bounds=np.log(TEMPERATURES), method="bounded").x))
 
 
 def _check_probabilities(truth: Bools, probabilities: npt.NDArray[np.floating]) -> None:

@@ -18,7 +18,8 @@ def learning_curve(run: str | os.PathLike[str]) -> LearningCurve:
     path = Path(run) / "metrics.jsonl"
     if not path.exists():
         raise StoreError(f"{run} is no run: there is no metrics.jsonl")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    # A run that is still going may be in the middle of a line.
+    lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     epochs = [line for line in lines if "validation_loss" in line]
     if not epochs:
         raise StoreError(f"{run}: no epoch is finished yet")
@@ -30,6 +31,7 @@ def draw_runs(runs: Sequence[str | os.PathLike[str]], out: Path, title: str = ""
     """A column for each run: losses above, effective rank of the embeddings below."""
     names = [Path(run).name for run in runs]
     short = [name.rpartition("-")[0] for name in names]  # without the hash, where that tells them apart
-    labels = short if len(set(short)) == len(short) and all(short) else names
+    whole = [os.fspath(run) for run in runs]
+    labels = next((tried for tried in (short, names) if len(set(tried)) == len(tried) and all(tried)), whole)
     curves = (learning_curve(run) for run in runs)
     draw_learning_curves(dict(zip(labels, curves, strict=True)), out, title)

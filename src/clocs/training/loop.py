@@ -208,7 +208,7 @@ class Loop:
             outputs = self.model(batch.views)
             losses.append(self._mean(self._loss(batch, outputs)))
             if number * self.config.batch < RANK_SAMPLE:
-                embeddings.append(self._encoder(batch.views[:, 0].to(kind)))
+                embeddings.append(self._everyone(self._encoder(batch.views[:, 0].to(kind))))
             if self.method.needs_labels:
                 scores.append(self._everyone(outputs))
                 truth.append(self._everyone(batch.targets))

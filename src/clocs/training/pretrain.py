@@ -26,7 +26,7 @@ from clocs.training.labels import labelled_items, labelled_records
 from clocs.training.loop import Data, Loop, Progress
 from clocs.training.runs import Run
 from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
-from clocs.training.seen import Keys, load_seen, save_seen, seen_keys
+from clocs.training.seen import Keys, load_seen, same_split, save_seen, seen_keys
 from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK, BatchMaker
 
@@ -81,6 +81,8 @@ def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
 def _refuse_label_fraction(config: PretrainConfig, method: Method) -> None:
     if config.fraction < 1 and not method.needs_labels:
         raise ConfigError(f"fraction={config.fraction}: {method.name} uses no labels, so it would change nothing")
+    if config.fraction < 1 and config.label_draw == "frames" and config.same_patient:
+        raise ConfigError("same_patient does not go with label_draw=frames; use label_draw=patients")
 
 
 def frame_policy(config: PretrainConfig, method: Method, store: Store) -> FramePolicy:
@@ -144,7 +146,12 @@ def _seen(config: PretrainConfig, store: Store, split: Split) -> Keys:
     if config.initial is None:
         return keys
     folder = Path(config.initial)
-    return np.union1d(keys, load_seen(folder, load_encoder_folder(folder)[1]["seen_sha256"]))
+    about = load_encoder_folder(folder)[1]
+    if "seen_sha256" in about:
+        return np.union1d(keys, load_seen(folder, about["seen_sha256"]))
+    if same_split(about, store, split):
+        return keys
+    raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
 
 
 def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:

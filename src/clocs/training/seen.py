@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,12 @@ def seen_keys(store: Store, split: Split) -> Keys:
     used = split.mask("train") | split.mask("validation")
     keys = np.unique(signal_keys(store)[used])
     return keys[keys > 0]
+
+
+def same_split(about: dict[str, Any], store: Store, split: Split) -> bool:
+    """Whether an encoder was trained on this very split: then it has seen its training and validation parts."""
+    told = about.get("training", {})
+    return bool((told.get("store_sha256"), told.get("split_sha256")) == (store.sha256, split.sha256))
 
 
 def save_seen(folder: Path, keys: Keys) -> str:

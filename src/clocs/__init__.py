@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from clocs.datasets import DATASETS as DATASETS
     from clocs.datasets.download import download as download
     from clocs.drawing.ecg_paper import draw_recording
+    from clocs.evaluation.finetune import FinetuneConfig as FinetuneConfig
+    from clocs.evaluation.finetune import finetune as finetune
     from clocs.evaluation.pretrained import load_encoder as load_encoder
+    from clocs.evaluation.probe import ProbeConfig as ProbeConfig
+    from clocs.evaluation.probe import probe as probe
+    from clocs.evaluation.publishing import publish as publish
     from clocs.evaluation.transformer import EcgEmbedder as EcgEmbedder
     from clocs.formats import read as read
     from clocs.signals.framing import FramePolicy as FramePolicy
@@ -48,6 +53,11 @@ _PLACES = {
     "info": "clocs.store.summary:info",
     "verify": "clocs.store.verify:verify",
     "pretrain": "clocs.training.pretrain:pretrain",
+    "probe": "clocs.evaluation.probe:probe",
+    "finetune": "clocs.evaluation.finetune:finetune",
+    "ProbeConfig": "clocs.evaluation.probe:ProbeConfig",
+    "FinetuneConfig": "clocs.evaluation.finetune:FinetuneConfig",
+    "publish": "clocs.evaluation.publishing:publish",
 }
 """Public names and where they live; a command has its function under the same name."""
 

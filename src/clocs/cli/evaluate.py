@@ -120,10 +120,12 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from clocs.evaluation.judgement import LEVELS
+
     table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
-    for level, values in found["test"].items():
-        table.add_row(f"per {level}, {values['rows']:,} rows", *_cells(values))
-    for name, values in found["test"]["recording"]["classes"].items():
+    for level in LEVELS:  # by name: a result that was looked up has its keys in another order
+        table.add_row(f"per {level}, {found['test'][level]['rows']:,} rows", *_cells(found["test"][level]))
+    for name, values in sorted(found["test"]["recording"]["classes"].items()):
         table.add_row(f"  {escape(name)}, {values['positives']:,} recordings", *_cells(values))
     Console().print(table)
     for note in found["notes"]:

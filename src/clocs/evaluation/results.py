@@ -71,11 +71,10 @@ def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) ->
 
 def _check_rows(first: list[Rows], second: list[Rows]) -> None:
     """Refuse runs of one side with other rows, and sides with other patients."""
-    for side in (first, second):
-        of = side[0]
-        if not all(np.array_equal(run.record, of.record) and np.array_equal(run.truth, of.truth) for run in side):
+    for one, *others in (first, second):
+        if not all(np.array_equal(one.record, run.record) and np.array_equal(one.truth, run.truth) for run in others):
             raise ConfigError("evaluations that differ by their seed alone have the same frames; these have not")
-    if not np.array_equal(*(np.unique(side[0].patient) for side in (first, second))):
+    if not np.array_equal(np.unique(first[0].patient), np.unique(second[0].patient)):
         raise ConfigError("some patients have frames on one side only: the two cannot be compared")
 
 

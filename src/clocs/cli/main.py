@@ -11,6 +11,7 @@ from clocs.cli.data import data
 from clocs.cli.embed import classify, embed, export_onnx
 from clocs.cli.evaluate import evaluate
 from clocs.cli.pretrain import pretrain
+from clocs.cli.reproduce import reproduce
 from clocs.cli.show import show
 from clocs.core.errors import ClocsError
 
@@ -25,6 +26,7 @@ app.add_typer(data, name="data")
 app.add_typer(evaluate, name="evaluate")
 app.add_typer(show, name="show")
 app.command()(pretrain)
+app.command()(reproduce)
 app.command()(embed)
 app.command()(classify)
 app.command()(export_onnx)

@@ -1,0 +1,1 @@
+"""Layer 6. Reproducing the paper: its numbers, the grid, the report."""

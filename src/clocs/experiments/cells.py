@@ -1,0 +1,216 @@
+"""Cells of a grid: one pre-training or one evaluation, told in the paper's terms and carried out by the stages below.
+
+A finished cell is a small file in the results folder, named by what went into it. Nothing else decides whether a
+cell is run: so grids share cells, killed ones continue, and results can be committed and moved.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from clocs.core.errors import StoreError
+from clocs.core.files import canonical_json, content_hash, write_bytes
+from clocs.evaluation.finetune import FinetuneConfig, finetune
+from clocs.evaluation.probe import ProbeConfig, probe
+from clocs.evaluation.results import CODE as EVALUATION_CODE
+from clocs.experiments.presets import PRESETS, Preset
+from clocs.store.store import open_store
+from clocs.training.config import PretrainConfig, ready_config
+from clocs.training.pretrain import pretrain
+from clocs.training.runs import CODE as TRAINING_CODE
+
+ENCODERS = "encoders"
+
+
+class Pretraining(BaseModel):
+    """An encoder to be trained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    dataset: str
+    preset: Preset = "paper"
+    embedding: int = 128
+    leads: int = 4
+    seed: int = 0
+    epochs: int = Field(default=100, gt=0)
+    """At most: the cap is the same for all methods."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the method, such as perturbations or BYOL's decay."""
+
+    @property
+    def label(self) -> str:
+        """Readable part of the name."""
+        return f"{self.method}-{self.dataset}-e{self.embedding}-s{self.seed}"
+
+
+class Evaluation(BaseModel):
+    """A linear evaluation or a fine-tuning of one encoder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: Literal["linear", "finetune"]
+    start: Pretraining | None
+    """None: random weights."""
+    dataset: str
+    preset: Preset = "paper"
+    embedding: int = 128
+    leads: int = 4
+    fraction: float = 0.5
+    seed: int = 0
+    epochs: int = Field(default=100, gt=0)
+    """Of fine-tuning, at most."""
+
+    @property
+    def label(self) -> str:
+        """Readable part of the name."""
+        start = "random" if self.start is None else f"{self.start.method}-{self.start.dataset}"
+        return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
+
+
+Cell = Pretraining | Evaluation
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a grid works."""
+
+    stores: Path
+    """One store a dataset, by the dataset's name, each with a default split."""
+    runs: Path
+    """What is being computed; may be thrown away when cells are finished."""
+    results: Path
+    """Finished cells: small, to be kept."""
+    threads: int = 1
+
+    def store(self, dataset: str) -> Path:
+        """A dataset's store."""
+        return self.stores / dataset
+
+    def has_store(self, dataset: str) -> bool:
+        """Whether a dataset has been ingested."""
+        return self.store(dataset).is_dir()
+
+    def hashes(self, dataset: str) -> tuple[str, str]:
+        """Of a dataset's store and split."""
+        return _hashes(self.store(dataset))
+
+    def name(self, cell: Cell) -> str:
+        """A cell's name: readable, with a hash of everything that decides its numbers."""
+        data = [self.hashes(cell.dataset)]
+        code = [TRAINING_CODE]
+        if isinstance(cell, Evaluation):
+            code.append(EVALUATION_CODE)
+            if cell.start is not None:
+                data.append(self.hashes(cell.start.dataset))
+        told = {"cell": cell.model_dump(mode="json"), "data": data, "code": code}
+        return f"{cell.label}-{content_hash(told)[:12]}"
+
+    def file(self, cell: Cell) -> Path:
+        """Where a cell's result is, or will be."""
+        return self.results / "cells" / f"{self.name(cell)}.json"
+
+    def encoder(self, cell: Pretraining) -> Path:
+        """Where a finished pre-training's encoder is."""
+        return self.results / ENCODERS / self.name(cell)
+
+    def result(self, cell: Cell) -> dict[str, Any] | None:
+        """What a finished cell found."""
+        path = self.file(cell)
+        return json.loads(path.read_bytes()) if path.exists() else None
+
+
+@lru_cache(maxsize=64)
+def _hashes(folder: Path) -> tuple[str, str]:
+    store = open_store(folder)
+    return store.sha256, store.split().sha256
+
+
+def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
+    """A cell's result: looked up, or computed and kept."""
+    known = place.result(cell)
+    if known is not None:
+        return known
+    found = _pretrain(cell, place) if isinstance(cell, Pretraining) else _evaluate(cell, place)
+    body = {"cell": cell.model_dump(mode="json"), **found}
+    write_bytes(place.file(cell), canonical_json(body))
+    return body
+
+
+def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
+    config = pretrain_config(cell, place)
+    done = pretrain(config)
+    folder, kept = Path(done["best"]), place.encoder(cell)
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in ("seen.npy", "model.safetensors", "config.json"):  # the config last: without it there is no encoder
+        shutil.copyfile(folder / name, kept / name)
+    epochs = [line for line in _lines(Path(done["run"]) / "metrics.jsonl") if "validation_loss" in line]
+    told = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
+    return {
+        "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
+        "still_improving": done["epochs"] >= cell.epochs and done["best_epoch"] == done["epochs"] - 1,
+        "seconds": sum(line["seconds"] for line in _lines(Path(done["run"]) / "timing.jsonl")),
+        "curves": {name: [line[name] for line in epochs] for name in told if name in epochs[0]},
+        "environment": json.loads((Path(done["run"]) / "environment.json").read_bytes()),
+    }
+
+
+def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
+    """The ready config of method and dataset, with the preset's changes and the cell's."""
+    ready = ready_config(f"{cell.method}-{cell.dataset}")
+    preset = PRESETS[cell.preset]
+    method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
+    return PretrainConfig.model_validate(
+        {
+            **ready,
+            "method": method,
+            "encoder": {"name": "cnn", **preset.encoder_options},
+            "embedding": cell.embedding,
+            "seed": cell.seed,
+            "epochs": cell.epochs,
+            "store": place.store(cell.dataset),
+            "runs": place.runs,
+            "threads": place.threads,
+        }
+    )
+
+
+def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
+    preset = PRESETS[cell.preset]
+    start = "random" if cell.start is None else place.encoder(cell.start)
+    shared: dict[str, Any] = {
+        "fraction": cell.fraction,
+        "seed": cell.seed,
+        "frames": preset.frames,
+        "label_draw": preset.label_draw,
+    }
+    store = place.store(cell.dataset)
+    if cell.protocol == "linear":
+        found = probe(start, store, ProbeConfig(**shared, train_mode=preset.train_mode), runs=place.runs)
+    else:
+        config = FinetuneConfig(**shared, epochs=cell.epochs, threads=place.threads)
+        found = finetune(start, store, config, runs=place.runs)
+    folder = Path(found["run"])
+    shutil.copyfile(folder / "scores.npz", _made(place.results / "scores") / f"{place.name(cell)}.npz")
+    kept = {key: found[key] for key in ("test", "rows", "contract", "notes", "strength") if key in found}
+    environment = json.loads((folder / "environment.json").read_bytes())
+    return {"result": kept, "seconds": found.get("seconds"), "environment": environment}
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    except OSError as error:
+        raise StoreError(f"{path}: the run has lost it: {error}") from error

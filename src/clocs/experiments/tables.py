@@ -1,0 +1,93 @@
+"""The paper's tables and figures as data: which cells they are made of.
+
+Cells come seed by seed, so that what is missing at any moment is only seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from clocs.core.errors import ConfigError
+from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.experiments.presets import Preset
+
+METHODS = ("mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc")
+SOURCES = ("chapman", "physionet2020")
+"""Datasets that the paper pre-trains on."""
+TRANSFERS = tuple(
+    (source, target) for source in SOURCES for target in ("cardiology", "physionet2017", *SOURCES) if target != source
+)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure, or a question of ours."""
+
+    name: str
+    title: str
+    cells: Callable[[Iterable[int]], Iterator[Cell]]
+    """For these seeds."""
+    seeds: int
+    """How many the paper has, or the question needs."""
+
+
+def table1(seeds: Iterable[int], methods: Iterable[str] = METHODS, preset: Preset = "paper") -> Iterator[Cell]:
+    """Linear evaluation on the dataset of pre-training, and of random weights."""
+    for seed in seeds:
+        for dataset in SOURCES:
+            yield Evaluation(protocol="linear", start=None, dataset=dataset, seed=seed, preset=preset)
+            for method in methods:
+                start = Pretraining(method=method, dataset=dataset, seed=seed, preset=preset)
+                yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed, preset=preset)
+
+
+def table2(seeds: Iterable[int]) -> Iterator[Cell]:
+    """Fine-tuning on other datasets than that of pre-training; random weights, and supervised pre-training."""
+    for seed in seeds:
+        for target in dict.fromkeys(target for _, target in TRANSFERS):
+            yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed)
+        for source, target in TRANSFERS:
+            for method in ("supervised", *METHODS):
+                start = Pretraining(method=method, dataset=source, seed=seed)
+                yield Evaluation(protocol="finetune", start=start, dataset=target, seed=seed)
+
+
+def released(seeds: Iterable[int]) -> Iterator[Cell]:
+    """CMLC and CMSMLC on Chapman by the paper's loss and by the released code's, which trained one pair of views."""
+    for seed in seeds:
+        for preset in ("paper", "released"):
+            for method in ("cmlc", "cmsmlc"):
+                start = Pretraining(method=method, dataset="chapman", seed=seed, preset=preset)
+                yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed, preset=preset)
+
+
+def figure4(seeds: Iterable[int]) -> Iterator[Cell]:
+    """CMSC with a quarter of the labels against random weights with all of them."""
+    for seed in seeds:
+        for source, target in (("chapman", "physionet2017"), ("physionet2020", "cardiology")):
+            start = Pretraining(method="cmsc", dataset=source, seed=seed)
+            for fraction in (0.25, 1.0):
+                yield Evaluation(protocol="finetune", start=start, dataset=target, seed=seed, fraction=fraction)
+                yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed, fraction=fraction)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    item.name: item
+    for item in (
+        Experiment("table1", "Linear evaluation (Table 1)", table1, 5),
+        Experiment("table2", "Fine-tuning on other datasets (Table 2)", table2, 5),
+        Experiment("figure4", "Less labelled data (Figure 4)", figure4, 5),
+        Experiment("released", "The released code's loss against the paper's", released, 3),
+    )
+}
+
+
+def experiment(name: str) -> Experiment:
+    """By its name."""
+    if name not in EXPERIMENTS:
+        near = get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"no experiment '{name}'; there are {', '.join(EXPERIMENTS)}.{hint}")
+    return EXPERIMENTS[name]

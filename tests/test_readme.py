@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,16 @@ def blocks(page: str, language: str) -> list[str]:
     return [block for block in found if not any(word in block for word in NEEDS_USERS_FILES)]
 
 
+RECORDS = ("00001_hr", "A00001", "MUSE_20180111_155115_19000")
+"""Original files that the README names."""
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_run(page: str, tmp_path: Path) -> None:
+def test_commands_run(page: str, tmp_path: Path, originals: Path) -> None:
+    with zipfile.ZipFile(originals) as archive:
+        for name in archive.namelist():
+            if Path(name).stem in RECORDS and "cpsc" not in name:
+                (tmp_path / Path(name).name).write_bytes(archive.read(name))
     lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
     assert len(lines) >= 5
     for line in lines:

@@ -42,6 +42,28 @@ def test_perturbations_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytes
     assert b"<svg" in out.read_bytes()
 
 
+def test_curves_of_runs_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=16"]
+    runs = [clocs.pretrain(name, here)["run"] for name in ("cmsc-synthetic", "byol-synthetic")]
+    out = tmp_path / "curves.svg"
+    assert run(monkeypatch, "curves", *runs, "--out", out, "--title", "both") == 0
+    picture = out.read_text()
+    for words in ("<!-- cmsc-synthetic -->", "<!-- byol-synthetic -->", "<!-- both -->"):
+        assert words in picture
+
+
+def test_scores_of_an_evaluation_are_drawn(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from clocs.evaluation.probe import probe
+
+    evaluation = probe("random", store, runs=tmp_path / "runs")["run"]
+    assert run(monkeypatch, "scores", evaluation, "--out", tmp_path, "--level", "frame") == 0
+    paths = [tmp_path / "roc-frame.png", tmp_path / "reliability-frame.png"]
+    assert capsys.readouterr().out == "".join(f"{path}\n" for path in paths)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -49,6 +71,8 @@ def test_perturbations_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytes
         (("batch", "cmsc-synthetic", "store={store}", "batch=100000"), "do not fill a batch"),
         (("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"), "holds no encoder"),
         (("perturbations", "{store}", "--record", "nobody"), "no record 'nobody'"),
+        (("curves", "{store}"), "is no run"),
+        (("scores", "{store}"), "holds no evaluation"),
     ],
 )
 def test_mistakes_are_messages(

@@ -1,8 +1,11 @@
-"""An encoder as a run leaves it, with weights and running statistics that are not those of a fresh one."""
+"""An encoder as a run leaves it, with weights and running statistics that are not those of a fresh one; and a small
+synthetic store with a run on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,16 @@ import pytest
 import torch
 
 from clocs.core.recording import Recording
+from clocs.datasets import DATASETS
 from clocs.encoders import build_encoder
 from clocs.evaluation.classifier import Bin, Classifier, ClassifierCard, ClassInfo
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
+from clocs.store.ingest import ingest
+from clocs.store.splits import make_split
+from clocs.store.store import Store
 from clocs.training.checkpoint import save_encoder
+from clocs.training.pretrain import pretrain
 
 LEADS = ("II", "V2", "aVL", "aVR")
 POLICY = FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS)
@@ -95,3 +103,27 @@ def make_classifier(encoder_sha256: str, *, multi_label: bool = False, classes: 
 
     scale = np.abs(floats(EMBEDDING)) + np.float32(0.5)
     return Classifier(card, floats(EMBEDDING), scale, floats(classes, EMBEDDING), floats(classes))
+
+
+def make_store(folder: Path, classes: Mapping[str, tuple[str, ...]] | None = None, **options: Any) -> Store:
+    """Synthetic recordings, two a patient, with the split ``default``; ``classes`` other than the five rhythms."""
+    dataset = DATASETS.get("synthetic")
+    dataset = dataset if classes is None else replace(dataset, classes=classes)
+    made = ingest(dataset, None, folder, options={"records": 160, "leads": 4, **options})
+    make_split(made)
+    return made
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A hundred and sixty recordings of eighty patients; the split ``other`` has another seed."""
+    made = make_store(tmp_path_factory.mktemp("evaluation") / "store")
+    make_split(made, "other", seed=1)
+    return made
+
+
+@pytest.fixture(scope="session")
+def trained(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The best encoder of a short CMSC run on the split ``default``."""
+    here = [f"store={store.folder}", f"runs={tmp_path_factory.mktemp('runs')}"]
+    return Path(pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32"])["best"])

@@ -98,6 +98,27 @@ def test_a_difference_is_equal_to_a_literal_bootstrap_of_runs() -> None:
     assert paired_difference(truth, np.stack(first), second, patients, replicates=60, seed=5) == found
 
 
+def test_sides_with_other_rows_of_the_same_patients_are_drawn_together() -> None:
+    """Two frames a patient against one, in another order; drawn literally, rows copied."""
+    random = np.random.default_rng(11)
+    truth, scores, patients = make_cohort(random, frames=2)
+    order = random.permutation(40)
+    truth_b, patients_b = truth[::2][order], patients[::2][order]
+    scores_b = 0.5 * truth_b + random.normal(size=truth_b.shape)
+
+    def difference(known: Ints) -> float:
+        rows, rows_b = (np.concatenate([np.flatnonzero(who == one) for one in known]) for who in (patients, patients_b))
+        ours = mean_of_classes(roc_auc_score, truth[rows], scores[rows])
+        return ours - mean_of_classes(roc_auc_score, truth_b[rows_b], scores_b[rows_b])
+
+    found = paired_difference(truth, scores, scores_b, patients, other=(truth_b, patients_b), replicates=40, seed=5)
+    drawn = [difference(patients[rows[::2]]) for rows in literal_draws(patients, 40, 5)]
+    value, reach = difference(np.arange(40)), 1.9599640 * np.std(drawn, ddof=1)
+    assert [found.value, found.low, found.high] == pytest.approx([value, value - reach, value + reach], abs=1e-7)
+    with pytest.raises(ValueError, match="same patients"):
+        paired_difference(truth, scores, scores_b[1:], patients, other=(truth_b[1:], patients_b[1:]))
+
+
 def obuchowski_error(truth: Bools, scores: Floats, patients: Ints) -> float:
     """Standard error of an AUC of clustered rows: Obuchowski, Biometrics 53 (1997) 567."""
     wins = (scores[truth][:, None] > scores[~truth]) + 0.5 * (scores[truth][:, None] == scores[~truth])

@@ -46,6 +46,21 @@ def test_an_epoch_takes_every_item_once_and_the_next_differs() -> None:
         ShuffledSampler(10, 32, seed=0)
 
 
+@settings(max_examples=30, deadline=None)
+@given(chosen=st.sets(st.integers(0, 10**9), min_size=8, max_size=80), seed=st.integers(0, 99), batch=st.integers(2, 8))
+def test_of_chosen_items_an_epoch_takes_each_once_and_no_other(chosen: set[int], seed: int, batch: int) -> None:
+    sampler = ShuffledSampler(10**9 + 1, batch, seed, np.array(sorted(chosen)))
+    drawn = np.concatenate([sampler.batch(0, step) for step in range(sampler.steps)]).tolist()
+    assert sampler.steps == len(chosen) // batch
+    assert len(set(drawn)) == len(drawn) == sampler.steps * batch
+    assert set(drawn) <= chosen
+
+
+def test_too_few_chosen_items_are_refused() -> None:
+    with pytest.raises(ConfigError, match="5 instances do not fill a batch of 8"):
+        ShuffledSampler(100, 8, 0, np.arange(5))
+
+
 def test_each_patient_brings_as_many_items_as_asked() -> None:
     patients = np.repeat(np.arange(50), np.arange(50) % 5 + 1)
     sampler = PatientSampler(patients, batch=12, each=3, seed=0)

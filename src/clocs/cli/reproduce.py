@@ -17,6 +17,8 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Folder of runs that are going on.")] = Path("runs"),
     results: Annotated[Path, typer.Option(help="Folder of finished cells.")] = Path("results"),
     seeds: Annotated[int, typer.Option(min=1, help="Seeds 0 to one less than this.")] = 1,
+    methods: Annotated[str, typer.Option(help="Only these, with commas between them ('random' is one).")] = "",
+    datasets: Annotated[str, typer.Option(help="Only evaluations on these, with commas between them.")] = "",
     engine: Annotated[str, typer.Option(help="serial, processes or ray.")] = "serial",
     workers: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
     shard: Annotated[str, typer.Option(help="i/n: every n-th task from the i-th on, for job arrays.")] = "0/1",
@@ -26,11 +28,12 @@ def reproduce(
     """Run the cells of tables and figures that have no result yet. Killed, the same command continues."""
     from clocs.experiments.cells import Place
     from clocs.experiments.grid import parse_shard, run_grid, status
-    from clocs.experiments.tables import EXPERIMENTS, experiment
+    from clocs.experiments.tables import EXPERIMENTS, chosen_cells, experiment
 
     place = Place(stores, runs, results)
     chosen = [experiment(name) for name in names or EXPERIMENTS]
-    cells = {item.name: list(item.cells(range(seeds))) for item in chosen}
+    only = chosen_cells(methods, datasets)
+    cells = {item.name: [cell for cell in item.cells(range(seeds)) if only(cell)] for item in chosen}
     if not list_only and not names:
         raise typer.BadParameter(f"name what to run: {', '.join(EXPERIMENTS)}; or use --list")
     if not list_only:

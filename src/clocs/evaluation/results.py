@@ -38,7 +38,7 @@ def save_scores(folder: Path, scores: Rows) -> None:
 def load_scores(folder: Path) -> Rows:
     """The test rows of an evaluation."""
     try:
-        with np.load(folder / FILE, allow_pickle=False) as kept:
+        with np.load(io.BytesIO((folder / FILE).read_bytes()), allow_pickle=False) as kept:
             classes = tuple(str(name) for name in kept["classes"])
             return Rows(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
     except Exception as error:  # damaged bytes make numpy raise what they will

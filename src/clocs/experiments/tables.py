@@ -84,6 +84,18 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
+def chosen_cells(methods: str, datasets: str) -> Callable[[Cell], bool]:
+    """Which cells a choice of methods and of evaluation datasets keeps, each as names with commas; empty: all."""
+    kept = [{name.strip() for name in text.split(",") if name.strip()} for text in (methods, datasets)]
+
+    def chosen(cell: Cell) -> bool:
+        start = cell.start if isinstance(cell, Evaluation) else cell
+        method = "random" if start is None else start.method
+        return (not kept[0] or method in kept[0]) and (not kept[1] or cell.dataset in kept[1])
+
+    return chosen
+
+
 def experiment(name: str) -> Experiment:
     """By its name."""
     if name not in EXPERIMENTS:

@@ -59,7 +59,7 @@ def pretrain(
         done = _run(settings, method, store, split, policy, run, progress)
         _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
-    return {**done, "run": str(run.folder), "already_finished": True}
+    return {**done, "best": str(run.best), "run": str(run.folder), "already_finished": True}  # it may have been moved
 
 
 def _leave_group() -> None:

@@ -1,0 +1,115 @@
+"""``clocs evaluate``: JSON, tables, messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clocs
+from clocs.cli.evaluate import _show
+from clocs.cli.main import main
+
+Command = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate") / "store"
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 80, "leads": 4}))
+    return folder
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Runs ``clocs evaluate`` in this process: importing torch each time takes seconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object, code: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["clocs", "evaluate", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert int(ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run
+
+
+def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
+    out, err = command("probe", "random", store, "--fraction", 1, "--json")
+    found = json.loads(out)
+    assert err == ""
+    interval = found["test"]["frame"]["auc"]
+    assert 0 < interval["low"] < interval["value"] < interval["high"] < 1
+    assert found["already_finished"] is False
+
+    table, _ = command("probe", "random", store, "--fraction", 1)
+    lines = [line.split() for line in table.splitlines()]
+    assert [line[2] for line in lines if line[1:2] == ["per"]] == ["frame,", "recording,", "patient,"]
+    classes = found["test"]["recording"]["classes"]
+    assert [line[1] for line in lines if line[3:4] == ["recordings"]] == sorted(f"{name}," for name in classes)
+    assert f"{interval['value']:.3f} ({interval['low']:.3f} to {interval['high']:.3f})" in table
+    assert f"SR, {classes['SR']['positives']} recordings" in table
+    assert table.endswith(f"kept in {found['run']}\n")
+
+
+def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = {"value": None, "low": None, "high": None}
+    perfect = {"value": 1.0, "low": None, "high": None}
+    of_class = {"auc": nothing, "average_precision": perfect, "calibration_error": 0.25, "positives": 0}
+    level = {**of_class, "rows": 1234, "classes": {"[red]AF[/red]": of_class}}
+    long = "/a/" + 300 * "b" + "/[run]"
+    found: dict[str, Any] = {"test": dict.fromkeys(("patient", "recording", "frame"), level), "notes": ["so"]}
+    _show({**found, "run": long}, as_json=False)
+    out = capsys.readouterr().out
+    assert "[red]AF[/red], 0" in out
+    assert [cell.strip() for cell in out.split("per patient")[1].splitlines()[0].split("│")[1:4]] == [
+        "-",
+        "1.000",
+        "0.250",
+    ]
+    assert out.endswith(f"note: so\nkept in {long}\n")
+
+
+def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
+    words = ("finetune", "random", store, "--epochs", 1, "--batch", 16, "--json")
+    tuned = json.loads(command(*words)[0])
+    assert tuned["training"]["epochs"] == 1
+    assert json.loads(command(*words)[0])["already_finished"] is True
+    probed = json.loads(command("probe", "random", store, "--json")[0])
+    out, _ = command("compare", tuned["run"], f"{probed['run']},{probed['run']}", "--json")
+    found = json.loads(out)
+    values = [one["test"]["patient"]["auc"]["value"] for one in (tuned, probed)]
+    assert found["patient"]["value"] == pytest.approx(values[0] - values[1], abs=1e-9)
+    assert found["patient"]["low"] < found["patient"]["value"] < found["patient"]["high"]
+    out, _ = command("compare", tuned["run"], tuned["run"])
+    assert [line.split() for line in out.splitlines()] == [
+        ["per", level, "+0.0000", "(+0.0000", "to", "+0.0000)"] for level in ("frame", "recording", "patient")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("probe", "random", "{store}", "--frames", "mine"), "frames: Input should be 'encoder' or 'paper'"),
+        (("probe", "random", "{store}", "--solver", "sgd"), "solver: "),
+        (("probe", "random", "{store}", "--fraction", "0"), "fraction: "),
+        (("finetune", "random", "{store}", "--label-draw", "leads"), "label_draw: "),
+        (("finetune", "random", "{store}", "--batch", "1"), "batch: "),
+        (("probe", "nowhere", "{store}"), "neither a folder nor an encoder"),
+        (("probe", "random", "{store}", "--split", "none"), "no split 'none'"),
+        (("probe", "random", "nowhere"), "nowhere"),
+        (("compare", "nowhere", "nowhere"), "holds no evaluation"),
+    ],
+)
+def test_mistakes_are_messages(arguments: tuple[str, ...], message: str, command: Command, store: Path) -> None:
+    out, err = command(*(argument.format(store=store) for argument in arguments), code=1)
+    assert message in " ".join(err.split())
+    assert err.startswith("error: ")
+    assert out == ""

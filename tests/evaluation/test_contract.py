@@ -1,0 +1,144 @@
+"""The split contract: whoever trained an encoder cannot test it, under whatever name and in whatever store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from clocs.core.errors import IntegrityError, LeakError
+from clocs.core.files import seal
+from clocs.core.recording import Recording
+from clocs.datasets import DATASETS, Entry
+from clocs.evaluation.contract import check_contract
+from clocs.signals.quality import OFF
+from clocs.store.ingest import ingest
+from clocs.store.splits import PARTS, Split
+from clocs.store.store import Store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.seen import save_seen
+from tests.evaluation.conftest import make_store
+
+PLACES = {part: PARTS.index(part) for part in PARTS}
+
+
+def split_of(parts: npt.ArrayLike) -> Split:
+    return Split("mine", "0" * 64, {}, np.asarray(parts, np.int8))
+
+
+def named(message: str) -> str:
+    """The record that an error names."""
+    return message.partition("theirs, '")[2].partition("'")[0]
+
+
+@pytest.fixture(scope="module")
+def told(trained: Path) -> dict[str, Any]:
+    return load_encoder_folder(trained)[1]
+
+
+def test_its_own_split_is_accepted_and_another_refused(store: Store, trained: Path, told: dict[str, Any]) -> None:
+    default, other = store.split(), store.split("other")
+    found = check_contract(trained, told, store, default)
+    assert found == {"seen": {**default.about["records"], "test": 0}}
+    with pytest.raises(LeakError, match="split 'other'") as caught:
+        check_contract(trained, told, store, other)
+    record = store.number_of(named(str(caught.value)))
+    assert PARTS[other.parts[record]] == "test"
+    assert PARTS[default.parts[record]] in ("train", "validation")
+    both = other.mask("test") & ~default.mask("test")
+    assert f"{both.sum()} test recordings" in str(caught.value), "a patient is in one part, with all recordings"
+
+
+def test_random_weights_have_seen_nobody(store: Store) -> None:
+    assert check_contract(None, {}, store, store.split("other"))["seen"].startswith("nothing")
+
+
+def test_other_ingests_of_the_same_data_are_recognised(
+    store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
+) -> None:
+    """A larger store, elsewhere: its first recordings are those of the first one."""
+    larger = make_store(tmp_path / "larger", records=200)
+    assert larger.sha256 != store.sha256
+    with pytest.raises(LeakError):
+        check_contract(trained, told, larger, larger.split())
+    old = store.split().parts
+    fresh = split_of([*np.where(old == PLACES["test"], PLACES["unused"], old), *[PLACES["test"]] * 40])
+    assert check_contract(trained, told, larger, fresh)["seen"]["test"] == 0
+    one = fresh.parts.copy()
+    leak = int(np.flatnonzero(old == PLACES["train"])[-1])
+    one[leak] = PLACES["test"]
+    with pytest.raises(LeakError) as caught:
+        check_contract(trained, told, larger, split_of(one))
+    assert named(str(caught.value)) == f"{leak:07d}"
+
+
+def store_of(folder: Path, recordings: list[Recording]) -> Store:
+    """A store of given recordings, whatever they are."""
+
+    def entries(*_: object) -> Iterator[Entry]:
+        return (Entry(str(place)) for place in range(len(recordings)))
+
+    def load(source: object, entry: Entry, options: object) -> Recording:
+        return recordings[int(entry.file)]
+
+    dataset = replace(DATASETS.get("synthetic"), name="made", entries=entries, load=load)
+    return ingest(dataset, None, folder, gate=OFF)
+
+
+def test_a_patient_is_known_by_any_signal(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:
+    default = store.split()
+    trainer, tester = (int(np.flatnonzero(default.mask(part))[0]) for part in ("train", "test"))
+    known, unknown = (store.shard(0).recording(record) for record in (trainer, tester))
+    alias = replace(known, record_id="alias", patient_id="someone")
+    second = replace(unknown, record_id="second", patient_id="someone")
+    stranger = replace(store.shard(0).recording(tester + 1), record_id="stranger", patient_id="stranger")
+    made = store_of(tmp_path / "made", [alias, second, stranger])
+
+    def check(*parts: str) -> Any:
+        return check_contract(trained, told, made, split_of([PLACES[part] for part in parts]))["seen"]
+
+    with pytest.raises(LeakError, match=r"1 test recordings are theirs, 'alias'"):
+        check("test", "unused", "train")  # the same signal under another name
+    with pytest.raises(LeakError, match=r"1 test recordings are theirs, 'second'"):
+        check("unused", "test", "test")  # an unseen recording of someone seen
+    assert check("train", "train", "test") == {"train": 1, "validation": 0, "test": 0, "unused": 0}
+
+
+def test_flat_signals_identify_nobody(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
+    flat = replace(store.shard(0).recording(0), digital=np.zeros((4, 5000), np.int16))
+    made = store_of(tmp_path / "made", [replace(flat, record_id=name, patient_id=name) for name in "ab"])
+    sha256 = save_seen(tmp_path, np.array([0, 5], np.uint64))
+    both = split_of([PLACES["train"], PLACES["test"]])
+    assert check_contract(tmp_path, {**told, "seen_sha256": sha256}, made, both)["seen"]["train"] == 0
+
+
+def test_without_a_list_only_the_very_split_will_do(
+    store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
+) -> None:
+    silent = {key: value for key, value in told.items() if key != "seen_sha256"}
+    assert "this very split" in check_contract(trained, silent, store, store.split())["seen"]
+    larger = make_store(tmp_path / "larger", records=200)
+    for place, split in ((store, store.split("other")), (larger, larger.split())):
+        with pytest.raises(LeakError, match="does not say which recordings"):
+            check_contract(trained, silent, place, split)
+    with pytest.raises(LeakError, match="does not say which recordings"):
+        check_contract(trained, {}, store, store.split())
+
+
+def test_a_damaged_list_is_no_list(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "best"
+    shutil.copytree(trained, folder)
+    raw = (folder / "seen.npy").read_bytes()
+    (folder / "seen.npy").write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    with pytest.raises(IntegrityError, match=r"seen\.npy"):
+        check_contract(folder, told, store, store.split())
+    (folder / "seen.npy").unlink()
+    (folder / "config.json").write_bytes(seal({}))
+    with pytest.raises(IntegrityError, match=r"seen\.npy"):
+        check_contract(folder, told, store, store.split())

@@ -1,0 +1,225 @@
+"""Linear evaluation: scikit-learn's own AUC on the same embeddings, once for each question, and no way to cheat."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from pydantic import ValidationError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import StandardScaler
+
+import clocs.evaluation.probe as probing
+from clocs.core.errors import ConfigError, LeakError
+from clocs.evaluation.judgement import judge
+from clocs.evaluation.probe import ProbeConfig, probe
+from clocs.evaluation.results import load_scores
+from clocs.evaluation.rows import Rows, rows_of
+from clocs.evaluation.subject import Subject, load_subject
+from clocs.signals.framing import FramePolicy
+from clocs.store.splits import make_split
+from clocs.store.store import Store, open_store
+from clocs.training.checkpoint import load_encoder_folder, save_encoder
+from clocs.training.labels import labelled_records
+from clocs.training.pretrain import pretrain
+from tests.evaluation.conftest import make_encoder, make_store
+
+CLASSES = {
+    "two": {"regular": ("SR", "SB", "ST"), "irregular": ("AFIB", "PVC")},
+    "absent": {"slow": ("SB",), "paced": ("PACE",), "other": ("SR", "ST", "AFIB", "PVC")},
+    "overlapping": {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")},
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "judge", partial(judge, replicates=20))
+
+
+def literal_auc(train: Rows, test: Rows, strength: float) -> float:
+    """scikit-learn used bare; classes that are not there left out of the mean."""
+    scaler = StandardScaler().fit(train.values.astype(np.float64))
+    model = LogisticRegression(C=strength, max_iter=500)
+    several = bool((train.truth.sum(1) != 1).any())
+    model = OneVsRestClassifier(model) if several else model
+    model.fit(scaler.transform(train.values.astype(np.float64)), train.truth if several else train.truth.argmax(1))
+    scores = model.predict_proba(scaler.transform(test.values.astype(np.float64))).astype(np.float32)
+    present = np.flatnonzero(train.truth.any(0))
+    return float(np.mean([roc_auc_score(test.truth[:, k], scores[:, place]) for place, k in enumerate(present)]))
+
+
+def embedded(module: torch.nn.Module, store: Store, records: npt.NDArray[np.bool_]) -> Rows:
+    return rows_of(module, store, store.policy("evaluation"), records)
+
+
+def scores_of(found: dict[str, Any]) -> npt.NDArray[np.float32]:
+    return load_scores(Path(found["run"])).values
+
+
+def test_its_auc_is_scikit_learns(store: Store, trained: Path, tmp_path: Path) -> None:
+    found = probe(trained, store, ProbeConfig(seed=3), runs=tmp_path)
+    module = load_encoder_folder(trained)[0]
+    labelled = labelled_records(store, store.split().mask("train"), 0.5, 3)
+    train, test = (embedded(module, store, records) for records in (labelled, store.split().mask("test")))
+    value = found["test"]["frame"]["auc"]["value"]
+    assert value == pytest.approx(literal_auc(train, test, found["strength"]), abs=1e-6)
+    assert found["rows"] == {"train": len(train.values), "validation": 192, "test": len(test.values)}
+    assert found["patients"] == {"train": 26, "validation": 12, "test": 16}
+    assert found["contract"] == {"seen": {"train": 104, "validation": 24, "test": 0, "unused": 0}}
+    assert found["encoder"]["method"] == "cmsc"
+    assert found["notes"] == []
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
+    """Two; one that no recording has; several at once."""
+    store = make_store(tmp_path / "store", CLASSES[name], records=120)
+    found = probe("random", store, ProbeConfig(fraction=1), runs=tmp_path)
+    module = load_subject("random", store).module
+    train, test = (embedded(module, store, store.split().mask(part)) for part in ("train", "test"))
+    value = found["test"]["frame"]["auc"]["value"]
+    assert value == pytest.approx(literal_auc(train, test, found["strength"]), abs=1e-6)
+    assert train.multi_label is (name == "overlapping")
+    scores = scores_of(found)
+    assert np.allclose(scores.sum(1), 1) is (name != "overlapping")
+    if name == "absent":
+        assert scores[:, 1].max() < 1e-9
+        assert found["test"]["frame"]["classes"]["paced"]["auc"]["value"] is None
+
+
+def test_the_strength_is_the_one_that_validation_likes_best(store: Store, trained: Path, tmp_path: Path) -> None:
+    found = probe(trained, store, ProbeConfig(fraction=1), runs=tmp_path)
+    module, split = load_encoder_folder(trained)[0], store.split()
+    train, validation = (embedded(module, store, split.mask(part)) for part in ("train", "validation"))
+    aucs = {strength: literal_auc(train, validation, strength) for strength in (0.001, 0.01, 0.1, 1.0, 10.0)}
+    assert found["strength"] == max(aucs, key=lambda strength: aucs[strength])
+
+
+def test_test_labels_decide_nothing(
+    store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the labels of the test part shuffled, classifier and scores stay; only the judgement changes."""
+    honest = probe(trained, store, runs=tmp_path / "honest")
+    test = store.split().mask("test")
+
+    def shuffled(
+        module: torch.nn.Module, place: Store, policy: FramePolicy, records: npt.NDArray[np.bool_], **options: Any
+    ) -> Rows:
+        rows = rows_of(module, place, policy, records, **options)
+        if np.array_equal(records, test):
+            np.random.default_rng(0).shuffle(rows.truth)
+        return rows
+
+    monkeypatch.setattr(probing, "rows_of", shuffled)
+    blind = probe(trained, store, runs=tmp_path / "blind")
+    assert blind["strength"] == honest["strength"]
+    np.testing.assert_array_equal(scores_of(blind), scores_of(honest))
+    assert blind["test"]["frame"]["auc"] != honest["test"]["frame"]["auc"]
+
+
+def test_a_probe_is_made_once_and_a_seed_draws_other_labels(
+    store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = (probe(trained, store, ProbeConfig(seed=seed), runs=tmp_path) for seed in (0, 1))
+    assert first["run"] != other["run"]
+    assert first["rows"] == other["rows"]
+    assert not np.array_equal(scores_of(first), scores_of(other))
+    monkeypatch.setattr(probing, "rows_of", None)
+    again = probe(trained.parent, store.folder, ProbeConfig(seed=0), runs=tmp_path)
+    assert (first.pop("already_finished"), again.pop("already_finished")) == (False, True)
+    assert again == first
+
+
+def test_another_encoder_or_a_split_made_anew_is_another_question(store: Store, trained: Path, tmp_path: Path) -> None:
+    here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1"]
+    others = [pretrain("cmsc-synthetic", [*here, f"seed={seed}"])["best"] for seed in (1, 2)]
+    shutil.copytree(store.folder, tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "splits")
+    again = open_store(tmp_path / "store")
+    make_split(again, seed=7)
+    assert again.sha256 == store.sha256
+    found = [probe(encoder, store, runs=tmp_path) for encoder in (*others, "random")]
+    found.append(probe("random", again, runs=tmp_path))
+    assert not any(one["already_finished"] for one in found)
+
+
+@pytest.mark.parametrize("train_mode", [False, True])
+def test_the_encoder_stays_as_it_was(
+    train_mode: bool, store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Subject] = []
+
+    def keep(*given: Any) -> Subject:
+        held.append(load_subject(*given))
+        return held[-1]
+
+    monkeypatch.setattr(probing, "load_subject", keep)
+    probe(trained, store, ProbeConfig(train_mode=train_mode), runs=tmp_path)
+    expected = load_encoder_folder(trained)[0].state_dict()
+    assert not held[0].module.training
+    assert all(torch.equal(value, expected[name]) for name, value in held[0].module.state_dict().items())
+
+
+def test_train_mode_differs_and_repeats(store: Store, trained: Path, tmp_path: Path) -> None:
+    """Dropout is drawn from the seed, whatever was drawn before."""
+    frozen = probe(trained, store, runs=tmp_path)
+    noisy, again = (probe(trained, store, ProbeConfig(train_mode=True), runs=tmp_path / name) for name in "ab")
+    scores = [scores_of(found) for found in (frozen, noisy, again)]
+    assert not np.allclose(scores[0], scores[1], atol=1e-3)
+    np.testing.assert_array_equal(scores[1], scores[2])
+
+
+def test_labels_may_be_drawn_over_frames(store: Store, trained: Path, tmp_path: Path) -> None:
+    found = probe(trained, store, ProbeConfig(fraction=0.25, label_draw="frames"), runs=tmp_path)
+    assert found["rows"]["train"] == 104 * 8 // 4
+    assert found["patients"]["train"] > 45, "some frames of nearly all 52"
+    assert probe(trained, store, ProbeConfig(fraction=0.25), runs=tmp_path)["patients"]["train"] == 13
+
+
+def test_the_papers_solver(store: Store, trained: Path, tmp_path: Path) -> None:
+    found = probe(trained, store, ProbeConfig(solver="adam", fraction=1), runs=tmp_path)
+    assert found["strength"] is None
+    assert 0 <= found["test"]["frame"]["auc"]["value"] <= 1
+    assert found["run"] != probe(trained, store, ProbeConfig(fraction=1), runs=tmp_path)["run"]
+
+
+def encoder_for(folder: Path, samples: int, rate: float, store: Store) -> Path:
+    """An encoder of other frames, trained on the store's split."""
+    module, told = load_encoder_folder(make_encoder(folder, FramePolicy(samples=samples, rate=rate)))
+    told["training"] = {"store_sha256": store.sha256, "split_sha256": store.split().sha256}
+    save_encoder(folder, module, told)
+    return folder
+
+
+def test_another_rate_is_resampled_or_noted(store: Store, tmp_path: Path) -> None:
+    slow, fast = (encoder_for(tmp_path / str(rate), n, rate, store) for n, rate in ((1000, 100), (2500, 250)))
+    found = probe(slow, store, runs=tmp_path / "runs")
+    assert found["rows"]["test"] == 32 * 4, "one frame of 10 s a lead"
+    assert found["notes"] == []
+    noted = probe(fast, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
+    assert noted["rows"]["test"] == 32 * 8
+    assert noted["notes"] == ["the encoder was trained at 250.0 Hz, these frames have 500.0 Hz"]
+    with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
+        probe(slow, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
+
+
+def test_a_leak_leaves_no_result(store: Store, trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(LeakError):
+        probe(trained, store, ProbeConfig(split="other"), runs=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"fraction": 0}, {"fraction": 1.2}, {"frames": "mine"}, {"label_draw": "x"}, {"a": 1}]
+)
+def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ProbeConfig.model_validate(wrong)

@@ -1,0 +1,50 @@
+"""Subjects: from a run, from its best folder, or out of a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from clocs.core.errors import ConfigError
+from clocs.evaluation.subject import load_subject
+from clocs.store.store import Store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.config import resolve
+from clocs.training.pretrain import fresh_encoder
+
+
+def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
+    mine, theirs = first.state_dict(), second.state_dict()
+    return mine.keys() == theirs.keys() and all(torch.equal(value, theirs[name]) for name, value in mine.items())
+
+
+def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -> None:
+    subject = load_subject("random", store, seed=3)
+    begun = fresh_encoder(resolve("cmsc-synthetic", ["seed=3"]), store.policy("segments"))
+    assert same_weights(subject.module, begun)
+    assert not subject.module.training
+    assert (subject.folder, subject.label, subject.told()["method"]) == (None, "random", "random")
+    assert subject.about["input"]["rate"] == 500
+    other = load_subject("random", store, seed=4)
+    assert not same_weights(subject.module, other.module)
+    assert subject.identity != other.identity
+    assert subject.identity == load_subject("random", store, seed=3).identity
+
+
+def test_a_run_and_its_best_folder_are_the_same_encoder(store: Store, trained: Path) -> None:
+    by_run, by_best = load_subject(trained.parent, store), load_subject(str(trained), store, seed=9)
+    module, about = load_encoder_folder(trained)
+    assert same_weights(by_run.module, module)
+    assert by_run.identity == by_best.identity == about["weights_sha256"]
+    assert (by_run.folder, by_run.label) == (trained, "cmsc")
+    told = by_run.told()
+    assert told["method"] == "cmsc"
+    assert told["training"]["store_sha256"] == store.sha256
+    assert told["validation_loss"] == about["validation_loss"]
+
+
+def test_what_is_no_encoder_is_said(store: Store) -> None:
+    with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
+        load_subject("nowhere", store)

@@ -1,0 +1,91 @@
+"""What a supervised run leaves: the validation AUC of each epoch, and the classifier beside the best encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import nn
+
+import clocs
+from clocs.core.errors import IntegrityError, StoreError
+from clocs.store.store import open_store
+from clocs.training.checkpoint import load_encoder_folder, load_head
+from tests.training.conftest import Driver
+
+SETTINGS = ["epochs=3", "batch=64", "learning_rate=0.003"]
+OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")}
+
+
+@pytest.fixture(scope="module")
+def overlapping(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred recordings whose classes overlap."""
+    folder = tmp_path_factory.mktemp("overlapping") / "store"
+    dataset = replace(clocs.DATASETS.get("synthetic"), classes=OVERLAPPING)
+    clocs.split(clocs.ingest(dataset, None, folder, options={"records": 100, "leads": 4}))
+    return folder
+
+
+def epochs(run: str) -> Iterator[dict[str, Any]]:
+    lines = (json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines())
+    return (line for line in lines if "validation_loss" in line)
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_validation_auc_is_that_of_the_saved_encoder_and_head(
+    multi_label: bool, store: Path, overlapping: Path, tmp_path: Path
+) -> None:
+    folder = overlapping if multi_label else store
+    here = [f"store={folder}", f"runs={tmp_path}", f"method.multi_label={str(multi_label).lower()}"]
+    result = clocs.pretrain("supervised-synthetic", [*here, *SETTINGS])
+    found = [line["validation_auc"] for line in epochs(result["run"])]
+    assert len(found) == result["epochs"] == 3
+
+    best = Path(result["best"])
+    encoder, about = load_encoder_folder(best)
+    place = open_store(folder)
+    frames = place.frames("evaluation", records=place.split().mask("validation"))
+    assert len(frames) % 64 == 0, "the loop drops an incomplete batch"
+    items = np.arange(len(frames))
+    with torch.no_grad():
+        logits = nn.Sequential(encoder, load_head(best, about))(torch.from_numpy(frames.gather(items)))
+    scores = torch.sigmoid(logits.double()) if multi_label else logits.double().softmax(1)
+    expected = roc_auc_score(frames.targets(items), scores.numpy(), average="macro")
+    assert found[result["best_epoch"]] == pytest.approx(expected, abs=1e-5)
+    assert len({round(value, 3) for value in found}) > 1, "an epoch changes it"
+
+
+def test_without_labels_there_is_neither(store: Path, tmp_path: Path) -> None:
+    result = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1"])
+    assert all("validation_auc" not in line for line in epochs(result["run"]))
+    best = Path(result["best"])
+    assert not (best / "head.safetensors").exists()
+    with pytest.raises(StoreError, match="without a classifier"):
+        load_head(best, load_encoder_folder(best)[1])
+
+
+def test_a_damaged_head_is_refused(store: Path, tmp_path: Path) -> None:
+    result = clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1"])
+    path = Path(result["best"]) / "head.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    with pytest.raises(IntegrityError, match="differs from its hash"):
+        load_head(path.parent, load_encoder_folder(path.parent)[1])
+
+
+@pytest.mark.slow
+def test_two_ranks_measure_what_one_does(drive: Driver, tmp_path: Path) -> None:
+    """AUC and effective rank are of all ranks' rows, not of one rank's share."""
+    lines = []
+    for ranks in (1, 2):
+        runs = tmp_path / str(ranks)
+        exact = ("precision=64-true", "encoder.dropout=0", "batch=64", "epochs=1")
+        drive("supervised", *exact, f"runs={runs}", ranks=ranks)
+        lines.append(next(epochs(str(next(runs.iterdir())))))
+    assert lines[1] == pytest.approx(lines[0], rel=1e-8)

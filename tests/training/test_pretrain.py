@@ -1,0 +1,148 @@
+"""A run that starts from an encoder, or that has few labels."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import clocs
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.files import seal, unseal
+from clocs.methods import parse_method
+from clocs.store.store import open_store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.config import resolve
+from clocs.training.labels import labelled_items, labelled_records
+from clocs.training.pretrain import frame_policy, fresh_encoder, training_data
+from clocs.training.sampler import ShuffledSampler
+from clocs.training.seen import load_seen, seen_keys
+
+
+@pytest.fixture(scope="module")
+def first(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The best encoder of three steps of CMSC."""
+    here = [f"store={store}", f"runs={tmp_path_factory.mktemp('first')}"]
+    return Path(clocs.pretrain("cmsc-synthetic", [*here, "steps=3", "batch=32"])["best"])
+
+
+def seen(best: Path) -> set[int]:
+    return set(load_seen(best, load_encoder_folder(best)[1]["seen_sha256"]).tolist())
+
+
+def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> None:
+    config = resolve("supervised-synthetic", [f"initial={first}"])
+    policy = open_store(store).policy("evaluation")
+    begun, weights = fresh_encoder(config, policy).state_dict(), load_encoder_folder(first)[0].state_dict()
+    assert begun.keys() == weights.keys()
+    assert all(torch.equal(begun[name], value) for name, value in weights.items())
+    alone = fresh_encoder(resolve("supervised-synthetic"), policy).state_dict()
+    assert not torch.equal(alone["linear.weight"], weights["linear.weight"])
+
+
+@pytest.mark.parametrize(
+    "override", ["embedding=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.samples=1250"]
+)
+def test_another_network_than_the_one_it_starts_from_is_refused(
+    override: str, first: Path, store: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="initial: "):
+        clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", f"initial={first}", override])
+
+
+def test_a_run_is_named_by_the_weights_it_starts_from_not_by_their_place(
+    first: Path, store: Path, tmp_path: Path
+) -> None:
+    here = [f"store={store}", f"runs={tmp_path / 'runs'}", "steps=1"]
+    shutil.copytree(first, tmp_path / "copy")
+    named = clocs.pretrain("supervised-synthetic", [*here, f"initial={first}"])
+    again = clocs.pretrain("supervised-synthetic", [*here, f"initial={tmp_path / 'copy'}"])
+    alone = clocs.pretrain("supervised-synthetic", here)
+    assert again["already_finished"]
+    assert named["run"] == again["run"] != alone["run"]
+    told = load_encoder_folder(Path(named["best"]))[1]["training"]
+    assert told["initial"] == load_encoder_folder(first)[1]["weights_sha256"]
+    with pytest.raises(StoreError, match="holds no encoder"):
+        clocs.pretrain("supervised-synthetic", [*here, "initial=nowhere"])
+
+
+def test_an_encoder_has_seen_what_the_one_it_started_from_had_seen(first: Path, store: Path, tmp_path: Path) -> None:
+    other = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 40, "leads": 4, "seed": 5})
+    clocs.split(other)
+    here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", "steps=1", "batch=16"]
+    tuned = Path(clocs.pretrain("supervised-synthetic", [*here, f"initial={first}"])["best"])
+    own, before = (set(seen_keys(place, place.split()).tolist()) for place in (other, open_store(store)))
+    assert seen(first) == before
+    assert own.isdisjoint(before)
+    assert seen(tuned) == own | before
+
+    shutil.copytree(first, tmp_path / "damaged")
+    path = tmp_path / "damaged" / "seen.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    with pytest.raises(IntegrityError, match=r"seen\.npy"):
+        clocs.pretrain("supervised-synthetic", [*here, "seed=1", f"initial={tmp_path / 'damaged'}"])
+
+
+def test_an_encoder_that_does_not_say_what_it_has_seen_goes_on_with_its_own_split_only(
+    first: Path, store: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(first, tmp_path / "old")
+    about = unseal((first / "config.json").read_bytes(), "")
+    del about["seen_sha256"]
+    (tmp_path / "old" / "config.json").write_bytes(seal(about))
+    here = [f"runs={tmp_path / 'runs'}", "steps=1", "batch=16", f"initial={tmp_path / 'old'}"]
+    tuned = clocs.pretrain("supervised-synthetic", [f"store={store}", *here])
+    assert seen(Path(tuned["best"])) == seen(first)
+    clocs.split(clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 40, "leads": 4}))
+    with pytest.raises(ConfigError, match="does not say which recordings"):
+        clocs.pretrain("supervised-synthetic", [f"store={tmp_path / 'store'}", *here])
+
+
+@pytest.mark.parametrize("draw", ["patients", "frames"])
+def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> None:
+    place = open_store(store)
+    split = place.split()
+    config = resolve("supervised-synthetic", ["fraction=0.25", f"label_draw={draw}", "batch=8", "seed=2"])
+    method = parse_method(config.method)
+    data = training_data(config, method, place, split, frame_policy(config, method, place))
+    assert isinstance(data.sampler, ShuffledSampler)
+    drawn = np.concatenate([data.sampler.batch(0, step) for step in range(data.sampler.steps)])
+    assert len(set(drawn.tolist())) == len(drawn)
+    records = data.train.frames.locate(drawn)[0]
+    if draw == "patients":
+        expected = np.flatnonzero(labelled_records(place, split.mask("train"), 0.25, 2))
+        assert set(records) == set(expected.tolist())
+    else:
+        assert set(drawn) <= set(labelled_items(len(data.train), 0.25, 2).tolist())
+        assert len(drawn) == len(data.train) // 4 // 8 * 8
+        assert len(set(records)) > 0.7 * split.mask("train").sum(), "some labels of nearly everyone"
+    assert len(data.validation) == 8 * split.mask("validation").sum(), "four leads, two frames"
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("cmsc-synthetic", ["fraction=0.5"], "cmsc uses no labels"),
+        ("byol-synthetic", ["fraction=0.5", "label_draw=frames"], "byol uses no labels"),
+        ("supervised-synthetic", ["fraction=0"], "fraction: "),
+        ("supervised-synthetic", ["fraction=1.5"], "fraction: "),
+        ("supervised-synthetic", ["label_draw=leads"], "label_draw: "),
+        ("supervised-synthetic", ["fraction=0.5", "label_draw=frames", "same_patient=2"], "same_patient"),
+        ("supervised-synthetic", ["fraction=0.01"], "do not fill a batch"),
+    ],
+)
+def test_fractions_that_make_no_sense_are_refused(
+    name: str, overrides: list[str], message: str, store: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        clocs.pretrain(name, [f"store={store}", f"runs={tmp_path}", *overrides])
+
+
+def test_a_finished_run_is_found_where_it_was_moved_to(first: Path, store: Path, tmp_path: Path) -> None:
+    shutil.copytree(first.parent, tmp_path / first.parent.name)
+    again = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"])
+    assert again["already_finished"]
+    assert Path(again["best"]) == Path(again["run"]) / "best" == tmp_path / first.parent.name / "best"

@@ -1,0 +1,56 @@
+"""What an encoder has seen: the keys of its signals, which any damage makes unreadable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import IntegrityError
+from clocs.store.store import Store, open_store
+from clocs.training.seen import FILE, load_seen, save_seen, seen_keys
+
+
+def literal_key(store: Store, record: int) -> int:
+    """BLAKE2b of rate, and of names and microvolts of the leads in alphabetical order; its first eight bytes."""
+    shard, row = store.locate(record)
+    recording = store.shard(shard).recording(row)
+    digest = hashlib.blake2b(b"500.0", digest_size=16)
+    for lead in sorted(recording.leads):
+        digest.update(lead.encode() + recording.digital[recording.leads.index(lead)].astype("<i4").tobytes())
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def test_training_and_validation_signals_are_listed(store: Path) -> None:
+    place = open_store(store)
+    split = place.split()
+    used = np.flatnonzero(split.mask("train") | split.mask("validation"))
+    keys = seen_keys(place, split)
+    assert keys.tolist() == sorted(literal_key(place, int(record)) for record in used)
+    assert 0 < len(keys) == len(place) - split.mask("test").sum()
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    keys = np.array([1, 2**63, 2**64 - 1], np.uint64)
+    sha256 = save_seen(tmp_path, keys)
+    assert sha256 == hashlib.sha256((tmp_path / FILE).read_bytes()).hexdigest()
+    np.testing.assert_array_equal(load_seen(tmp_path, sha256), keys)
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\0"),
+    lambda path: path.write_bytes(path.read_bytes()[:-3]),
+    lambda path: path.write_bytes(b""),
+    Path.unlink,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found(damage: Callable[[Path], object], tmp_path: Path) -> None:
+    sha256 = save_seen(tmp_path, np.array([5, 7, 2**64 - 1], np.uint64))
+    damage(tmp_path / FILE)
+    with pytest.raises(IntegrityError, match=FILE):
+        load_seen(tmp_path, sha256)

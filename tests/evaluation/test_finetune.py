@@ -16,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import clocs.evaluation.finetune as tuning
+import clocs.evaluation.trial as trials
 from clocs.core.errors import ConfigError, LeakError
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.judgement import judge
@@ -35,7 +36,7 @@ OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular":
 @pytest.fixture(scope="module", autouse=True)
 def _few_replicates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "judge", partial(judge, replicates=20))
+        patch.setattr(trials, "judge", partial(judge, replicates=20))
         yield
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.frame_choice import frames_for, rate_mismatch
+from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from tests.evaluation.conftest import POLICY, about
@@ -33,7 +33,7 @@ def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatc
     trained = FramePolicy(samples=1000, segments=2, rate=100, normalisation="unit", leads=("II", "V2"))
     found = frames_for(told(trained), store_with(store, own, monkeypatch), "encoder")
     assert found == FramePolicy(samples=1000, rate=100, normalisation="unit", **kept)
-    assert rate_mismatch(told(trained), found) is None
+    assert mismatches(told(trained), found, store) == []
 
 
 def test_an_encoder_at_the_datasets_own_rate_gets_its_frames(store: Store) -> None:
@@ -56,13 +56,21 @@ def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
 ) -> None:
     here = store_with(store, CHAPMAN, monkeypatch)
     assert frames_for(told(POLICY), here, "paper") == CHAPMAN
-    note = rate_mismatch(told(POLICY), CHAPMAN)
-    assert note == "the encoder was trained at 500.0 Hz, these frames have no stated rate"
+    assert mismatches(told(POLICY), CHAPMAN, store) == [
+        "the encoder was trained at 500 Hz, these frames have no stated rate"
+    ]
     other = FramePolicy(samples=2500, rate=250)
-    assert rate_mismatch(told(CHAPMAN), other) == (
-        "the encoder was trained at no stated rate, these frames have 250.0 Hz"
-    )
-    assert rate_mismatch(told(CHAPMAN), CHAPMAN) is None
+    assert mismatches(told(CHAPMAN), other, store) == [
+        "the encoder was trained at no stated rate, these frames have 250 Hz"
+    ]
+    assert mismatches(told(CHAPMAN), CHAPMAN, store) == []
+
+
+def test_another_unit_is_noted_where_amplitudes_are_left_as_they_are(store: Store) -> None:
+    steps = {**told(CHAPMAN), "unit": "adu"}
+    assert mismatches(steps, CHAPMAN, store) == []  # scaled to 0..1
+    (note,) = mismatches(steps, CHAPMAN.model_copy(update={"normalisation": "none"}), store)
+    assert note == "the encoder was trained on amplitudes in adu, these frames have mV"
 
 
 def test_frames_of_another_length_do_not_fit(store: Store) -> None:

@@ -18,6 +18,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
 import clocs.evaluation.probe as probing
+import clocs.evaluation.trial as trials
 from clocs.core.errors import ConfigError, LeakError
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.probe import ProbeConfig, probe
@@ -41,7 +42,7 @@ CLASSES = {
 
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "judge", partial(judge, replicates=20))
+    monkeypatch.setattr(trials, "judge", partial(judge, replicates=20))
 
 
 def literal_auc(train: Rows, test: Rows, strength: float) -> float:
@@ -161,7 +162,7 @@ def test_the_encoder_stays_as_it_was(
         held.append(load_subject(*given))
         return held[-1]
 
-    monkeypatch.setattr(probing, "load_subject", keep)
+    monkeypatch.setattr(trials, "load_subject", keep)
     probe(trained, store, ProbeConfig(train_mode=train_mode), runs=tmp_path)
     expected = load_encoder_folder(trained)[0].state_dict()
     assert not held[0].module.training
@@ -206,7 +207,7 @@ def test_another_rate_is_resampled_or_noted(store: Store, tmp_path: Path) -> Non
     assert found["notes"] == []
     noted = probe(fast, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
     assert noted["rows"]["test"] == 32 * 8
-    assert noted["notes"] == ["the encoder was trained at 250.0 Hz, these frames have 500.0 Hz"]
+    assert noted["notes"] == ["the encoder was trained at 250 Hz, these frames have 500 Hz"]
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
         probe(slow, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
 

@@ -7,41 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import nn
 
-from clocs.evaluation.contract import check_contract
-from clocs.evaluation.frame_choice import FrameChoice, frames_for, rate_mismatch
-from clocs.evaluation.judgement import judge
-from clocs.evaluation.results import CODE, save_scores
+from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.rows import rows_of
-from clocs.evaluation.subject import Subject, load_subject
+from clocs.evaluation.trial import Trial, looked_up
 from clocs.metrics.calibration import probabilities
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
-from clocs.store.store import Store, open_store
+from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import PretrainConfig
-from clocs.training.labels import LabelDraw
 from clocs.training.loop import Progress
 from clocs.training.pretrain import pretrain
-from clocs.training.runs import Run
 
 SMALL_BATCH = {"cardiology": 16}
 """The paper's batch where it is not 256."""
 
 
-class FinetuneConfig(BaseModel):
+class FinetuneConfig(LabelledOptions):
     """One fine-tuning."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    split: str = "default"
-    fraction: float = Field(default=0.5, gt=0, le=1)
-    """Of the training labels."""
-    label_draw: LabelDraw = "patients"
-    seed: int = 0
-    frames: FrameChoice = "encoder"
     epochs: int = Field(default=400, gt=0)
     patience: int = Field(default=15, gt=0)
     batch: int | None = Field(default=None, gt=1)
@@ -64,51 +51,31 @@ def finetune(
     continues if it was killed, and whose metrics hold the validation AUC of each epoch.
     """
     config = config or FinetuneConfig()
-    place = store if isinstance(store, Store) else open_store(store)
-    split = place.split(config.split)
-    subject = load_subject(checkpoint, place, config.seed)
-    policy = frames_for(subject.about["input"], place, config.frames)
-    contract = check_contract(subject.folder, subject.about, place, split)
-    trained = pretrain(_training(config, subject, place, policy, runs), progress=progress)
-    identity = {
-        "kind": "finetune",
-        "training": Path(trained["run"]).name,
-        "store_sha256": place.sha256,
-        "split_sha256": split.sha256,
-        "evaluation_code": CODE,
-    }
-    run = Run(Path(runs), f"finetune-{subject.label}-{place.manifest.dataset['name']}", identity)
-    known = run.result()
+    trial = Trial.prepare(checkpoint, store, config)
+    multi_label = _multi_label(trial.store, trial.policy)
+    trained = pretrain(_training(config, trial, multi_label, runs), progress=progress)
+    run = trial.run(runs, "finetune", training=Path(trained["run"]).name)
+    known = looked_up(run)
     if known is not None:
-        return {**known, "run": str(run.folder), "already_finished": True}
+        return known
     run.begin()
     best = Path(trained["best"])
     encoder, about = load_encoder_folder(best)
-    logits = rows_of(nn.Sequential(encoder, load_head(best, about)), place, policy, split.mask("test"))
-    found = probabilities(logits.values, 1.0, _multi_label(place, policy)).astype(np.float32)
-    scores = logits.with_values(found)
-    result = {
-        "encoder": subject.told(),
-        "training": {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")},
-        "rows": {"test": len(scores.values)},
-        "contract": contract,
-        "notes": [note for note in [rate_mismatch(subject.about["input"], policy)] if note],
-        "test": judge(scores),
-    }
-    save_scores(run.folder, scores)
-    run.finish(result)
-    return {**result, "run": str(run.folder), "already_finished": False}
+    classifier = nn.Sequential(encoder, load_head(best, about))
+    logits = rows_of(classifier, trial.store, trial.policy, trial.split.mask("test"))
+    scores = logits.with_values(probabilities(logits.values, 1.0, multi_label).astype(np.float32))
+    training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
+    return trial.finish(run, scores, training=training, rows={"test": len(scores.values)})
 
 
-def _training(
-    config: FinetuneConfig, subject: Subject, store: Store, policy: FramePolicy, runs: str | os.PathLike[str]
-) -> PretrainConfig:
+def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str | os.PathLike[str]) -> PretrainConfig:
     """The supervised run that fine-tuning is."""
+    subject, store = trial.subject, trial.store
     options = subject.about["encoder"]["options"]
     fixed = {"embedding", "channels", "samples"}
-    changed = {key: value for key, value in policy.model_dump(mode="json").items() if key != "leads"}
+    changed = {key: value for key, value in trial.policy.model_dump(mode="json").items() if key != "leads"}
     return PretrainConfig(
-        method={"name": "supervised", "multi_label": _multi_label(store, policy)},
+        method={"name": "supervised", "multi_label": multi_label},
         encoder={
             "name": subject.about["encoder"]["name"],
             **{key: value for key, value in options.items() if key not in fixed},

@@ -30,11 +30,14 @@ def frames_for(input: dict[str, Any], store: Store, choice: FrameChoice) -> Fram
     return own
 
 
-def rate_mismatch(input: dict[str, Any], policy: FramePolicy) -> str | None:
-    """A sentence, where frames are not at the encoder's rate."""
-    if input["rate"] == policy.rate:
-        return None
-    told = {True: "no stated rate"}
-    trained = told.get(input["rate"] is None, f"{input['rate']} Hz")
-    taken = told.get(policy.rate is None, f"{policy.rate} Hz")
-    return f"the encoder was trained at {trained}, these frames have {taken}"
+def mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -> list[str]:
+    """A sentence for each way in which frames are not what the encoder was trained on."""
+    found = []
+    if input["rate"] != policy.rate:
+        trained, taken = (f"{rate:g} Hz" if rate else "no stated rate" for rate in (input["rate"], policy.rate))
+        found.append(f"the encoder was trained at {trained}, these frames have {taken}")
+    units = {shard.unit for shard in store.manifest.shards}
+    if "unit" in input and policy.normalisation == "none" and units != {input["unit"]}:
+        there = ", ".join(sorted(map(str, units)))
+        found.append(f"the encoder was trained on amplitudes in {input['unit']}, these frames have {there}")
+    return found

@@ -1,0 +1,22 @@
+"""What every evaluation with some of the labels is told."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from clocs.evaluation.frame_choice import FrameChoice
+from clocs.training.labels import LabelDraw
+
+
+class LabelledOptions(BaseModel):
+    """Which labels, of which frames."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    split: str = "default"
+    fraction: float = Field(default=0.5, gt=0, le=1)
+    """Of the training labels."""
+    label_draw: LabelDraw = "patients"
+    seed: int = 0
+    """Of the label draw, and of random weights."""
+    frames: FrameChoice = "encoder"

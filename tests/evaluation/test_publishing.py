@@ -1,0 +1,106 @@
+"""A published folder: usable by itself, calibrated, and with a card whose figures are measured."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from clocs.core.errors import ClocsError, ConfigError
+from clocs.core.sources import open_source
+from clocs.datasets import DATASETS
+from clocs.evaluation.classifier import Classifier
+from clocs.evaluation.pretrained import load_encoder
+from clocs.evaluation.publishing import publish
+from clocs.evaluation.shipped import shipped_encoders
+from clocs.store.store import Store
+from tests.evaluation.conftest import make_store
+
+
+@pytest.fixture(scope="module")
+def published(store: Store, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("published") / "mine"
+    publish(trained, store, folder, "mine")
+    return folder
+
+
+def test_it_needs_nothing_but_its_folder(published: Path, store: Store) -> None:
+    encoder = load_encoder(published)
+    names = {path.name for path in published.iterdir()}
+    assert names == {
+        *("README.md", "config.json", "model.safetensors", "seen.npy", "classifier.json", "classifier.safetensors"),
+    }
+    found = encoder.classify(store.recording(0))
+    assert sum(item.probability for item in found.classes) == pytest.approx(1)
+
+
+def test_the_cards_figures_are_those_of_its_own_classifier(published: Path, store: Store) -> None:
+    """Every test recording classified as a user would, one by one; the AUC by scikit-learn."""
+    encoder, split = load_encoder(published), store.split()
+    names = [item.name for item in Classifier.load(published).card.classes]
+    groups = store.manifest.dataset["classes"]
+    scores, truth = [], []
+    for number in np.flatnonzero(split.mask("test")):
+        recording = store.recording(int(number))
+        found = {item.name: item.probability for item in encoder.classify(recording).classes}
+        scores.append([found[name] for name in names])
+        truth.append([not set(groups[name]).isdisjoint(recording.labels) for name in names])
+    columns = [place for place in range(len(names)) if 0 < np.sum(truth, axis=0)[place] < len(truth)]
+    macro = np.mean([roc_auc_score(np.array(truth)[:, place], np.array(scores)[:, place]) for place in columns])
+    card = (published / "README.md").read_text()
+    stated = re.search(r"per recording \([\d,]+\) \| ([\d.]+)", card)
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(macro, abs=6e-4)
+
+
+def test_the_card_says_what_it_is_for_and_for_whom(published: Path) -> None:
+    card = (published / "README.md").read_text()
+    for said in ("Research use only", "female", "male", "age 40 to 59", "license:", "seen.npy", "sum to 1"):
+        assert said in card
+
+
+def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing to publish"):
+        publish("random", store, tmp_path / "out", "name")
+    other = make_store(tmp_path / "store", records=80)
+    with pytest.raises(ConfigError, match="trained with"):
+        publish(trained, other, tmp_path / "out", "name")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", sorted(shipped_encoders()))
+def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
+    folder = shipped_encoders()[name]
+    encoder = load_encoder(name)
+    assert encoder.classifier is not None
+    assert encoder.embedding == 128
+    assert (encoder.input.rate, encoder.input.samples) == (500.0, 2500)
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 400_000
+    card = (folder / "README.md").read_text()
+    for item in encoder.classifier.card.classes:
+        assert f"| {item.name} | {item.meaning} |" in card
+        assert item.meaning != item.name
+        assert item.reliability
+
+
+def test_the_shipped_encoders_are_those_of_the_documentation() -> None:
+    assert sorted(shipped_encoders()) == ["cmsc-chapman", "cmsc-physionet2020"]
+
+
+def test_shipped_rhythms_on_original_files(originals: Path) -> None:
+    """Chapman's originals as published, hard ones among them: most rhythms are named as their publisher has them."""
+    chapman, encoder = DATASETS.get("chapman"), load_encoder("cmsc-chapman")
+    right: list[str] = []
+    wrong: list[str] = []
+    for entry in chapman.entries(open_source(originals), chapman.parse_options({})):
+        groups = [name for name, labels in chapman.classes.items() if not set(labels).isdisjoint(entry.labels)]
+        try:
+            found = encoder.classify(originals / entry.file).classes[0]
+        except ClocsError:
+            continue
+        (right if [found.name] == groups else wrong).append(entry.record_id)
+    assert len(right) + len(wrong) == 12
+    assert len(right) > len(wrong), wrong

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.errors import StoreError
 from clocs.core.files import canonical_json, content_hash, write_bytes
+from clocs.core.options import checked
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
@@ -167,7 +168,8 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
     ready = ready_config(f"{cell.method}-{cell.dataset}")
     preset = PRESETS[cell.preset]
     method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
-    return PretrainConfig.model_validate(
+    return checked(
+        PretrainConfig,
         {
             **ready,
             "method": method,
@@ -178,7 +180,8 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
             "store": place.store(cell.dataset),
             "runs": place.runs,
             "threads": place.threads,
-        }
+        },
+        cell.label,
     )
 
 

@@ -1,0 +1,119 @@
+"""Cells are done once, whoever does them; one that cannot be done leaves the others be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clocs.core.errors import ConfigError
+from clocs.experiments import cells as module
+from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config
+from clocs.experiments.grid import parse_shard, run_grid, status, tasks
+from clocs.experiments.tables import EXPERIMENTS, chosen_cells, experiment
+
+CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")
+
+
+def linear(start: Pretraining | None = CMSC, **told: Any) -> Evaluation:
+    return Evaluation(protocol="linear", start=start, dataset="synthetic", preset="recommended", **told)
+
+
+def names(place: Place) -> list[str]:
+    return sorted(path.name for path in (place.results / "cells").iterdir())
+
+
+def test_a_grid_is_done_once_and_looked_up_after(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells: list[Cell] = [linear(), linear(fraction=0.25), linear(None)]
+    assert status(cells, place) == {"cells": 4, "done": 0, "to_do": 4, "needs_stores": []}
+    assert run_grid(cells, place).finished == 4
+    assert status(cells, place)["done"] == 4
+    kept = {path.name: path.read_bytes() for path in (place.results / "cells").iterdir()}
+    monkeypatch.setattr(module, "pretrain", None)
+    monkeypatch.setattr(module, "probe", None)
+    again = run_grid(cells, place)
+    assert (again.finished, again.failed) == (0, [])
+    assert carry_out(cells[0], place) == json.loads(kept[place.file(cells[0]).name])
+
+
+def test_an_encoder_outlives_its_run(place: Place, tmp_path: Path) -> None:
+    """Results alone are enough for another evaluation."""
+    carry_out(CMSC, place)
+    shutil.rmtree(place.runs)
+    found = carry_out(linear(fraction=1.0), place)
+    assert 0 < found["result"]["test"]["frame"]["auc"]["value"] < 1
+    assert found["result"]["contract"]["seen"]["train"] > 0
+
+
+def test_evaluations_wait_for_their_pretraining_in_one_task(place: Place) -> None:
+    other = CMSC.model_copy(update={"seed": 1})
+    cells: list[Cell] = [linear(), linear(other), linear(fraction=0.25), linear(None)]
+    found = [task.cells for task in tasks(cells, place)]
+    assert found == [(CMSC, cells[0], cells[2]), (other, cells[1]), (cells[3],)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shards_share_all_tasks_without_overlap(place: Place, count: int) -> None:
+    cells: list[Cell] = [linear(CMSC.model_copy(update={"seed": seed})) for seed in range(5)]
+    whole = {place.name(cell) for task in tasks(cells, place) for cell in task.cells}
+    parts = [
+        [place.name(cell) for task in tasks(cells, place, shard=(i, count)) for cell in task.cells]
+        for i in range(count)
+    ]
+    assert sorted(name for part in parts for name in part) == sorted(whole)
+
+
+def test_what_goes_into_a_cell_names_it(place: Place) -> None:
+    cells: list[Cell] = [
+        CMSC,
+        CMSC.model_copy(update={"seed": 1}),
+        CMSC.model_copy(update={"options": {"temperature": 0.5}}),
+        linear(),
+        linear(seed=1),
+        linear(CMSC.model_copy(update={"options": {"temperature": 0.5}})),
+    ]
+    assert len({place.name(cell) for cell in cells}) == len(cells)
+    assert place.name(CMSC) == Place(place.stores, Path("elsewhere"), Path("other")).name(CMSC)
+
+
+def test_a_cell_that_fails_is_told_and_the_others_are_done(place: Place) -> None:
+    wrong = CMSC.model_copy(update={"options": {"temperature": -1}})
+    done = run_grid([linear(wrong), linear(None)], place)
+    assert done.finished == 1
+    assert len(done.failed) == 2
+    assert "temperature" in done.failed[0]
+    assert "waits for it" in done.failed[1]
+
+
+def test_presets_are_what_they_say(place: Place) -> None:
+    released = pretrain_config(CMSC.model_copy(update={"preset": "released"}), place)
+    paper = pretrain_config(CMSC.model_copy(update={"preset": "paper"}), place)
+    assert (released.method["off_diagonals"], released.method["pairs"]) == ("one_triangle", "last")
+    assert (paper.method["off_diagonals"], paper.method["pairs"]) == ("both", "all")
+    assert (released.encoder["final_relu"], paper.encoder["final_relu"]) == (False, True)
+
+
+def test_tables_have_the_papers_cells() -> None:
+    """By hand: six methods and random weights on two datasets; eight rows, six transfers, four random targets."""
+    one, two = (list(experiment(name).cells(range(1))) for name in ("table1", "table2"))
+    assert len(one) == 2 * 7
+    assert len(two) == 6 * 7 + 4
+    assert len(list(experiment("table1").cells(range(5)))) == 5 * len(one)
+    kept = [cell for cell in one if chosen_cells("cmsc, random", "chapman")(cell)]
+    assert [cell.label for cell in kept] == [
+        *("linear-random-chapman-e128-f0.5-s0", "linear-cmsc-chapman-chapman-e128-f0.5-s0"),
+    ]
+    assert len({cell.model_dump_json() for cell in (*one, *two)}) == len(one) + len(two)
+
+
+def test_names_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'table1'"):
+        experiment("tabel1")
+    for text in ("2/2", "a/b", "1", "-1/3"):
+        with pytest.raises(ConfigError, match="i/n"):
+            parse_shard(text)
+    assert parse_shard("1/3") == (1, 3)
+    assert set(EXPERIMENTS) == {"table1", "table2", "figure4", "released"}

@@ -50,6 +50,7 @@ PARTS: dict[str, set[str]] = {
     "encoders": {"encoder", "fused_block"},
     "losses": {"cosine"},
     "methods": {"contrast", "method"},
+    "views/perturbations": {"perturbation"},
 }
 """Folders of parts, with the modules that are the folder's framework and that its parts may import."""
 
@@ -101,19 +102,21 @@ def _fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
     if LAYERS[other] > layer:
         return f"imports {dotted} of layer {LAYERS[other]} from layer {layer}"
     if other == folder:
-        return _sibling_fault(folder, path, target)
+        return _sibling_fault(path, target)
     if LAYERS[other] == layer and folder in NEIGHBOURS and other not in NEIGHBOURS[folder]:
         return f"imports {dotted}; {folder} may import of its layer only: {sorted(NEIGHBOURS[folder])}"
     return ""
 
 
-def _sibling_fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
+def _sibling_fault(path: PurePosixPath, target: tuple[str, ...]) -> str:
     """In a folder of parts, a file may import the framework and, where it is a folder itself, its own files."""
-    if folder not in PARTS:
+    folder = next((above for above in path.parents if above.as_posix() in PARTS), None)
+    if folder is None or target[1 : 1 + len(folder.parts)] != folder.parts:
         return ""
-    module = target[2] if len(target) > 2 else "__init__"
-    own = len(path.parts) > 2 and path.parts[1] == module
-    return "" if own or module in PARTS[folder] else f"imports its sibling {'.'.join(target)}"
+    depth = len(folder.parts)
+    module = target[1 + depth] if len(target) > 1 + depth else "__init__"
+    own = len(path.parts) > 1 + depth and path.parts[depth] == module
+    return "" if own or module in PARTS[folder.as_posix()] else f"imports its sibling {'.'.join(target)}"
 
 
 def _files() -> list[str]:
@@ -162,6 +165,10 @@ def test_a_file_keeps_to_its_layer(name: str) -> None:
         pytest.param("encoders/cnn.py", "from clocs.encoders.resnet import ResNet", id="sibling encoder"),
         pytest.param("losses/clocs.py", "from clocs.losses.nce import nce", id="sibling loss"),
         pytest.param("methods/cmsc.py", "from clocs.methods.cmlc import CMLC", id="sibling method"),
+        pytest.param(
+            "views/perturbations/noise.py", "from clocs.views.perturbations.masks import Mask", id="sibling, deeper"
+        ),
+        pytest.param("views/perturbations/noise.py", "from . import masks", id="sibling, deeper and relative"),
         pytest.param("core/seeds.py", "import torch", id="torch in layer 0"),
         pytest.param("signals/quality.py", "import torch.nn.functional as F", id="torch in layer 1"),
         pytest.param("store/frames.py", "def late():\n    from torch import tensor", id="torch in layer 2"),
@@ -190,6 +197,8 @@ def test_a_planted_violation_is_caught(name: str, source: str) -> None:
         ("formats/scp/huffman.py", "from clocs.formats.scp.sections import Section\nfrom . import tables"),
         ("drawing/paper.py", "from clocs.core.recording import Recording\nfrom clocs.signals.leads import STANDARD"),
         ("datasets/ludb.py", "from clocs.formats import read_from"),
+        ("views/perturbations/noise.py", "from clocs.views.perturbations.perturbation import Perturbation"),
+        ("views/perturbations/noise.py", "from clocs.views.batch import Batch"),
         ("methods/cmsc.py", "import torch\nfrom clocs.losses.nce import nce\nfrom clocs.views import segments"),
         ("cli/data.py", "from clocs.service.api import serve"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import scipy.stats
 import torch
 from torch import Tensor
 
@@ -91,6 +92,66 @@ def test_byol_moves_its_target_by_the_decay() -> None:
     method.after_step(model)
     for old, new in zip(before, model.target.parameters(), strict=True):
         torch.testing.assert_close(new, old + 0.25)
+
+
+@pytest.mark.parametrize("name", ["cmsc", "cmlc", "cmsmlc", "simclr"])
+def test_a_projection_head_is_trained_beside_the_encoder(name: str) -> None:
+    """Against its four layers written out; parameters by hand: 16 x 24, twice 24, 24 x 16 + 16."""
+    method: Method = parse_method({"name": name, "head": 24})
+    encoder = build_encoder("cnn", {"samples": SAMPLES, "embedding": EMBEDDING, "dropout": 0})
+    model = method.model(encoder, EMBEDDING, CLASSES)
+    assert model.encoder is encoder
+    head = {key: value for key, value in model.state_dict().items() if not key.startswith("encoder.")}
+    assert {key.partition(".")[0] for key in head} == {"projection"}
+    added = sum(value.numel() for value in model.parameters()) - sum(value.numel() for value in encoder.parameters())
+    assert added == 16 * 24 + 2 * 24 + (24 * 16 + 16)
+
+    views = method.views(frames_for(method), generator()).unsqueeze(2)
+    outputs = model(views)
+    hidden = encoder(views.flatten(0, 1)) @ head["projection.0.weight"].T
+    hidden = (hidden - hidden.mean(0)) / (hidden.var(0, correction=0) + 1e-5).sqrt()  # gain 1 and shift 0 at first
+    expected = hidden.clamp(min=0) @ head["projection.3.weight"].T + head["projection.3.bias"]
+    torch.testing.assert_close(outputs, expected.view(B, -1, EMBEDDING), rtol=1e-4, atol=1e-5)
+    torch.autograd.backward(method.loss(outputs, torch.arange(B), torch.zeros(B, 0)))
+    assert all(value.grad is not None for value in model.parameters())
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_without_a_head_only_those_with_one_of_their_own_have_more_than_an_encoder(name: str) -> None:
+    method: Method = parse_method({"name": name})
+    encoder = build_encoder("cnn", {"samples": SAMPLES, "embedding": EMBEDDING})
+    beside = {key.partition(".")[0] for key in method.model(encoder, EMBEDDING, CLASSES).state_dict()} - {"encoder"}
+    own = {"byol": {"predictor", "target"}, "mtssl": {"heads"}, "supervised": {"head"}}
+    assert beside == own.get(name, set())
+
+
+def test_a_random_pair_is_each_segment_of_a_lead_drawn_for_it() -> None:
+    """2,000 instances whose values say which lead and segment they are: all 16 pairs of leads are as likely."""
+    method: Method = parse_method({"name": "cmsmlc", "view_choice": "random_pair"})
+    lead, segment = torch.arange(LEADS).view(1, LEADS, 1, 1), torch.arange(SEGMENTS).view(1, 1, SEGMENTS, 1)
+    frames = (10.0 * lead + segment).expand(2000, LEADS, SEGMENTS, 3)
+    views = method.views(frames, generator())
+    assert views.shape == (2000, SEGMENTS, 3)
+    assert torch.equal(views % 10, torch.arange(2.0).view(1, 2, 1).expand_as(views)), "segments stay where they are"
+    leads = (views[..., 0] // 10).long()
+    counts = torch.bincount(LEADS * leads[:, 0] + leads[:, 1], minlength=LEADS**2)
+    assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
+
+
+def test_random_pairs_are_drawn_and_their_loss_is_that_of_one_pair() -> None:
+    method: Method = parse_method({"name": "cmsmlc", "view_choice": "random_pair"})
+    assert method.draws
+    assert not parse_method({"name": "cmsmlc"}).draws
+    frames = frames_for(method)
+    one, again, other = (method.views(frames, generator(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    embeddings, patients = torch.randn(B, 2, EMBEDDING), torch.tensor([0, 0, 1, 2, 3, 4])
+    cmsc: Method = parse_method({"name": "cmsc"})
+    expected = cmsc.loss(embeddings, patients, torch.zeros(B, 0))
+    torch.testing.assert_close(method.loss(embeddings, patients, torch.zeros(B, 0)), expected)
+    noisy: Method = parse_method({"name": "cmsmlc", "view_choice": "random_pair", "perturbations": ["gaussian"]})
+    assert 0 < float((noisy.views(frames, generator(1)) - one).abs().max()) < 0.1, "leads are drawn first"
 
 
 def test_perturbations_are_spelled_out_and_wrong_options_refused() -> None:

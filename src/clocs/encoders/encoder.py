@@ -36,7 +36,9 @@ class EncoderKind:
     build: Callable[[Any], nn.Module]
 
 
-ENCODERS: Registry[EncoderKind] = Registry("encoder", {"cnn": "clocs.encoders.cnn:CNN_KIND"})
+ENCODERS: Registry[EncoderKind] = Registry(
+    "encoder", {"cnn": "clocs.encoders.cnn:CNN_KIND", "resnet": "clocs.encoders.resnet:RESNET_KIND"}
+)
 
 
 def build_encoder(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:

@@ -16,7 +16,7 @@ from torch.nn.functional import conv2d
 
 def fused_block(hidden: Tensor, convolution: nn.Conv1d, norm: nn.BatchNorm1d, dropout: float) -> Tensor:
     """(N, C, L) -> (N, C', L'): convolution, BatchNorm in training, ReLU, MaxPool 2, Dropout."""
-    outputs = _convolve(hidden, convolution)
+    outputs = convolve(hidden, convolution)
     inputs = (outputs, norm.weight, norm.bias, norm.eps, dropout)
     pooled, mean, variance = _NormReluPoolDrop.apply(*inputs)  # type: ignore[no-untyped-call]
     _remember(norm, mean, variance, outputs.shape[0] * outputs.shape[1])
@@ -24,7 +24,7 @@ def fused_block(hidden: Tensor, convolution: nn.Conv1d, norm: nn.BatchNorm1d, dr
     return result
 
 
-def _convolve(hidden: Tensor, convolution: nn.Conv1d) -> Tensor:
+def convolve(hidden: Tensor, convolution: nn.Conv1d) -> Tensor:
     """(N, C, L) -> (N, L', C'), with channels last in memory."""
     weight, (kernel,), (stride,) = convolution.weight, convolution.kernel_size, convolution.stride
     if hidden.shape[1] == 1:  # one channel leaves little to a convolution kernel: a product of windows is quicker

@@ -1,17 +1,17 @@
-"""What the paper's three methods share: a bare encoder, and the patient-specific contrastive loss."""
+"""What the paper's three methods share: the patient-specific contrastive loss."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from clocs.losses.patient_nce import patient_nce
-from clocs.methods.method import PerturbedOptions, ViewEncoder
+from clocs.methods.method import ProjectedOptions
 
 
-class PatientContrast(PerturbedOptions):
+class PatientContrast(ProjectedOptions):
     """Views of one patient attract each other, those of others repel; only the views differ by method.
 
     Nothing is perturbed by default: our reading of the paper's Table 1.
@@ -25,10 +25,6 @@ class PatientContrast(PerturbedOptions):
     """``one_triangle``: as in the released code."""
     pairs: Literal["all", "last"] = "all"
     """``last``: as in the released code, whose loss overwrote itself per pair of views."""
-
-    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
-        """Just the encoder, shared by all views."""
-        return ViewEncoder(encoder)
 
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """The paper's equations 1 to 4, over all pairs of views."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from torch import Tensor, nn
 
+from clocs.core.later import Later
 from clocs.core.options import checked
 from clocs.core.registry import Registry
 from clocs.views.perturbations import parse_perturbations, perturb
@@ -118,12 +119,29 @@ def encode_views(encoder: nn.Module, views: Tensor) -> Tensor:
 
 
 class ViewEncoder(nn.Module):
-    """An encoder of views, and nothing else: (B, V, C, S) -> (B, V, E)."""
+    """An encoder of views and, where there is one, a projection that only the loss sees."""
 
-    def __init__(self, encoder: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, projection: nn.Module | None = None) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.projection = encoder, projection
 
     def forward(self, views: Tensor) -> Tensor:
-        """Encode every view."""
-        return encode_views(self.encoder, views)
+        """(B, V, C, S) -> (B, V, E)."""
+        embeddings = encode_views(self.encoder, views)
+        return embeddings if self.projection is None else encode_views(self.projection, embeddings)
+
+
+class ProjectedOptions(PerturbedOptions):
+    """Options of a method whose loss takes embeddings as they are, or through a projection head."""
+
+    head: Annotated[int | None, Later()] = Field(default=None, gt=0)
+    """Hidden width of a projection head, trained with the encoder and dropped with the run; none in the paper."""
+
+    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
+        """The encoder, shared by all views; with ``head``, Linear, BatchNorm, ReLU and Linear after it, E to E."""
+        if self.head is None:
+            return ViewEncoder(encoder)
+        first = nn.Linear(embedding, self.head, bias=False)  # BatchNorm would take a bias away again
+        return ViewEncoder(
+            encoder, nn.Sequential(first, nn.BatchNorm1d(self.head), nn.ReLU(), nn.Linear(self.head, embedding))
+        )

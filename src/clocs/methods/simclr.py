@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from clocs.losses.info_nce import info_nce
-from clocs.methods.method import PerturbedOptions, ViewEncoder, perturbed
+from clocs.methods.method import ProjectedOptions, perturbed
 
 
-class SimClr(PerturbedOptions):
+class SimClr(ProjectedOptions):
     """Gaussian noise by default: our choice, the paper does not say which its Table 1 used."""
 
     name: ClassVar[str] = "simclr"
@@ -29,10 +29,6 @@ class SimClr(PerturbedOptions):
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, 1, S) -> (B, 2, S)."""
         return perturbed(frames.repeat(1, 2, 1), self.perturbations, generator)
-
-    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
-        """Just the encoder: the paper has no projection head."""
-        return ViewEncoder(encoder)
 
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """Blind to patients."""

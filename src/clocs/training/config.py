@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clocs.core.errors import ConfigError
+from clocs.core.later import Later, later, without_unused
 from clocs.datasets import DATASETS
-from clocs.encoders.encoder import EncoderOptions, parse_encoder
+from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
 from clocs.training.labels import LabelDraw
 
 EXECUTION = frozenset({"store", "runs", "track", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
-LATER: dict[str, Any] = {"initial": None, "fraction": 1.0, "label_draw": "patients"}
-"""Keys that came after the first runs, with the value that leaves a run's name as it was."""
 
 
 class PretrainConfig(BaseModel):
@@ -38,11 +37,11 @@ class PretrainConfig(BaseModel):
     """Fields of the dataset's frame policy to replace, e.g. ``{"normalisation": "none"}``."""
     leads: tuple[str, ...] = ()
     """Empty: the policy's."""
-    initial: str | None = None
+    initial: Annotated[str | None, Later()] = None
     """Start from this encoder (the ``best`` folder of a run), not from random weights."""
-    fraction: float = Field(default=1.0, gt=0, le=1)
+    fraction: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
     """Of the training labels, for methods that use them."""
-    label_draw: LabelDraw = "patients"
+    label_draw: Annotated[LabelDraw, Later()] = "patients"
     seed: int = 0
     epochs: int = Field(default=400, gt=0)
     patience: int = Field(default=15, gt=0)
@@ -56,6 +55,10 @@ class PretrainConfig(BaseModel):
     accumulate: int = Field(default=1, gt=0)
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=1e-4, gt=0)
+    schedule: Annotated[Literal["constant", "cosine"], Later()] = "constant"
+    """``cosine``: the learning rate falls to zero at the last step that epochs and steps allow."""
+    warmup_steps: Annotated[int, Later()] = Field(default=0, ge=0)
+    """Steps over which the learning rate rises from zero first."""
     weight_decay: float = Field(default=0.0, ge=0)
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     checkpoint_steps: int = Field(default=100, gt=0)
@@ -96,7 +99,13 @@ class PretrainConfig(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What the run is, as JSON."""
         whole = self.model_dump(mode="json", exclude=set(EXECUTION))
-        return {key: value for key, value in whole.items() if key not in LATER or value != LATER[key]}
+        whole["method"] = without_unused(whole["method"], later(METHODS.get(self.method["name"])))
+        whole["encoder"] = without_unused(whole["encoder"], later(ENCODERS.get(self.encoder["name"]).options))
+        return without_unused(whole, LATER)
+
+
+LATER = later(PretrainConfig)
+"""Keys that came after the first runs, with the value that leaves a run's name as it was."""
 
 
 def ready_configs() -> list[str]:

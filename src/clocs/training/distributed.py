@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class _SumOfRanks(torch.autograd.Function):
@@ -44,11 +45,14 @@ class _AllRanks(torch.autograd.Function):
         return total.chunk(dist.get_world_size())[dist.get_rank()]
 
 
-class GlobalBatchNorm(nn.BatchNorm1d):
+class GlobalBatchNorm(_BatchNorm):
     """BatchNorm over the batch of all ranks, on any device; torch's SyncBatchNorm knows only GPUs."""
 
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of dimensions."""
+
     def forward(self, values: Tensor) -> Tensor:
-        """(N, C, L), N instances on this rank."""
+        """(N, C, ...), N instances on this rank."""
         if not self.training or not dist.is_initialized() or dist.get_world_size() == 1:
             return super().forward(values)
         axes = [axis for axis in range(values.ndim) if axis != 1]
@@ -87,7 +91,7 @@ def share_statistics(module: nn.Module) -> nn.Module:
         synchronised: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return synchronised
     for name, child in module.named_children():
-        if type(child) is nn.BatchNorm1d:
+        if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):
             shared = GlobalBatchNorm(child.num_features, child.eps, child.momentum)
             shared.load_state_dict(child.state_dict())
             for new, old in zip(shared.parameters(), child.parameters(), strict=True):

@@ -23,6 +23,7 @@ from clocs.training.config import PretrainConfig
 from clocs.training.distributed import all_ranks, share_statistics
 from clocs.training.runs import Run
 from clocs.training.sampler import Permutation, Sampler
+from clocs.training.schedule import learning_rate, planned_steps
 from clocs.views.batch import DRAW_BLOCK, Batch, BatchMaker
 
 Progress = Callable[[dict[str, Any]], None]
@@ -72,6 +73,7 @@ class Loop:
     ) -> None:
         self.config, self.method, self.data, self.run, self.fabric = config, method, data, run, fabric
         self.state = State()
+        self.planned = planned_steps(config, data.sampler.steps)
         self.bare = share_statistics(model) if fabric.world_size > 1 else model
         kind = torch.optim.Adam if config.optimiser == "adam" else torch.optim.AdamW
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -140,6 +142,8 @@ class Loop:
                 loss = self._loss(part, self.model(part.views)) / len(parts)
                 self.fabric.backward(loss)
             total = total + loss.detach()
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.config, self.state.step, self.planned)
         self.optimiser.step()
         self.method.after_step(self.bare)
         return self._mean(total)

@@ -104,18 +104,18 @@ def _views(method: Method, frames: Frames, items: Ints, values: Tensor) -> Views
 
 
 def _unperturbed(method: Method, frames: Tensor) -> Tensor | None:
-    """The method's views without its perturbations; None where it has none."""
+    """The method's views without its perturbations; None where it has none, or draws its views as well."""
     if not isinstance(method, PerturbedOptions) or not method.draws:
         return None
     bare: Method = method.model_copy(update={"perturbations": ()})
-    return bare.views(frames, torch.Generator())
+    return None if bare.draws else bare.views(frames, torch.Generator())
 
 
 def _named(method: Method, frames: Frames, views: int, plain: int) -> list[tuple[str, int]]:
     """Name and offset in samples of each view: what was cut, how often it was copied, what was done to it."""
     segments = frames.policy.segments
     cut = [(f"segment {at + 1}" if segments > 1 else "", at * frames.policy.samples) for at in range(segments)]
-    if method.together:
+    if method.together and views >= len(cut) * len(frames.leads):  # fewer: a drawn lead a view
         cut = [(f"lead {lead} {name}".strip(), offset) for lead in frames.leads for name, offset in cut]
     steps = [step["name"] for step in method.perturbations] if isinstance(method, PerturbedOptions) else []
     if plain == 1 < views == 1 + len(steps):  # one view a perturbation

@@ -1,0 +1,138 @@
+"""The residual network against torch's one-dimensional layers, and its shapes and parameters counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clocs.core.errors import ConfigError
+from clocs.encoders import build_encoder
+from clocs.encoders.resnet import Block, ResNet, ResNetOptions
+
+
+class LiteralBlock(nn.Module):
+    """In the order of ``Block``, so that weights can be handed over one by one."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.first, self.first_norm = nn.Conv1d(channels, width, 7, 2, 3, bias=False), nn.BatchNorm1d(width)
+        self.second, self.second_norm = nn.Conv1d(width, width, 5, 1, 2, bias=False), nn.BatchNorm1d(width)
+        self.shortcut, self.shortcut_norm = nn.Conv1d(channels, width, 1, 2, bias=False), nn.BatchNorm1d(width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        inner = torch.relu(self.first_norm(self.first(hidden)))
+        return torch.relu(self.second_norm(self.second(inner)) + self.shortcut_norm(self.shortcut(hidden)))
+
+
+class Literal(nn.Module):
+    """The network in torch's one-dimensional layers, nothing in place."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.stem, self.stem_norm = nn.Conv1d(channels, 24, 15, 5, 7, bias=False), nn.BatchNorm1d(24)
+        pairs = ((24, 24), (24, 48), (48, 72), (72, 96))
+        self.blocks = nn.Sequential(*(LiteralBlock(*pair) for pair in pairs))
+        self.linear = nn.Linear(192, 128)
+
+    def forward(self, signals: Tensor) -> Tensor:
+        hidden = self.blocks(torch.relu(self.stem_norm(self.stem(signals))))
+        embeddings: Tensor = self.linear(torch.cat([hidden.mean(dim=2), hidden.max(dim=2).values], dim=1))
+        return embeddings
+
+
+def with_weights_of(encoder: ResNet, channels: int) -> Literal:
+    literal = Literal(channels).double()
+    weights = zip(literal.state_dict().items(), encoder.state_dict().values(), strict=True)
+    literal.load_state_dict({name: ours.view_as(theirs) for (name, theirs), ours in weights})
+    return literal
+
+
+@pytest.mark.parametrize(("channels", "samples"), [(1, 2500), (1, 333), (12, 500)])
+def test_values_gradients_and_statistics_equal_torchs_own_layers(channels: int, samples: int) -> None:
+    torch.manual_seed(samples)
+    encoder = ResNet(ResNetOptions(channels=channels)).double()
+    for layer in encoder.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            nn.init.normal_(layer.weight)  # of both signs
+            nn.init.normal_(layer.bias)
+    literal = with_weights_of(encoder, channels)
+    ours = torch.randn(5, channels, samples, dtype=torch.float64).add(3).requires_grad_()
+    theirs = ours.detach().clone().requires_grad_()
+    weights = torch.randn(5, 128, dtype=torch.float64)
+    for network, signals in ((encoder, ours), (literal, theirs)):
+        (network(signals) * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-9)
+    for mine, other in zip(encoder.parameters(), literal.parameters(), strict=True):
+        assert mine.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(mine.grad.view_as(other.grad), other.grad, rtol=1e-9, atol=1e-9)
+    for kept, expected in zip(encoder.buffers(), literal.buffers(), strict=True):
+        torch.testing.assert_close(kept, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(encoder.eval()(ours), literal.eval()(theirs), rtol=1e-10, atol=1e-10)
+
+
+def test_parameters_counted_by_hand() -> None:
+    """Weights are inputs x outputs x kernel; a BatchNorm has two a channel."""
+    stem = 15 * 1 * 24 + 2 * 24
+    blocks = [
+        24 * 24 * 7 + 24 * 24 * 5 + 24 * 24 + 6 * 24,
+        24 * 48 * 7 + 48 * 48 * 5 + 24 * 48 + 6 * 48,
+        48 * 72 * 7 + 72 * 72 * 5 + 48 * 72 + 6 * 72,
+        72 * 96 * 7 + 96 * 96 * 5 + 72 * 96 + 6 * 96,
+    ]
+    linear = 2 * 96 * 128 + 128
+    count = sum(parameter.numel() for parameter in build_encoder("resnet").parameters())
+    assert count == stem + sum(blocks) + linear == 209_720
+
+
+def outputs_of(encoder: nn.Module, signals: Tensor) -> list[Tensor]:
+    """What each block makes, and the stem before them."""
+    seen: list[Tensor] = []
+
+    def keep(layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        seen.append(output)
+
+    for layer in encoder.modules():
+        if isinstance(layer, Block) or layer is encoder.stem_norm:
+            layer.register_forward_hook(keep)
+    encoder(signals)
+    return seen
+
+
+def test_lengths_and_widths_are_those_of_the_options_with_channels_last_in_memory() -> None:
+    """2,500 samples, a fifth of them, then half four times, rounded up; another layout would be slow."""
+    made = outputs_of(build_encoder("resnet"), torch.randn(2, 1, 2500))
+    assert [value.shape[1::2] for value in made] == [(24, 500), (24, 250), (48, 125), (72, 63), (96, 32)]
+    assert all(value.is_contiguous(memory_format=torch.channels_last) for value in made)
+    options = {"width": 8, "depth": 2, "kernel": 3, "stem_kernel": 4, "stem_stride": 2, "channels": 3}
+    small = build_encoder("resnet", options)
+    assert [value.shape[1::2] for value in outputs_of(small, torch.randn(2, 3, 100))] == [(8, 51), (8, 26), (16, 13)]
+    kernels = [layer.kernel_size for layer in small.modules() if isinstance(layer, nn.Conv2d)]
+    assert kernels == [(1, 3), (1, 1), (1, 1), (1, 3), (1, 1), (1, 1)]
+
+
+def test_one_network_takes_any_length_and_has_no_relu_at_its_end() -> None:
+    encoder = build_encoder("resnet", {"embedding": 16}).eval()
+    for samples in (1, 14, 250, 2499, 5000):
+        assert encoder(torch.randn(3, 1, samples)).shape == (3, 16)
+    assert (encoder(torch.randn(8, 1, 2500)) < 0).any()
+
+
+def test_dropout_is_drawn_from_the_seed_in_training_only() -> None:
+    encoder, signals = build_encoder("resnet", {"width": 4, "dropout": 0.5}), torch.randn(4, 1, 500)
+    made = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        made.append(encoder(signals))
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+    encoder.eval()
+    assert torch.equal(encoder(signals), encoder(signals))
+
+
+def test_an_even_kernel_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"kernel: .*must be odd"):
+        build_encoder("resnet", {"kernel": 8})

@@ -1,0 +1,80 @@
+"""What is added has the size, the frequencies and the number of waves that were asked for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.stats
+import torch
+
+from clocs.views.perturbations.noise import BaselineWander, Gaussian
+from tests.views.perturbations.conftest import noise, seeded
+
+Array = npt.NDArray[np.float64]
+
+
+@pytest.mark.parametrize(("sigma", "relative"), [(0.01, False), (0.5, False), (0.1, True)])
+def test_gaussian_noise_has_the_asked_deviation(sigma: float, relative: bool) -> None:
+    """Standard error of a deviation over n normal draws: 1 / sqrt(2 n) of it; rows of different sizes."""
+    signals = noise(64, 2500) * torch.logspace(-1, 1, 64, dtype=torch.float64)[:, None] + 3
+    added = (Gaussian(sigma=sigma, relative=relative)(signals, seeded()) - signals).numpy()
+    unit = added / (sigma * (signals.numpy().std(axis=1, keepdims=True) if relative else 1.0))
+    assert abs(unit.std() - 1) < 5 / math.sqrt(2 * unit.size)
+    assert np.abs(unit.std(axis=1) - 1).max() < 5 / math.sqrt(2 * 2500)
+    assert abs(unit.mean()) < 5 / math.sqrt(unit.size)
+    assert scipy.stats.kstest(unit.ravel(), "norm").pvalue > 1e-3
+    off_diagonal = np.corrcoef(unit) - np.eye(len(unit))
+    assert np.abs(off_diagonal).max() < 6 / math.sqrt(2500)
+
+
+def drift(options: BaselineWander, rows: int, samples: int) -> Array:
+    """What is added to silence."""
+    return options(torch.zeros((rows, samples), dtype=torch.float64), seeded()).numpy()
+
+
+def test_a_wander_is_the_sum_of_its_waves() -> None:
+    """A literal version, wave by wave and sample by sample, of the draws that the generator makes."""
+    made, draws = drift(BaselineWander(), 12, 50), seeded()
+    counts, cycles, phases = (torch.rand((12, n), generator=draws, dtype=torch.float64).tolist() for n in (1, 3, 3))
+    for row in range(12):
+        count = 1 + int(3 * counts[row][0])
+        for sample in range(50):
+            waves = [
+                math.sin(2 * math.pi * ((0.25 + 2.25 * cycles[row][wave]) * sample / 50 + phases[row][wave]))
+                for wave in range(count)
+            ]
+            assert made[row, sample] == pytest.approx(0.1 * sum(waves) / count, abs=1e-12)
+
+
+def test_frequencies_and_phases_are_even() -> None:
+    """One wave obeys x[t - 1] + x[t + 1] = 2 cos(w) x[t]; an even phase makes its start arcsine distributed."""
+    made = drift(BaselineWander(waves=1, slowest=5, fastest=50), 2000, 500)
+    middle, sides = made[:, 1:-1], made[:, :-2] + made[:, 2:]
+    cycles = np.arccos((middle * sides).sum(1) / (2 * middle**2).sum(1)) * 500 / (2 * np.pi)
+    assert scipy.stats.kstest(cycles, "uniform", args=(5, 45)).pvalue > 1e-3
+    assert scipy.stats.kstest(made[:, 0], "arcsine", args=(-0.1, 0.2)).pvalue > 1e-3
+
+
+def test_one_to_three_waves_share_the_amplitude() -> None:
+    """Windows of k waves span 2 k dimensions; k waves of amplitude a / k have the power a^2 / (2 k)."""
+    made = drift(BaselineWander(slowest=20, fastest=400), 600, 1000)
+    assert np.abs(made).max() <= 0.1
+    windows = np.lib.stride_tricks.sliding_window_view(made, 8, axis=1)
+    counts = np.linalg.matrix_rank(windows, rtol=1e-9) / 2
+    found, times = np.unique(counts, return_counts=True)
+    assert found.tolist() == [1, 2, 3]
+    assert scipy.stats.chisquare(times).pvalue > 1e-3
+    power = (made**2).mean(axis=1) * 2 * counts / 0.1**2
+    assert abs(np.median(power) - 1) < 0.01
+
+
+def test_a_relative_wander_is_as_large_as_the_row() -> None:
+    signals = noise(8, 500) * torch.logspace(-1, 1, 8, dtype=torch.float64)[:, None] + 3
+    options = BaselineWander(relative=True, amplitude=0.5)
+    added = (options(signals, seeded()) - signals).numpy() / signals.numpy().std(axis=1, keepdims=True)
+    np.testing.assert_allclose(added, drift(BaselineWander(amplitude=0.5), 8, 500), atol=1e-9)
+    assert not options.needs_millivolt
+    assert BaselineWander().needs_millivolt

@@ -103,15 +103,19 @@ class Place:
         """Of a dataset's store and split."""
         return _hashes(self.store(dataset))
 
-    def name(self, cell: Cell) -> str:
-        """A cell's name: readable, with a hash of everything that decides its numbers."""
-        data = [self.hashes(cell.dataset)]
+    def origin(self, cell: Cell) -> dict[str, Any]:
+        """Hashes of store and split of all data that a cell depends on, and versions of the code it uses."""
+        data = {cell.dataset: self.hashes(cell.dataset)}
         code = [TRAINING_CODE]
         if isinstance(cell, Evaluation):
             code.append(EVALUATION_CODE)
             if cell.start is not None:
-                data.append(self.hashes(cell.start.dataset))
-        told = {"cell": cell.model_dump(mode="json"), "data": data, "code": code}
+                data[cell.start.dataset] = self.hashes(cell.start.dataset)
+        return {"data": data, "code": code}
+
+    def name(self, cell: Cell) -> str:
+        """A cell's name: readable, with a hash of everything that decides its numbers."""
+        told = {"cell": cell.model_dump(mode="json"), **self.origin(cell)}
         return f"{cell.label}-{content_hash(told)[:12]}"
 
     def file(self, cell: Cell) -> Path:
@@ -140,7 +144,7 @@ def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
     if known is not None:
         return known
     found = _pretrain(cell, place) if isinstance(cell, Pretraining) else _evaluate(cell, place)
-    body = {"cell": cell.model_dump(mode="json"), **found}
+    body = {"cell": cell.model_dump(mode="json"), **place.origin(cell), **found}
     write_bytes(place.file(cell), canonical_json(body))
     return body
 

@@ -47,7 +47,7 @@ NEIGHBOURS: dict[str, set[str]] = {
 PARTS: dict[str, set[str]] = {
     "formats": {"reading"},
     "datasets": {"dataset"},
-    "encoders": {"encoder", "fused_block"},
+    "encoders": {"convolution", "encoder", "fused_block"},
     "losses": {"cosine"},
     "methods": {"contrast", "method"},
     "views/perturbations": {"perturbation"},

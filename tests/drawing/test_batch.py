@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import subprocess
 import sys
@@ -148,15 +147,8 @@ def test_perturbations_have_a_panel_each() -> None:
         np.testing.assert_array_equal(np.asarray(traces(axes)["view"].get_ydata(), float), views.values[0, column])
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **named: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
         draw_batch(make_views(), make_similarity())
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -143,15 +141,8 @@ def test_pictures_are_saved_and_equal_data_give_equal_files(
     assert b"<svg" in first
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **named: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_extra_is_named() -> None:
     for draw in DRAWINGS:
         with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
             draw(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import subprocess
 import sys
@@ -19,7 +18,8 @@ from matplotlib.lines import Line2D
 
 from clocs.core.errors import ConfigError, LeadError, MissingExtraError
 from clocs.core.recording import Recording, missing_value
-from clocs.drawing.ecg_paper import draw_recording, save_figure
+from clocs.drawing.ecg_paper import draw_recording
+from clocs.drawing.figure import save_figure
 from clocs.signals.leads import STANDARD
 
 
@@ -221,15 +221,8 @@ def test_an_unknown_picture_format_is_refused(tmp_path: Path) -> None:
         save_figure(draw_recording(make()), tmp_path / "a.docx")
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **named: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
         draw_recording(make())
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-from itertools import pairwise
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,45 +12,19 @@ from pydantic import ValidationError
 
 from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
+from clocs.experiments.paper_grid import conditions
 from clocs.experiments.paper_numbers import (
-    Claim,
-    GridSize,
     Result,
-    Stated,
-    conditions,
     counts,
-    grid_size,
     paper,
     paper_numbers,
-    pretrainings,
     results,
     results_of,
     settings,
 )
-from clocs.methods import METHODS
-from clocs.methods.mtssl import ALL_TASKS
-from clocs.views.perturbations import PERTURBATIONS
 from tests.conftest import ROOT
+from tests.experiments.paper_tables import DATASET_NAMES, METHOD_NAMES, SELF_SUPERVISED, columns, told
 
-CLOCS = ("cmsc", "cmlc", "cmsmlc")
-SELF_SUPERVISED = ("mtssl", "byol", "simclr", *CLOCS)
-LINEAR = range(7, 15)
-DATASET_NAMES = {
-    "chapman": "Chapman",
-    "physionet2020": "PhysioNet 2020",
-    "physionet2017": "PhysioNet 2017",
-    "cardiology": "Cardiology",
-}
-METHOD_NAMES = {
-    "random": "Random Init.",
-    "supervised": "Supervised",
-    "mtssl": "MT-SSL",
-    "byol": "BYOL",
-    "simclr": "SimCLR",
-    "cmsc": "CMSC",
-    "cmlc": "CMLC",
-    "cmsmlc": "CMSMLC",
-}
 CELLS = {
     **{
         1: 6 * 2,
@@ -81,27 +52,6 @@ BEST_BUT_NOT_BOLD = {
     (21, "b", 3, "cmlc"),
 }
 """The first is a slip of the paper; the others are ties."""
-CONTRADICTED = {
-    "dataset-sizes",
-    "split",
-    "chapman-segments",
-    "linear-always",
-    "cmlc-below",
-    "transfer-12-leads",
-    "embedding-flat",
-    "linear-12-e64",
-    "transfer-4-e64",
-    "transfer-4-e256",
-    "transfer-12-e32",
-    "transfer-12-e64",
-    "transfer-12-e128",
-    "transfer-12-e256",
-    "transfer-12-cmsc",
-    "transfer-12-e32-gap",
-    "decay",
-}
-"""Claims that the paper's own tables do not bear out."""
-
 
 # --- against the source
 
@@ -301,269 +251,11 @@ def test_the_parts_of_a_dataset_add_up_to_what_the_package_finds() -> None:
             assert count.value == same.value
 
 
-def told(subject: str, name: str) -> int:
-    (setting,) = settings(subject=subject, name=name)
-    assert isinstance(setting.value, int)
-    return setting.value
-
-
 def test_the_layers_make_the_inputs_of_the_fourth() -> None:
     width = told("all", "frame_samples")
     for layer in ("layer 1", "layer 2", "layer 3"):
         width = ((width - told(layer, "kernel")) // told("encoder", "stride") + 1) // told(layer, "max_pool")
     assert width * told("layer 3", "channels_out") == told("layer 4", "inputs")
-
-
-# --- claims
-
-Column = dict[str, float]
-
-
-def columns(tables: Iterable[int]) -> dict[tuple[int, str, int], list[Result]]:
-    """Results that compete with each other, by table, part and column."""
-    found: dict[tuple[int, str, int], list[Result]] = defaultdict(list)
-    for number in tables:
-        for result in results(table=number):
-            found[result.table, result.part, result.column].append(result)
-    return found
-
-
-def number_of(tables: Iterable[int], is_so: Callable[[Column], bool], **where: object) -> int:
-    """Columns, with their results by method (of table 23 and 24, by decay), of which something is so."""
-    chosen = [
-        {str(result.decay) if result.table > 22 else result.method: result.value for result in column}
-        for column in columns(tables).values()
-        if all(getattr(column[-1], name) == value for name, value in where.items())
-    ]
-    return sum(is_so(column) for column in chosen)
-
-
-def best(method: str, among: tuple[str, ...] = SELF_SUPERVISED) -> Callable[[Column], bool]:
-    """Strictly."""
-    return lambda column: all(column[method] > column[other] for other in among if other in column and other != method)
-
-
-def above(first: str, second: str) -> Callable[[Column], bool]:
-    return lambda column: column[first] > column[second]
-
-
-def family_above(column: Column) -> bool:
-    return max(column[method] for method in CLOCS) > column["simclr"]
-
-
-def pairs(tables: Iterable[int], methods: tuple[str, ...], rival: str) -> int:
-    numbers = list(tables)
-    return sum(number_of(numbers, above(method, rival)) for method in methods)
-
-
-def patients(dataset: str) -> list[int]:
-    return [count.value for count in counts(table=4, dataset=dataset, quantity="patients")]
-
-
-def shares(part: int) -> list[float]:
-    named = ("physionet2020", "chapman", "cardiology", "physionet2017")
-    return [round(100 * patients(name)[part] / sum(patients(name)), 1) for name in named]
-
-
-def classes(dataset: str) -> list[float]:
-    (listed,) = settings(subject=dataset, name="classes")
-    assert isinstance(listed.value, tuple)
-    return [len(listed.value)]
-
-
-def stretches(dataset: str) -> list[float]:
-    times = {"S": 1, "2S": 2, "S x L": 1, "2S x L": 8}
-    rows = counts(table=3, dataset=dataset, split="train")
-    assert [row.method for row in rows] == ["byol", "simclr", "cmsc", "cmlc", "cmsmlc"]
-    return [row.value * times[row.form] for row in rows]
-
-
-def widenings(**where: object) -> int:
-    """Steps to fewer labels at which CMSC minus SimCLR grows."""
-    first, second = ({r.fraction: r.value for r in results(method=m, **where)} for m in ("cmsc", "simclr"))
-    gaps = [first[fraction] - second[fraction] for fraction in sorted(first, reverse=True)]
-    return sum(after > before for before, after in pairwise(gaps))
-
-
-def share_of(part: int, whole: int) -> float:
-    return round(100 * part / whole, 1)
-
-
-def rises(table: int) -> int:
-    """Methods that have more with all labels than with a quarter, from Chapman to Cardiology."""
-    ends = [{r.method: r.value for r in results(table=table, column=1, fraction=f)} for f in (0.25, 1)]
-    return sum(ends[1][method] > ends[0][method] for method in ends[0])
-
-
-def best_on(table: int, method: str, **where: object) -> list[float]:
-    return [number_of([table], best(method), **where)]
-
-
-@lru_cache(maxsize=1)
-def recounted() -> dict[str, list[list[float]]]:
-    """What the tables say to each number of a claim that is not itself a result or a difference of two."""
-    return {
-        "dataset-sizes": [
-            [sum(patients(name))] for name in ("physionet2020", "chapman", "physionet2017", "cardiology")
-        ],
-        "dataset-classes": [
-            classes("physionet2020"),
-            [],
-            classes("chapman"),
-            classes("physionet2017"),
-            classes("cardiology"),
-        ],
-        "split": [shares(0), shares(1), shares(2)],
-        "chapman-segments": [[told("chapman", "recording_seconds") / 2]],
-        "equal-exposure": [stretches("physionet2020"), stretches("chapman")],
-        "linear-both": [[number_of([1], best("cmsc", ("cmsc", "byol", "simclr")))]],
-        "linear-always": [[share_of(pairs(LINEAR, CLOCS, "simclr"), 3 * 64)]],
-        "transfer-over-random": [[pairs([2], SELF_SUPERVISED, "random")]],
-        "transfer-either": [[number_of([2], lambda c: max(c["cmsc"], c["cmsmlc"]) > max(c["byol"], c["simclr"]))]],
-        "cmlc-below": [[number_of([2], lambda c: c["cmlc"] < min(c["cmsc"], c["cmsmlc"]))]],
-        "transfer-4-leads": [[share_of(number_of(range(15, 19), family_above), 96)]],
-        "transfer-12-leads": [[share_of(number_of(range(19, 23), best("cmsc")), 96)]],
-        "fraction-all": [[rises(16)], [number_of([16], best("cmsmlc", tuple(METHOD_NAMES)), column=1)]],
-        "supervised-best": [[number_of([17], best("supervised", tuple(METHOD_NAMES)))]],
-        "linear-4-e32-best": [best_on(7, "cmsmlc", column=1), best_on(7, "cmsc", column=2)],
-        "linear-4-e64-best": [best_on(8, "cmsmlc", column=1), best_on(8, "cmsc", column=2)],
-        "linear-4-e128-best": [best_on(9, "cmsc")],
-        "linear-4-e256-best": [best_on(10, "cmlc", column=1), best_on(10, "cmsc", column=2)],
-        "linear-12-best": [[number_of(range(11, 15), best("cmsc"))]],
-        "linear-12-e64": [[pairs([12], ("cmlc",), "simclr")], [pairs([12], ("cmsmlc",), "simclr")]],
-        **{
-            f"transfer-4-e{embedding}": [
-                [number_of([table], family_above)],
-                [share_of(number_of([table], family_above), 24)],
-                *([best_on(table, "cmsc")] if table == 15 else []),
-            ]
-            for table, embedding in zip(range(15, 19), (32, 64, 128, 256), strict=True)
-        },
-        **{
-            f"transfer-12-e{embedding}": [
-                [number_of([table], above("cmsc", "simclr"))],
-                [share_of(number_of([table], above("cmsc", "simclr")), 24)],
-            ]
-            for table, embedding in zip(range(19, 23), (32, 64, 128, 256), strict=True)
-        },
-        "transfer-12-cmsc": [[number_of(range(19, 23), above("cmsc", other))] for other in ("cmlc", "cmsmlc")],
-        "transfer-12-e32-gap": [[], [], [], [], [], [], [widenings(table=19, column=1)]],
-        "decay": [[number_of([table], best("0.9", ("0.5", "0.99")))] for table in (23, 24)],
-    }
-
-
-@pytest.mark.parametrize("claim", paper().claims, ids=lambda claim: claim.id)
-def test_a_claims_numbers_are_those_of_the_tables(claim: Claim) -> None:
-    counted = recounted().get(claim.id, [[]] * len(claim.numbers))
-    assert len(counted) == len(claim.numbers)
-    for number, expected in zip(claim.numbers, counted, strict=True):
-        chosen = [[result.value for result in results(**where)] for where in number.where]
-        if len(chosen) == 2:
-            ((first,), (second,)) = chosen
-            expected = [round(100 * (first - second), 1)]
-        elif chosen:
-            (expected,) = chosen
-            assert expected
-        assert list(number.found) == expected, number.what
-
-
-def test_the_paper_contradicts_itself_where_it_was_seen_to() -> None:
-    assert {claim.id for claim in paper().claims if claim.holds is False} == CONTRADICTED
-    untold = {claim.id for claim in paper().claims if claim.holds is None}
-    assert untold == {
-        "few-labels-abstract",
-        "equal-exposure",
-        "perturbations",
-        "transfer-over-random",
-        "less-labels",
-        "supervised-best",
-        "distances-shift",
-    }
-    assert len({claim.id for claim in paper().claims}) == len(paper().claims)
-
-
-def test_in_test_auc_fewer_labels_do_what_the_note_says() -> None:
-    """Figure 4 is of validation AUC: CMSC with a quarter of the labels, random weights with all."""
-    won = {}
-    for leads in (4, 12):
-        for before, after in (("physionet2020", "cardiology"), ("chapman", "physionet2017")):
-            few = results(protocol="finetune", method="cmsc", leads=leads, fraction=0.25, pretraining=before)
-            few = tuple(result for result in few if result.evaluation == after)
-            full = {r.embedding: r.value for r in results(method="random", fraction=1, evaluation=after)}
-            won[leads, after] = sum(result.value > full[result.embedding] for result in few)
-            assert len(few) == 4
-    assert won == {(4, "cardiology"): 0, (4, "physionet2017"): 0, (12, "cardiology"): 0, (12, "physionet2017"): 4}
-
-
-def test_a_claim_holds_to_rounding_or_from_a_bound() -> None:
-    def stated(found: tuple[float, ...], **more: object) -> bool | None:
-        return Stated.model_validate({"what": "", "printed": "", "value": 15.8, "found": found, **more}).holds
-
-    assert stated((15.84,), within=0.05)
-    assert stated((15.9,), within=0.05) is False
-    assert stated((15.8, 15.7)) is False
-    assert stated((99.0,), relation="at least")
-    assert stated((15.7,), relation="at least") is False
-    assert stated(()) is None
-    assert stated((1.0,), value=None) is None
-
-
-# --- the grid
-
-
-def test_the_names_are_the_packages() -> None:
-    assert {result.method for result in results()} == {*METHODS.names(), "random"} == set(METHOD_NAMES)
-    assert {result.evaluation for result in results()} == set(DATASET_NAMES) <= set(DATASETS.names())
-    used = {name for pretraining in pretrainings() for name in pretraining.perturbations or ()}
-    assert used <= set(PERTURBATIONS.names())
-    tasks = {each.dataset: each.perturbations for each in pretrainings() if each.method == "mtssl"}
-    assert tasks["physionet2020"] == tuple(task["name"] for task in ALL_TASKS)
-    assert tasks["chapman"] == ("scaling", "flip_amplitude", "flip_time")
-
-
-def test_the_size_of_the_grid_is_what_its_design_makes() -> None:
-    """By multiplication: methods, datasets, E, F, decays; figure 3 adds 2 methods with 9 ways to perturb."""
-    four, datasets, widths, fractions, decays, transfers = 4, 2, 4, 4, 3, 6
-    pretrained = four * datasets * widths
-    baselines = datasets * decays + datasets + datasets  # BYOL, MT-SSL, supervised
-    linear = pretrained * fractions
-    tuned = four * transfers * widths * fractions
-    random = 2 * widths * fractions  # on two single-lead, and on two other datasets
-    without_figures = GridSize(
-        {4: 5 * (pretrained + baselines), 12: 5 * pretrained},
-        {4: 5 * (linear + decays * datasets * fractions + datasets), 12: 5 * linear},
-        {
-            1: 5 * random,
-            4: 5 * (tuned + random + (decays + 1) * transfers * fractions + transfers),
-            12: 5 * (tuned + random),
-        },
-    )
-    assert grid_size(figures=False) == without_figures
-    assert without_figures == GridSize({4: 210, 12: 160}, {4: 770, 12: 640}, {1: 160, 4: 2590, 12: 2080})
-    assert grid_size() == GridSize({4: 300, 12: 160}, {4: 860, 12: 640}, without_figures.finetune)
-    assert grid_size().total == 5 * grid_size(seeds=1).total == 6790
-
-
-def test_figures_show_what_tables_have_but_for_the_third() -> None:
-    tables = set(conditions(figures=False))
-    shown = {f.number: {c for panel in f.panels for c in panel.conditions()} for f in paper().figures}
-    assert {number: len(found) for number, found in shown.items() if found} == {3: 18, 5: 35}
-    assert shown[5] <= tables
-    assert not shown[3] & tables
-    assert {condition.perturbations for condition in shown[3]} >= {("flip_time",), ("gaussian", "spec_augment_time")}
-
-
-def test_random_weights_are_one_condition_for_both_pretraining_datasets() -> None:
-    (condition,) = {
-        result.condition for result in results(method="random", evaluation="cardiology", table=15, part="a")
-    }
-    assert (condition.pretraining, condition.leads, condition.pretrained) == (None, 1, None)
-    assert {result.table for result in results_of(condition)} == {15, 19}
-    several = {result.condition.leads for result in results(method="random", evaluation="chapman")}
-    assert several == {4, 12}
-
-
-# --- asking
 
 
 def test_unknown_fields_and_tables_are_refused() -> None:

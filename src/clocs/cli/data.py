@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clocs.cli.printing import print_table
 from clocs.core.errors import ConfigError
 
 data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
@@ -41,9 +42,7 @@ def list_datasets(as_json: AsJson = False) -> None:
     from clocs.datasets import DATASETS
 
     rows = [{"name": item.name, "title": item.title, "licence": item.licence} for item in DATASETS]
-    _print(rows, as_json) if as_json else _print_table(
-        ["dataset", "what", "licence"], [tuple(r.values()) for r in rows]
-    )
+    _print(rows, as_json) if as_json else print_table(["dataset", "what", "licence"], [tuple(r.values()) for r in rows])
 
 
 @data.command()
@@ -108,7 +107,7 @@ def ingest(
         ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
     ]
     rows += [("frames", numbers["frames"]), ("instances", numbers["instances"])]
-    _print_table([dataset, f"version {numbers['version']}"], rows)
+    print_table([dataset, f"version {numbers['version']}"], rows)
 
 
 @data.command()
@@ -146,7 +145,7 @@ def split(
         return
     counts = made.about
     rows = [(part, counts["patients"].get(part, ""), counts["records"][part]) for part in counts["records"]]
-    _print_table([f"split '{name}'", "patients", "recordings"], rows)
+    print_table([f"split '{name}'", "patients", "recordings"], rows)
 
 
 @data.command("check-leaks")
@@ -171,7 +170,8 @@ def plot(
     leads: Annotated[str | None, typer.Option(help="Comma-separated; default: all.")] = None,
 ) -> None:
     """Draw a recording on ECG paper, to scale: 25 mm/s, 10 mm/mV."""
-    from clocs.drawing.ecg_paper import draw_recording, save_figure
+    from clocs.drawing.ecg_paper import draw_recording
+    from clocs.drawing.figure import save_figure
     from clocs.formats import read
     from clocs.store.store import open_store
 
@@ -224,14 +224,4 @@ def _print(value: Any, as_json: bool) -> None:
         typer.echo(json.dumps(value))
         return
     rows = [(key, item if isinstance(item, str | int | None) else json.dumps(item)) for key, item in value.items()]
-    _print_table(["", ""], rows)
-
-
-def _print_table(titles: list[str], rows: list[tuple[Any, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*titles)
-    for row in rows:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    Console().print(table)
+    print_table(["", ""], rows)

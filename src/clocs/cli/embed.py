@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from clocs.cli.printing import print_table
 from clocs.evaluation.shipped import DEFAULT_ENCODER
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Name or folder of an encoder.")]
@@ -45,7 +45,7 @@ def embed(
         typer.echo(json.dumps({"files": found, "refused": done.refused, "out": written}))
     elif done.embeddings:
         rows = [(file, str(len(made.lead)), "\n".join(made.notes)) for file, made in done.embeddings.items()]
-        _print_table(["file", "embeddings", "notes"], rows)
+        print_table(["file", "embeddings", "notes"], rows)
         typer.echo(str(target))
     for file, reason in done.refused.items():
         typer.secho(f"{file}: {reason}", fg="red", err=True)
@@ -70,7 +70,7 @@ def classify(
         (item.name, item.meaning, f"{item.probability:.1%}", item.track_record, f"{item.prevalence:.1%}")
         for item in found.classes
     ]
-    _print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
+    print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
     for sentence in (*found.notes, *found.cannot_recognise):
         typer.echo(sentence)
     typer.echo("Research use only, not a diagnosis.")
@@ -90,13 +90,3 @@ def export_onnx(
         typer.echo(json.dumps(result))
         return
     typer.echo(f"{result['path']}: opset {result['opset']}, at most {result['max_difference']:.1e} off torch")
-
-
-def _print_table(titles: list[str], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*titles)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

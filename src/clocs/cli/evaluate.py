@@ -134,11 +134,6 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _cells(values: dict[str, Any]) -> tuple[str, str, str]:
-    return _span(values["auc"]), _span(values["average_precision"]), f"{values['calibration_error']:.3f}"
+    from clocs.evaluation.judgement import in_words
 
-
-def _span(interval: dict[str, float | None]) -> str:
-    value, low, high = (interval[key] for key in ("value", "low", "high"))
-    if value is None:
-        return "-"
-    return f"{value:.3f}" + (f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else "")
+    return in_words(values["auc"]), in_words(values["average_precision"]), f"{values['calibration_error']:.3f}"

@@ -24,7 +24,7 @@ def batch(
 ) -> None:
     """Draw the first training batch of a config: its views, and how alike its instances are."""
     from clocs.drawing.batch import draw_batch
-    from clocs.drawing.ecg_paper import save_figure
+    from clocs.drawing.figure import save_figure
     from clocs.training.config import resolve
     from clocs.training.preview import first_batch
 
@@ -46,7 +46,7 @@ def perturbations(
 ) -> None:
     """Draw 5 s of a recording under every perturbation, with its defaults and applied for certain."""
     from clocs.drawing.batch import draw_perturbations
-    from clocs.drawing.ecg_paper import save_figure
+    from clocs.drawing.figure import save_figure
     from clocs.store.store import open_store
     from clocs.training.preview import perturbed_frame
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.errors import MissingExtraError
+from clocs.drawing.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,11 +83,11 @@ def draw_batch(views: Views, similarity: Similarity, title: str = "") -> Figure:
     count, width = views.values.shape[:2]
     size = width * _panel_width(width) + 0.4, max(count * PANEL_HEIGHT + 0.7, 2.5)
     if width <= BESIDE:
-        figure = _figure(size[0] + MATRIX, max(size[1], MATRIX) + 0.3)
+        figure = new_figure(size[0] + MATRIX, max(size[1], MATRIX) + 0.3)
         grid = figure.add_gridspec(1, 2, width_ratios=(size[0], MATRIX))
         places = grid[0, 0], grid[0, 1]
     else:
-        figure = _figure(size[0], size[1] + MATRIX + 0.3)
+        figure = new_figure(size[0], size[1] + MATRIX + 0.3)
         margin = (size[0] - MATRIX) / 2
         grid = figure.add_gridspec(2, 3, height_ratios=(size[1], MATRIX), width_ratios=(margin, MATRIX, margin))
         places = grid[0, :], grid[1, 1]
@@ -156,7 +156,7 @@ def draw_perturbations(views: Views, title: str = "") -> Figure:
     """The views of the first instance, a few side by side; each says how far it is from what it was."""
     width = views.values.shape[1]
     rows = -(-width // ACROSS)
-    figure = _figure(ACROSS * 3.6, rows * (PANEL_HEIGHT + 0.45) + 0.4)
+    figure = new_figure(ACROSS * 3.6, rows * (PANEL_HEIGHT + 0.45) + 0.4)
     grid = figure.subplots(rows, ACROSS, sharex=True, sharey=True, squeeze=False)
     for place, axes in enumerate(grid.flat):
         if place >= width:
@@ -191,11 +191,3 @@ def _draw_view(axes: Axes, views: Views, row: int, column: int) -> None:
 def _panel_width(views: int) -> float:
     """Inches: many views are narrower."""
     return 3.0 if views <= BESIDE else 2.2
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("plot", "drawing") from error
-    return Figure(figsize=(width, height), dpi=100, facecolor="white", layout="constrained")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.errors import MissingExtraError
 from clocs.drawing.batch import INK, PLAIN
-from clocs.drawing.ecg_paper import save_figure
+from clocs.drawing.figure import new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +48,7 @@ def draw_roc(curves: Mapping[str, Floats], out: Path | None = None, title: str =
 
     The legend has the areas under the curves and their mean; a class without points is said to be undefined.
     """
-    figure = _figure(6.0, 4.4)
+    figure = new_figure(6.0, 4.4)
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color=PLAIN, linewidth=0.8, label="_chance", zorder=1)
     areas = []
@@ -102,7 +101,7 @@ def draw_reliability(
     """
     down = -(-len(names) // ACROSS)
     across = -(-len(names) // down)
-    figure = _figure(across * PANEL + 0.4, down * (PANEL + 1.1) + 0.4)
+    figure = new_figure(across * PANEL + 0.4, down * (PANEL + 1.1) + 0.4)
     grid = figure.subplots(2 * down, across, squeeze=False, sharex=True, height_ratios=(3, 1) * down)
     most = int(np.max(count, initial=1))
     for place in range(across * down):
@@ -149,7 +148,7 @@ def draw_learning_curves(runs: Mapping[str, LearningCurve], out: Path | None = N
 
     The epoch of the lowest validation loss, whose encoder is kept, is marked in both.
     """
-    figure = _figure(len(runs) * PANEL + 0.4, 4.2)
+    figure = new_figure(len(runs) * PANEL + 0.4, 4.2)
     grid = figure.subplots(2, len(runs), squeeze=False, sharex="col")
     top = max(float(np.nan_to_num(run.effective_rank).max()) for run in runs.values())
     for column, (name, run) in enumerate(runs.items()):
@@ -179,11 +178,3 @@ def _finish(figure: Figure, out: Path | None) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     if out is not None:
         save_figure(figure, out)
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("plot", "drawing") from error
-    return Figure(figsize=(width, height), dpi=100, facecolor="white", layout="constrained")

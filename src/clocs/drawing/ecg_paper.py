@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, MissingExtraError
-from clocs.core.files import write_bytes
 from clocs.core.recording import Recording
 
 if TYPE_CHECKING:
@@ -80,20 +77,6 @@ def draw_recording(
     cut = [strip.lead for strip in strips if np.any(np.abs(strip.values) > REACH)]
     _write_margins(figure, recording, title, (first, last), scale, cut)
     return figure
-
-
-def save_figure(figure: Figure, path: Path, dpi: int = 200) -> None:
-    """Write a figure whole or not at all; the ending says the format (png, pdf, svg). Equal figures, equal bytes."""
-    from matplotlib import rc_context
-
-    ending = path.suffix.removeprefix(".").lower()
-    dates: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
-    if ending not in dates:
-        raise ConfigError(f"{path.name}: a picture's name must end in .png, .pdf or .svg")
-    buffer = io.BytesIO()
-    with rc_context({"svg.hashsalt": "clocs"}):
-        figure.savefig(buffer, format=ending, dpi=dpi, metadata=dates[ending])
-    write_bytes(path, buffer.getvalue())
 
 
 def _window(recording: Recording, start: float, seconds: float | None) -> tuple[int, int]:

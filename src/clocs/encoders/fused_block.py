@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
+
+from clocs.encoders.convolution import convolve
 
 
 def fused_block(hidden: Tensor, convolution: nn.Conv1d, norm: nn.BatchNorm1d, dropout: float) -> Tensor:
@@ -22,16 +23,6 @@ def fused_block(hidden: Tensor, convolution: nn.Conv1d, norm: nn.BatchNorm1d, dr
     _remember(norm, mean, variance, outputs.shape[0] * outputs.shape[1])
     result: Tensor = pooled.transpose(1, 2)
     return result
-
-
-def convolve(hidden: Tensor, convolution: nn.Conv1d) -> Tensor:
-    """(N, C, L) -> (N, L', C'), with channels last in memory."""
-    weight, (kernel,), (stride,) = convolution.weight, convolution.kernel_size, convolution.stride
-    if hidden.shape[1] == 1:  # one channel leaves little to a convolution kernel: a product of windows is quicker
-        windows = hidden[:, 0].unfold(1, kernel, stride)
-        return (windows.reshape(-1, kernel) @ weight[:, 0].T).view(*windows.shape[:2], -1)
-    outputs = conv2d(hidden.unsqueeze(2), weight.unsqueeze(2), stride=(1, stride))
-    return outputs.squeeze(2).transpose(1, 2).contiguous()
 
 
 @torch.no_grad()

@@ -7,8 +7,8 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
+from clocs.encoders.convolution import convolve
 from clocs.encoders.encoder import EncoderKind, EncoderOptions
-from clocs.encoders.fused_block import convolve
 
 
 class ResNetOptions(EncoderOptions):

@@ -58,3 +58,11 @@ def _level(rows: Rows, replicates: int) -> dict[str, Any]:
         "patients": len(np.unique(rows.patient)),
         "classes": classes,
     }
+
+
+def in_words(interval: dict[str, float | None]) -> str:
+    """An interval of a result, for people: ``0.947 (0.942 to 0.953)``."""
+    value, low, high = (interval[key] for key in ("value", "low", "high"))
+    if value is None:
+        return "-"
+    return f"{value:.3f}" + (f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else "")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clocs.evaluation.classifier import ClassifierCard
+from clocs.evaluation.judgement import in_words
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _results(found: Findings) -> str:
 def _everyone(found: Findings) -> str:
     lines = ["## For whom", "", "Macro AUC per recording:", "", "| group | recordings | AUC |", "|---|---|---|"]
     for name, values in found.subgroups.items():
-        said = "too few to say" if values["auc"] is None else _span(values["auc"])
+        said = "too few to say" if values["auc"] is None else in_words(values["auc"])
         lines.append(f"| {name} | {values['recordings']:,} | {said} |")
     lines += ["", "A group's macro mean is over the classes that occur in it, so small groups may lack some."]
     return "\n".join(lines)
@@ -126,12 +127,5 @@ def _limits(found: Findings) -> str:
 
 
 def _cells(values: dict[str, Any]) -> str:
-    both = (_span(values[key]) for key in ("auc", "average_precision"))
+    both = (in_words(values[key]) for key in ("auc", "average_precision"))
     return " | ".join((*both, f"{values['calibration_error']:.3f}"))
-
-
-def _span(interval: dict[str, float | None]) -> str:
-    value, low, high = (interval[key] for key in ("value", "low", "high"))
-    if value is None:
-        return "-"
-    return f"{value:.3f}" + (f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else "")

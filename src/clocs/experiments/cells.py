@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clocs.core.errors import StoreError
 from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.core.options import checked
 from clocs.evaluation.finetune import FinetuneConfig, finetune
@@ -26,6 +26,7 @@ from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig, ready_config
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import CODE as TRAINING_CODE
+from clocs.training.runs import TIMING, finished_epochs, read_lines
 
 ENCODERS = "encoders"
 
@@ -156,14 +157,15 @@ def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
     kept.mkdir(parents=True, exist_ok=True)
     for name in ("seen.npy", "model.safetensors", "config.json"):  # the config last: without it there is no encoder
         shutil.copyfile(folder / name, kept / name)
-    epochs = [line for line in _lines(Path(done["run"]) / "metrics.jsonl") if "validation_loss" in line]
+    run = Path(done["run"])
+    epochs = finished_epochs(run)
     told = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
     return {
         "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
         "still_improving": done["epochs"] >= cell.epochs and done["best_epoch"] == done["epochs"] - 1,
-        "seconds": sum(line["seconds"] for line in _lines(Path(done["run"]) / "timing.jsonl")),
+        "seconds": sum(line["seconds"] for line in read_lines(run / TIMING)),
         "curves": {name: [line[name] for line in epochs] for name in told if name in epochs[0]},
-        "environment": json.loads((Path(done["run"]) / "environment.json").read_bytes()),
+        "environment": json.loads((run / "environment.json").read_bytes()),
     }
 
 
@@ -190,7 +192,7 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
 
 
 def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
-    preset = PRESETS[cell.preset]
+    preset, began = PRESETS[cell.preset], time.monotonic()
     start = "random" if cell.start is None else place.encoder(cell.start)
     shared: dict[str, Any] = {
         "fraction": cell.fraction,
@@ -208,16 +210,9 @@ def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
     shutil.copyfile(folder / "scores.npz", _made(place.results / "scores") / f"{place.name(cell)}.npz")
     kept = {key: found[key] for key in ("test", "rows", "contract", "notes", "strength") if key in found}
     environment = json.loads((folder / "environment.json").read_bytes())
-    return {"result": kept, "seconds": found.get("seconds"), "environment": environment}
+    return {"result": kept, "seconds": time.monotonic() - began, "environment": environment}
 
 
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except OSError as error:
-        raise StoreError(f"{path}: the run has lost it: {error}") from error

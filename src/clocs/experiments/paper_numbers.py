@@ -8,9 +8,7 @@ conditions are known.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
 from itertools import product
@@ -293,49 +291,6 @@ def counts(**where: object) -> tuple[Count, ...]:
 def settings(**where: object) -> tuple[Setting, ...]:
     """Settings whose fields have these values, such as ``settings(subject="chapman", name="batch")``."""
     return _matching(Setting, paper().settings, where)
-
-
-def conditions(*, figures: bool = True) -> tuple[Condition, ...]:
-    """The paper's grid: every evaluation once, of the tables and of the figures that say enough."""
-    found = list(_results_by_condition())
-    if figures:
-        found += [each for figure in paper().figures for panel in figure.panels for each in panel.conditions()]
-    return tuple(dict.fromkeys(found))
-
-
-def pretrainings(*, figures: bool = True) -> tuple[PretrainingCondition, ...]:
-    """Every pre-training that the grid needs, once."""
-    needed = (condition.pretrained for condition in conditions(figures=figures))
-    return tuple(dict.fromkeys(each for each in needed if each is not None))
-
-
-@dataclass(frozen=True)
-class GridSize:
-    """Runs, with all seeds, by number of leads."""
-
-    pretrainings: dict[int, int]
-    linear: dict[int, int]
-    finetune: dict[int, int]
-
-    @property
-    def total(self) -> int:
-        """Of all kinds."""
-        return sum(sum(kind.values()) for kind in (self.pretrainings, self.linear, self.finetune))
-
-
-def grid_size(*, seeds: int | None = None, figures: bool = True) -> GridSize:
-    """How many runs the grid is, with the paper's number of seeds or another."""
-    times = paper().seeds if seeds is None else seeds
-    grid = conditions(figures=figures)
-    return GridSize(
-        _by_leads((each.leads for each in pretrainings(figures=figures)), times),
-        _by_leads((each.leads for each in grid if each.protocol == "linear"), times),
-        _by_leads((each.leads for each in grid if each.protocol == "finetune"), times),
-    )
-
-
-def _by_leads(leads: Iterable[int], times: int) -> dict[int, int]:
-    return {number: count * times for number, count in sorted(Counter(leads).items())}
 
 
 def _condition(fields: Mapping[str, Any]) -> Condition:

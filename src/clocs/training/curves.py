@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +10,14 @@ import numpy as np
 
 from clocs.core.errors import StoreError
 from clocs.drawing.curves import LearningCurve, draw_learning_curves
+from clocs.training.runs import METRICS, finished_epochs
 
 
 def learning_curve(run: str | os.PathLike[str]) -> LearningCurve:
     """What a run's metrics say of its epochs."""
-    path = Path(run) / "metrics.jsonl"
-    if not path.exists():
-        raise StoreError(f"{run} is no run: there is no metrics.jsonl")
-    # A run that is still going may be in the middle of a line.
-    lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    epochs = [line for line in lines if "validation_loss" in line]
+    if not (Path(run) / METRICS).exists():
+        raise StoreError(f"{run} is no run: there is no {METRICS}")
+    epochs = finished_epochs(Path(run))
     if not epochs:
         raise StoreError(f"{run}: no epoch is finished yet")
     columns = ("epoch", "train_loss", "validation_loss", "effective_rank")

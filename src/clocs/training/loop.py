@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -107,22 +108,21 @@ class Loop:
             items = self.data.sampler.batch(epoch, step)
             return items, self.share(self.data.train, items, "train", epoch, step)
 
-        ahead = Ahead(make, per_epoch)
-        while state.in_epoch < per_epoch and not self._out_of_steps():
-            items, batch = ahead.get(state.in_epoch)
-            loss = self.step(batch)
-            state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
-            frames += batch.views.shape[1] * len(items)
-            line = {"step": state.step, "epoch": state.epoch, "loss": loss}
-            if self.leads:
-                self.run.log(**line, items=zlib.crc32(items.tobytes()))
-                self._track(state.step, loss=loss)
-                if state.step % self.config.checkpoint_steps == 0 and state.in_epoch < per_epoch:
-                    self._save()
-            if progress is not None:
-                speed = frames / (time.perf_counter() - began)
-                progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
-        ahead.close()
+        with closing(Ahead(make, per_epoch)) as ahead:
+            while state.in_epoch < per_epoch and not self._out_of_steps():
+                items, batch = ahead.get(state.in_epoch)
+                loss = self.step(batch)
+                state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
+                frames += batch.views.shape[1] * len(items)
+                line = {"step": state.step, "epoch": state.epoch, "loss": loss}
+                if self.leads:
+                    self.run.log(**line, items=zlib.crc32(items.tobytes()))
+                    self._track(state.step, loss=loss)
+                    if state.step % self.config.checkpoint_steps == 0 and state.in_epoch < per_epoch:
+                        self._save()
+                if progress is not None:
+                    speed = frames / (time.perf_counter() - began)
+                    progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
         if self.leads and frames:
             self.run.log_timing(step=state.step, frames=frames, seconds=time.perf_counter() - began)
 

@@ -13,6 +13,7 @@ from clocs.core.files import canonical_json, content_hash, seal, unseal, write_b
 
 CODE = 2
 """Raise it when the loop's numbers change: runs of other code have other names."""
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 PACKAGES = ("clocs", "lightning-fabric", "numpy", "pyarrow", "safetensors", "torch")
 
 
@@ -25,8 +26,8 @@ class Run:
         self.folder = runs / self.name
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "best"
-        self._metrics = self.folder / "metrics.jsonl"
-        self._timing = self.folder / "timing.jsonl"
+        self._metrics = self.folder / METRICS
+        self._timing = self.folder / TIMING
 
     def begin(self) -> None:
         """Write down what the run is and where it runs."""
@@ -55,13 +56,13 @@ class Run:
 
     def speed(self) -> float:
         """Views trained on per second, over all that the clock saw of this run."""
-        lines = _lines(self._timing)
+        lines = read_lines(self._timing)
         spent = sum(line["seconds"] for line in lines)
         return float(sum(line["frames"] for line in lines) / spent) if spent else 0.0
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics."""
-        return _lines(self._metrics)
+        return read_lines(self._metrics)
 
     def rewind(self, step: int) -> None:
         """Forget lines after a step: they will be written again."""
@@ -71,8 +72,15 @@ class Run:
             write_bytes(self._metrics, b"".join(kept))
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """JSON lines; none where there is no file. A run that is still going may be in the middle of the last one."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def finished_epochs(run: Path) -> list[dict[str, Any]]:
+    """What the metrics in a run's folder say of each epoch."""
+    return [line for line in read_lines(run / METRICS) if "validation_loss" in line]
 
 
 def _append(path: Path, values: dict[str, Any]) -> None:

@@ -116,4 +116,4 @@ def test_names_that_do_not_exist_are_refused() -> None:
         with pytest.raises(ConfigError, match="i/n"):
             parse_shard(text)
     assert parse_shard("1/3") == (1, 3)
-    assert set(EXPERIMENTS) == {"table1", "table2", "figure4", "released"}
+    assert {"table1", "table2", "figure4", "released"} <= set(EXPERIMENTS)

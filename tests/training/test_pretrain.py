@@ -16,10 +16,12 @@ from clocs.methods import parse_method
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
+from clocs.training.data import sources, training_data
 from clocs.training.labels import labelled_items, labelled_records
-from clocs.training.pretrain import frame_policy, fresh_encoder, training_data
+from clocs.training.pretrain import fresh_encoder
 from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen import load_seen, seen_keys
+from clocs.views.batch import BatchMaker
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +107,12 @@ def test_an_encoder_that_does_not_say_what_it_has_seen_goes_on_with_its_own_spli
 def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> None:
     place = open_store(store)
     split = place.split()
-    config = resolve("supervised-synthetic", ["fraction=0.25", f"label_draw={draw}", "batch=8", "seed=2"])
+    told = [f"store={store}", "fraction=0.25", f"label_draw={draw}", "batch=8", "seed=2"]
+    config = resolve("supervised-synthetic", told)
     method = parse_method(config.method)
-    data = training_data(config, method, place, split, frame_policy(config, method, place))
+    data = training_data(config, method, sources(config, method))
     assert isinstance(data.sampler, ShuffledSampler)
+    assert isinstance(data.train, BatchMaker)
     drawn = np.concatenate([data.sampler.batch(0, step) for step in range(data.sampler.steps)])
     assert len(set(drawn.tolist())) == len(drawn)
     records = data.train.frames.locate(drawn)[0]

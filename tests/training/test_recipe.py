@@ -9,10 +9,9 @@ from safetensors.torch import load_file
 
 import clocs
 from clocs.methods import parse_method
-from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
-from clocs.training.pretrain import frame_policy, training_data
+from clocs.training.data import sources, training_data
 from clocs.training.preview import first_batch
 from tests.training.conftest import Driver
 
@@ -38,9 +37,9 @@ def test_best_holds_the_encoder_without_its_projection(store: Path, tmp_path: Pa
 
 
 def test_random_pairs_do_not_depend_on_which_rank_holds_an_instance(store: Path) -> None:
-    config, place = resolve("cmsmlc-synthetic", PARTS), open_store(store)
+    config = resolve("cmsmlc-synthetic", [f"store={store}", *PARTS])
     method = parse_method(config.method)
-    data = training_data(config, method, place, place.split(), frame_policy(config, method, place))
+    data = training_data(config, method, sources(config, method))
     items = data.sampler.batch(0, 0)
     whole = data.train.make(items, 0, "train", 0, 0).views
     shares = [data.train.make(items[at : at + 16], at, "train", 0, 0).views for at in range(0, 64, 16)]

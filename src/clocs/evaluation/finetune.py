@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ class FinetuneConfig(LabelledOptions):
     patience: int = Field(default=15, gt=0)
     batch: int | None = Field(default=None, gt=1)
     """None: 16 for Cardiology, 256 otherwise."""
+    optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=1e-4, gt=0)
     threads: int = Field(default=1, gt=0)
 
@@ -54,7 +55,7 @@ def finetune(
     trial = Trial.prepare(checkpoint, store, config)
     multi_label = _multi_label(trial.store, trial.policy)
     trained = pretrain(_training(config, trial, multi_label, runs), progress=progress)
-    run = trial.run(runs, "finetune", training=Path(trained["run"]).name)
+    run = trial.run(runs, "finetune", training=Path(trained["run"]).name, part=config.part)
     known = looked_up(run)
     if known is not None:
         return known
@@ -62,10 +63,10 @@ def finetune(
     best = Path(trained["best"])
     encoder, about = load_encoder_folder(best)
     classifier = nn.Sequential(encoder, load_head(best, about))
-    logits = rows_of(classifier, trial.store, trial.policy, trial.split.mask("test"))
+    logits = rows_of(classifier, trial.store, trial.policy, trial.split.mask(config.part))
     scores = logits.with_values(probabilities(logits.values, 1.0, multi_label).astype(np.float32))
     training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
-    return trial.finish(run, scores, training=training, rows={"test": len(scores.values)})
+    return trial.finish(run, scores, training=training, rows={config.part: len(scores.values)})
 
 
 def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str | os.PathLike[str]) -> PretrainConfig:
@@ -91,6 +92,7 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
         epochs=config.epochs,
         patience=config.patience,
         batch=config.batch or SMALL_BATCH.get(store.manifest.dataset["name"], 256),
+        optimiser=config.optimiser,
         learning_rate=config.learning_rate,
         threads=config.threads,
         runs=Path(runs),

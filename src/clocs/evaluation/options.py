@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.evaluation.frame_choice import FrameChoice
@@ -20,3 +22,6 @@ class LabelledOptions(BaseModel):
     seed: int = 0
     """Of the label draw, and of random weights."""
     frames: FrameChoice = "encoder"
+    part: Literal["validation", "test"] = "test"
+    """Whose patients judge. A search for a better encoder must not see the test part: then the validation part both
+    chooses (a probe's regularisation, when fine-tuning stops) and judges."""

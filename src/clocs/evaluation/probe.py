@@ -32,7 +32,7 @@ def probe(
     *,
     runs: str | os.PathLike[str] = "runs",
 ) -> dict[str, Any]:
-    """Fit a linear classifier on an encoder's embeddings and judge it on the test part.
+    """Fit a linear classifier on an encoder's embeddings and judge it on the test part, or on ``config.part``.
 
     ``checkpoint``: a run's folder, its ``best``, a shipped encoder's name, or ``random``. ``runs``: where the result
     and the test scores are kept, under a name made of what goes into them; a kept result is looked up.
@@ -45,9 +45,10 @@ def probe(
     if known is not None:
         return known
     run.begin()
-    parts = {part: _rows(trial, config, part) for part in ("train", "validation", "test")}
+    parts = {part: _rows(trial, config, part) for part in dict.fromkeys(("train", "validation", config.part))}
     linear = fit_linear(parts["train"], parts["validation"], solver=config.solver, seed=config.seed)
-    scores = parts["test"].with_values(linear.probabilities(parts["test"].values).astype(np.float32))
+    judges = parts[config.part]
+    scores = judges.with_values(linear.probabilities(judges.values).astype(np.float32))
     return trial.finish(
         run,
         scores,

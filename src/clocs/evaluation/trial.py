@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clocs.evaluation.contract import check_contract
 from clocs.evaluation.frame_choice import frames_for, mismatches
@@ -31,6 +31,8 @@ class Trial:
     split: Split
     policy: FramePolicy
     contract: dict[str, Any]
+    judges: Literal["validation", "test"]
+    """The part whose patients judge."""
 
     @classmethod
     def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> Trial:
@@ -39,7 +41,8 @@ class Trial:
         split = place.split(options.split)
         subject = load_subject(checkpoint, place, options.seed)
         policy = frames_for(subject.about["input"], place, options.frames)
-        return cls(subject, place, split, policy, check_contract(subject.folder, subject.about, place, split))
+        contract = check_contract(subject.folder, subject.about, place, split)
+        return cls(subject, place, split, policy, contract, options.part)
 
     def run(self, runs: Folder, kind: str, **identity: Any) -> Run:
         """The folder of this evaluation, named by what goes into it."""
@@ -48,13 +51,13 @@ class Trial:
         return Run(Path(runs), label, {**told, **identity, "evaluation_code": CODE})
 
     def finish(self, run: Run, scores: Rows, **told: Any) -> dict[str, Any]:
-        """Judge the test scores and keep them."""
+        """Judge the scores and keep them."""
         result = {
             "encoder": self.subject.told(),
             **told,
             "contract": self.contract,
             "notes": mismatches(self.subject.about["input"], self.policy, self.store),
-            "test": judge(scores),
+            self.judges: judge(scores),
         }
         save_scores(run.folder, scores)
         run.finish(result)

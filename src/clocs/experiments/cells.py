@@ -12,11 +12,12 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.files import canonical_json, content_hash, write_bytes
+from clocs.core.later import Later, later, without_unused
 from clocs.core.options import checked
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.probe import ProbeConfig, probe
@@ -42,10 +43,12 @@ class Pretraining(BaseModel):
     embedding: int = 128
     leads: int = 4
     seed: int = 0
-    epochs: int = Field(default=100, gt=0)
-    """At most: the cap is the same for all methods."""
+    epochs: int = Field(default=100, ge=0)
+    """At most: the cap is the same for all methods. 0: the encoder as it starts."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the method, such as perturbations or BYOL's decay."""
+    config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
+    """Other keys of the pre-training's config, such as encoder or frames."""
 
     @property
     def label(self) -> str:
@@ -69,6 +72,10 @@ class Evaluation(BaseModel):
     seed: int = 0
     epochs: int = Field(default=100, gt=0)
     """Of fine-tuning, at most."""
+    part: Annotated[Literal["validation", "test"], Later()] = "test"
+    """Whose patients judge."""
+    config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
+    """Other keys of the evaluation's config."""
 
     @property
     def label(self) -> str:
@@ -78,6 +85,14 @@ class Evaluation(BaseModel):
 
 
 Cell = Pretraining | Evaluation
+
+
+def told_of(cell: Cell) -> dict[str, Any]:
+    """A cell as JSON, without options that came later and are not used: so earlier cells keep their names."""
+    told = without_unused(cell.model_dump(mode="json"), {**later(type(cell)), "config": {}})
+    if isinstance(cell, Evaluation) and cell.start is not None:
+        told["start"] = told_of(cell.start)
+    return told
 
 
 @dataclass(frozen=True)
@@ -116,7 +131,7 @@ class Place:
 
     def name(self, cell: Cell) -> str:
         """A cell's name: readable, with a hash of everything that decides its numbers."""
-        told = {"cell": cell.model_dump(mode="json"), **self.origin(cell)}
+        told = {"cell": told_of(cell), **self.origin(cell)}
         return f"{cell.label}-{content_hash(told)[:12]}"
 
     def file(self, cell: Cell) -> Path:
@@ -145,7 +160,7 @@ def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
     if known is not None:
         return known
     found = _pretrain(cell, place) if isinstance(cell, Pretraining) else _evaluate(cell, place)
-    body = {"cell": cell.model_dump(mode="json"), **place.origin(cell), **found}
+    body = {"cell": told_of(cell), **place.origin(cell), **found}
     write_bytes(place.file(cell), canonical_json(body))
     return body
 
@@ -180,6 +195,7 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
             **ready,
             "method": method,
             "encoder": {"name": "cnn", **preset.encoder_options},
+            **cell.config,
             "embedding": cell.embedding,
             "seed": cell.seed,
             "epochs": cell.epochs,
@@ -194,21 +210,24 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
 def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
     preset, began = PRESETS[cell.preset], time.monotonic()
     start = "random" if cell.start is None else place.encoder(cell.start)
-    shared: dict[str, Any] = {
+    given: dict[str, Any] = {
         "fraction": cell.fraction,
         "seed": cell.seed,
         "frames": preset.frames,
         "label_draw": preset.label_draw,
+        "part": cell.part,
+        **cell.config,
     }
     store = place.store(cell.dataset)
     if cell.protocol == "linear":
-        found = probe(start, store, ProbeConfig(**shared, train_mode=preset.train_mode), runs=place.runs)
+        told = checked(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
+        found = probe(start, store, told, runs=place.runs)
     else:
-        config = FinetuneConfig(**shared, epochs=cell.epochs, threads=place.threads)
-        found = finetune(start, store, config, runs=place.runs)
+        training = checked(FinetuneConfig, {"epochs": cell.epochs, "threads": place.threads, **given}, cell.label)
+        found = finetune(start, store, training, runs=place.runs)
     folder = Path(found["run"])
     shutil.copyfile(folder / "scores.npz", _made(place.results / "scores") / f"{place.name(cell)}.npz")
-    kept = {key: found[key] for key in ("test", "rows", "contract", "notes", "strength") if key in found}
+    kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
     environment = json.loads((folder / "environment.json").read_bytes())
     return {"result": kept, "seconds": time.monotonic() - began, "environment": environment}
 

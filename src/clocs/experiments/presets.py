@@ -8,7 +8,7 @@ from typing import Any, Literal
 from clocs.evaluation.frame_choice import FrameChoice
 from clocs.training.labels import LabelDraw
 
-Preset = Literal["paper", "released", "recommended"]
+Preset = Literal["paper", "released", "recommended", "trial"]
 
 
 @dataclass(frozen=True)
@@ -39,4 +39,6 @@ PRESETS: dict[Preset, Settings] = {
         contrast_options={"off_diagonals": "one_triangle", "pairs": "last"},
     ),
     "recommended": Settings(frames="encoder", label_draw="patients"),
+    # Nothing but what a cell says itself: for the search of what to recommend.
+    "trial": Settings(frames="encoder", label_draw="patients"),
 }

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from clocs.core.errors import ConfigError
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
 from clocs.experiments.presets import Preset
+from clocs.experiments.search import search
 
 METHODS = ("mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc")
 SOURCES = ("chapman", "physionet2020")
@@ -78,6 +79,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("table2", "Fine-tuning on other datasets (Table 2)", table2),
         Experiment("figure4", "Less labelled data (Figure 4)", figure4),
         Experiment("released", "The released code's loss against the paper's", released),
+        Experiment("search", "Trials for what to recommend, by validation patients", search),
     )
 }
 

@@ -17,7 +17,7 @@ from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
 from clocs.training.labels import LabelDraw
 
-EXECUTION = frozenset({"store", "runs", "track", "threads", "devices", "nodes"})
+EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
 
 
@@ -32,6 +32,8 @@ class PretrainConfig(BaseModel):
     """``name`` and the encoder's options, but for embedding, channels and samples."""
     embedding: int = Field(default=128, gt=0)
     store: Path = Path("store")
+    more_stores: tuple[Path, ...] = ()
+    """Trained on together with ``store``, whose frames they take over, each with its own leads and split."""
     split: str = "default"
     frames: dict[str, Any] = Field(default_factory=dict)
     """Fields of the dataset's frame policy to replace, e.g. ``{"normalisation": "none"}``."""
@@ -43,7 +45,8 @@ class PretrainConfig(BaseModel):
     """Of the training labels, for methods that use them."""
     label_draw: Annotated[LabelDraw, Later()] = "patients"
     seed: int = 0
-    epochs: int = Field(default=400, gt=0)
+    epochs: int = Field(default=400, ge=0)
+    """0: the encoder as it starts, to compare with."""
     patience: int = Field(default=15, gt=0)
     """Epochs without a better validation loss before the run ends."""
     steps: int | None = Field(default=None, gt=0)
@@ -91,7 +94,7 @@ class PretrainConfig(BaseModel):
             raise ValueError(str(error)) from error
         return {"name": name, **parsed.model_dump(mode="json", exclude=set(EncoderOptions.model_fields))}
 
-    @field_validator("leads", "track", mode="before")
+    @field_validator("leads", "track", "more_stores", mode="before")
     @classmethod
     def _split_at_commas(cls, given: Any) -> Any:
         return tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else given

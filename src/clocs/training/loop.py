@@ -21,11 +21,13 @@ from clocs.metrics.ranking import auc, macro
 from clocs.training.ahead import Ahead
 from clocs.training.checkpoint import load_checkpoint, save_checkpoint, save_encoder
 from clocs.training.config import PretrainConfig
+from clocs.training.data import Data
 from clocs.training.distributed import all_ranks, share_statistics
 from clocs.training.runs import Run
-from clocs.training.sampler import Permutation, Sampler
+from clocs.training.sampler import Permutation
 from clocs.training.schedule import learning_rate, planned_steps
 from clocs.views.batch import DRAW_BLOCK, Batch, BatchMaker
+from clocs.views.joint import JointBatchMaker
 
 Progress = Callable[[dict[str, Any]], None]
 """Called after every step and every epoch with what is known then."""
@@ -57,15 +59,6 @@ class State:
         return cls(**{**saved, "best_loss": float("inf") if loss is None else loss})
 
 
-@dataclass
-class Data:
-    """The two parts a loop draws from."""
-
-    train: BatchMaker
-    validation: BatchMaker
-    sampler: Sampler
-
-
 class Loop:
     """Trains a method's model on a run's data until it stops getting better."""
 
@@ -95,7 +88,8 @@ class Loop:
             self.run.rewind(self.state.step)
         self.fabric.barrier()
         while not self.state.finished:
-            self.epoch_steps(progress)
+            if self.config.epochs:
+                self.epoch_steps(progress)
             self._close_epoch(about, progress)
         return self.state
 
@@ -148,7 +142,7 @@ class Loop:
         self.method.after_step(self.bare)
         return self._mean(total)
 
-    def share(self, maker: BatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
+    def share(self, maker: BatchMaker | JointBatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
         """This rank's share of a global batch."""
         size = len(items) // self.fabric.world_size
         begin = self.fabric.global_rank * size

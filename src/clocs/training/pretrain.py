@@ -13,22 +13,18 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from clocs.core.errors import ConfigError, EngineError
-from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
-from clocs.store.splits import Split
-from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig, resolve
-from clocs.training.labels import labelled_items, labelled_records
-from clocs.training.loop import Data, Loop, Progress
+from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
+from clocs.training.loop import Loop, Progress
 from clocs.training.runs import Run
-from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
-from clocs.training.seen import Keys, load_seen, same_split, save_seen, seen_keys
+from clocs.training.seen import Keys, load_seen, same_split, save_seen
 from clocs.training.tracking import tracker
-from clocs.views.batch import DRAW_BLOCK, BatchMaker
+from clocs.views.batch import DRAW_BLOCK
 
 
 def pretrain(
@@ -45,18 +41,15 @@ def pretrain(
     method: Method = parse_method(settings.method)
     _refuse_accumulation(settings, method)
     _refuse_label_fraction(settings, method)
-    store = open_store(settings.store)
-    split = store.split(settings.split)
-    policy = frame_policy(settings, method, store)
-    hashes = {"store_sha256": store.sha256, "split_sha256": split.sha256}
-    identity = {**settings.identity(), **hashes, "policy": policy.model_dump(mode="json")}
+    parts = sources(settings, method)
+    identity = {**settings.identity(), **all_hashes(parts)}
     if settings.initial is not None:
         identity["initial"] = load_encoder_folder(Path(settings.initial))[1]["weights_sha256"]
-    run = Run(settings.runs, f"{method.name}-{store.manifest.dataset['name']}", identity)
+    run = Run(settings.runs, f"{method.name}-{'-'.join(part.name for part in parts)}", identity)
     done = run.result()
     if done is None:
         torch.set_num_threads(settings.threads)
-        done = _run(settings, method, store, split, policy, run, progress)
+        done = _run(settings, method, parts, run, progress)
         _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
     return {**done, "best": str(run.best), "run": str(run.folder), "already_finished": True}  # it may have been moved
@@ -85,34 +78,22 @@ def _refuse_label_fraction(config: PretrainConfig, method: Method) -> None:
         raise ConfigError("same_patient does not go with label_draw=frames; use label_draw=patients")
 
 
-def frame_policy(config: PretrainConfig, method: Method, store: Store) -> FramePolicy:
-    """The dataset's policy for the method's purpose, with the config's changes."""
-    changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
-    return checked(FramePolicy, {**store.policy(method.purpose).model_dump(), **changes}, "frames")
-
-
 def _run(
-    config: PretrainConfig,
-    method: Method,
-    store: Store,
-    split: Split,
-    policy: FramePolicy,
-    run: Run,
-    progress: Progress | None,
+    config: PretrainConfig, method: Method, parts: tuple[Source, ...], run: Run, progress: Progress | None
 ) -> dict[str, Any]:
     fabric = _fabric(config, run)
     if fabric.is_global_zero:
         run.begin()
     fabric.barrier()
-    seen = _seen(config, store, split)
-    data = training_data(config, method, store, split, policy)
+    seen = _seen(config, parts)
+    data = training_data(config, method, parts)
     if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
         torch.set_default_dtype(torch.float64)
-    encoder = fresh_encoder(config, policy)
-    model = method.model(encoder, config.embedding, len(data.train.frames.classes))
+    encoder = fresh_encoder(config, parts[0].policy)
+    model = method.model(encoder, config.embedding, len(data.train.classes))
     loop = Loop(config, method, model, data, run, fabric)
     try:
-        about = _about(config, policy, data, store, run)
+        about = _about(config, data, parts, run)
         if fabric.is_global_zero:
             about["seen_sha256"] = save_seen(run.best, seen)
         state = loop.train(about, progress)
@@ -126,7 +107,7 @@ def _run(
     result = {
         "method": method.name,
         "best": str(run.best),
-        "epochs": state.epoch,
+        "epochs": min(state.epoch, config.epochs),
         "steps": state.step,
         "best_epoch": state.best_epoch,
         "validation_loss": state.best_loss,
@@ -140,16 +121,16 @@ def _run(
     return result
 
 
-def _seen(config: PretrainConfig, store: Store, split: Split) -> Keys:
+def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
     """Of this run, and of what it started from."""
-    keys = seen_keys(store, split)
+    keys = all_seen(parts)[: None if config.epochs else 0]
     if config.initial is None:
         return keys
     folder = Path(config.initial)
     about = load_encoder_folder(folder)[1]
     if "seen_sha256" in about:
         return np.union1d(keys, load_seen(folder, about["seen_sha256"]))
-    if same_split(about, store, split):
+    if same_split(about, parts[0].store, parts[0].split):
         return keys
     raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
 
@@ -172,8 +153,9 @@ def _encoder_options(config: PretrainConfig, policy: FramePolicy) -> dict[str, A
     return {**options, "embedding": config.embedding, "channels": 1, "samples": policy.samples}
 
 
-def _about(config: PretrainConfig, policy: FramePolicy, data: Data, store: Store, run: Run) -> dict[str, Any]:
+def _about(config: PretrainConfig, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:
     """Everything needed to use the encoder, and where it comes from."""
+    policy = parts[0].policy
     return {
         "format": "clocs-encoder-1",
         "encoder": {"name": config.encoder["name"], "options": _encoder_options(config, policy)},
@@ -181,12 +163,12 @@ def _about(config: PretrainConfig, policy: FramePolicy, data: Data, store: Store
             "unit": data.train.unit,
             "rate": policy.rate,
             "samples": policy.samples,
-            "leads": list(data.train.frames.leads),
+            "leads": list(data.train.leads),
             "normalisation": policy.normalisation,
             "policy": policy.model_dump(mode="json"),
         },
-        "training": {**run.identity, "dataset": store.manifest.dataset["name"]},
-        "licence": store.manifest.dataset["licence"],
+        "training": {**run.identity, "dataset": " + ".join(part.name for part in parts)},
+        "licence": "; ".join(dict.fromkeys(part.store.manifest.dataset["licence"] for part in parts)),
     }
 
 
@@ -207,22 +189,3 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
     )
     fabric.launch()
     return fabric
-
-
-def training_data(config: PretrainConfig, method: Method, store: Store, split: Split, policy: FramePolicy) -> Data:
-    """Batches of both parts, and the order in which training takes them."""
-    records = split.mask("train")
-    if config.fraction < 1 and config.label_draw == "patients":
-        records = labelled_records(store, records, config.fraction, config.seed)
-    train = BatchMaker(store, policy, method, records, config.seed)
-    validation = BatchMaker(store, policy, method, split.mask("validation"), config.seed)
-    sampler: Sampler
-    if config.fraction < 1 and config.label_draw == "frames":
-        chosen = labelled_items(len(train), config.fraction, config.seed)
-        sampler = ShuffledSampler(len(train), config.batch, config.seed, chosen)
-    elif config.same_patient:
-        patients = train.patients(np.arange(len(train)))
-        sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
-    else:
-        sampler = ShuffledSampler(len(train), config.batch, config.seed)
-    return Data(train, validation, sampler)

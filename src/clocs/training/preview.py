@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from clocs.methods import Method, parse_method
 from clocs.methods.method import PerturbedOptions, encode_views
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
-from clocs.store.store import Store, open_store
+from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig
-from clocs.training.pretrain import frame_policy, fresh_encoder, training_data
+from clocs.training.data import source, training_data
+from clocs.training.pretrain import fresh_encoder
+from clocs.views.batch import BatchMaker
 from clocs.views.perturbations import PERTURBATIONS, parse_perturbations, perturb
 
 Ints = npt.NDArray[np.int64]
@@ -42,11 +45,12 @@ def first_batch(
     if not 1 <= instances <= config.batch:
         raise ConfigError(f"instances may be 1 to the batch's {config.batch}, not {instances}")
     method: Method = parse_method(config.method)
-    store = open_store(config.store)
-    policy = frame_policy(config, method, store)
-    in_mv = policy.model_copy(update={"normalisation": "none"})
-    data = training_data(config, method, store, store.split(config.split), in_mv)
+    whole = source(config, method, config.store)
+    policy = whole.policy
+    in_mv = replace(whole, policy=policy.model_copy(update={"normalisation": "none"}))
+    data = training_data(config, method, (in_mv,))
     batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
+    assert isinstance(data.train, BatchMaker)
     shown = _views(method, data.train.frames, batch.items[:instances].numpy(), batch.views[:instances, :, 0])
     normalised = torch.from_numpy(policy.normalise(batch.views.numpy()))
     embeddings, encoder = _embeddings(config, policy, normalised, checkpoint)

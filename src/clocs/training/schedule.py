@@ -12,7 +12,7 @@ def planned_steps(config: PretrainConfig, per_epoch: int) -> int:
     """Steps of a run that patience does not end earlier: what a cosine falls over."""
     steps = config.epochs * per_epoch
     planned = steps if config.steps is None else min(steps, config.steps)
-    if config.warmup_steps >= planned:
+    if config.warmup_steps and config.warmup_steps >= planned:
         raise ConfigError(f"warmup_steps={config.warmup_steps}: the run has {planned} steps, and none would be left")
     return planned
 

@@ -1,0 +1,119 @@
+"""What a run trains on: the stores, their splits and frames, and the order of batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clocs.core.errors import ConfigError
+from clocs.core.options import checked
+from clocs.methods import Method
+from clocs.signals.framing import FramePolicy
+from clocs.store.splits import Split
+from clocs.store.store import Store, open_store
+from clocs.training.config import PretrainConfig
+from clocs.training.labels import labelled_items, labelled_records
+from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
+from clocs.training.seen import Keys, seen_keys
+from clocs.views.batch import BatchMaker
+from clocs.views.joint import JointBatchMaker
+
+
+@dataclass(frozen=True)
+class Source:
+    """One store, with its split and the frames that are cut from it."""
+
+    store: Store
+    split: Split
+    policy: FramePolicy
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of store and split."""
+        return {"store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
+
+    @property
+    def name(self) -> str:
+        """The dataset's."""
+        return str(self.store.manifest.dataset["name"])
+
+
+@dataclass
+class Data:
+    """The two parts a loop draws from."""
+
+    train: BatchMaker | JointBatchMaker
+    validation: BatchMaker | JointBatchMaker
+    sampler: Sampler
+
+
+def sources(config: PretrainConfig, method: Method) -> tuple[Source, ...]:
+    """The config's store, then those trained on together with it, whose frames are as long and as fast."""
+    if config.more_stores and method.needs_labels:
+        raise ConfigError(f"more_stores: {method.name} needs labels, and those of several stores are not the same")
+    first = source(config, method, config.store)
+    others = (_as_first(first, config, folder) for folder in config.more_stores)
+    return (first, *others)
+
+
+def source(config: PretrainConfig, method: Method, folder: Path) -> Source:
+    """A store with the dataset's policy for the method's purpose and the config's changes."""
+    store = open_store(folder)
+    changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
+    policy = checked(FramePolicy, {**store.policy(method.purpose).model_dump(), **changes}, "frames")
+    return Source(store, store.split(config.split), policy)
+
+
+def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
+    """Frames as of the first store, of the leads that the paper takes from this one."""
+    if first.policy.rate is None:
+        raise ConfigError("more_stores: the first store's frames have no stated rate, so others cannot be cut alike")
+    store = open_store(folder)
+    own = store.policy("evaluation")
+    leads = config.leads or own.leads
+    policy = first.policy.model_copy(update={"leads": leads, "excluded": own.excluded})
+    return Source(store, store.split(config.split), policy)
+
+
+def all_hashes(parts: tuple[Source, ...]) -> dict[str, Any]:
+    """What names the data: of one store as it is, of several with the others beside it."""
+    more = [{**part.hashes, "policy": part.policy.model_dump(mode="json")} for part in parts[1:]]
+    told: dict[str, Any] = {**parts[0].hashes, "policy": parts[0].policy.model_dump(mode="json")}
+    return {**told, "more_stores": more} if more else told
+
+
+def all_seen(parts: tuple[Source, ...]) -> Keys:
+    """Signals of all stores that train, or decide when to stop."""
+    return np.unique(np.concatenate([seen_keys(part.store, part.split) for part in parts]))
+
+
+def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, ...]) -> Data:
+    """Batches of both parts of the split, and the order in which training takes them."""
+    trained = [part.split.mask("train") for part in parts]
+    if config.fraction < 1 and config.label_draw == "patients":
+        trained = [labelled_records(parts[0].store, trained[0], config.fraction, config.seed)]
+    train = _makers(config, method, parts, trained)
+    validation = _makers(config, method, parts, [part.split.mask("validation") for part in parts])
+    sampler: Sampler
+    if config.fraction < 1 and config.label_draw == "frames":
+        chosen = labelled_items(len(train), config.fraction, config.seed)
+        sampler = ShuffledSampler(len(train), config.batch, config.seed, chosen)
+    elif config.same_patient:
+        patients = train.patients(np.arange(len(train)))
+        sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
+    else:
+        sampler = ShuffledSampler(len(train), config.batch, config.seed)
+    return Data(train, validation, sampler)
+
+
+def _makers(
+    config: PretrainConfig, method: Method, parts: tuple[Source, ...], records: list[Any]
+) -> BatchMaker | JointBatchMaker:
+    made = [
+        BatchMaker(part.store, part.policy, method, chosen, config.seed)
+        for part, chosen in zip(parts, records, strict=True)
+    ]
+    return made[0] if len(made) == 1 else JointBatchMaker(made)

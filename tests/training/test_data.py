@@ -1,0 +1,109 @@
+"""What a run trains on: several stores together, and encoders that were not trained at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import clocs
+from clocs.core.errors import ConfigError
+from clocs.methods import parse_method
+from clocs.store.store import open_store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.config import resolve
+from clocs.training.data import sources, training_data
+from clocs.training.pretrain import fresh_encoder
+from clocs.training.seen import load_seen, seen_keys
+
+JOINT = ("method={name: cmsmlc, view_choice: random_pair, perturbations: [gaussian]}", "batch=64")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred and sixty recordings with one lead, of other patients."""
+    folder = tmp_path_factory.mktemp("other") / "store"
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 160, "leads": 1, "seed": 5}))
+    return folder
+
+
+def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Path) -> None:
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    data = training_data(config, method, parts)
+    alone = [training_data(config, method, (part,)).train for part in parts]
+    assert len(data.train) == sum(map(len, alone))
+    every = np.arange(len(data.train))
+    patients = data.train.patients(every)
+    first = set(patients[: len(alone[0])].tolist())
+    second = set(patients[len(alone[0]) :].tolist())
+    assert first
+    assert second
+    assert not first & second
+    expected = alone[1].patients(np.arange(len(alone[1]))) + open_store(store).patients()[1]
+    assert patients[len(alone[0]) :].tolist() == expected.tolist()
+    batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
+    owner = batch.items.numpy() >= len(alone[0])
+    assert owner.any()
+    assert not owner.all()
+    assert batch.patients.tolist() == patients[batch.items.numpy()].tolist()
+
+
+def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
+    config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={other}", "batch=32"])
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    joint = training_data(config, method, parts).train
+    alone = [training_data(config, method, (part,)).train for part in parts]
+    items = np.array([3, len(alone[0]) + 2, 0, len(alone[0]), 7])
+    views = joint.make(items, 0, "train", 0, 0).views
+    for place, item in enumerate(items):
+        number, local = (0, item) if item < len(alone[0]) else (1, item - len(alone[0]))
+        assert torch.equal(views[place], alone[number].make(np.array([local]), 0, "train", 0, 0).views[0])
+
+
+def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: Path) -> None:
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
+    method = parse_method(config.method)
+    data = training_data(config, method, sources(config, method))
+    items = data.sampler.batch(0, 1)
+    whole = data.train.make(items, 0, "train", 0, 1).views
+    shares = [data.train.make(items[at : at + 32], at, "train", 0, 1).views for at in (0, 32)]
+    assert torch.equal(torch.cat(shares), whole)
+
+
+def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
+    store: Path, other: Path, tmp_path: Path
+) -> None:
+    here = [f"runs={tmp_path}", *JOINT, "steps=2"]
+    done = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *here])
+    alone = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", *here])
+    assert Path(done["run"]).name != Path(alone["run"]).name
+    about = json.loads((Path(done["best"]) / "config.json").read_bytes())
+    assert about["training"]["dataset"] == "synthetic + synthetic"
+    assert about["training"]["more_stores"][0]["store_sha256"] == open_store(other).sha256
+    seen = load_seen(Path(done["best"]), about["seen_sha256"])
+    for folder in (store, other):
+        place = open_store(folder)
+        assert np.isin(seen_keys(place, place.split()), seen).all()
+
+
+def test_labels_of_several_stores_are_refused(store: Path, other: Path) -> None:
+    config = resolve("supervised-synthetic", [f"store={store}", f"more_stores={other}"])
+    with pytest.raises(ConfigError, match="several stores are not the same"):
+        sources(config, parse_method(config.method))
+
+
+def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: Path, tmp_path: Path) -> None:
+    told = [f"store={store}", f"runs={tmp_path}", "epochs=0", "seed=4", "embedding=32"]
+    done = clocs.pretrain("cmsc-synthetic", told)
+    assert (done["epochs"], done["steps"]) == (0, 0)
+    encoder, about = load_encoder_folder(Path(done["best"]))
+    config = resolve("cmsc-synthetic", told)
+    start = fresh_encoder(config, sources(config, parse_method(config.method))[0].policy)
+    assert all(torch.equal(value, start.state_dict()[name]) for name, value in encoder.state_dict().items())
+    assert len(load_seen(Path(done["best"]), about["seen_sha256"])) == 0

@@ -53,6 +53,9 @@ def test_its_own_split_is_accepted_and_another_refused(store: Store, trained: Pa
     assert PARTS[default.parts[record]] in ("train", "validation")
     both = other.mask("test") & ~default.mask("test")
     assert f"{both.sum()} test recordings" in str(caught.value), "a patient is in one part, with all recordings"
+    counted = check_contract(trained, told, store, other, refuse=False)
+    assert counted["leaks"] == both.sum() == counted["seen"]["test"]
+    assert check_contract(trained, told, store, default, refuse=False)["leaks"] == 0
 
 
 def test_random_weights_have_seen_nobody(store: Store) -> None:

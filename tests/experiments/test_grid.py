@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, LeakError
 from clocs.experiments import cells as module
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config
+from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config, told_of
 from clocs.experiments.grid import parse_shard, run_grid, status, tasks
+from clocs.experiments.search import search
 from clocs.experiments.tables import EXPERIMENTS, chosen_cells, experiment
 
 CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")
@@ -107,6 +108,29 @@ def test_tables_have_the_papers_cells() -> None:
         *("linear-random-chapman-e128-f0.5-s0", "linear-cmsc-chapman-chapman-e128-f0.5-s0"),
     ]
     assert len({cell.model_dump_json() for cell in (*one, *two)}) == len(one) + len(two)
+
+
+def test_options_that_are_not_used_leave_a_cell_its_name(place: Place) -> None:
+    assert "config" not in told_of(CMSC)
+    plain = told_of(linear())
+    assert not {"config", "part"} & (plain.keys() | plain["start"].keys())
+    assert told_of(linear(part="validation"))["part"] == "validation"
+    assert place.name(linear(config={"solver": "adam"})) != place.name(linear())
+
+
+def test_a_search_never_opens_the_test_part(place: Place) -> None:
+    assert {cell.part for cell in search(range(2)) if isinstance(cell, Evaluation)} == {"validation"}
+    found = carry_out(linear(part="validation"), place)["result"]
+    assert "test" not in found
+    assert found["rows"].keys() == {"train", "validation"}
+
+
+def test_what_leaks_is_measured_and_marked(place: Place) -> None:
+    apart = CMSC.model_copy(update={"config": {"split": "apart"}})
+    with pytest.raises(LeakError):
+        carry_out(linear(apart), place)
+    found = carry_out(linear(apart, config={"leaks": "measured"}), place)["result"]
+    assert found["contract"]["leaks"] > 0
 
 
 def test_names_that_do_not_exist_are_refused() -> None:

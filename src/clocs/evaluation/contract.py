@@ -14,10 +14,12 @@ from clocs.store.store import Store
 from clocs.training.seen import load_seen, same_split
 
 
-def check_contract(folder: Path | None, about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
+def check_contract(
+    folder: Path | None, about: dict[str, Any], store: Store, split: Split, *, refuse: bool = True
+) -> dict[str, Any]:
     """Refuse test patients of whom the encoder has seen any recording, under whatever name; else what was found.
 
-    ``folder``: where the encoder lies; None for one that has seen nothing.
+    ``folder``: where the encoder lies; None for one that has seen nothing. ``refuse=False``: count them instead.
     """
     if folder is None:
         return {"seen": "nothing: random weights"}
@@ -29,13 +31,14 @@ def check_contract(folder: Path | None, about: dict[str, Any], store: Store, spl
     known = np.zeros(patients, bool)
     known[patient[seen]] = True
     crossing = np.flatnonzero(split.mask("test") & known[patient])
-    if len(crossing):
+    if len(crossing) and refuse:
         names = store.table(["record_id"]).column(0)
         raise LeakError(
             f"this encoder was trained on patients of the test part of split '{split.name}': {len(crossing)} test "
             f"recordings are theirs, '{names[int(crossing[0])]}' among them. Use the split that it was trained with."
         )
-    return {"seen": {part: int((seen & split.mask(part)).sum()) for part in PARTS}}
+    found: dict[str, Any] = {"seen": {part: int((seen & split.mask(part)).sum()) for part in PARTS}}
+    return found if refuse else {**found, "leaks": len(crossing)}
 
 
 def _same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:

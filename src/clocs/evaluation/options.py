@@ -25,3 +25,5 @@ class LabelledOptions(BaseModel):
     part: Literal["validation", "test"] = "test"
     """Whose patients judge. A search for a better encoder must not see the test part: then the validation part both
     chooses (a probe's regularisation, when fine-tuning stops) and judges."""
+    leaks: Literal["refused", "measured"] = "refused"
+    """``measured``: judge by patients the encoder has seen, too, and mark the result: what would leaks gain?"""

@@ -41,7 +41,8 @@ class Trial:
         split = place.split(options.split)
         subject = load_subject(checkpoint, place, options.seed)
         policy = frames_for(subject.about["input"], place, options.frames)
-        contract = check_contract(subject.folder, subject.about, place, split)
+        refuse = options.leaks == "refused"
+        contract = check_contract(subject.folder, subject.about, place, split, refuse=refuse)
         return cls(subject, place, split, policy, contract, options.part)
 
     def run(self, runs: Folder, kind: str, **identity: Any) -> Run:

@@ -23,6 +23,7 @@ from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
 from clocs.experiments.presets import PRESETS, Preset
+from clocs.store.splits import make_split
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig, ready_config
 from clocs.training.pretrain import pretrain
@@ -30,6 +31,8 @@ from clocs.training.runs import CODE as TRAINING_CODE
 from clocs.training.runs import TIMING, finished_epochs, read_lines
 
 ENCODERS = "encoders"
+APART = "apart"
+"""A split drawn anew for pre-training, so that patients of the default one's test part are pre-trained on."""
 
 
 class Pretraining(BaseModel):
@@ -167,6 +170,8 @@ def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
 
 def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
     config = pretrain_config(cell, place)
+    if config.split == APART:
+        make_split(open_store(config.store), APART, seed=1)
     done = pretrain(config)
     folder, kept = Path(done["best"]), place.encoder(cell)
     kept.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from clocs.core.errors import ConfigError
-from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.experiments.cells import APART, Cell, Evaluation, Pretraining
 from clocs.experiments.presets import Preset
 from clocs.experiments.search import search
 
@@ -72,13 +73,55 @@ def figure4(seeds: Iterable[int]) -> Iterator[Cell]:
                 yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed, fraction=fraction)
 
 
+PERTURBATIONS = ("gaussian", "flip_time", "flip_amplitude", "spec_augment_time", "spec_augment_frequency")
+
+
+def figure3(seeds: Iterable[int]) -> Iterator[Cell]:
+    """Single perturbations, and noise followed by each of the others. The paper has PhysioNet 2020; this is Chapman."""
+    sets = [(name,) for name in PERTURBATIONS] + [("gaussian", name) for name in PERTURBATIONS[1:]]
+    for seed in seeds:
+        for names in sets:
+            for method in ("simclr", "cmsc"):
+                steps = [{"name": name, "probability": 1.0} for name in names]
+                options = {} if (method, names) == ("simclr", ("gaussian",)) else {"perturbations": steps}
+                start = Pretraining(method=method, dataset="chapman", seed=seed, options=options)
+                yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)
+
+
+def figure5(seeds: Iterable[int]) -> Iterator[Cell]:
+    """Fine-tuning on Cardiology after Chapman, by length of the embedding and by share of the labels."""
+    for seed in seeds:
+        by_embedding = [(embedding, 0.25) for embedding in (32, 64, 128, 256)]
+        for embedding, fraction in by_embedding + [(64, fraction) for fraction in (0.5, 0.75, 1.0)]:
+            for method in ("random", "simclr", "cmsc", "cmlc", "cmsmlc"):
+                kind, epochs = ("cmsc", 0) if method == "random" else (method, 100)
+                start = Pretraining(method=kind, dataset="chapman", seed=seed, embedding=embedding, epochs=epochs)
+                told: dict[str, Any] = {"seed": seed, "embedding": embedding, "fraction": fraction}
+                yield Evaluation(protocol="finetune", start=start, dataset="cardiology", **told)
+
+
+def leakage(seeds: Iterable[int]) -> Iterator[Cell]:
+    """CMSC on PhysioNet 2020 pre-trained on a split of its own, and so on most test patients: what it would gain."""
+    for seed in seeds:
+        changes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+            ({}, {}),
+            ({"split": APART}, {"leaks": "measured"}),
+        )
+        for training, judging in changes:
+            start = Pretraining(method="cmsc", dataset="physionet2020", seed=seed, config=training)
+            yield Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, config=judging)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     item.name: item
     for item in (
         Experiment("table1", "Linear evaluation (Table 1)", table1),
         Experiment("table2", "Fine-tuning on other datasets (Table 2)", table2),
+        Experiment("figure3", "Perturbations (Figure 3, on Chapman)", figure3),
         Experiment("figure4", "Less labelled data (Figure 4)", figure4),
+        Experiment("figure5", "Length of the embedding and share of the labels (Figure 5)", figure5),
         Experiment("released", "The released code's loss against the paper's", released),
+        Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
         Experiment("search", "Trials for what to recommend, by validation patients", search),
     )
 }

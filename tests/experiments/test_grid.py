@@ -120,6 +120,7 @@ def test_options_that_are_not_used_leave_a_cell_its_name(place: Place) -> None:
 
 def test_a_search_never_opens_the_test_part(place: Place) -> None:
     assert {cell.part for cell in search(range(2)) if isinstance(cell, Evaluation)} == {"validation"}
+    carry_out(CMSC, place)
     found = carry_out(linear(part="validation"), place)["result"]
     assert "test" not in found
     assert found["rows"].keys() == {"train", "validation"}
@@ -127,6 +128,7 @@ def test_a_search_never_opens_the_test_part(place: Place) -> None:
 
 def test_what_leaks_is_measured_and_marked(place: Place) -> None:
     apart = CMSC.model_copy(update={"config": {"split": "apart"}})
+    carry_out(apart, place)
     with pytest.raises(LeakError):
         carry_out(linear(apart), place)
     found = carry_out(linear(apart, config={"leaks": "measured"}), place)["result"]

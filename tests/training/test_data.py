@@ -107,3 +107,17 @@ def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: P
     start = fresh_encoder(config, sources(config, parse_method(config.method))[0].policy)
     assert all(torch.equal(value, start.state_dict()[name]) for name, value in encoder.state_dict().items())
     assert len(load_seen(Path(done["best"]), about["seen_sha256"])) == 0
+
+
+def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_larger_one(store: Path) -> None:
+    place = open_store(store)
+    patient = place.patients()[0]
+    train = place.split().mask("train")
+    drawn: dict[float, set[int]] = {}
+    for share in (0.25, 0.5):
+        config = resolve("cmsc-synthetic", [f"store={store}", f"patients={share}", "batch=16"])
+        method = parse_method(config.method)
+        data = training_data(config, method, sources(config, method))
+        drawn[share] = set(data.train.patients(np.arange(len(data.train))).tolist())
+        assert len(drawn[share]) == pytest.approx(share * len(np.unique(patient[train])), abs=0.5)
+    assert drawn[0.25] < drawn[0.5]

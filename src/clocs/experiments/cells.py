@@ -52,11 +52,18 @@ class Pretraining(BaseModel):
     """Of the method, such as perturbations or BYOL's decay."""
     config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
     """Other keys of the pre-training's config, such as encoder or frames."""
+    more: Annotated[tuple[str, ...], Later()] = ()
+    """Datasets that are trained on together with the first."""
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All that it is trained on."""
+        return (self.dataset, *self.more)
 
     @property
     def label(self) -> str:
         """Readable part of the name."""
-        return f"{self.method}-{self.dataset}-e{self.embedding}-s{self.seed}"
+        return f"{self.method}-{'-'.join(self.datasets)}-e{self.embedding}-s{self.seed}"
 
 
 class Evaluation(BaseModel):
@@ -81,9 +88,14 @@ class Evaluation(BaseModel):
     """Other keys of the evaluation's config."""
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """All that it depends on."""
+        return (self.dataset, *(self.start.datasets if self.start is not None else ()))
+
+    @property
     def label(self) -> str:
         """Readable part of the name."""
-        start = "random" if self.start is None else f"{self.start.method}-{self.start.dataset}"
+        start = "random" if self.start is None else f"{self.start.method}-{'-'.join(self.start.datasets)}"
         return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
 
 
@@ -92,7 +104,7 @@ Cell = Pretraining | Evaluation
 
 def told_of(cell: Cell) -> dict[str, Any]:
     """A cell as JSON, without options that came later and are not used: so earlier cells keep their names."""
-    told = without_unused(cell.model_dump(mode="json"), {**later(type(cell)), "config": {}})
+    told = without_unused(cell.model_dump(mode="json"), {**later(type(cell)), "config": {}, "more": []})
     if isinstance(cell, Evaluation) and cell.start is not None:
         told["start"] = told_of(cell.start)
     return told
@@ -124,13 +136,8 @@ class Place:
 
     def origin(self, cell: Cell) -> dict[str, Any]:
         """Hashes of store and split of all data that a cell depends on, and versions of the code it uses."""
-        data = {cell.dataset: self.hashes(cell.dataset)}
-        code = [TRAINING_CODE]
-        if isinstance(cell, Evaluation):
-            code.append(EVALUATION_CODE)
-            if cell.start is not None:
-                data[cell.start.dataset] = self.hashes(cell.start.dataset)
-        return {"data": data, "code": code}
+        code = [TRAINING_CODE, *([EVALUATION_CODE] if isinstance(cell, Evaluation) else [])]
+        return {"data": {dataset: self.hashes(dataset) for dataset in cell.datasets}, "code": code}
 
     def name(self, cell: Cell) -> str:
         """A cell's name: readable, with a hash of everything that decides its numbers."""
@@ -200,11 +207,13 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
             **ready,
             "method": method,
             "encoder": {"name": "cnn", **preset.encoder_options},
+            **preset.config,
             **cell.config,
             "embedding": cell.embedding,
             "seed": cell.seed,
             "epochs": cell.epochs,
             "store": place.store(cell.dataset),
+            "more_stores": tuple(place.store(dataset) for dataset in cell.more),
             "runs": place.runs,
             "threads": place.threads,
         },

@@ -22,6 +22,8 @@ class Settings:
     encoder_options: dict[str, Any] = field(default_factory=dict)
     contrast_options: dict[str, Any] = field(default_factory=dict)
     """Of CMSC, CMLC and CMSMLC."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Other keys of a pre-training's config."""
 
     def method_options(self, method: str) -> dict[str, Any]:
         """What changes in a method."""

@@ -41,6 +41,8 @@ class PretrainConfig(BaseModel):
     """Empty: the policy's."""
     initial: Annotated[str | None, Later()] = None
     """Start from this encoder (the ``best`` folder of a run), not from random weights."""
+    patients: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
+    """Share of the training patients that is used: what would more of them give?"""
     fraction: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
     """Of the training labels, for methods that use them."""
     label_draw: Annotated[LabelDraw, Later()] = "patients"

@@ -10,6 +10,7 @@ import numpy as np
 
 from clocs.core.errors import ConfigError
 from clocs.core.options import checked
+from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import Split
@@ -93,6 +94,11 @@ def all_seen(parts: tuple[Source, ...]) -> Keys:
 def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, ...]) -> Data:
     """Batches of both parts of the split, and the order in which training takes them."""
     trained = [part.split.mask("train") for part in parts]
+    if config.patients < 1:
+        trained = [
+            labelled_records(part.store, records, config.patients, derived_seed(config.seed, "patients"))
+            for part, records in zip(parts, trained, strict=True)
+        ]
     if config.fraction < 1 and config.label_draw == "patients":
         trained = [labelled_records(parts[0].store, trained[0], config.fraction, config.seed)]
     train = _makers(config, method, parts, trained)

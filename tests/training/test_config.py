@@ -73,7 +73,10 @@ def test_keys_that_came_later_leave_old_names_as_they_were(name: str, overrides:
 
 
 def test_keys_that_came_later_are_part_of_a_name_when_they_are_used() -> None:
-    given = {"initial": "best", "fraction": 0.5, "label_draw": "frames", "schedule": "cosine", "warmup_steps": 10}
+    given: dict[str, str | float] = {
+        **{"initial": "best", "patients": 0.5, "fraction": 0.5, "label_draw": "frames"},
+        **{"schedule": "cosine", "warmup_steps": 10},
+    }
     assert given.keys() == LATER.keys()
     plain = resolve("supervised-chapman").identity()
     assert LATER.keys().isdisjoint(plain)

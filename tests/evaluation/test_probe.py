@@ -224,3 +224,24 @@ def test_a_leak_leaves_no_result(store: Store, trained: Path, tmp_path: Path) ->
 def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ProbeConfig.model_validate(wrong)
+
+
+def test_a_number_of_labelled_patients_is_a_fraction_of_them(store: Store, trained: Path, tmp_path: Path) -> None:
+    people = len(np.unique(store.patients()[0][store.split().mask("train")]))
+    found = probe(trained, store, ProbeConfig(labelled=people // 2), runs=tmp_path)
+    assert found["patients"]["train"] == people // 2
+    same = probe(trained, store, ProbeConfig(fraction=people // 2 / people), runs=tmp_path)
+    assert np.array_equal(scores_of(found), scores_of(same))
+    with pytest.raises(ConfigError, match=f"has {people} patients"):
+        probe(trained, store, ProbeConfig(labelled=people + 1), runs=tmp_path)
+
+
+def test_validation_patients_judge_where_the_test_part_must_stay_closed(
+    store: Store, trained: Path, tmp_path: Path
+) -> None:
+    found = probe(trained, store, ProbeConfig(part="validation", seed=3), runs=tmp_path)
+    assert "test" not in found
+    module, split = load_encoder_folder(trained)[0], store.split()
+    train = embedded(module, store, labelled_records(store, split.mask("train"), 0.5, 3))
+    expected = literal_auc(train, embedded(module, store, split.mask("validation")), found["strength"])
+    assert found["validation"]["frame"]["auc"]["value"] == pytest.approx(expected, abs=2e-3)

@@ -86,7 +86,7 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
         split=config.split,
         frames=changed,
         initial=None if subject.folder is None else str(subject.folder),
-        fraction=config.fraction,
+        fraction=trial.label_fraction(config),
         label_draw=config.label_draw,
         seed=config.seed,
         epochs=config.epochs,

@@ -18,6 +18,8 @@ class LabelledOptions(BaseModel):
     split: str = "default"
     fraction: float = Field(default=0.5, gt=0, le=1)
     """Of the training labels."""
+    labelled: int | None = Field(default=None, gt=0)
+    """So many training patients have labels, in place of a fraction."""
     label_draw: LabelDraw = "patients"
     seed: int = 0
     """Of the label draw, and of random weights."""

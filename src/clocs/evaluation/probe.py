@@ -62,7 +62,7 @@ def _rows(trial: Trial, config: ProbeConfig, part: str) -> Rows:
     """A part's embeddings; of the training part, those with a label."""
     records = trial.split.mask(part)
     if part == "train" and config.label_draw == "patients":
-        records = labelled_records(trial.store, records, config.fraction, config.seed)
+        records = labelled_records(trial.store, records, trial.label_fraction(config), config.seed)
     torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
     rows = rows_of(trial.subject.module, trial.store, trial.policy, records, train_mode=config.train_mode)
     if part == "train" and config.label_draw == "frames":

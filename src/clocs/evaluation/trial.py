@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from clocs.core.errors import ConfigError
 from clocs.evaluation.contract import check_contract
 from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.evaluation.judgement import judge
@@ -44,6 +47,18 @@ class Trial:
         refuse = options.leaks == "refused"
         contract = check_contract(subject.folder, subject.about, place, split, refuse=refuse)
         return cls(subject, place, split, policy, contract, options.part)
+
+    def label_fraction(self, options: LabelledOptions) -> float:
+        """Of the training labels, that the options ask for."""
+        if options.labelled is None:
+            return options.fraction
+        people = len(np.unique(self.store.patients()[0][self.split.mask("train")]))
+        if options.labelled > people or options.label_draw != "patients":
+            raise ConfigError(
+                f"labelled={options.labelled}: the training part has {people} patients, and labels must be drawn over "
+                "them: label_draw=patients"
+            )
+        return options.labelled / people
 
     def run(self, runs: Folder, kind: str, **identity: Any) -> Run:
         """The folder of this evaluation, named by what goes into it."""

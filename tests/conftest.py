@@ -33,6 +33,12 @@ def originals(real_data: Path) -> Path:
     return real_data / "originals.zip"
 
 
+@pytest.fixture(scope="session")
+def hospital_files(real_data: Path) -> Path:
+    """Files of hospital formats, genuine or for demonstration, as a zip: read in place, never copied here."""
+    return real_data / "formats.zip"
+
+
 def make_recording(
     leads: tuple[str, ...] = ("I", "II", "V2"),
     samples: int = 5000,

@@ -45,8 +45,9 @@ NEIGHBOURS: dict[str, set[str]] = {
 """Up to layer 2, the folders of the same layer that a folder may import; above, all of them."""
 
 PARTS: dict[str, set[str]] = {
-    "formats": {"reading"},
-    "datasets": {"dataset"},
+    "formats": {"byte_fields", "channels", "demographics", "lead_codes", "reading", "writing", "xml_tree"},
+    "formats/writers": {"edf_layout", "steps"},
+    "datasets": {"dataset", "deidentifying"},
     "encoders": {"convolution", "encoder", "fused_block"},
     "losses": {"cosine"},
     "methods": {"contrast", "method"},
@@ -57,7 +58,7 @@ PARTS: dict[str, set[str]] = {
 LAST_WITHOUT_TORCH = 2
 TORCH = {"torch", "lightning", "lightning_fabric"}
 DRAWERS = {"util", "utils", "helper", "helpers", "common", "misc"}
-HEAVY = ("torch", "pandas", "matplotlib", "scipy", "ray")
+HEAVY = ("torch", "pandas", "matplotlib", "scipy", "ray", "faiss")
 
 
 def imported(path: PurePosixPath, tree: ast.Module) -> Iterator[tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import zipfile
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from clocs.core.errors import FormatError
+from tests.faults.binary_files import BINARY, RESEAL, binary_enlarged, binary_pool, number_bytes
 
 Files = dict[str, bytes]
 CSV_ROWS = 400
@@ -52,7 +54,7 @@ class Kind:
     pools: tuple[str, ...]
     ending: str
     share: float
-    """Of all cases."""
+    """Of the number of cases that a campaign is asked for."""
 
 
 KINDS = {
@@ -64,27 +66,55 @@ KINDS = {
     "csv": Kind(("csv",), ".csv", 0.1),
     "episodes": Kind(("irhythm",), ".json", 0.1),
     "strip": Kind(("irhythm",), ".ecg", 0.06),
+    "xml": Kind(("xml",), ".xml", 0.08),
+    "dicom": Kind(("dicom",), BINARY["dicom"], 0.013),
+    "scp": Kind(("scp",), BINARY["scp"], 0.03),
+    "edf": Kind(("edf",), BINARY["edf"], 0.01),
+    "ishne": Kind(("ishne",), BINARY["ishne"], 0.01),
+    "mfer": Kind(("mfer",), BINARY["mfer"], 0.01),
+    "atc": Kind(("atc",), BINARY["atc"], 0.02),
+    "apple": Kind(("apple",), BINARY["apple"], 0.01),
 }
+"""Of each sample file that is not XML, the full campaign damages at least 300 copies."""
+XML = ("muse", "aecg", "philips", "cardiosoft", "schiller")
+"""Folders of hospital files that are XML: each is a pool, and ``xml`` is all of them."""
+ASKED = (".hea", ".csv", ".ecg", ".xml", *BINARY.values())
+"""Endings of the file of a record that is asked for."""
 
 
 def case(data: Path, kind: str, number: int) -> tuple[Files, str]:
     """The files of a case, and the name to read."""
     choice = random.Random(f"{kind} {number}")
     about = KINDS[kind]
-    files = dict(choice.choice(pool(data, choice.choice(about.pools))))
+    there = pool(data, choice.choice(about.pools))
+    files = dict(there[number % len(there)] if kind in BINARY else choice.choice(there))
     target = next(name for name in files if name.endswith(about.ending))
     if kind == "csv" and number % CSV_WHOLE:
         files[target] = b"\n".join(files[target].split(b"\n")[:CSV_ROWS])
     changed = files[target]
     for _ in range(choice.choice((1, 1, 1, 2, 3, 5))):
-        changed = choice.choice(MUTATIONS)(changed, choice)
-    files[target] = changed
-    asked = next(name for name in files if name.endswith((".hea", ".csv", ".ecg")))
-    return files, asked
+        changed = choice.choice(_mutations(kind))(changed, choice)
+    files[target] = RESEAL[kind](changed) if kind in RESEAL and choice.random() < 0.5 else changed
+    return files, asked(files)
+
+
+def _mutations(kind: str) -> tuple[Callable[[bytes, random.Random], bytes], ...]:
+    return XML_MUTATIONS if kind == "xml" else (*MUTATIONS, *[number_bytes] * 6) if kind in BINARY else MUTATIONS
+
+
+def asked(files: Files) -> str:
+    """The file of a record that stands for it."""
+    return next(name for name in files if name.endswith(ASKED))
 
 
 def enlarged(data: Path, name: str, size: int) -> tuple[Files, str]:
     """A real record whose signal file is repeated up to a size, with a header that states no length."""
+    if name in BINARY:
+        files = binary_enlarged(data, name, size)
+        return files, asked(files)
+    if name in XML:
+        ((file, text),) = pool(data, name)[-1].items()
+        return {file: _longer_leads(text, size // len(text) + 1)}, file
     files = dict(pool(data, name)[0])
     signal = next(file for file in files if file.endswith((".dat", ".mat", ".csv", ".ecg")))
     body = files[signal].rstrip() + b"\n" if name == "csv" else files[signal][: len(files[signal]) // 24 * 24]
@@ -92,13 +122,32 @@ def enlarged(data: Path, name: str, size: int) -> tuple[Files, str]:
     for file in files:
         if file.endswith(".hea"):
             files[file] = re.sub(rb"^(\S+ \d+ \S+) \d+", rb"\1 0", files[file], count=1)
-    return files, next(file for file in files if file.endswith((".hea", ".csv", ".ecg")))
+    return files, asked(files)
+
+
+def _longer_leads(text: bytes, times: int) -> bytes:
+    """An XML file whose leads are repeated; their checksums are left out."""
+
+    def longer(found: re.Match[bytes]) -> bytes:
+        inside = found[2].strip()
+        if found[1] == b"<WaveFormData>":
+            return found[1] + b64encode(b64decode(inside) * times)
+        return found[1] + (b"," if b"," in inside else b" ").join([inside] * times)
+
+    text = re.sub(rb"<LeadDataCRC32>\d+", b"<LeadDataCRC32>", text)
+    return re.sub(rb"(<(?:digits|WaveFormData|WaveformData[^>]*|data)>)([^<]*)", longer, text)
 
 
 @cache
 def pool(data: Path, name: str) -> list[Files]:
     """Small real records, by what holds their signal."""
     originals = data / "originals.zip"
+    if name in BINARY:
+        return binary_pool(data, name)
+    if name == "xml":
+        return [files for folder in XML for files in pool(data, folder)]
+    if name in XML:
+        return _singles(data / "formats.zip", f"{name}/")
     if name == "csv":
         return _records(originals, "chapman/ECGDataDenoised/", (".csv",), 6)
     if name == "irhythm":
@@ -127,6 +176,14 @@ def _records(archive: Path, prefix: str, endings: tuple[str, ...], count: int) -
             {(stem + ending).rsplit("/", 1)[-1]: opened.read(stem + ending) for ending in endings}
             for stem in whole[:count]
         ]
+
+
+def _singles(archive: Path, prefix: str) -> list[Files]:
+    """Files that stand alone, by size; the ending in small letters."""
+    with zipfile.ZipFile(archive) as opened:
+        members = [info for info in opened.infolist() if info.filename.startswith(prefix) and not info.is_dir()]
+        members.sort(key=lambda info: (info.file_size, info.filename))
+        return [{Path(info.filename).stem + Path(info.filename).suffix.lower(): opened.read(info)} for info in members]
 
 
 def _as_212(files: Files) -> Files:
@@ -207,6 +264,33 @@ def overwrite(data: bytes, choice: random.Random) -> bytes:
     return data[:at] + fill + data[at + length :]
 
 
+def change_value(data: bytes, choice: random.Random) -> bytes:
+    """Another number or word for the text of an element or an attribute, wherever in the file."""
+    values = list(re.finditer(rb'(?<=>)[^<>]{1,40}(?=<)|(?<=")[^"<>]{1,40}(?=")', data))
+    if not values:
+        return flip_bit(data, choice)
+    found = choice.choice(values)
+    return data[: found.start()] + choice.choice((*NUMBERS, *WORDS, b"")) + data[found.end() :]
+
+
+def repeat_element(data: bytes, choice: random.Random) -> bytes:
+    """An element left out, doubled or many times."""
+    tags = list(re.finditer(rb"<(\w+)[^<>]*>", data))
+    if not tags:
+        return flip_bit(data, choice)
+    found = choice.choice(tags)
+    closing = b"</" + found[1] + b">"
+    end = data.find(closing, found.end()) + len(closing)
+    if end < found.end() or end - found.start() > 1 << 16:
+        end = found.end()
+    return data[: found.start()] + data[found.start() : end] * choice.choice((0, 0, 2, 3, 100)) + data[end:]
+
+
+def markup(data: bytes, choice: random.Random) -> bytes:
+    at = _at(data, choice)
+    return data[:at] + choice.choice(MARKUP) + data[at:]
+
+
 NUMBERS = (
     *(b"0", b"-1", b"1", b"2", b"3", b"255", b"256", b"32768", b"65536", b"-32768", b"2147483647", b"-2147483648"),
     *(b"4294967296", b"999999999999", b"9223372036854775807", b"9223372036854775808", b"9" * 40, b"9" * 5000),
@@ -222,7 +306,21 @@ TEXTS = (
     *(b"\x85", b"\x1c", b"\r", b"\r\n", b"#", b"# age: nan\n", b"# Dx: ,,,\n", b'"'),
     *(b"[" * 3000, b'{"a":' * 3000, b"," * 500, b"\n" * 500),
 )
+MARKUP = (
+    *(b"<", b">", b"&", b"&a;", b"&#0;", b"&#x10FFFF;", b"&#xD800;", b"<a>" * 3000, b"<a/>" * 3000, b"</a>", b"<!--"),
+    *(b"<![CDATA[", b"]]>", b"<?a", b"<!DOCTYPE a [<!ENTITY a 'b'>]>", b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'>"),
+    *(
+        b' a="1" a="2"',
+        b' xmlns="b"',
+        b"<a xmlns:c='d'>",
+        b"<a " + b"b='' " * 500,
+        b"\0",
+        b"\xff\xfe",
+        b'encoding="utf-7"',
+    ),
+)
 MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     *(flip_bit, flip_bit, insert, delete, duplicate, truncate, inflate, inflate),
     *(swap_lines, replace_word, replace_word, junk, overwrite),
 )
+XML_MUTATIONS = (*MUTATIONS, *(change_value,) * 8, *(repeat_element,) * 4, markup, markup)

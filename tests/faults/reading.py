@@ -25,10 +25,12 @@ from clocs.core.errors import ClocsError
 from clocs.core.files import canonical_json
 from clocs.core.recording import Recording
 from clocs.formats import read_from
+from clocs.formats.reading import identity_from
 from clocs.signals.leads import derive, without_derived
 from clocs.signals.quality import GatePolicy, assess
 from clocs.store.shard import Shard, write_shard
-from tests.faults.mutating import KINDS, Files, Memory, case, enlarged, pool
+from tests.faults.binary_files import BINARY
+from tests.faults.mutating import KINDS, XML, Files, Memory, asked, case, enlarged, pool
 
 SECONDS = 2.0
 SPARE = 64 << 20
@@ -59,12 +61,14 @@ def read_case(files: Files, name: str, folder: Path | None) -> str:
     """Read, judge, derive, and with a folder also store and read again; 'read' or the error's name."""
     try:
         recording = read_from(Memory(files), name)
+        identity = identity_from(Memory(files), name)
     except ClocsError as error:
         if isinstance(error.__cause__, MemoryError):
             raise MemoryError("refused only after memory ran out") from error
         canonical_json(str(error))  # it will stand in a receipt
         return type(error).__name__
     assert recording.samples > 0
+    canonical_json([*identity.items()])
     canonical_json([vars(finding) for finding in assess(recording, GatePolicy())])
     recording.physical()
     try:
@@ -120,11 +124,15 @@ def attempt(data: Path, kind: str, number: int, folder: Path) -> tuple[str, floa
 
 def warm_up(data: Path, kind: str, folder: Path) -> None:
     """Load every library and start its threads before memory is measured."""
-    for about in KINDS.values() if kind in KINDS or kind.startswith(LARGE) else ():
-        for name in about.pools:
+    if kind not in KINDS and not kind.startswith(LARGE):
+        return
+    name = kind.removeprefix(LARGE)
+    apart = {"xml", *BINARY}
+    own = ["xml"] if name in XML else [name] if name in apart else [kind for kind in KINDS if kind not in apart]
+    for about in own:
+        for name in KINDS[about].pools:
             for files in pool(data, name):
-                asked = next(file for file in files if file.endswith((".hea", ".csv", ".ecg")))
-                assert read_case(files, asked, folder) == "read"
+                assert read_case(files, asked(files), folder) == "read"
 
 
 def main() -> None:

@@ -87,7 +87,9 @@ def test_the_reader_notices(kind: str, noticed: str, tmp_path: Path) -> None:
     assert noticed in outcome.failures[0]
 
 
-@pytest.mark.parametrize("name", ["16", "mat", "212", "csv", "irhythm"])
+@pytest.mark.parametrize(
+    "name", ["16", "mat", "212", "csv", "irhythm", "muse", "aecg", "schiller", "dicom", "edf", "ishne", "apple"]
+)
 def test_memory_follows_the_size_of_a_file(name: str, real_data: Path, tmp_path: Path) -> None:
     """At 24 MB, four times the size counts for more than the fixed 64 MB."""
     outcome = run_cases(real_data, f"large {name}", 0, 1, tmp_path)

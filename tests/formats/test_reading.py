@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from clocs.core.recording import Recording
 from clocs.core.sources import FolderSource, open_source
 from clocs.formats import FORMATS, read, read_from
 from clocs.formats.reading import HEAD_BYTES, recognise
+from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
+from tests.formats.xml_examples import WRITERS
 
 HEADER = "r1 2 500 4\nr1.dat 16 1000/mV 16 0 0 0 0 I\nr1.dat 16 1000/mV 16 0 0 0 0 II\n"
 DIGITAL = np.array([[1, -2, 3, -32768], [50, 60, -70, 80]], np.int16)
@@ -31,6 +34,11 @@ def csv(folder: Path) -> Path:
     return folder / "c1.csv"
 
 
+def clocs_csv(folder: Path) -> Path:
+    (folder / "k1.csv").write_text("# clocs ECG 1\n# rate: 500\ntime,I,II\n0,1,2\n0.002,3,12\n")
+    return folder / "k1.csv"
+
+
 def irhythm(folder: Path) -> Path:
     np.arange(10, dtype="<i2").tofile(folder / "s_1.ecg")
     episodes = {"episodes": [{"onset": 1, "offset": 10, "rhythm_name": "NSR"}]}
@@ -38,7 +46,31 @@ def irhythm(folder: Path) -> Path:
     return folder / "s_1.ecg"
 
 
-EXAMPLES = {"wfdb": wfdb, "chapman-csv": csv, "irhythm": irhythm}
+def xml(write: Callable[[], str]) -> Callable[[Path], Path]:
+    def example(folder: Path) -> Path:
+        (folder / "x1.xml").write_text(write(), encoding="utf-8")
+        return folder / "x1.xml"
+
+    return example
+
+
+def binary(write: Callable[[int], bytes]) -> Callable[[Path], Path]:
+    def example(folder: Path) -> Path:
+        (folder / "b1.bin").write_bytes(write(1))
+        return folder / "b1.bin"
+
+    return example
+
+
+EXAMPLES = {"wfdb": wfdb, "chapman-csv": csv, "irhythm": irhythm} | {name: xml(WRITERS[name]) for name in WRITERS}
+EXAMPLES |= {name: binary(BINARY_WRITERS[name]) for name in BINARY_WRITERS}
+EXAMPLES["clocs-csv"] = clocs_csv
+
+
+OTHERS = [
+    *(b"", b"\0" * 5000, b"\xff\xfe" * 3000, b"\n\n\n", b"hello\n", b"PK\3\4"),
+    *(b"<", b"<?xml", b"<!--", b"<![", b"<html><body>", b"<?xml version='1.0'?><svg/>", b"<a:RestingECGs/>"),
+]
 
 
 def same(one: Recording, other: Recording) -> None:
@@ -70,7 +102,7 @@ def test_the_contract_of_a_format(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
-@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"\xff\xfe" * 3000, b"\n\n\n", b"hello\n", b"PK\3\4"])
+@pytest.mark.parametrize("content", OTHERS)
 def test_no_format_claims_or_stumbles_over_other_content(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
     assert FORMATS.get(name).recognises(content[:HEAD_BYTES], FolderSource(tmp_path), "x") is False
@@ -80,9 +112,11 @@ def test_no_format_claims_or_stumbles_over_other_content(name: str, content: byt
 def test_a_file_changed_on_disk_has_another_hash(name: str, tmp_path: Path) -> None:
     path = EXAMPLES[name](tmp_path)
     before = read(path).provenance.sha256
-    companion = {"wfdb": "r1.dat", "chapman-csv": "c1.csv", "irhythm": "s_1_grp0.episodes.json"}[name]
+    companion = {"wfdb": "r1.dat", "irhythm": "s_1_grp0.episodes.json"}.get(name, path.name)
     raw = (tmp_path / companion).read_bytes()
-    (tmp_path / companion).write_bytes(raw.replace(b"12\n", b"13\n").replace(b"NSR", b"SVT").replace(b"\x32", b"\x33"))
+    changed = raw.replace(b"12\n", b"13\n").replace(b"NSR", b"SVT").replace(b"\x32", b"\x33")
+    changed = BINARY_WRITERS[name](2) if name in BINARY_WRITERS else raw + b"\n" if name in WRITERS else changed
+    (tmp_path / companion).write_bytes(changed)
     assert read(path).provenance.sha256 != before
 
 

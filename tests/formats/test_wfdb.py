@@ -380,3 +380,24 @@ def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
             continue
         assert 1 <= len(header.signals) <= 256
         assert header.rate > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "acquired"),
+    [
+        ("r 1 500 4 10:30:05 24/12/1999", "1999-12-24T10:30:05"),
+        ("r 1 500 4 10:30:05.250 4/2/1999", "1999-02-04T10:30:05.250000"),
+        ("r 1 500 4 2014-05-08 05:05:15", "2014-05-08T05:05:15"),
+        ("r 1 500 4 12-May-2020 12:33:59", "2020-05-12T12:33:59"),
+        ("r 1 500 4 10:30:05", "10:30:05"),
+    ],
+)
+def test_when_a_record_began(line: str, acquired: str, tmp_path: Path) -> None:
+    make(tmp_path, f"{line}\nr.dat 16 1000/mV 16 0 0 0 0 I\n")
+    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"acquired": (acquired,)}
+
+
+def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> None:
+    comments = ("Age: 74", "<sex>: Male", "Dx: 59118001,426783006", "Rx: aspirin", "Age: 69 of Main St", "plain text")
+    make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n" + "".join(f"# {comment}\n" for comment in comments))
+    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"free_text": comments[3:]}

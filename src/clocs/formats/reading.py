@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clocs.core.errors import ConfigError, FormatError
+from clocs.core.identity import Identity, check_identity_fields
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source, open_source
@@ -24,6 +25,14 @@ class _Reads(Protocol):
     def __call__(self, source: Source, name: str) -> Recording: ...
 
 
+class _Identifies(Protocol):
+    def __call__(self, source: Source, name: str) -> Identity: ...
+
+
+def _nobody(source: Source, name: str) -> Identity:
+    return {}
+
+
 @dataclass(frozen=True)
 class Format:
     """A file format: how it is told apart, and how it is read."""
@@ -33,7 +42,9 @@ class Format:
     recognises: _Recognises
     """From the first bytes of a file and what lies beside it; quick, and never an error."""
     read: _Reads
-    """The recording in a file, its own leads only; any fault of the file is a ``FormatError``."""
+    """The recording in a file, its own leads only and nobody's identity; any fault of the file is a ``FormatError``."""
+    identify: _Identifies = _nobody
+    """What the file says about who was recorded, by whom and when; faults as in ``read``."""
 
 
 FORMATS: Registry[Format] = Registry(
@@ -42,6 +53,19 @@ FORMATS: Registry[Format] = Registry(
         "wfdb": "clocs.formats.wfdb:WFDB",
         "chapman-csv": "clocs.formats.chapman_csv:CHAPMAN_CSV",
         "irhythm": "clocs.formats.irhythm:IRHYTHM",
+        "muse-xml": "clocs.formats.muse_xml:MUSE_XML",
+        "aecg": "clocs.formats.aecg:AECG",
+        "philips-xml": "clocs.formats.philips_xml:PHILIPS_XML",
+        "cardiosoft-xml": "clocs.formats.cardiosoft_xml:CARDIOSOFT_XML",
+        "schiller-xml": "clocs.formats.schiller_xml:SCHILLER_XML",
+        "dicom": "clocs.formats.dicom:DICOM",
+        "scp": "clocs.formats.scp.reader:SCP",
+        "edf": "clocs.formats.edf:EDF",
+        "ishne": "clocs.formats.ishne:ISHNE",
+        "mfer": "clocs.formats.mfer:MFER",
+        "alivecor": "clocs.formats.alivecor:ALIVECOR",
+        "apple-watch": "clocs.formats.apple_watch:APPLE_WATCH",
+        "clocs-csv": "clocs.formats.clocs_csv:CLOCS_CSV",
     },
 )
 
@@ -53,23 +77,51 @@ def read(path: str | os.PathLike[str], *, derive_leads: bool = True) -> Recordin
     aVF are derived where a file has I and II but lacks them; ``provenance.derived_leads`` says so.
     A file inside a zip is named ``archive.zip/folder/file``.
     """
-    place = Path(path)
-    if place.is_dir():
-        raise ConfigError(f"{path} is a folder; clocs.read takes one file. For folders: clocs data ingest folder ...")
-    source = open_source(place.parent)
-    recording = read_from(source, place.name)
+    recording = read_from(*_located(path))
     return derive(recording) if derive_leads else recording
+
+
+def read_identity(path: str | os.PathLike[str], *fields: str) -> Identity:
+    """What a file says about who was recorded, by whom and when: the fields asked for by name.
+
+    A recording never holds any of it. The fields and what they cover: ``clocs.core.identity.IDENTITY_FIELDS``.
+    """
+    check_identity_fields(fields)
+    found = identity_from(*_located(path))
+    return {field: found[field] for field in fields if field in found}
 
 
 def read_from(source: Source, name: str) -> Recording:
     """Read one file of a source, its own leads only."""
+    form, candidate = _recognised(source, name)
+    try:
+        return form.read(source, candidate)
+    except RecursionError as error:
+        raise FormatError(f"{candidate}: nested too deeply to be read") from error
+
+
+def identity_from(source: Source, name: str) -> Identity:
+    """Everything that one file of a source says about identities."""
+    form, candidate = _recognised(source, name)
+    try:
+        return form.identify(source, candidate)
+    except RecursionError as error:
+        raise FormatError(f"{candidate}: nested too deeply to be read") from error
+
+
+def _located(path: str | os.PathLike[str]) -> tuple[Source, str]:
+    place = Path(path)
+    if place.is_dir():
+        raise ConfigError(f"{path} is a folder; clocs.read takes one file. For folders: clocs data ingest folder ...")
+    return open_source(place.parent), place.name
+
+
+def _recognised(source: Source, name: str) -> tuple[Format, str]:
+    """The format of a file, and the name it goes by (a WFDB record's header)."""
     for candidate in _candidates(source, name):
         form = recognise(source, candidate)
         if form is not None:
-            try:
-                return form.read(source, candidate)
-            except RecursionError as error:
-                raise FormatError(f"{candidate}: nested too deeply to be read") from error
+            return form, candidate
     if not source.exists(name):
         raise FormatError(f"{name}: no such file in {source.path}")
     raise FormatError(f"{name}: not a format clocs knows ({', '.join(FORMATS.names())})")

@@ -18,8 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
 from clocs.core.recording import Digital, Provenance, Recording, missing_value, widen
 from clocs.core.sources import Source
+from clocs.formats.byte_fields import gathered
+from clocs.formats.channels import distinct
+from clocs.formats.demographics import moment
 from clocs.formats.reading import Format
 from clocs.signals.leads import canonical
 
@@ -34,6 +38,8 @@ PIECE_FRAMES = 1 << 14
 """Decoded at once; an even number, for format 212 packs samples in pairs."""
 SPARE_BYTES = 32 << 20
 """Compressed signals may unpack to four times their file plus this."""
+
+DAYS = ("%d/%m/%Y", "%Y-%m-%d", "%d-%b-%Y")
 
 _RECORD_LINE = re.compile(rb"^\s*[\w.\-]+(/\d+)?[ \t]+\d+([ \t]+[\d.eE+\-]+.*)?\s*$")
 _SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
@@ -63,6 +69,8 @@ class Header:
     samples: int | None
     signals: tuple[SignalLine, ...]
     comments: tuple[str, ...]
+    start: tuple[str, ...] = ()
+    """Time and date, as far as the record line has them."""
 
 
 def parse_header(data: bytes, name: str) -> Header:
@@ -83,7 +91,8 @@ def parse_header(data: bytes, name: str) -> Header:
         raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
     if len(body) < 1 + count:
         raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
-    return Header(rate, samples or None, tuple(_signal_line(line, name) for line in body[1 : 1 + count]), comments)
+    signals = tuple(_signal_line(line, name) for line in body[1 : 1 + count])
+    return Header(rate, samples or None, signals, comments, tuple(fields[4:6]))
 
 
 def _signal_line(line: str, name: str) -> SignalLine:
@@ -226,7 +235,7 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Reco
         gain=np.array(gain, np.float64),
         baseline=np.array([line.baseline if unit == "mV" else 0 for line in lines], np.int32),
         rate=header.rate,
-        leads=_distinct([canonical(line.name) or "ECG" for line in lines]),
+        leads=distinct([canonical(line.name) or "ECG" for line in lines]),
         unit=unit,
         record_id=name.rsplit("/", 1)[-1].removesuffix(".hea"),
         age=age,
@@ -263,14 +272,23 @@ def _age(text: str) -> float | None:
     return years if 0 <= years <= 150 else None
 
 
-def _distinct(names: list[str]) -> tuple[str, ...]:
-    """Tell repeated names apart: ``ECG``, ``ECG 2``."""
-    seen: dict[str, int] = {}
-    out: list[str] = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        out.append(name if seen[name] == 1 else f"{name} {seen[name]}")
-    return tuple(out) if len(set(out)) == len(out) else tuple(f"{name} #{row}" for row, name in enumerate(names))
+def _identify(source: Source, name: str) -> Identity:
+    header = parse_header(source.read(name), name)
+    return gathered(acquired=[_start(header)], free_text=filter(_typed, header.comments))
+
+
+def _start(header: Header) -> str:
+    """When the record began: ISO 8601 of the forms that are met, else as it is written."""
+    written = " ".join(sorted(header.start, key=lambda word: ":" in word))
+    found = moment(written, [f"{day} %H:%M:%S{rest}" for day in DAYS for rest in ("", ".%f")])
+    return found.isoformat() if found else written
+
+
+def _typed(comment: str) -> bool:
+    """Whether a comment says something else than an age, a sex or codes of diagnoses."""
+    key, value = next(_comment_fields((comment,)), ("", comment))
+    known = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown", "dx": r"[\d\w, ]*"}
+    return key not in known or not re.fullmatch(known[key], value.lower())
 
 
 def _recognises(head: bytes, source: Source, name: str) -> bool:
@@ -281,4 +299,4 @@ def _recognises(head: bytes, source: Source, name: str) -> bool:
     return bool(_RECORD_LINE.match(next(lines, b"")) and _SIGNAL_LINE.match(next(lines, b"")))
 
 
-WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read)
+WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read, _identify)

@@ -1,0 +1,191 @@
+"""The Apple Watch's ECG as the Health app exports it: a few lines about it in the user's language, then microvolts.
+
+The words differ by language and the decimal mark by country, so the lines are told apart by their order
+and form: the device is always ``Watch6,1`` or the like, the rate follows it, and the unit stands last.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
+from clocs.core.recording import Digital, Recording, quantise, widen
+from clocs.core.sources import Source
+from clocs.formats.byte_fields import gathered
+from clocs.formats.channels import Channel, millivolts, recording_of
+from clocs.formats.demographics import Person, age_at
+from clocs.formats.reading import HEAD_BYTES, Format
+from clocs.signals.leads import STANDARD, canonical
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME: Final = "apple-watch"
+GAIN: Final = 1e6
+"""Steps per millivolt: 1 nV, for the files have three decimals of a microvolt."""
+MAX_MILLIVOLT: Final = 1000.0
+RATES: Final = (100.0, 2000.0)
+
+_DEVICE = re.compile(r'^"?Watch\d+,\d+"?$')
+_RATE = re.compile(r'^"?(\d{2,4}(?:[.,]\d+)?)\s*[^\d\s,.][^\d]*"?$')
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d) ?([+-]\d\d):?(\d\d)")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+@dataclass(frozen=True)
+class _Header:
+    rows: tuple[str, ...]
+    """The values of the lines before the device: name, birth, moment, then what was found."""
+    rate: float
+    lead: str
+    millivolts: float
+    """Of one of the file's unit."""
+    samples_at: int
+
+
+def _lines(head: bytes) -> Iterator[tuple[str, int]]:
+    """The value of each line that has one, and where the next line starts."""
+    at = len(head) - len(head.removeprefix(b"\xef\xbb\xbf"))
+    while at < len(head):
+        end = head.find(b"\n", at)
+        if end < 0:
+            return
+        line, at = head[at:end].decode("utf-8", "replace").strip(), end + 1
+        mark = re.search(r"[,;\t]", line)
+        yield (line[mark.end() :].strip() if mark else ""), at
+
+
+def _header(head: bytes) -> _Header | None:
+    """What stands before the samples; None where it is not such a file."""
+    lines = list(_lines(head))
+    values = [value for value, _ in lines]
+    device = next((row for row, value in enumerate(values) if _DEVICE.match(value)), None)
+    if device is None:
+        return None
+    unit = next((row for row in range(device + 1, len(values)) if millivolts(values[row].strip('"'))), None)
+    rates = [found for value in values[device + 1 : unit] if (found := _RATE.match(value))]
+    if unit is None or not rates:
+        return None
+    leads = [
+        word for value in values[device + 1 : unit] if (word := canonical(value.strip('"').split(" ")[-1])) in STANDARD
+    ]
+    samples_at = lines[unit][1]
+    return _Header(
+        rows=tuple(value.strip('"') for value in values[:device]),
+        rate=float(rates[0].group(1).replace(",", ".")),
+        lead=leads[0] if leads else "ECG",
+        millivolts=millivolts(values[unit].strip('"')) or 0.0,
+        samples_at=samples_at,
+    )
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    return b"Watch" in head and _header(head) is not None
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    header = _header(raw[:HEAD_BYTES])
+    if header is None or not RATES[0] <= header.rate <= RATES[1]:
+        raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
+    return recording_of(
+        [Channel(header.lead, _steps(raw, header, name), GAIN)],
+        header.rate,
+        raw,
+        name,
+        NAME,
+        person=Person(age=age_at(_birth(header), _recorded(header))),
+    )
+
+
+def _steps(raw: bytes, header: _Header, name: str) -> Digital:
+    """(samples,), some rows at a time: as text a zero takes two bytes, as a number eight."""
+    import pyarrow as pa
+
+    try:
+        blocks = [_quantised(batch, header, name) for batch in _batches(raw[header.samples_at :])]
+    except pa.ArrowException:
+        raise FormatError(f"{name}: holds something else than one number a row after its unit") from None
+    if any(block.dtype == np.int32 for block in blocks):
+        blocks = [widen(block) for block in blocks]
+    return np.concatenate([np.empty(0, np.int16), *blocks])
+
+
+def _batches(text: bytes) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if not text.strip():
+        return
+    yield from csv.open_csv(
+        io.BytesIO(text),
+        read_options=csv.ReadOptions(column_names=["value"], use_threads=False),
+        parse_options=csv.ParseOptions(delimiter="\t"),
+        convert_options=csv.ConvertOptions(
+            column_types={"value": pa.float64()}, null_values=[], decimal_point="," if b"," in text else "."
+        ),
+    )
+
+
+def _quantised(batch: pa.RecordBatch, header: _Header, name: str) -> Digital:
+    values = batch.column(0).to_numpy(zero_copy_only=False) * header.millivolts
+    if not np.all(np.abs(values) <= MAX_MILLIVOLT):
+        raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
+    return quantise(values, GAIN)
+
+
+def _recorded(header: _Header) -> date | None:
+    found = next((match for row in header.rows if (match := _MOMENT.search(row))), None)
+    try:
+        return date.fromisoformat(found.group(1)) if found else None
+    except ValueError:
+        return None
+
+
+def _birth(header: _Header) -> date | None:
+    """From forms that mean one day only: 1980-12-31, 31.12.1980, Dec 31, 1980, 31 Dec 1980."""
+    text = header.rows[1].lower() if len(header.rows) > 1 else ""
+    numbers = [int(number) for number in re.findall(r"(?<!\d)\d{1,4}(?!\d)", text)]
+    months = [number + 1 for number, month in enumerate(_MONTHS) if re.search(rf"\b{month}", text)]
+    if len(months) == 1 and len(numbers) == 2:
+        numbers = [max(numbers), months[0], min(numbers)]
+    elif re.fullmatch(r"\d{1,2}\.\s?\d{1,2}\.\s?\d{4}", text.strip()):
+        numbers.reverse()
+    elif not re.fullmatch(r"\d{4}-\d\d-\d\d", text.strip()):
+        return None
+    try:
+        return date(*numbers)
+    except (ValueError, TypeError):
+        return None
+
+
+def _identify(source: Source, name: str) -> Identity:
+    header = _header(source.head(name, HEAD_BYTES))
+    if header is None:
+        raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
+    person, birth, *others = (*header.rows, "", "")
+    return gathered(
+        patient_name=[person],
+        birth_date=[birth],
+        acquired=[_iso(row) for row in others if _MOMENT.search(row)],
+        free_text=[row for row in others if not _MOMENT.search(row) and not re.fullmatch(r"[\d.]*", row)],
+    )
+
+
+def _iso(text: str) -> str:
+    found = _MOMENT.search(text)
+    try:
+        return datetime.fromisoformat("{}T{}{}:{}".format(*found.groups())).isoformat() if found else text
+    except ValueError:
+        return text
+
+
+APPLE_WATCH = Format(NAME, "Apple Watch ECG, the Health app's CSV export", _recognises, _read, _identify)

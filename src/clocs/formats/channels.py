@@ -1,0 +1,142 @@
+"""From the leads of a file, each with its own steps and scale, to one ``Recording``; for formats to share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Digital, Provenance, Recording, missing_value
+from clocs.formats.demographics import Person
+from clocs.signals.leads import canonical
+
+Steps = npt.NDArray[np.integer[Any]]
+
+RATES: Final = (1.0, 1e6)
+"""Hz."""
+GAINS: Final = (1e-9, 1e12)
+"""Steps per millivolt; beyond these a file is damaged, and its millivolts would not be numbers."""
+MAX_CHANNELS: Final = 256
+MAX_LEAD_NAME: Final = 40
+MAX_SAMPLES: Final = 1 << 62
+"""A longer claim is no number that a store can hold."""
+NOBODY: Final = Person()
+_MILLIVOLT: Final = {"v": 1e3, "mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6}
+_WORDS: Final = {"volts": "v", "millivolts": "mv", "microvolts": "uv", "nanovolts": "nv"}
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One lead as a file holds it: millivolts are ``(steps - baseline) / gain``."""
+
+    lead: str
+    steps: Steps
+    """(samples,)"""
+    gain: float
+    """Steps per millivolt."""
+    baseline: int = 0
+    missing: npt.NDArray[np.bool_] | None = None
+    """(samples,), True where the file marks a sample as missing; None: nowhere."""
+
+
+def millivolts(unit: str) -> float | None:
+    """How many millivolts one of a unit is; None where it is no voltage."""
+    plain = unit.strip().lower()
+    return _MILLIVOLT.get(_WORDS.get(plain, plain))
+
+
+def gain_of(step: float, unit: str, name: str) -> float:
+    """Steps per millivolt, where a step is so much of a unit."""
+    size = step * (millivolts(unit) or 0.0)
+    if not 1 / GAINS[1] <= abs(size) <= 1 / GAINS[0]:
+        raise FormatError(f"{name}: a step of {step:g} is no voltage in V, mV, uV or nV")
+    return 1 / size
+
+
+def recording_of(
+    channels: Sequence[Channel],
+    rate: float,
+    raw: bytes,
+    name: str,
+    form: str,
+    *,
+    person: Person = NOBODY,
+    declared: int | None = None,
+    notes: Sequence[str] = (),
+) -> Recording:
+    """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
+    _check(channels, rate, name)
+    return Recording(
+        digital=_stacked(channels, name),
+        gain=np.array([channel.gain for channel in channels], np.float64),
+        baseline=np.array([channel.baseline for channel in channels], np.int32),
+        rate=rate,
+        leads=distinct([canonical(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels]),
+        record_id=_record_id(name),
+        age=person.age,
+        sex=person.sex,
+        provenance=Provenance(
+            name,
+            form,
+            hashlib.sha256(raw).hexdigest(),
+            declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
+            notes=tuple(notes),
+        ),
+    )
+
+
+def _record_id(name: str) -> str:
+    """The file's name without its ending; a number with dots, as DICOM files are often named by, has none."""
+    path = PurePosixPath(name)
+    return path.name if path.suffix[1:].isdigit() else path.stem
+
+
+def _check(channels: Sequence[Channel], rate: float, name: str) -> None:
+    if not 1 <= len(channels) <= MAX_CHANNELS:
+        raise FormatError(f"{name}: {len(channels)} leads; 1 to {MAX_CHANNELS} are read")
+    if not RATES[0] <= rate <= RATES[1]:
+        raise FormatError(f"{name}: a rate of {rate:g} Hz is out of range")
+    lengths = sorted({len(channel.steps) for channel in channels})
+    if len(lengths) > 1:
+        raise FormatError(f"{name}: its leads differ in length, {lengths[0]} to {lengths[-1]} samples")
+    if not lengths[0]:
+        raise FormatError(f"{name}: holds no sample")
+    for channel in channels:
+        if not GAINS[0] <= abs(channel.gain) <= GAINS[1] or abs(channel.baseline) >= 2**31:
+            raise FormatError(f"{name}: {channel.gain:g} steps per mV from {channel.baseline:.3g} is out of range")
+
+
+def _stacked(channels: Sequence[Channel], name: str) -> Digital:
+    """(leads, samples) of the narrowest type that holds every step and is left a value for missing ones."""
+    peak = max(map(_peak, channels))
+    if peak > np.iinfo(np.int32).max:
+        raise FormatError(f"{name}: holds steps that do not fit 32 bits; the file is damaged")
+    dtype = np.int16 if peak <= np.iinfo(np.int16).max else np.int32
+    digital: Digital = np.empty((len(channels), len(channels[0].steps)), dtype)
+    for row, channel in zip(digital, channels, strict=True):
+        row[:] = channel.steps
+        if channel.missing is not None:
+            row[channel.missing] = missing_value(dtype)
+    return digital
+
+
+def _peak(channel: Channel) -> int:
+    """The largest step in size that is not missing."""
+    there = True if channel.missing is None else ~channel.missing
+    return max(-int(channel.steps.min(initial=0, where=there)), int(channel.steps.max(initial=0, where=there)))
+
+
+def distinct(names: list[str]) -> tuple[str, ...]:
+    """Tell repeated names apart: ``ECG``, ``ECG 2``."""
+    seen: dict[str, int] = {}
+    out: list[str] = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+    return tuple(out) if len(set(out)) == len(out) else tuple(f"{name} #{row}" for row, name in enumerate(names))

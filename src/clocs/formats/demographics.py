@@ -1,0 +1,68 @@
+"""Age and sex from the many ways in which files write them; for formats to share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final, Literal
+
+Sex = Literal["female", "male"]
+
+MAX_AGE: Final = 150.0
+_YEARS: Final = {"years": 1.0, "a": 1.0, "months": 1 / 12, "mo": 1 / 12, "weeks": 7 / 365.25, "wk": 7 / 365.25}
+_DAYS: Final = {"days": 1 / 365.25, "d": 1 / 365.25, "hours": 1 / 8766, "h": 1 / 8766}
+_PER_YEAR: Final = _YEARS | _DAYS
+_LONGEST_DATE: Final = 64
+
+
+@dataclass(frozen=True)
+class Person:
+    """What a recording may say about who was recorded."""
+
+    age: float | None = None
+    """Years."""
+    sex: Sex | None = None
+
+
+def sex_of(text: str) -> Sex | None:
+    """``M``, ``Male``, ``MALE`` and their counterparts; None for anything else."""
+    plain = text.strip().lower()
+    return "male" if plain in ("m", "male") else "female" if plain in ("f", "female") else None
+
+
+def age_of(text: str, unit: str = "years") -> float | None:
+    """Years, from a number in years, months, weeks, days or hours (or their UCUM codes); None where it is none."""
+    factor = _PER_YEAR.get(unit.strip().lower())
+    try:
+        age = float(text) * factor if factor else None
+    except ValueError:
+        return None
+    return age if age is not None and 0 <= age <= MAX_AGE else None
+
+
+def age_at(birth: date | None, acquired: date | None) -> float | None:
+    """Completed years, and below two completed months: finer, an age would give away the day of birth."""
+    if birth is None or acquired is None:
+        return None
+    months = (acquired.year - birth.year) * 12 + acquired.month - birth.month - (acquired.day < birth.day)
+    years = float(months // 12) if months >= 24 else months / 12
+    return years if 0 <= years <= MAX_AGE else None
+
+
+def moment(text: str, patterns: Sequence[str]) -> datetime | None:
+    """A date, perhaps with its time, in the first of ``strptime``'s patterns that fits."""
+    if len(text) > _LONGEST_DATE:
+        return None
+    for pattern in patterns:
+        try:
+            return datetime.strptime(text.strip(), pattern)
+        except ValueError:
+            continue
+    return None
+
+
+def day(text: str, patterns: Sequence[str]) -> date | None:
+    """Only the date of ``moment``."""
+    found = moment(text, patterns)
+    return found.date() if found else None

@@ -1,0 +1,302 @@
+"""DICOM waveforms, whatever their class: the rhythm among their multiplex groups, and of it the ECG channels."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import FormatError, MissingExtraError
+from clocs.core.identity import Identity
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.formats.byte_fields import gathered, library_faults
+from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, Channel, gain_of, millivolts, recording_of
+from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.lead_codes import CALCULATED, LEADS
+from clocs.formats.reading import Format
+from clocs.signals.leads import STANDARD, canonical
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
+
+NAME: Final = "dicom"
+MAGIC_AT, MAGIC = 128, b"DICM"
+DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
+"""Its unpacked size is known only once it is unpacked."""
+ECG_CLASSES: Final = "1.2.840.10008.5.1.4.1.1.9.1."
+TYPES: Final = {"SB": "i1", "UB": "u1", "SS": "i2", "US": "u2", "SL": "i4"}
+AVERAGED: Final = re.compile(r"MEDIAN|AVERAGE|REPRESENTATIVE|TEMPLATE|BEAT")
+SHORTEST_DERIVED: Final = 2.0
+"""Seconds. What is derived and shorter is an averaged beat, also where its label does not say so."""
+AGE_UNITS: Final = {"Y": "years", "M": "months", "W": "weeks", "D": "days"}
+MDC_BASE: Final = 2 << 16
+"""MDC writes lead 1 as ``2:1``, as this number plus 1, or as ``MDC_ECG_LEAD_I``."""
+
+_SCP_CODE = re.compile(r"5\.6\.3-9-(\d{1,3})")
+_MDC_CODE = re.compile(r"2:(\d{1,3})|(\d{6})")
+_MDC_NAME = re.compile(r"MDC_ECG_LEAD_(\w{1,8})")
+_CHEST = re.compile(r"V[1-9]R?")
+_MEANING = re.compile(r"(?:ECG )?(?:Lead )?(\w{1,4})(?: \(.*\)|,.*)?", re.IGNORECASE)
+
+
+class _Group(NamedTuple):
+    """A multiplex group, with what makes it the rhythm."""
+
+    original: bool
+    rhythm: bool
+    size: int
+    contents: Dataset
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    return head[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC
+
+
+@contextmanager
+def _opened(raw: bytes, name: str) -> Iterator[Dataset]:
+    """The file's elements, which pydicom converts as they are asked for; whatever it says of them is kept quiet.
+
+    Its warnings and its log quote values of the file, which may be a name or a date.
+    """
+    try:
+        import pydicom
+    except ImportError as error:
+        raise MissingExtraError("formats", "reading DICOM files") from error
+    if DEFLATED in raw:
+        raise FormatError(f"{name}: deflated DICOM is not supported; unpack it first (dcmconv does)")
+    log = logging.getLogger("pydicom")
+    silent, log.disabled = log.disabled, True
+    try:
+        with library_faults(name, "DICOM"), warnings.catch_warnings(), pydicom.config.disable_value_validation():
+            warnings.simplefilter("ignore")
+            yield pydicom.dcmread(io.BytesIO(raw))
+    finally:
+        log.disabled = silent
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    with _opened(raw, name) as dataset:
+        group, notes = _rhythm(dataset, name)
+        channels, more = _channels(dataset, group, name)
+        return recording_of(
+            channels,
+            float(group.SamplingFrequency),
+            raw,
+            name,
+            NAME,
+            person=_person(dataset),
+            declared=int(group.NumberOfWaveformSamples),
+            notes=[*notes, *more],
+        )
+
+
+def _rhythm(dataset: Dataset, name: str) -> tuple[Dataset, list[str]]:
+    """The group to read: original before derived, labelled rhythm before not, more ECG before less."""
+    ecg_class = _is_ecg_class(dataset)
+    groups = [group for each in dataset.get("WaveformSequence") or () if (group := _judged(each, ecg_class))]
+    if not groups:
+        raise FormatError(f"{name}: holds no rhythm; other DICOM objects and averaged beats are no recordings")
+    with_ecg = [group for group in groups if group.size]
+    if not with_ecg:
+        raise FormatError(f"{name}: none of its channels is an ECG in V, mV or uV")
+    best = max(with_ecg, key=lambda group: group[:3])
+    equals = sum(group[:2] == best[:2] for group in with_ecg) - 1
+    return best.contents, [f"left out {equals} more groups of the same kind"] if equals else []
+
+
+def _judged(contents: Dataset, ecg_class: bool) -> _Group | None:
+    label = str(contents.get("MultiplexGroupLabel") or "").upper()
+    samples = int(contents.NumberOfWaveformSamples)
+    original = str(contents.get("WaveformOriginality") or "ORIGINAL").upper() == "ORIGINAL"
+    short = samples < SHORTEST_DERIVED * float(contents.SamplingFrequency)
+    if (AVERAGED.search(label) and "RHYTHM" not in label) or (short and not original):
+        return None
+    leads = sum(_lead(definition, ecg_class) is not None for definition in contents.ChannelDefinitionSequence)
+    return _Group(original, "RHYTHM" in label, samples * leads, contents)
+
+
+def _is_ecg_class(dataset: Dataset) -> bool:
+    return str(dataset.get("SOPClassUID") or "").startswith(ECG_CLASSES)
+
+
+def _channels(dataset: Dataset, group: Dataset, name: str) -> tuple[list[Channel], list[str]]:
+    definitions = group.ChannelDefinitionSequence
+    frames = _frames(dataset, group, len(definitions), name)
+    leads = [_lead(definition, _is_ecg_class(dataset)) for definition in definitions]
+    kept = [row for row, lead in enumerate(leads) if lead]
+    padding, notes = _padding(group, frames.dtype)
+    channels = [_channel(definitions[row], leads[row] or "ECG", frames[:, row], padding, name) for row in kept]
+    zeros = [_scale(definitions[row])[1] for row in kept]
+    missing = sum(int(np.count_nonzero(mask)) for channel in channels if (mask := channel.missing) is not None)
+    notes += [f"left out {len(leads) - len(kept)} channels that are no ECG"] if len(kept) < len(leads) else []
+    notes += [f"{missing} samples are padding and taken as missing"] if missing else []
+    if any(abs(zero - round(zero)) > 1e-6 for zero in zeros):
+        notes.append("zero lies between two steps; the nearer one is taken")
+    if any(_number(definitions[row], f"Channel{kind}Skew", 0.0) for row in kept for kind in ("Time", "Sample")):
+        notes.append("its channels were not sampled at the same moments (channel skew); they are not shifted")
+    return channels, notes
+
+
+def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.NDArray[np.integer[Any]]:
+    """(samples, channels), as many as are announced and there."""
+    kind = str(group.WaveformSampleInterpretation)
+    if kind not in TYPES:
+        raise FormatError(f"{name}: samples of another kind than {', '.join(TYPES)} are not supported")
+    if not 1 <= channels <= MAX_CHANNELS or channels != int(group.NumberOfWaveformChannels):
+        raise FormatError(f"{name}: {channels} channels are described, another number announced")
+    order = ">" if dataset.original_encoding[1] is False else "<"
+    dtype: np.dtype[np.integer[Any]] = np.dtype(order + TYPES[kind])
+    if int(group.WaveformBitsAllocated) != 8 * dtype.itemsize:
+        raise FormatError(f"{name}: {kind} samples with other bits than {8 * dtype.itemsize} are damaged")
+    data = group.WaveformData
+    announced = min(max(int(group.NumberOfWaveformSamples), 0), MAX_SAMPLES)
+    samples = min(announced, len(data) // (channels * dtype.itemsize))
+    return np.frombuffer(data, dtype, samples * channels).reshape(samples, channels)
+
+
+def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]]:
+    """Values that mean a missing sample: the declared one, and the lowest of 16 bits also undeclared."""
+    lowest = [-(2**15)] if dtype == np.int16 else []
+    declared = group.get("WaveformPaddingValue")
+    if declared is None:
+        return lowest, []
+    value = int(np.frombuffer(bytes(declared)[: dtype.itemsize], dtype)[0])
+    if value:
+        return [*lowest, value], []
+    return lowest, ["padding is declared to be 0, which is also a sample: zeros are kept"]
+
+
+def _channel(
+    definition: Dataset, lead: str, steps: npt.NDArray[np.integer[Any]], padding: list[int], name: str
+) -> Channel:
+    unit = str(definition.ChannelSensitivityUnitsSequence[0].CodeValue)
+    step, zero = _scale(definition)
+    if not abs(zero) < 2**31:
+        raise FormatError(f"{name}: a channel's sensitivity or baseline is out of range")
+    missing = np.zeros(len(steps), np.bool_)
+    for value in padding:
+        missing |= steps == value
+    return Channel(lead, steps, gain_of(step, unit, name), round(zero), missing if missing.any() else None)
+
+
+def _scale(definition: Dataset) -> tuple[float, float]:
+    """The unit's worth of a step, and the step that means zero: the baseline is given in the unit, not in steps."""
+    step = _number(definition, "ChannelSensitivity", 0.0)
+    step *= _number(definition, "ChannelSensitivityCorrectionFactor", 1.0)
+    return step, -_number(definition, "ChannelBaseline", 0.0) / step if step else math.inf
+
+
+def _number(item: Dataset, keyword: str, default: float) -> float:
+    value = item.get(keyword)
+    return default if value is None or value == "" else float(value)
+
+
+def _lead(definition: Dataset, ecg_class: bool) -> str | None:
+    """The lead by its code, else by what the code is said to mean; None where the channel is no ECG."""
+    units = definition.get("ChannelSensitivityUnitsSequence")
+    if not units or millivolts(str(units[0].CodeValue)) is None:
+        return None
+    sources = definition.get("ChannelSourceSequence")
+    code, meaning = (str(sources[0].get(key) or "") for key in ("CodeValue", "CodeMeaning")) if sources else ("", "")
+    if found := _SCP_CODE.fullmatch(code) or _MDC_CODE.fullmatch(code):
+        numbers = [int(group) for group in found.groups() if group]
+        number = numbers[0] % MDC_BASE
+        return LEADS.get(number) or CALCULATED.get(number) or ("ECG" if ecg_class else None)
+    found = _MDC_NAME.fullmatch(code) or _MEANING.fullmatch(meaning)
+    lead = canonical(found.group(1)) if found else ""
+    return lead if lead in STANDARD or _CHEST.fullmatch(lead) else "ECG" if ecg_class else None
+
+
+def _person(dataset: Dataset) -> Person:
+    stated = re.fullmatch(r"(\d{1,3})([YMWD])", str(dataset.get("PatientAge") or "").strip())
+    age = age_of(stated.group(1), AGE_UNITS[stated.group(2)]) if stated else None
+    if age is None:
+        age = age_at(day(str(dataset.get("PatientBirthDate") or ""), ["%Y%m%d"]), _acquired_on(dataset))
+    return Person(age, sex_of(str(dataset.get("PatientSex") or "")))
+
+
+def _acquired_on(dataset: Dataset) -> date | None:
+    for keyword in ("AcquisitionDateTime", "AcquisitionDate", "ContentDate", "StudyDate"):
+        if found := day(str(dataset.get(keyword) or "")[:8], ["%Y%m%d"]):
+            return found
+    return None
+
+
+FIELDS: Final = (
+    ("patient_id", r"(Other)?PatientIDs?|IssuerOfPatientID|\w*EthnicGroup|MilitaryRank|PatientReligiousPreference"),
+    ("patient_name", r"(Other)?PatientNames?|Patient(Mother)?BirthName|ResponsiblePerson"),
+    ("birth_date", r"PatientBirth(Date|Time)\w*"),
+    ("contact", r"\w*(Address|Telephone|Telecom)\w*|CountryOfResidence|RegionOfResidence"),
+    ("operator", r"OperatorsName|\w*(Technician|Operator)\w*|PersonName|VerifyingObserverName"),
+    ("institution", r"Institution\w*|\w*Department\w*|\w*(PatientLocation|InstitutionResidence)|RequestingService"),
+    ("device_serial", r"DeviceSerialNumber|StationName|DeviceUID|\w*AETitle|NetworkID"),
+    ("order", r"AccessionNumber|AdmissionID|\w*(Study|Visit|Procedure\w*|Order\w*|Issue)(ID|Number)|\w*InstanceUID"),
+    ("order", r"SynchronizationFrameOfReferenceUID|ServiceEpisodeID"),
+    (
+        "acquired",
+        r"(Study|Series|Acquisition|Content|Curve|InstanceCreation|Admitting|PerformedProcedure\w*)Date(Time)?",
+    ),
+    ("free_text", r"\w*(Description|Comments?|Reason\w*|History|Alerts|Allergies|TextValue|Occupation|SpecialNeeds)"),
+)
+"""Identity fields by keyword. Any other name of a person counts as a physician's, any other long text as typed."""
+PRIVATE: Final = "a maker's own text"
+MOMENTS: Final = (("AcquisitionDateTime", ""), ("AcquisitionDate", "AcquisitionTime"), ("ContentDate", "ContentTime"))
+KINDS: Final = {"PN": "physician", "AE": "device_serial", **dict.fromkeys(("LT", "ST", "UT", PRIVATE), "free_text")}
+UNSAID: Final = ("SQ", "OB", "OW", "OF", "OD", "OL", "OV", "UN")
+MAX_VALUES: Final = 100
+"""In one element; more of them are measurements, or damage."""
+
+
+def _identify(source: Source, name: str) -> Identity:
+    found: dict[str, list[str]] = {}
+    with _opened(source.read(name), name) as dataset:
+        found["acquired"] = [_acquired(dataset)]
+        for keyword, kind, value in _values(dataset):
+            field = next((field for field, pattern in FIELDS if re.fullmatch(pattern, keyword)), None)
+            field = field or KINDS.get(kind)
+            if field and kind != "TM":
+                found.setdefault(field, []).append(_iso(value) if field == "acquired" else value)
+        return gathered(**found)
+
+
+def _values(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
+    """Keyword, kind and text of every element, nested ones and those of the file's own header too."""
+    for part in (dataset.file_meta, dataset):
+        for element in part.iterall():
+            if element.VR not in UNSAID and 0 < element.VM <= MAX_VALUES:
+                values = element.value if element.VM > 1 else [element.value]
+                own = element.tag.is_private and not element.tag.is_private_creator and element.VR in ("LO", "SH", "UC")
+                yield from ((str(element.keyword), PRIVATE if own else str(element.VR), str(value)) for value in values)
+
+
+def _acquired(dataset: Dataset) -> str:
+    """The day and time of the recording."""
+    for days, times in MOMENTS:
+        text = "".join(str(dataset.get(keyword) or "") for keyword in (days, times) if keyword)
+        if len(text) >= 12:
+            return _iso(text)
+    return ""
+
+
+def _iso(text: str) -> str:
+    """DICOM's 20021122091000 or 20021122 in ISO 8601; as it is where it is neither."""
+    digits = re.match(r"\d*", text.strip())
+    plain = digits.group()[:14] if digits else ""
+    found = moment(plain, [{8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}.get(len(plain), "%Y-%m-%d")])
+    if found is None:
+        return text
+    return found.date().isoformat() if len(plain) == 8 else found.isoformat()
+
+
+DICOM = Format(NAME, "DICOM waveforms: the ECG of any class that holds one", _recognises, _read, _identify)

@@ -1,0 +1,129 @@
+"""ISHNE Holter (Badilini 1998): a header of fixed places, then 16-bit samples, lead by lead in turn."""
+
+from __future__ import annotations
+
+import binascii
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.formats.byte_fields import gathered, text_of, unpack
+from clocs.formats.channels import Channel, gain_of, recording_of
+from clocs.formats.demographics import Person, Sex, age_at
+from clocs.formats.reading import Format
+
+NAME: Final = "ishne"
+MAGIC: Final = b"ISHNE1.0"
+HEADER_BYTES: Final = 522
+CHECKED_FROM: Final = 10
+MAX_LEADS: Final = 12
+LEADS: Final = {
+    **{2: "X", 3: "Y", 4: "Z", 5: "I", 6: "II", 7: "III", 8: "aVR", 9: "aVL", 10: "aVF"},
+    **{number: f"V{number - 10}" for number in range(11, 17)},
+    **{17: "ES", 18: "AS", 19: "AI"},
+}
+SEXES: Final[dict[int, Sex]] = {1: "male", 2: "female"}
+
+
+@dataclass(frozen=True)
+class _Header:
+    samples: int
+    samples_at: int
+    sex: int
+    birth: date | None
+    recorded: date | None
+    leads: int
+    codes: tuple[int, ...]
+    resolutions: tuple[int, ...]
+    """Nanovolt a step."""
+    rate: int
+    unchecked: bool
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    return head.startswith(MAGIC)
+
+
+def _header(raw: bytes, name: str) -> _Header:
+    checksum, _, samples, _, samples_at = unpack("<Hiiii", raw, len(MAGIC), name)
+    if not HEADER_BYTES <= samples_at <= len(raw):
+        raise FormatError(f"{name}: its samples start at byte {samples_at} of {len(raw)}; the file is damaged")
+    if checksum not in (0, binascii.crc_hqx(memoryview(raw)[CHECKED_FROM:samples_at], 0xFFFF)):
+        raise FormatError(f"{name}: the header does not match its checksum; the file is damaged")
+    (sex,) = unpack("<h", raw, 128, name)
+    (leads,) = unpack("<h", raw, 156, name)
+    if not 1 <= leads <= MAX_LEADS:
+        raise FormatError(f"{name}: {leads} leads; an ISHNE file has 1 to {MAX_LEADS}")
+    return _Header(
+        samples=samples,
+        samples_at=samples_at,
+        sex=sex,
+        birth=_day(raw, 132, name),
+        recorded=_day(raw, 138, name),
+        leads=leads,
+        codes=unpack("<12h", raw, 158, name)[:leads],
+        resolutions=unpack("<12h", raw, 206, name)[:leads],
+        rate=unpack("<h", raw, 272, name)[0],
+        unchecked=checksum == 0,
+    )
+
+
+def _day(raw: bytes, at: int, name: str) -> date | None:
+    day, month, year = unpack("<3h", raw, at, name)
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    header = _header(raw, name)
+    there = (len(raw) - header.samples_at) // 2
+    # Some writers count the samples of one lead, some of all.
+    declared = header.samples // header.leads if header.samples == there else header.samples
+    samples = min(declared, there // header.leads) if declared > 0 else there // header.leads
+    frames = np.frombuffer(raw, "<i2", samples * header.leads, header.samples_at).reshape(samples, header.leads)
+    return recording_of(
+        [
+            Channel(LEADS.get(code, "ECG"), frames[:, row], gain_of(step, "nV", name))
+            for row, (code, step) in enumerate(zip(header.codes, header.resolutions, strict=True))
+        ],
+        float(header.rate),
+        raw,
+        name,
+        NAME,
+        person=Person(age_at(header.birth, header.recorded), SEXES.get(header.sex)),
+        declared=declared,
+        notes=["its header has no checksum"] if header.unchecked else [],
+    )
+
+
+def _identify(source: Source, name: str) -> Identity:
+    raw = source.read(name)
+    header = _header(raw, name)
+    return gathered(
+        patient_name=[text_of(raw[28:68]), text_of(raw[68:108])],
+        patient_id=[text_of(raw[108:128])],
+        birth_date=[header.birth.isoformat() if header.birth else ""],
+        acquired=[_moment(header.recorded, *unpack("<3h", raw, 150, name))],
+        free_text=[text_of(raw[274:354]), text_of(raw[354:434]), text_of(raw[HEADER_BYTES : header.samples_at])],
+    )
+
+
+def _moment(day: date | None, hour: int, minute: int, second: int) -> str:
+    if day is None:
+        return ""
+    try:
+        return datetime(day.year, day.month, day.day, hour, minute, second).isoformat()
+    except ValueError:
+        return day.isoformat()
+
+
+ISHNE = Format(NAME, "ISHNE Holter: 1 to 12 leads over hours or days", _recognises, _read, _identify)

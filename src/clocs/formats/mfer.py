@@ -1,0 +1,294 @@
+"""MFER (ISO 22077-1), of Japanese devices: definitions, each a tag with a length, and the samples they describe."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.formats.byte_fields import gathered
+from clocs.formats.channels import MAX_CHANNELS, Channel, gain_of, recording_of
+from clocs.formats.demographics import MAX_AGE, Person, Sex, age_at
+from clocs.formats.lead_codes import LEADS
+from clocs.formats.reading import Format
+
+NAME: Final = "mfer"
+ORDER, CODING, BLOCK, CHANNELS, SEQUENCES, WAVEFORM, LEAD, TYPE = 0x01, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0A
+INTERVAL, RESOLUTION, OFFSET, COMPRESSION, NOTHING, SAMPLES, ATTRIBUTES = 0x0B, 0x0C, 0x0D, 0x0E, 0x12, 0x1E, 0x3F
+PREAMBLE, END = 0x40, 0x80
+PATIENT_NAME, PATIENT_ID, AGE, SEX, MOMENT, UNIQUE = 0x81, 0x82, 0x83, 0x84, 0x85, 0x87
+NOTE, MAKER, EVENT, MESSAGE = 0x16, 0x17, 0x41, 0x86
+MAX_DEFINITIONS: Final = 100_000
+MAX_FRAMES: Final = 1000
+TYPES: Final = {0: "i2", 1: "u2", 2: "i4", 3: "u1", 4: "u2", 5: "i1"}
+"""Whole numbers; 4 is a word of states, no signal."""
+VOLT, HERTZ, SECONDS = 0, 0, 1
+ECG_WAVEFORMS: Final = range(1, 9)
+DOMINANT_BEAT: Final = 9
+MONITOR_LEADS: Final = range(4166, 4170)
+"""A Holter's ECG 1 to 4."""
+SEXES: Final[dict[int, Sex]] = {1: "male", 2: "female"}
+EVENT_TEXT_AT: Final = 10
+
+Endian = Literal["big", "little"]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where samples lie, with the definitions in force there, by tag: for all channels and for each."""
+
+    order: Endian
+    common: dict[int, bytes]
+    own: dict[int, dict[int, bytes]]
+    start: int
+    stop: int
+
+    def value(self, channel: int, tag: int) -> bytes:
+        shared = self.common.get(tag, b"") if tag != LEAD or channel == 0 else b""
+        return self.own.get(channel, {}).get(tag, shared)
+
+    def number(self, channel: int, tag: int, default: int, *, signed: bool = False) -> int:
+        value = self.value(channel, tag)
+        return int.from_bytes(value[:4], self.order, signed=signed) if value else default
+
+    def scaled(self, channel: int, tag: int) -> tuple[int, float] | None:
+        """A unit's code and the number of it: a mantissa with a power of ten."""
+        value = self.value(channel, tag)
+        if len(value) < 3:
+            return None
+        power = int.from_bytes(value[1:2], "big", signed=True)
+        return value[0], int.from_bytes(value[2:6], self.order, signed=True) * 10.0**power
+
+    @property
+    def channels(self) -> int:
+        return self.number(-1, CHANNELS, 1)
+
+
+@dataclass
+class _Contents:
+    frame: _Frame | None = None
+    """The longest that is no averaged beat."""
+    frames: int = 0
+    about: list[tuple[int, bytes, Endian, str]] = field(default_factory=list)
+    """Definitions that describe no samples: tag, value, and the byte order and coding in force."""
+
+    def texts(self, tag: int, skipped: int = 0) -> list[str]:
+        return [_text(value[skipped:], coding) for found, value, _, coding in self.about if found == tag]
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    return head[:1] == bytes([PREAMBLE]) and head[2:6] == b"MFR "
+
+
+def _definitions(raw: bytes, at: int, stop: int, name: str) -> Iterator[tuple[int, int, int, int]]:
+    """Tag, channel (-1: all), and where the value starts and stops."""
+    while at < stop and raw[at] != END:
+        tag, channel, at = raw[at], -1, at + 1
+        if tag == 0:
+            continue
+        if tag == ATTRIBUTES:
+            channel, at = 0, at + 1
+            while at <= stop:
+                channel = channel << 7 | raw[at - 1] & 0x7F
+                if raw[at - 1] < 0x80 or channel > MAX_CHANNELS:
+                    break
+                at += 1
+        length = raw[at] if at < stop else 0
+        at += 1
+        if length == 0x80 or length > 0x84:
+            raise FormatError(f"{name}: a length of {length & 0x7F} bytes at byte {at} is not supported")
+        if length > 0x80:
+            count = length & 0x7F
+            length, at = int.from_bytes(raw[at : at + count], "big"), at + count
+        if at + length > stop:
+            raise FormatError(f"{name}: breaks off; {length} bytes at {at} are beyond its {stop}")
+        yield tag, channel, at, at + length
+        at += length
+
+
+def _contents(raw: bytes, name: str) -> _Contents:
+    found = _Contents()
+    order: Endian = "big"
+    coding = "ascii"
+    common: dict[int, bytes] = {}
+    own: dict[int, dict[int, bytes]] = {}
+    for number, (tag, channel, start, stop) in enumerate(_definitions(raw, 0, len(raw), name)):
+        if number >= MAX_DEFINITIONS or found.frames >= MAX_FRAMES:
+            raise FormatError(f"{name}: over {MAX_DEFINITIONS} definitions or {MAX_FRAMES} frames are refused")
+        if tag == SAMPLES:
+            _keep(found, _Frame(order, common, own, start, stop))
+        elif tag == ATTRIBUTES:
+            nested = own.setdefault(channel, {})
+            nested.update({inner: raw[first:last] for inner, _, first, last in _definitions(raw, start, stop, name)})
+        elif tag == ORDER:
+            order = "little" if raw[start:stop] == b"\1" else "big"
+        elif tag == CODING:
+            coding = _codec(raw[start:stop])
+        elif tag < PREAMBLE and tag not in (NOTE, MAKER):
+            common[tag] = raw[start:stop]
+            own = {} if tag == CHANNELS else own
+        else:
+            found.about.append((tag, raw[start:stop], order, coding))
+    return found
+
+
+def _keep(found: _Contents, frame: _Frame) -> None:
+    if frame.number(-1, WAVEFORM, 0) == DOMINANT_BEAT:
+        return
+    found.frames += 1
+    if found.frame is None or frame.stop - frame.start > found.frame.stop - found.frame.start:
+        own = {channel: dict(known) for channel, known in frame.own.items()}
+        found.frame = replace(frame, common=dict(frame.common), own=own)
+
+
+def _codec(value: bytes) -> str:
+    try:
+        return codecs.lookup(value.decode("ascii", "replace").strip("\0 ")).name
+    except (LookupError, ValueError):
+        return "ascii"
+
+
+def _text(value: bytes, coding: str) -> str:
+    try:
+        text = value.decode(coding)
+    except (UnicodeError, LookupError):
+        text = value.decode("latin-1")
+    return text.partition("\0")[0].strip()
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    contents = _contents(raw, name)
+    if contents.frame is None:
+        raise FormatError(f"{name}: no frame of samples; an averaged beat is no recording")
+    channels, rate, declared, notes = _channels(raw, contents.frame, name)
+    notes += [f"left out {contents.frames - 1} shorter frames"] if contents.frames > 1 else []
+    return recording_of(channels, rate, raw, name, NAME, person=_person(contents), declared=declared, notes=notes)
+
+
+def _channels(raw: bytes, frame: _Frame, name: str) -> tuple[list[Channel], float, int | None, list[str]]:
+    """The ECG channels of one rate, that rate, the samples announced, and notes."""
+    places, size = _places(frame, name)
+    there = (frame.stop - frame.start) // size
+    stated = frame.number(-1, SEQUENCES, 0)
+    data = np.frombuffer(raw, np.uint8, (frame.stop - frame.start) // size * size, frame.start).reshape(there, size)
+    data = data[:stated] if stated else data
+    ecgs = {channel: lead for channel in places if (lead := _lead(frame, channel))}
+    if not ecgs:
+        raise FormatError(f"{name}: none of its {len(places)} channels is an ECG")
+    rates = {channel: _rate(frame, channel, name) for channel in ecgs}
+    rate = max(rates.values(), key=lambda each: (list(rates.values()).count(each), each))
+    kept = [channel for channel in ecgs if rates[channel] == rate]
+    notes = [f"left out {len(places) - len(ecgs)} channels that are no ECG"] if len(places) > len(ecgs) else []
+    notes += [f"left out {len(ecgs) - len(kept)} ECG channels of other rates"] if len(ecgs) > len(kept) else []
+    channels = [_channel(data, frame, channel, places[channel], ecgs[channel], name) for channel in kept]
+    announced = stated * frame.number(kept[0], BLOCK, 1) if stated else None
+    return channels, rate, announced, notes
+
+
+def _places(frame: _Frame, name: str) -> tuple[dict[int, tuple[int, int, str]], int]:
+    """First and last byte and type of each channel within a sequence, and the bytes of one."""
+    if frame.number(-1, COMPRESSION, 0):
+        raise FormatError(f"{name}: compressed MFER is not supported")
+    if not 1 <= frame.channels <= MAX_CHANNELS:
+        raise FormatError(f"{name}: {frame.channels} channels; 1 to {MAX_CHANNELS} are read")
+    places, at = {}, 0
+    for channel in range(frame.channels):
+        code = frame.number(channel, TYPE, 0)
+        if code not in TYPES:
+            raise FormatError(f"{name}: samples of MFER type {code} are not supported; supported: {sorted(TYPES)}")
+        after = at + frame.number(channel, BLOCK, 1) * np.dtype(TYPES[code]).itemsize
+        places[channel] = (at, after, TYPES[code])
+        at = after
+    if not 0 < at <= frame.stop - frame.start:
+        raise FormatError(f"{name}: breaks off; a sequence of {at} bytes, {frame.stop - frame.start} are there")
+    return places, at
+
+
+def _lead(frame: _Frame, channel: int) -> str | None:
+    """The lead of a channel; None where it is no ECG."""
+    resolution = frame.scaled(channel, RESOLUTION)
+    code = int.from_bytes(frame.value(channel, LEAD)[:2], frame.order)
+    if resolution is None or resolution[0] != VOLT or not frame.number(channel, BLOCK, 1):
+        return None
+    if code in LEADS:
+        return LEADS[code]
+    return "ECG" if code in MONITOR_LEADS or frame.number(channel, WAVEFORM, 0) in ECG_WAVEFORMS else None
+
+
+def _rate(frame: _Frame, channel: int, name: str) -> float:
+    unit, number = frame.scaled(channel, INTERVAL) or (-1, 0.0)
+    if unit not in (HERTZ, SECONDS) or number <= 0:
+        raise FormatError(f"{name}: a channel states no sampling rate in Hz and no interval in seconds")
+    # 4 times 10 to the power of -3 is not quite 0.004, but means it.
+    return number if unit == HERTZ else float(f"{1 / number:.12g}")
+
+
+def _channel(
+    data: npt.NDArray[np.uint8], frame: _Frame, channel: int, place: tuple[int, int, str], lead: str, name: str
+) -> Channel:
+    first, last, kind = place
+    dtype: np.dtype[np.integer[Any]] = np.dtype(("<" if frame.order == "little" else ">") + kind)
+    steps = np.ascontiguousarray(data[:, first:last]).view(dtype).reshape(-1)
+    _, step = frame.scaled(channel, RESOLUTION) or (VOLT, 0.0)
+    signed = dtype.kind == "i"
+    nothing = frame.value(channel, NOTHING)
+    absent = steps == int.from_bytes(nothing[: dtype.itemsize], frame.order, signed=signed) if nothing else None
+    offset = frame.number(channel, OFFSET, 0, signed=True)
+    return Channel(lead, steps, gain_of(step, "V", name), -offset, absent)
+
+
+def _person(contents: _Contents) -> Person:
+    born, acquired = _birth(contents), _moment(contents)
+    stated = next((value[0] for tag, value, _, _ in contents.about if tag == AGE and value), 255)
+    sex = next((value[0] for tag, value, _, _ in contents.about if tag == SEX and value), 0)
+    age = float(stated) if stated <= MAX_AGE else age_at(born, acquired.date() if acquired else None)
+    return Person(age, SEXES.get(sex))
+
+
+def _birth(contents: _Contents) -> date | None:
+    """After years and days of age."""
+    for tag, value, order, _ in contents.about:
+        if tag == AGE and len(value) >= 7:
+            try:
+                return date(int.from_bytes(value[3:5], order), value[5], value[6])
+            except ValueError:
+                return None
+    return None
+
+
+def _moment(contents: _Contents) -> datetime | None:
+    for tag, value, order, _ in contents.about:
+        if tag == MOMENT and len(value) >= 7:
+            try:
+                return datetime(int.from_bytes(value[:2], order), *value[2:7])
+            except ValueError:
+                return None
+    return None
+
+
+def _identify(source: Source, name: str) -> Identity:
+    contents = _contents(source.read(name), name)
+    birth, moment = _birth(contents), _moment(contents)
+    makers = [text.split("^") for text in contents.texts(MAKER)]
+    return gathered(
+        patient_name=contents.texts(PATIENT_NAME),
+        patient_id=contents.texts(PATIENT_ID),
+        birth_date=[birth.isoformat() if birth else ""],
+        acquired=[moment.isoformat() if moment else ""],
+        device_serial=[parts[3] for parts in makers if len(parts) > 3],
+        order=contents.texts(UNIQUE),
+        free_text=[*contents.texts(NOTE), *contents.texts(MESSAGE), *contents.texts(EVENT, EVENT_TEXT_AT)],
+    )
+
+
+MFER = Format(NAME, "MFER (ISO 22077) of Nihon Kohden and others", _recognises, _read, _identify)

@@ -1,0 +1,130 @@
+"""GE MUSE XML: leads of 16-bit steps in base64, the rhythm and often a median beat before it."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from datetime import datetime
+from typing import Final
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_of, recording_of
+from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.reading import Format
+from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, text_of
+
+NAME: Final = "muse-xml"
+DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
+UNAPPLIED: Final = ("LeadOffsetFirstSample", "FirstSampleBaseline", "LeadTimeOffset")
+"""0 in every file seen; what another number would mean is not published."""
+
+IDENTITY: Final = (
+    ("birth_date", "DateofBirth"),
+    ("patient_id", r"PatientID|SecondaryID|\w*SSN|PharmaSubjectID|\w*HISPatientID"),
+    ("patient_name", r"Patient\w*Name|PharmaSubjectInitials"),
+    ("contact", r"PatientDemographics/\w*(Address|Phone|City|Zip|Email)\w*"),
+    ("physician", r"\w*MD\w*|Overreader\w*"),
+    ("operator", r"AcquisitionTech\w*|Editor\w*"),
+    (
+        "institution",
+        r"TestDemographics/(Site|SiteName|Location|LocationName|Room\w*|Bed\w*)|Order/\w*(Location|Room)\w*",
+    ),
+    ("device_serial", "CartNumber|PharmaCartID|SerialNumber"),
+    ("order", r"\w*(Order|Visit|Account)Number|Pharma(UniqueECGID|TrialID|Visit\w*)"),
+    ("free_text", r"StmtText|Answer|Order/\w+"),
+    ("free_text", r"PatientDemographics/(?!PatientAge|AgeUnits|Gender|Race|Height|Weight)\w+"),
+    ("free_text", r"TestDemographics/(?!Acquisition|Status|EditListStatus|Priority|HISStatus|DataType|\w*Version)\w+"),
+)
+"""What stands beside the known elements about patient and test counts as typed."""
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    return root_name(head, source, name) == "RestingECG"
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    root = parse(raw, name)
+    rhythms = [
+        waveform for waveform in root.findall("Waveform") if text_of(waveform, "WaveformType").lower() == "rhythm"
+    ]
+    if not rhythms:
+        kinds = len(root.findall("Waveform"))
+        raise FormatError(f"{name}: none of its {kinds} Waveform elements is a Rhythm; a median beat is no recording")
+    rhythm, *others = rhythms
+    leads = rhythm.findall("LeadData")
+    notes = [note for lead in leads for note in _notes(lead)]
+    notes += [f"left out {len(others)} more Rhythm waveforms"] if others else []
+    return recording_of(
+        [_channel(lead, name) for lead in leads],
+        _rate(rhythm, name),
+        raw,
+        name,
+        NAME,
+        person=_person(root),
+        declared=count_of(leads[0], "LeadSampleCountTotal") if leads else None,
+        notes=notes,
+    )
+
+
+def _rate(waveform: Element, name: str) -> float:
+    """The waveform's own: measurements state other bases, some of them 0."""
+    base = number_of(waveform, "SampleBase", name)
+    exponent = number_of(waveform, "SampleExponent", name) if text_of(waveform, "SampleExponent") else 0.0
+    if not -9 <= exponent <= 9:
+        raise FormatError(f"{name}: a SampleExponent of {exponent:g} is out of range")
+    return base * math.pow(10, exponent)
+
+
+def _channel(lead: Element, name: str) -> Channel:
+    label = text_of(lead, "LeadID")[:MAX_LEAD_NAME]
+    size = text_of(lead, "LeadSampleSize") or "2"
+    data = bytes_of(lead, "WaveFormData", name)
+    if size != "2" or len(data) % 2:
+        raise FormatError(f"{name}: lead {label} has no samples of two bytes, which MUSE files have")
+    if text_of(lead, "LeadDataCRC32") and count_of(lead, "LeadDataCRC32") != zlib.crc32(data):
+        raise FormatError(f"{name}: the samples of lead {label} do not match their LeadDataCRC32; the file is damaged")
+    step = number_of(lead, "LeadAmplitudeUnitsPerBit", name)
+    return Channel(label, np.frombuffer(data, "<i2"), gain_of(step, text_of(lead, "LeadAmplitudeUnits"), name))
+
+
+def _notes(lead: Element) -> list[str]:
+    label = text_of(lead, "LeadID")[:MAX_LEAD_NAME]
+    notes = [f"lead {label}: {tag} is not 0 and was not applied" for tag in UNAPPLIED if _stated(lead, tag)]
+    return notes + ([f"lead {label}: its electrode was off"] if text_of(lead, "LeadOff").upper() == "TRUE" else [])
+
+
+def _stated(lead: Element, tag: str) -> bool:
+    return text_of(lead, tag).strip("+-0.") != ""
+
+
+def _person(root: Element) -> Person:
+    about = root.find("PatientDemographics")
+    age = age_of(text_of(about, "PatientAge"), text_of(about, "AgeUnits") or "years")
+    if age is None:
+        acquired = _acquired(root)
+        age = age_at(day(text_of(about, "DateofBirth"), DATES), acquired.date() if acquired else None)
+    return Person(age, sex_of(text_of(about, "Gender")))
+
+
+def _acquired(root: Element) -> datetime | None:
+    date, time = text_of(root, "TestDemographics/AcquisitionDate"), text_of(root, "TestDemographics/AcquisitionTime")
+    return moment(f"{date} {time}", [f"{pattern} %H:%M:%S" for pattern in DATES]) or moment(date, DATES)
+
+
+def _identify(source: Source, name: str) -> Identity:
+    root = parse(source.read(name), name)
+    acquired = _acquired(root)
+    written = " ".join(
+        filter(None, (text_of(root, f"TestDemographics/Acquisition{part}") for part in ("Date", "Time")))
+    )
+    return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
+
+
+MUSE_XML = Format(NAME, "GE MUSE XML: the rhythm of a resting ECG, in base64", _recognises, _read, _identify)

@@ -1,0 +1,165 @@
+"""The document around the leads: which they are, their scale, and who was recorded."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.formats.channels import MAX_LEAD_NAME, Channel, Steps, gain_of, recording_of
+from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.philips_xml.xli import unpack
+from clocs.formats.reading import Format
+from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, text_of
+from clocs.signals.leads import STANDARD
+
+NAME: Final = "philips-xml"
+VERSIONS: Final = ("1.03", "1.04", "1.04.01", "1.04.02")
+TWELVE: Final = ("STD-12", "10-WIRE")
+"""Names of the lead set of files that do not name each lead."""
+AGE_UNITS: Final = ("years", "months", "weeks", "days", "hours")
+DATES: Final = ("%Y-%m-%d", "%m/%d/%Y")
+
+IDENTITY: Final = (
+    ("patient_id", r"generalpatientdata/(patientid|\w*uniquepatientid|MRN|ssn\w*)"),
+    ("patient_name", r"generalpatientdata/name/\w+"),
+    ("birth_date", r"dateofbirth"),
+    ("contact", r"(address|phone|telephone|email)\w*(/\w+)?"),
+    ("physician", r"acquirer/\w*(clinician|physician)\w*(@\w+)?|mdsignatureline"),
+    ("operator", r"acquirer/\w*operator\w*(@\w+)?|editor(@\w+)?"),
+    ("institution", r"acquirer/(department|institution|facility|room|bed|location)\w*"),
+    ("device_serial", r"machine@machineid|serialnumber\w*"),
+    ("order", r"orderinfo/(ordernumber|uniqueorderid|orderbillingcode)|acquirer/(encounter|visit)\w*"),
+    ("order", r"documentinfo/(documentname|filename)"),
+    ("free_text", r"orderinfo/(?!orderstatus)\w+|orderinfo@(?!priority)\w+|drgcategory@id|userdefine/value"),
+    (
+        "free_text",
+        r"documentinfo/comments|(left|right|lhs|rhs)statement|(medication|symptom|diagnosis|history)\w*(/\w+)?",
+    ),
+)
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    return root_name(head, source, name) == "restingecgdata"
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    root = parse(raw, name)
+    if text_of(root, "documentinfo/documentversion") not in VERSIONS:
+        raise FormatError(f"{name}: documentversion is none of {', '.join(VERSIONS)}, which are supported")
+    parsed, about = root.find("waveforms/parsedwaveforms"), root.find("dataacquisition/signalcharacteristics")
+    if parsed is None:
+        raise FormatError(f"{name}: holds no waveform, no parsedwaveforms")
+    rate = _setting(parsed, about, "samplespersecond", "samplingrate", name)
+    gain = gain_of(_setting(parsed, about, "resolution", "signalresolution", name), "uV", name)
+    zero = _setting(parsed, about, "signaloffset", "signaloffset", name)
+    if zero != round(zero):
+        raise FormatError(f"{name}: a signaloffset of {zero:g} is no whole step")
+    labels = _labels(parsed, about, name)
+    leads, spare = _leads(parsed, labels, name)
+    return recording_of(
+        [Channel(lead, steps, gain, int(zero)) for lead, steps in zip(labels, leads, strict=True)],
+        rate,
+        raw,
+        name,
+        NAME,
+        person=_person(root),
+        declared=_declared(parsed, rate),
+        notes=_calibration(labels, leads, spare),
+    )
+
+
+def _setting(parsed: Element, about: Element | None, attribute: str, older: str, name: str) -> float:
+    """A number beside the waveforms; version 1.03, and sometimes 1.04, has it among the signal's characteristics."""
+    if parsed.get(attribute):
+        return number_of(parsed, f"@{attribute}", name)
+    return number_of(about, attribute if text_of(about, attribute) else older, name)
+
+
+def _declared(parsed: Element, rate: float) -> int | None:
+    milliseconds = count_of(parsed, "@durationperchannel")
+    return round(milliseconds * rate / 1000) if milliseconds and 0 < rate < math.inf else None
+
+
+def _labels(parsed: Element, about: Element | None, name: str) -> list[str]:
+    labels = text_of(parsed, "@leadlabels").split()
+    if labels:
+        return labels[: count_of(parsed, "@numberofleads")]
+    count = count_of(about, "numberchannelsallocated")
+    if text_of(about, "acquisitiontype") not in TWELVE or count != len(STANDARD):
+        raise FormatError(f"{name}: neither leadlabels nor an acquisitiontype of {' or '.join(TWELVE)} names its leads")
+    return list(STANDARD)
+
+
+def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[Steps], list[Steps]]:
+    """The steps of each named lead, and of channels without a name: XLI fills up to sixteen."""
+    if text_of(parsed, "@dataencoding") != "Base64" or _setting_text(parsed, "bitspersample", "nbitspersample") != "16":
+        raise FormatError(f"{name}: parsedwaveforms are not Base64 of 16 bits a sample, which are supported")
+    data = bytes_of(parsed, ".", name)
+    packed = _setting_text(parsed, "compression", "compressmethod") or "Uncompressed"
+    stored: list[Steps] = []
+    if packed == "XLI":
+        stored += unpack(data, name)
+    elif packed == "Uncompressed" and labels and len(data) % (2 * len(labels)) == 0:
+        stored += list(np.frombuffer(data, "<i2").reshape(len(labels), -1))
+    else:
+        raise FormatError(f"{name}: parsedwaveforms are neither XLI nor {len(labels)} whole leads without compression")
+    if len(stored) < len(labels) or len({len(steps) for steps in stored}) > 1:
+        raise FormatError(f"{name}: {len(labels)} leads are named, others are there; the file is damaged")
+    leads, spare = stored[: len(labels)], stored[len(labels) :]
+    return _rebuilt(labels, leads) if packed == "XLI" else leads, spare
+
+
+def _rebuilt(labels: list[str], leads: list[Steps]) -> list[Steps]:
+    """In XLI, four limb leads are stored as what they differ from their equations, halves rounded down."""
+    limbs = STANDARD[:6]
+    if not set(limbs) <= set(labels):
+        return leads
+    one, two, three, right, left, foot = (leads[labels.index(limb)] for limb in limbs)
+    three = two - one - three
+    right, left, foot = -right - (one + two) // 2, (one - three) // 2 - left, (two + three) // 2 - foot
+    rebuilt = dict(zip(limbs, (one, two, three, right, left, foot), strict=True))
+    return [rebuilt.get(label, steps) for label, steps in zip(labels, leads, strict=True)]
+
+
+def _calibration(labels: list[str], leads: list[Steps], spare: list[Steps]) -> list[str]:
+    """Every lead ends with the pulse of 1 mV that a channel without an electrode holds alone."""
+    if not spare or not spare[0].any():
+        return []
+    others = [np.flatnonzero(steps != spare[0]) for steps in leads]
+    ends = [int(found[-1]) + 1 if len(found) else 0 for found in others]
+    notes = [f"samples from {max(ends)} on hold a calibration pulse and no ECG"] if max(ends) < len(spare[0]) else []
+    empty = [label[:MAX_LEAD_NAME] for label, end in zip(labels, ends, strict=True) if not end]
+    return notes + [f"lead {label} holds a calibration pulse and no ECG" for label in empty]
+
+
+def _setting_text(parsed: Element, attribute: str, older: str) -> str:
+    return text_of(parsed, f"@{attribute}") or text_of(parsed, f"@{older}")
+
+
+def _person(root: Element) -> Person:
+    """The stated age, else that of the day of recording; ``defaultage`` is a setting of the machine."""
+    about = root.find("patient/generalpatientdata")
+    stated = (age_of(text_of(about, f"age/{unit}"), unit) for unit in AGE_UNITS)
+    age = next((found for found in stated if found is not None), None)
+    if age is None:
+        age = age_at(day(text_of(about, "age/dateofbirth"), DATES), day(text_of(root, "dataacquisition@date"), DATES))
+    return Person(age, sex_of(text_of(about, "sex")))
+
+
+def _identify(source: Source, name: str) -> Identity:
+    root = parse(source.read(name), name)
+    date, time = text_of(root, "dataacquisition@date"), text_of(root, "dataacquisition@time")
+    written = " ".join(filter(None, (date, time)))
+    acquired = moment(written, [*(f"{pattern} %H:%M:%S" for pattern in DATES), *DATES])
+    return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
+
+
+PHILIPS_XML = Format(NAME, "Philips XML (SierraECG): leads packed by XLI", _recognises, _read, _identify)

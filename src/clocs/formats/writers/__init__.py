@@ -1,0 +1,1 @@
+"""Writers, one format each: ``Recording`` to bytes."""

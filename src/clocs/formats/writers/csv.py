@@ -1,0 +1,57 @@
+"""CSV: what is known in ``#`` lines, a line of names, then a row a sample: the time in seconds and millivolts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from clocs.core.recording import Recording, missing_value
+from clocs.formats.clocs_csv import MAGIC, TIME
+from clocs.formats.writing import Encoded, Writer
+
+
+def _encode(recording: Recording, stem: str) -> Encoded:
+    import pyarrow as pa
+    from pyarrow.csv import WriteOptions, write_csv
+
+    absent = recording.digital == missing_value(recording.digital.dtype)
+    values = (recording.digital - recording.baseline[:, None].astype(np.float64)) / recording.gain[:, None]
+    columns = [pa.array(np.arange(recording.samples) / recording.rate)]
+    columns += [pa.array(row, mask=gone) for row, gone in zip(values, absent, strict=True)]
+    body = io.BytesIO()
+    write_csv(
+        pa.table(columns, [str(number) for number in range(len(columns))]), body, WriteOptions(include_header=False)
+    )
+    return Encoded({".csv": _head(recording).encode() + body.getvalue()})
+
+
+def _head(recording: Recording) -> str:
+    """Known things as ``# key: JSON``, then the names of the columns."""
+    names = io.StringIO()
+    csv.writer(names, lineterminator="\n").writerow([TIME, *(" ".join(lead.split()) for lead in recording.leads)])
+    lines = [f"# {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in _known(recording)]
+    return f"{MAGIC}\n{''.join(lines)}{names.getvalue()}"
+
+
+def _known(recording: Recording) -> Iterator[tuple[str, Any]]:
+    yield "rate", recording.rate
+    yield "unit", recording.unit
+    yield "gain", recording.gain.tolist()
+    yield "baseline", recording.baseline.tolist()
+    optional = {
+        "patient": recording.patient_id,
+        "age": recording.age,
+        "sex": recording.sex,
+        "labels": recording.labels,
+        "episodes": [[episode.start, episode.end, episode.label] for episode in recording.episodes],
+        "derived": recording.provenance.derived_leads,
+    }
+    yield from ((key, value) for key, value in optional.items() if value not in ("", None, (), []))
+
+
+CSV = Writer("csv", "CSV: time in seconds, a column of millivolts a lead", (".csv",), _encode)

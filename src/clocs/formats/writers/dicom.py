@@ -1,0 +1,243 @@
+"""DICOM ECG waveforms: 12-lead where the leads are those, else the ECG class whose limits the recording keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from clocs.core.errors import MissingExtraError, SignalError
+from clocs.core.recording import Recording
+from clocs.formats.lead_codes import LEADS
+from clocs.formats.writers.steps import ROUNDED, Steps, fitted
+from clocs.formats.writing import Encoded, Writer
+from clocs.signals.leads import STANDARD
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
+
+PADDING: Final = -(2**15)
+NO_DATE: Final = "19000101"
+"""Where DICOM demands a date and none is known."""
+INDEPENDENT: Final = {"I", "II", "V1", "V2", "V3", "V4", "V5", "V6"}
+NUMBERS: Final = {lead: number for number, lead in LEADS.items()}
+AGE_CHANGED: Final = "the age is written in whole years, months or days"
+YOUNGEST: Final = {"Y": 2, "M": 1, "D": 0}
+"""From which count a unit of age is used."""
+MANUFACTURER: Final = "clocs"
+
+
+@dataclass(frozen=True)
+class _Class:
+    """A storage class and the limits that PS3.3 A.34 sets for it."""
+
+    uid: str
+    channels: int
+    rates: tuple[float, float]
+    samples: int | None = None
+    twelve_leads: bool = False
+
+    def takes(self, recording: Recording) -> bool:
+        leads = set(recording.leads)
+        return (
+            len(leads) <= self.channels
+            and self.rates[0] <= recording.rate <= self.rates[1]
+            and (self.samples is None or recording.samples <= self.samples)
+            and (not self.twelve_leads or INDEPENDENT <= leads <= set(STANDARD))
+        )
+
+
+CLASSES: Final = (
+    _Class("1.2.840.10008.5.1.4.1.1.9.1.1", 13, (200.0, 1000.0), 16384, twelve_leads=True),
+    _Class("1.2.840.10008.5.1.4.1.1.9.1.2", 24, (200.0, 1000.0)),
+    _Class("1.2.840.10008.5.1.4.1.1.9.1.3", 12, (50.0, 1000.0)),
+)
+"""12-lead ECG, General ECG, Ambulatory ECG: the first that takes a recording is its class."""
+
+
+def _encode(recording: Recording, stem: str) -> Encoded:
+    try:
+        from pydicom.dataset import Dataset, FileMetaDataset
+        from pydicom.uid import ExplicitVRLittleEndian
+    except ImportError as error:
+        raise MissingExtraError("formats", "writing DICOM files") from error
+    kind = _class(recording)
+    leads = fitted(recording, 16, from_zero=True)
+    frames = np.stack([np.where(lead.missing, PADDING, lead.values) for lead in leads], axis=1).astype("<i2")
+    dataset = Dataset()
+    dataset.file_meta = FileMetaDataset()
+    dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _describe(dataset, recording, kind, _identifiers(recording, frames.tobytes()))
+        dataset.WaveformSequence = [_waveform(recording, leads, frames.tobytes())]
+        if recording.labels:
+            dataset.WaveformAnnotationSequence = [_annotation(label) for label in recording.labels]
+        buffer = io.BytesIO()
+        dataset.save_as(buffer, enforce_file_format=True)
+    return Encoded({".dcm": buffer.getvalue()}, tuple(_notes(recording, leads)))
+
+
+def _class(recording: Recording) -> _Class:
+    if recording.unit != "mV":
+        raise SignalError(f"recording '{recording.record_id}' is in raw steps (adu); DICOM ECGs are in volts")
+    kind = next((each for each in CLASSES if each.takes(recording)), None)
+    if kind is None:
+        raise SignalError(
+            f"recording '{recording.record_id}': {len(recording.leads)} leads at {recording.rate:g} Hz; the ECG "
+            "classes of DICOM take up to 24 leads at 200 to 1000 Hz, or up to 12 at 50 to 1000 Hz"
+        )
+    return kind
+
+
+def _identifiers(recording: Recording, data: bytes) -> Iterator[str]:
+    """UIDs that follow from the content alone: the same recording is the same object, wherever it is written."""
+    known = [recording.record_id, recording.patient_id, recording.leads, recording.rate, recording.gain.tolist()]
+    known += [recording.baseline.tolist(), recording.age, recording.sex, recording.labels]
+    digest = hashlib.sha256(repr(known).encode() + data).hexdigest()
+    for part in ("study", "series", "instance"):
+        yield f"2.25.{uuid.uuid5(uuid.NAMESPACE_OID, f'clocs {part} {digest}').int}"
+
+
+def _describe(dataset: Dataset, recording: Recording, kind: _Class, identifiers: Iterator[str]) -> None:
+    """Everything but the waveform; what would name the patient stays empty unless the recording gives an id."""
+    study, series, instance = identifiers
+    values: dict[str, Any] = {
+        "SpecificCharacterSet": "ISO_IR 192",
+        "SOPClassUID": kind.uid,
+        "SOPInstanceUID": instance,
+        "StudyDate": "",
+        "ContentDate": NO_DATE,
+        "AcquisitionDateTime": NO_DATE + "000000",
+        "StudyTime": "",
+        "ContentTime": "000000",
+        "AccessionNumber": "",
+        "Modality": "ECG",
+        "Manufacturer": MANUFACTURER,
+        "ReferringPhysicianName": "",
+        "PatientName": "",
+        "PatientID": _text(recording.patient_id, 64),
+        "PatientBirthDate": "",
+        "PatientSex": {"female": "F", "male": "M", None: ""}[recording.sex],
+        "PatientIdentityRemoved": "NO" if recording.patient_id else "YES",
+        "LongitudinalTemporalInformationModified": "REMOVED",
+        "StudyInstanceUID": study,
+        "SeriesInstanceUID": series,
+        "StudyID": "",
+        "SeriesNumber": "1",
+        "InstanceNumber": "1",
+        "AcquisitionContextSequence": [],
+    }
+    if not recording.patient_id:
+        values["DeidentificationMethod"] = "no identity written"
+    if recording.age is not None:
+        values["PatientAge"] = _age(recording.age)[0]
+    for keyword, value in values.items():
+        setattr(dataset, keyword, value)
+
+
+def _age(years: float) -> tuple[str, bool]:
+    """DICOM's three digits and a unit, and whether they say it all."""
+    counts = {unit: round(years * per_year, 4) for unit, per_year in (("Y", 1.0), ("M", 12.0), ("D", 365.25))}
+    unit = next((unit for unit, count in counts.items() if count >= YOUNGEST[unit]), "D")
+    return f"{min(int(counts[unit]), 999):03d}{unit}", counts[unit] == int(counts[unit])
+
+
+def _waveform(recording: Recording, leads: Sequence[Steps], data: bytes) -> Dataset:
+    from pydicom.dataset import Dataset
+
+    group = Dataset()
+    group.WaveformOriginality = "ORIGINAL"
+    group.NumberOfWaveformChannels = len(leads)
+    group.NumberOfWaveformSamples = recording.samples
+    group.SamplingFrequency = _decimal(recording.rate)
+    group.MultiplexGroupLabel = "RHYTHM"
+    group.ChannelDefinitionSequence = [_channel(recording, row, lead) for row, lead in enumerate(leads)]
+    group.WaveformBitsAllocated = 16
+    group.WaveformSampleInterpretation = "SS"
+    if any(lead.missing.any() for lead in leads):
+        group.add_new("WaveformPaddingValue", "OW", np.array([PADDING], "<i2").tobytes())
+    group.add_new("WaveformData", "OW", data)
+    return group
+
+
+def _channel(recording: Recording, row: int, lead: Steps) -> Dataset:
+    from pydicom.dataset import Dataset
+
+    step = 1000.0 / lead.gain
+    name = recording.leads[row]
+    channel = Dataset()
+    channel.ChannelLabel = _text(name, 16)
+    channel.ChannelSourceSequence = [_lead_code(name, row)]
+    channel.ChannelSensitivity = _decimal(step)
+    channel.ChannelSensitivityUnitsSequence = [_code("uV", "UCUM", "microvolt", "1.4")]
+    channel.ChannelSensitivityCorrectionFactor = "1"
+    channel.ChannelBaseline = _decimal(-lead.baseline * step)
+    channel.ChannelSampleSkew = "0"
+    channel.WaveformBitsStored = 16
+    if name in recording.provenance.derived_leads:
+        channel.ChannelDerivationDescription = "computed from leads I and II"
+    return channel
+
+
+def _lead_code(name: str, row: int) -> Dataset:
+    """The SCP-ECG code, which devices write and every reader knows, with the newer MDC code beside it."""
+    number = NUMBERS.get(name)
+    if number is None:
+        return _code(f"LEAD{row + 1}", "99CLOCS", _text(name, 64) or "unnamed lead")
+    code = _code(f"5.6.3-9-{number}", "SCPECG", f"Lead {name}", "1.3")
+    code.EquivalentCodeSequence = [_code(f"2:{number}", "MDC", f"Lead {name}")]
+    return code
+
+
+def _code(value: str, scheme: str, meaning: str, version: str | None = None) -> Dataset:
+    from pydicom.dataset import Dataset
+
+    code = Dataset()
+    code.CodeValue, code.CodingSchemeDesignator, code.CodeMeaning = value, scheme, meaning
+    if version:
+        code.CodingSchemeVersion = version
+    return code
+
+
+def _annotation(label: str) -> Dataset:
+    """A label as a text about all channels of the first group."""
+    from pydicom.dataset import Dataset
+
+    item = Dataset()
+    item.ReferencedWaveformChannels = [1, 0]
+    item.AnnotationGroupNumber = 1
+    item.UnformattedTextValue = _text(label, 1024)
+    return item
+
+
+def _decimal(value: float) -> Any:
+    """A number in the 16 characters of DICOM's decimal strings."""
+    from pydicom.valuerep import DSfloat
+
+    return DSfloat(value + 0.0, auto_format=True)
+
+
+def _text(text: str, longest: int) -> str:
+    """Without backslashes, which part values, and control characters."""
+    return "".join(sign if sign.isprintable() and sign != "\\" else " " for sign in text).strip()[:longest]
+
+
+def _notes(recording: Recording, leads: Sequence[Steps]) -> Iterator[str]:
+    if any(lead.rounded for lead in leads):
+        yield ROUNDED
+    if recording.age is not None and not _age(recording.age)[1]:
+        yield AGE_CHANGED
+    if any(name not in NUMBERS for name in recording.leads):
+        yield "lead names without a standard code are written as labels"
+    if recording.episodes:
+        yield "labelled stretches (episodes) are not written"
+
+
+DICOM = Writer("dicom", "DICOM 12-lead, General or Ambulatory ECG, 16 bits", (".dcm", ".dicom"), _encode)

@@ -1,0 +1,102 @@
+"""Parquet: a row a recording, with what is known about it and its leads as lists of millivolts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clocs.core.recording import Recording, missing_value
+from clocs.formats.writing import Encoded, Writer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COMPRESSION = "zstd"
+EXACT_STEPS = 1 << 24
+"""Up to so many steps from zero, 32-bit floating point tells every step from the next."""
+ROUNDED = "values are rounded to 32-bit floating point"
+
+
+def schema() -> pa.Schema:
+    """Columns of the table; ``signal`` holds a list a lead, in the order of ``leads``; NaN: missing."""
+    import pyarrow as pa
+
+    episode = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.string())])
+    return pa.schema(
+        [
+            ("record_id", pa.string()),
+            ("patient_id", pa.string()),
+            ("age", pa.float64()),
+            ("sex", pa.string()),
+            ("labels", pa.list_(pa.string())),
+            ("episodes", pa.list_(episode)),
+            ("rate", pa.float64()),
+            ("samples", pa.int64()),
+            ("unit", pa.string()),
+            ("leads", pa.list_(pa.string())),
+            ("derived", pa.list_(pa.string())),
+            ("gain", pa.list_(pa.float64())),
+            ("baseline", pa.list_(pa.int32())),
+            ("signal", pa.list_(pa.list_(pa.float32()))),
+        ]
+    )
+
+
+def table(recordings: Sequence[Recording]) -> pa.Table:
+    """Recordings as rows."""
+    import pyarrow as pa
+
+    rows = [_row(recording) for recording in recordings]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    arrays = [pa.array(values, schema().field(name).type) for name, values in columns.items()]
+    return pa.table([*arrays, _signals(recordings)], schema=schema())
+
+
+def _row(recording: Recording) -> dict[str, Any]:
+    return {
+        "record_id": recording.record_id,
+        "patient_id": recording.patient_id or None,
+        "age": recording.age,
+        "sex": recording.sex,
+        "labels": recording.labels,
+        "episodes": [vars(episode) for episode in recording.episodes],
+        "rate": recording.rate,
+        "samples": recording.samples,
+        "unit": recording.unit,
+        "leads": recording.leads,
+        "derived": recording.provenance.derived_leads,
+        "gain": recording.gain,
+        "baseline": recording.baseline,
+    }
+
+
+def _signals(recordings: Sequence[Recording]) -> pa.Array:
+    """List of lists, made of one buffer of numbers."""
+    import pyarrow as pa
+
+    leads = np.cumsum([0, *(len(recording.leads) for recording in recordings)], dtype=np.int32)
+    lengths = [recording.samples for recording in recordings for _ in recording.leads]
+    samples = np.cumsum([0, *lengths], dtype=np.int32)
+    values = pa.array(np.concatenate([recording.physical().reshape(-1) for recording in recordings]))
+    return pa.ListArray.from_arrays(leads, pa.ListArray.from_arrays(samples, values))
+
+
+def notes(recording: Recording) -> tuple[str, ...]:
+    """What the table does not keep of a recording."""
+    steps = recording.digital - recording.baseline[:, None].astype(np.int64)
+    there = recording.digital != missing_value(recording.digital.dtype)
+    return (ROUNDED,) if np.abs(steps).max(initial=0, where=there) > EXACT_STEPS else ()
+
+
+def _encode(recording: Recording, stem: str) -> Encoded:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table([recording]), sink, compression=COMPRESSION)
+    return Encoded({".parquet": sink.getvalue().to_pybytes()}, notes(recording))
+
+
+PARQUET = Writer("parquet", "Parquet: a row a recording, leads as lists of millivolts", (".parquet", ".pq"), _encode)

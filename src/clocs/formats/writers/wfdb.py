@@ -1,0 +1,68 @@
+"""WFDB: a text header and one signal file, with the recording's own integers, gains and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clocs.core.recording import Recording
+from clocs.formats.writers.steps import plain
+from clocs.formats.writing import Encoded, Writer
+
+CODES = {"int16": 16, "int32": 32}
+LONGEST_TEXT = 200
+SCALE_LOST = "raw steps (adu) are written without the scale that they had"
+TEXT_CHANGED = "labels or lead names are written in ASCII, without commas"
+
+
+def _encode(recording: Recording, stem: str) -> Encoded:
+    digital = recording.digital
+    frames = np.ascontiguousarray(digital.T).astype(digital.dtype.newbyteorder("<"), copy=False)
+    rate = int(recording.rate) if recording.rate == int(recording.rate) else float(recording.rate)
+    lines = [f"{stem} {len(digital)} {rate} {recording.samples}"]
+    lines += [_signal_line(recording, row, stem) for row in range(len(digital))]
+    lines += [f"#{comment}" for comment in _comments(recording)]
+    header = "\n".join(lines) + "\n"
+    return Encoded({".dat": frames.tobytes(), ".hea": header.encode("ascii")}, tuple(_notes(recording)))
+
+
+def _signal_line(recording: Recording, row: int, stem: str) -> str:
+    """As header(5) of the WFDB manual has it; a gain of 0 says that the steps have no unit."""
+    values = recording.digital[row]
+    code = CODES[values.dtype.name]
+    gain = f"{float(recording.gain[row])!r}({recording.baseline[row]})/mV" if recording.unit == "mV" else "0"
+    checksum = int(values.sum(dtype=np.int64)) % 65536
+    name = plain(recording.leads[row], LONGEST_TEXT)
+    return f"{stem}.dat {code} {gain} {code} 0 {values[0]} {checksum} 0 {name}"
+
+
+def _comments(recording: Recording) -> Iterator[str]:
+    """Age, sex and diagnoses as PhysioNet's challenges write them."""
+    if recording.age is not None:
+        yield f"Age: {recording.age:.6g}"
+    if recording.sex:
+        yield f"Sex: {recording.sex.capitalize()}"
+    if recording.labels:
+        yield f"Dx: {','.join(_label(label) for label in recording.labels)}"
+    if recording.patient_id:
+        yield f"Patient: {plain(recording.patient_id, LONGEST_TEXT)}"
+    if recording.provenance.derived_leads:
+        yield f"Derived from I and II: {', '.join(recording.provenance.derived_leads)}"
+
+
+def _label(label: str) -> str:
+    return plain(label.replace(",", ";"), LONGEST_TEXT)
+
+
+def _notes(recording: Recording) -> Iterator[str]:
+    if recording.unit != "mV" and ((recording.gain != 1).any() or recording.baseline.any()):
+        yield SCALE_LOST
+    names = [plain(lead, LONGEST_TEXT) for lead in recording.leads]
+    if [*map(_label, recording.labels), *names] != [*recording.labels, *recording.leads]:
+        yield TEXT_CHANGED
+    if recording.episodes:
+        yield "labelled stretches (episodes) are not written"
+
+
+WFDB = Writer("wfdb", "WFDB: .hea and .dat, 16 or 32 bits", (".hea", ".dat"), _encode, plain_names=True)

@@ -1,0 +1,199 @@
+"""Writing ECG files: one writer a format, found by a path's ending or by name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from clocs.core.errors import ConfigError, SignalError
+from clocs.core.files import write_bytes
+from clocs.core.recording import Digital, Episode, Recording, missing_value, widen
+from clocs.core.registry import Registry
+from clocs.signals.leads import derive, without_derived
+
+FILLED = "missing samples are written as 0, for the format marks none"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A recording as the bytes of a format."""
+
+    files: Mapping[str, bytes]
+    """By ending, in the order in which they are to be written: the last makes the recording complete."""
+    notes: tuple[str, ...] = ()
+    """What the format could not keep, in wordings that do not depend on the recording, so that they can be counted."""
+
+
+class _Encodes(Protocol):
+    def __call__(self, recording: Recording, stem: str) -> Encoded: ...
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A format that can be written."""
+
+    name: str
+    description: str
+    suffixes: tuple[str, ...]
+    """Endings of paths that mean this format; new files get the first."""
+    encode: _Encodes
+    """A recording, and the name of its file without ending; what the format cannot hold at all is a ``SignalError``."""
+    keeps_missing: bool = True
+    """Whether the format can mark a sample as missing."""
+    plain_names: bool = False
+    """Whether its file names are letters, digits, ``-`` and ``_`` only."""
+
+
+WRITERS: Registry[Writer] = Registry(
+    "writer",
+    {
+        "wfdb": "clocs.formats.writers.wfdb:WFDB",
+        "dicom": "clocs.formats.writers.dicom:DICOM",
+        "edf": "clocs.formats.writers.edf:EDF",
+        "bdf": "clocs.formats.writers.edf:BDF",
+        "csv": "clocs.formats.writers.csv:CSV",
+        "parquet": "clocs.formats.writers.parquet:PARQUET",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What of a recording goes into a file."""
+
+    derived: bool = False
+    """Write the leads that follow from I and II, too; else just those that the recording's file held."""
+    patient_ids: bool = False
+    """Write the patient's id; else nothing that names the patient or the site."""
+    fill_missing: bool = False
+    """Write missing samples as 0 where the format cannot mark them; else such a recording is refused."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What ``write`` wrote."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+    """What the format could not keep."""
+
+
+def write(
+    recording: Recording,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    derived: bool = False,
+    patient_ids: bool = False,
+    fill_missing: bool = False,
+    overwrite: bool = False,
+) -> Written:
+    """Write a recording; the format is that of the path's ending unless it is named.
+
+    Leads that were derived, and the patient's id, are written only when asked for. Missing samples are
+    refused by formats that cannot mark them (EDF, BDF), unless ``fill_missing`` makes them 0.
+    """
+    place = Path(path)
+    writer = writer_for(place, format)
+    contents = Contents(derived, patient_ids, fill_missing)
+    if os.path.isdir(place):
+        raise ConfigError(f"{place} is a folder; name a file, such as {place / ('ecg' + writer.suffixes[0])}")
+    encoded = encode(recording, writer, stem_of(place, writer), contents)
+    files = targets(place, writer, encoded)
+    there = [file for file in files if os.path.exists(file)]
+    if there and not overwrite:
+        raise ConfigError(f"{there[0]} exists; have it replaced (--overwrite), or choose another name")
+    commit(files, encoded)
+    return Written(tuple(files), encoded.notes)
+
+
+def writer_for(path: Path, format: str | None) -> Writer:
+    """The writer of that name, or of the path's ending."""
+    if format is not None:
+        return WRITERS.get(format)
+    found = next((writer for writer in WRITERS if path.name.lower().endswith(writer.suffixes)), None)
+    if found is None:
+        endings = ", ".join(f"{writer.suffixes[0]} ({writer.name})" for writer in WRITERS)
+        raise ConfigError(
+            f"{path.name}: no format is written under this ending. Use one of {endings}, or name a format"
+        )
+    return found
+
+
+def stem_of(path: Path, writer: Writer) -> str:
+    """A file's name without the ending of its format."""
+    suffix = next((suffix for suffix in writer.suffixes if path.name.lower().endswith(suffix)), "")
+    stem = path.name[: len(path.name) - len(suffix)]
+    if not stem or (writer.plain_names and not _PLAIN_NAME.fullmatch(stem)):
+        raise ConfigError(f"'{stem}' cannot name a file of {writer.name}; use letters, digits, '-' and '_'")
+    return stem
+
+
+def plain_name(stem: str) -> str:
+    """A file name without ending as a format that takes plain names only can have it."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", stem) or "_"
+
+
+def encode(recording: Recording, writer: Writer, stem: str, contents: Contents) -> Encoded:
+    """The bytes of a recording, with no more in them than ``contents`` says."""
+    chosen = prepared(recording, contents)
+    absent = chosen.digital == missing_value(chosen.digital.dtype)
+    if writer.keeps_missing or not absent.any():
+        return writer.encode(chosen, stem)
+    if not contents.fill_missing:
+        raise SignalError(
+            f"recording '{recording.record_id}': {int(absent.sum())} samples are missing, and {writer.name} files "
+            "cannot mark them. Have them filled with 0 (--fill-missing), or choose wfdb, dicom, csv or parquet"
+        )
+    encoded = writer.encode(_filled(chosen), stem)
+    return replace(encoded, notes=(*encoded.notes, FILLED))
+
+
+def prepared(recording: Recording, contents: Contents) -> Recording:
+    """A recording with no more in it than is to be written; one that no format can hold is a ``SignalError``."""
+    _check(recording)
+    chosen = derive(recording) if contents.derived else without_derived(recording)
+    return replace(chosen, site="", patient_id=chosen.patient_id if contents.patient_ids else "")
+
+
+def targets(path: Path, writer: Writer, encoded: Encoded) -> list[Path]:
+    """Where the files of a recording lie: at its path, or, where there are several, under its name."""
+    if len(encoded.files) == 1:
+        return [path]
+    return [path.with_name(stem_of(path, writer) + suffix) for suffix in encoded.files]
+
+
+def commit(files: list[Path], encoded: Encoded) -> None:
+    """Write every file whole or not at all, in their order."""
+    for file, data in zip(files, encoded.files.values(), strict=True):
+        write_bytes(file, data)
+
+
+def _check(recording: Recording) -> None:
+    if not recording.digital.size:
+        raise SignalError(f"recording '{recording.record_id}' holds no sample")
+    scaled = np.isfinite(recording.gain).all() and recording.gain.all()
+    if not scaled or not np.isfinite(recording.rate) or recording.rate <= 0:
+        raise SignalError(f"recording '{recording.record_id}': its gains or its rate are no numbers above zero")
+
+
+def _filled(recording: Recording) -> Recording:
+    """Missing samples become the step that means 0; a labelled stretch a lead says where they were."""
+    absent = recording.digital == missing_value(recording.digital.dtype)
+    limits = np.iinfo(recording.digital.dtype)
+    fits = ((recording.baseline > limits.min) & (recording.baseline <= limits.max)).all()
+    digital: Digital = recording.digital.copy() if fits else widen(recording.digital)
+    episodes = []
+    for row, gone in enumerate(absent):
+        if gone.any():
+            digital[row, gone] = recording.baseline[row]
+            first, last = int(gone.argmax()), recording.samples - 1 - int(gone[::-1].argmax())
+            episodes.append(Episode(first, last + 1, f"{recording.leads[row]}: {int(gone.sum())} missing set to 0"))
+    return replace(recording, digital=digital, episodes=(*recording.episodes, *episodes))

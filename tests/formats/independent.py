@@ -1,0 +1,49 @@
+"""What other people's readers make of a file: ecgdatakit, which needs it on disk."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from ecgdatakit import FileParser
+
+from clocs.core.recording import Recording
+
+IN_MILLIVOLT = {"uV": 1e-3, "mV": 1.0}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Leads in millivolt by name, in the file's order, and what is said about them."""
+
+    leads: dict[str, npt.NDArray[np.float64]]
+    rate: float
+    age: float | None
+    sex: str | None
+
+
+def ecgdatakit_reads(raw: bytes, folder: Path, name: str = "independent.xml") -> Reading:
+    path = folder / name
+    path.write_bytes(raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        record = FileParser().parse(path)
+    leads = {}
+    for lead in record.leads:
+        scaled = lead.to_physical() if lead.is_raw else lead
+        leads[lead.label] = np.asarray(scaled.samples, np.float64) * IN_MILLIVOLT[scaled.units]
+    rates = {lead.sampling_rate for lead in record.leads}
+    assert len(rates) == 1
+    sex = {"M": "male", "F": "female"}.get(record.patient.sex)
+    return Reading(leads, float(rates.pop()), record.patient.age, sex)
+
+
+def same(ours: Recording, theirs: Reading) -> None:
+    """Leads, order, rate, person, and millivolts to a trillionth."""
+    assert ours.leads == tuple(theirs.leads)
+    assert (ours.rate, ours.age, ours.sex) == (theirs.rate, theirs.age, theirs.sex)
+    values = (ours.digital - ours.baseline[:, None].astype(np.float64)) / ours.gain[:, None]
+    np.testing.assert_allclose(values, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-12)

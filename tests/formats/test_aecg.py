@@ -1,0 +1,251 @@
+"""HL7 annotated ECG, held against ecgdatakit (an independent reader); origins, increments, codes in any order."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clocs
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.formats.reading import identity_from
+from clocs.signals.quality import GatePolicy, assess
+from tests.faults.mutating import Memory
+from tests.formats.independent import ecgdatakit_reads, same
+from tests.formats.xml_examples import TWO, aecg, aecg_lead, aecg_series, aecg_time
+
+SHAPES = {
+    "aecg/cvrg_TemplateExample1.xml": (3, 10_000, 1000.0),
+    "aecg/cvrg_hl7aecg-Example2.xml": (12, 10_000, 1000.0),
+    "aecg/fda_minimum_aecg.xml": (1, 13, 500.0),
+    "aecg/fda_minimum_aecg_effectiveTime_interval.xml": (1, 13, 500.0),
+    "aecg/fda_minimum_aecg_nouuid.xml": (1, 13, 500.0),
+    "aecg/fda_subject1_0.xml": (12, 5000, 500.0),
+    "aecg/hl7_example_aecg.xml": (12, 5000, 500.0),
+    "aecg/liryc_mindray_scrubbed.xml": (12, 1000, 100.0),
+}
+"""Leads, samples and rate of every file."""
+
+
+def made(text: str) -> Recording:
+    return read_from(Memory({"a.xml": text.encode()}), "a.xml")
+
+
+def refused(text: str, said: str) -> None:
+    with pytest.raises(FormatError, match=rf"a\.xml: .*{said}"):
+        made(text)
+
+
+def test_there_are_no_other_files(hospital_files: Path) -> None:
+    with zipfile.ZipFile(hospital_files) as archive:
+        assert sorted(name for name in archive.namelist() if re.match("aecg/.", name)) == list(SHAPES)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Path, tmp_path: Path) -> None:
+    source = open_source(hospital_files)
+    recording = read_from(source, name)
+    same(recording, ecgdatakit_reads(source.read(name), tmp_path))
+    assert (*recording.digital.shape, recording.rate) == SHAPES[name]
+
+
+def test_the_digits_of_the_rhythm_are_kept(hospital_files: Path) -> None:
+    """As a literal walk through the file gives them, which has the same leads again as beats."""
+    name = "aecg/liryc_mindray_scrubbed.xml"
+    root = ElementTree.fromstring(open_source(hospital_files).read(name))
+    digits = [element.text or "" for element in root.iter("{urn:hl7-org:v3}digits")]
+    assert len(digits) == 24
+    recording = read_from(open_source(hospital_files), name)
+    assert recording.digital.tolist() == [[int(word) for word in text.split()] for text in digits[:12]]
+    assert recording.gain.tolist() == [200.0] * 12
+
+
+def test_the_shortest_files_are_read_and_left_to_the_gate(hospital_files: Path) -> None:
+    recording = read_from(open_source(hospital_files), "aecg/fda_minimum_aecg.xml")
+    assert recording.digital.tolist() == [[-2, -2, -2, -2, -3, -4, -3, -5, -5, -4, -6, -9, -9]]
+    assert "short" in [finding.reason for finding in assess(recording, GatePolicy())]
+
+
+def test_stored_leads_are_not_derived_again(hospital_files: Path) -> None:
+    full = clocs.read(hospital_files / "aecg/hl7_example_aecg.xml")
+    assert full.provenance.derived_leads == ()
+    assert sorted(full.leads) == sorted(["I", "II", "III", "aVR", "aVL", "aVF", *(f"V{n}" for n in range(1, 7))])
+
+
+def test_leads_are_named_by_their_code_in_any_order() -> None:
+    leads = [aecg_lead(code, str(number)) for number, code in enumerate(("V3R", "AVF", "II", "X", "I"))]
+    recording = made(aecg(aecg_series(leads[0], leads[1], aecg_time(), *leads[2:])))
+    assert recording.leads == ("V3R", "aVF", "II", "X", "I")
+    assert recording.digital[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("increment", "rate"),
+    [
+        ('value="0.002" unit="s"', 500.0),
+        ('value="2" unit="ms"', 500.0),
+        ('value="4000" unit="us"', 250.0),
+        ('value="0.0010000" unit="s"', 1000.0),
+        ('value="1e-3" unit="s"', 1000.0),
+        ('value="0.0033333" unit="s"', 300.0),
+        ('value="0.001667" unit="s"', 600.0),
+        ('value="1667" unit="us"', 600.0),
+        ('value="0.0078125" unit="s"', 128.0),
+        ('value="0.003" unit="s"', 1 / 0.003),
+        ('value="0.0019996" unit="s"', 1 / 0.0019996),
+    ],
+)
+@pytest.mark.parametrize("code", ["TIME_ABSOLUTE", "TIME_RELATIVE"])
+def test_the_rate_follows_from_the_increment(increment: str, rate: float, code: str) -> None:
+    """A whole rate where its increment, rounded as it is written, is that: 1/300 s is written 0.0033333."""
+    recording = made(aecg(aecg_series(aecg_time(increment, code), aecg_lead("I", "1 2"))))
+    assert recording.rate == pytest.approx(rate, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("origin", "scale", "millivolts"),
+    [
+        ('value="0" unit="uV"', 'value="2.5" unit="uV"', [0.0025, 0.25]),
+        ('value="10" unit="uV"', 'value="2.5" unit="uV"', [0.0125, 0.26]),
+        ('value="1" unit="uV"', 'value="2.5" unit="uV"', [0.0035, 0.251]),
+        ('value="-1" unit="mV"', 'value="5" unit="uV"', [-0.995, -0.5]),
+        ('value="0" unit=""', 'value="0.001" unit="mV"', [0.001, 0.1]),
+        ("", 'value="1000" unit="nV"', [0.001, 0.1]),
+        ('value="0" unit="uV"', 'value="-2.5" unit="uV"', [-0.0025, -0.25]),
+    ],
+)
+def test_a_value_is_origin_plus_scale_times_digit(origin: str, scale: str, millivolts: list[float]) -> None:
+    recording = made(aecg(aecg_series(aecg_time(), aecg_lead("I", "1 100", origin=origin, scale=scale))))
+    values = (recording.digital - recording.baseline[:, None].astype(float)) / recording.gain[:, None]
+    np.testing.assert_allclose(values, [millivolts], rtol=1e-12)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.decimals(-5000, 5000, places=2),
+    st.decimals("0.01", 100, places=2),
+    st.lists(st.integers(-30_000, 30_000), min_size=1, max_size=5),
+)
+def test_any_origin_is_met_where_steps_a_thousand_times_finer_can(
+    origin: Decimal, scale: Decimal, digits: list[int]
+) -> None:
+    units = {"origin": f'value="{origin}" unit="uV"', "scale": f'value="{scale}" unit="uV"'}
+    text = aecg(aecg_series(aecg_time(), aecg_lead("I", " ".join(map(str, digits)), **units)))
+    try:
+        recording = made(text)
+    except FormatError:
+        assert (Fraction(origin) / Fraction(scale)).denominator > 1000
+        return
+    values = (recording.digital - recording.baseline[:, None].astype(float)) / recording.gain[:, None]
+    expected = [float(origin + scale * digit) / 1000 for digit in digits]
+    np.testing.assert_allclose(values[0], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_beats_are_not_taken_for_the_rhythm() -> None:
+    beats = aecg_series(aecg_time(), aecg_lead("I", "9 9"), code="REPRESENTATIVE_BEAT")
+    assert made(aecg(beats, aecg_series())).digital.tolist() == [list(steps) for steps in TWO.values()]
+    refused(aecg(beats), "holds no waveform, no sequenceSet in a series of code RHYTHM")
+
+
+def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
+    small = aecg_series(
+        aecg_time(), aecg_lead("V1", "1 2 3"), aecg_lead("ECG", "1").replace("MDC_ECG_LEAD_", "VENDOR_")
+    )
+    recording = made(aecg(small, aecg_series()))
+    assert (recording.leads, recording.provenance.notes) == (("I", "II"), ("left out 1 more sets of rhythm sequences",))
+    assert made(aecg(small)).provenance.notes == ("left out 1 sequences that are no leads",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<AnnotatedECG/>", "holds no waveform"),
+        (
+            aecg(aecg_series(aecg_time())),
+            "no sequence whose code is a lead",
+        ),
+        (aecg(aecg_series(aecg_lead("I", "1"))), "have no time sequence"),
+        (aecg(aecg_series(aecg_time('value="2" unit="min"'), aecg_lead("I", "1"))), "increment"),
+        (aecg(aecg_series(aecg_time('value="0" unit="s"'), aecg_lead("I", "1"))), "increment"),
+        (aecg(aecg_series(aecg_time('value="1e999999999" unit="s"'), aecg_lead("I", "1"))), "no number"),
+        (
+            aecg(aecg_series(aecg_time('unit="s"'), aecg_lead("I", "1"))),
+            "no number in <sequence> value/increment@value",
+        ),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", ""))), "holds no sample"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 x"))), "no list of whole numbers in <sequence> value/digits"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale=""))), "no number in <sequence> value/scale@value"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale='value="1" unit="mm"'))), "is no voltage"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1" unit="mm"'))), "no unit of voltage"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1e300" unit="V"'))), "out of range"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="0.123457" unit="uV"'))), "between two steps"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 2"), aecg_lead("II", "1"))), "differ in length"),
+    ],
+)
+def test_files_that_are_not_read_say_why(text: str, said: str) -> None:
+    refused(text, said)
+
+
+def subject(inside: str) -> str:
+    """About the subject, in the nesting of the standard."""
+    person = f"<subjectDemographicPerson>{inside}</subjectDemographicPerson>"
+    person = f"<trialSubject><id extension='S-1'/>{person}</trialSubject>"
+    assigned = f"<subjectAssignment><subject>{person}</subject></subjectAssignment>"
+    event = f"<componentOf><timepointEvent><componentOf>{assigned}</componentOf></timepointEvent></componentOf>"
+    return "<effectiveTime><low value='20200229101112.500'/></effectiveTime>" + event
+
+
+REPORTED = """<controlVariable><relatedObservation><code code='21612-7'/><value value='46' unit='a'/>
+</relatedObservation></controlVariable>"""
+
+
+@pytest.mark.parametrize(
+    ("about", "age", "sex"),
+    [
+        (subject("<birthTime value='19800301'/><administrativeGenderCode code='F'/>"), 39.0, "female"),
+        (subject("<birthTime value='19800229'/><administrativeGenderCode code='UN'/>"), 40.0, None),
+        (subject("<birthTime value='19800229'/><administrativeGenderCode code='M'/>") + REPORTED, 46.0, "male"),
+        (subject("<birthTime value='20190829'/>"), 0.5, None),
+        (subject("<birthTime/><administrativeGenderCode/>"), None, None),
+        ("", None, None),
+    ],
+)
+def test_the_person(about: str, age: float | None, sex: str | None) -> None:
+    recording = made(aecg(about=about))
+    assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
+
+
+def test_the_identity() -> None:
+    inside = (
+        "<name>Dr <given>Ann</given><family>Lee</family></name><birthTime value='19800301'/><PatientID>9</PatientID>"
+    )
+    raw = aecg(about=subject(inside)).encode()
+    assert identity_from(Memory({"a.xml": raw}), "a.xml") == {
+        "patient_id": ("S-1", "9"),
+        "patient_name": ("Dr", "Ann", "Lee"),
+        "birth_date": ("19800301",),
+        "acquired": ("2020-02-29T10:11:12.500000",),
+    }
+
+
+def test_a_real_identity_is_complete(hospital_files: Path) -> None:
+    """Every text and identifier of the standard's own example that says who, where or which; read off by eye."""
+    found = identity_from(open_source(hospital_files), "aecg/hl7_example_aecg.xml")
+    assert found["patient_name"] == ("Clark",)
+    assert found["acquired"] == ("2002-11-22T09:10:00",)
+    assert {"John Smith, M.D.", "Doctor John Brown", "INV-087"} <= set(found["physician"])
+    assert {"KAB", "TECH-221"} <= set(found["operator"])
+    assert {"River City Clinic for the Cardiac Challenged", "TS-035-03"} <= set(found["institution"])
+    assert {"PUK-123-TRL-1", "61d1a24f-b47e-41aa-ae95-f8ac302f4eeb"} <= set(found["order"])
+    assert found["free_text"] == ("Subject felt dizzy 2 minutes prior to ECG collection",)

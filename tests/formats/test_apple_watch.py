@@ -1,0 +1,130 @@
+"""The Apple Watch's CSV in the languages and decimal marks it is exported in, held against Python's own numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.formats import read_from
+from clocs.formats.reading import identity_from, recognise
+from tests.faults.mutating import Memory
+from tests.formats.binary_examples import APPLE_LINES, apple_file
+
+GERMAN = (
+    *("Name,Anna Example", 'Geburtstag,"24.12.1950"', "Aufzeichnungsdatum,2020-12-25 07:30:05 +0100"),
+    *("Klassifizierung,Sinusrhythmus", "Symptome,Ohne", "Softwareversion,1.90", 'Gerät,"Watch6,7"'),
+    *("Messrate,511,109 Hertz", "", "", "Ableitung,Ableitung I", "Einheit,µV", ""),
+)
+JAPANESE = (
+    *("名前,Anna Example", "生年月日,1950-12-24", "記録日,2020-12-25 07:30:05 +0900", "分類,洞調律", "症状,"),
+    *(
+        "ソフトウェアバージョン,2.0",
+        'デバイス,"Watch6,1"',
+        "サンプルレート,512ヘルツ",
+        "",
+        "誘導,第I誘導",
+        "単位,\u03bcV",
+        "",
+    ),
+)
+
+
+def made(raw: bytes) -> Recording:
+    return read_from(Memory({"ecg_2020-12-25.csv": raw}), "ecg_2020-12-25.csv")
+
+
+def test_an_english_file() -> None:
+    recording = made(apple_file())
+    assert (recording.leads, recording.rate, recording.age, recording.sex) == (("I",), 512.844, 70.0, None)
+    assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
+    np.testing.assert_allclose(1000 * recording.signal[0], [-48.673, 0, 59.681, 1200.5], rtol=1e-6)
+    assert recording.record_id == "ecg_2020-12-25"
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_german_file_with_decimal_commas(quoted: bool) -> None:
+    values = ["-48,673", "0", "59,681", "1200,5"]
+    recording = made(apple_file([f'"{value}"' for value in values] if quoted else values, GERMAN))
+    assert (recording.leads, recording.rate, recording.age) == (("I",), 511.109, 70.0)
+    assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
+
+
+def test_a_german_file_that_starts_with_a_whole_number() -> None:
+    """Its decimal mark shows only later."""
+    assert made(apple_file(["12", "-3", "4,5"], GERMAN)).digital.tolist() == [[12000, -3000, 4500]]
+
+
+def test_a_japanese_file() -> None:
+    recording = made(apple_file(lines=JAPANESE))
+    assert (recording.leads, recording.rate, recording.age) == (("ECG",), 512.0, 70.0)
+
+
+def test_windows_line_ends_a_byte_order_mark_and_semicolons() -> None:
+    raw = b"\xef\xbb\xbf" + apple_file().replace(b"\n", b"\r\n")
+    assert made(raw).digital.tolist() == [[-48673, 0, 59681, 1200500]]
+    lines = [line.replace(",", ";", 1) for line in APPLE_LINES]
+    assert made(apple_file(lines=lines)).rate == 512.844
+
+
+@given(st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=50), st.sampled_from([".", ","]))
+def test_three_decimals_come_back_exactly(steps: list[int], mark: str) -> None:
+    values = [f"{step / 1000:.3f}".replace(".", mark) for step in steps]
+    assert made(apple_file(values, GERMAN if mark == "," else APPLE_LINES)).digital.tolist() == [steps]
+
+
+@pytest.mark.parametrize(("lines", "found"), [(APPLE_LINES, "Sinus Rhythm"), (GERMAN, "Sinusrhythmus")])
+def test_what_a_file_says_about_people(lines: tuple[str, ...], found: str) -> None:
+    identity = identity_from(Memory({"e.csv": apple_file(lines=lines)}), "e.csv")
+    assert identity["patient_name"] == ("Anna Example",)
+    assert identity["birth_date"] in (("Dec 24, 1950",), ("24.12.1950",))
+    assert identity["acquired"] == ("2020-12-25T07:30:05+01:00",)
+    assert identity["free_text"][0] == found
+    assert set(identity) == {"patient_name", "birth_date", "acquired", "free_text"}
+
+
+@pytest.mark.parametrize(
+    ("birth", "age"),
+    [
+        ("24 Dec 1950", 70.0),
+        ("December 26, 1950", 69.0),
+        ("1950-12-25", 70.0),
+        ("12/24/1950", None),
+        ("24 dic 1950", None),
+        ("", None),
+        ("Feb 30, 1950", None),
+    ],
+)
+def test_birth_dates_that_mean_one_day_only(birth: str, age: float | None) -> None:
+    lines = [f'Date of Birth,"{birth}"' if line.startswith("Date of") else line for line in APPLE_LINES]
+    assert made(apple_file(lines=lines)).age == age
+
+
+def test_a_name_that_looks_like_a_rate_is_a_name() -> None:
+    lines = ["Name,50 Cent", *APPLE_LINES[1:]]
+    assert made(apple_file(lines=lines)).rate == 512.844
+    assert identity_from(Memory({"e.csv": apple_file(lines=lines)}), "e.csv")["patient_name"] == ("50 Cent",)
+
+
+@pytest.mark.parametrize("without", ["Device", "Sample Rate", "Unit"])
+def test_another_table_is_not_taken_for_one(without: str) -> None:
+    lines = [line for line in APPLE_LINES if not line.startswith(without)]
+    assert recognise(Memory({"e.csv": apple_file(lines=lines)}), "e.csv") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["1", "two", "3"], "something else than one number a row"),
+        (["1.5", "2,5", "3"], "something else than one number a row"),
+        (["1", "nan"], "over 1000 mV|something else"),
+        (["1", "2000000"], "over 1000 mV"),
+        ([], "holds no sample"),
+    ],
+)
+def test_what_is_no_number_is_refused(values: list[str], said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        made(apple_file(values))

@@ -1,0 +1,45 @@
+"""Fields of binary files: bounds, texts, and faults of others' libraries."""
+
+from __future__ import annotations
+
+import pytest
+
+from clocs.core.errors import FormatError, MissingExtraError
+from clocs.formats.byte_fields import gathered, library_faults, text_of, unpack
+
+
+def test_numbers_at_a_place() -> None:
+    assert unpack("<HB", b"\xff\x01\x02\x03", 1, "f") == (0x0201, 3)
+
+
+@pytest.mark.parametrize("at", [-1, 3, 4, 10**9])
+def test_a_place_outside_the_data_is_refused(at: int) -> None:
+    with pytest.raises(FormatError, match=r"^f: breaks off; 2 bytes"):
+        unpack("<H", b"\0\0\0\0", at, "f")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [(b" Anna \0rest", "Anna"), ("Jürg".encode(), "Jürg"), ("Jürg".encode("latin-1"), "Jürg"), (b"", ""), (b"\0", "")],
+)
+def test_texts(data: bytes, text: str) -> None:
+    assert text_of(data) == text
+
+
+def test_an_identity_has_no_empty_and_no_repeated_values() -> None:
+    found = gathered(patient_name=["Anna", "", " Anna ", "Example"], patient_id=["", "  "], order=iter(["1"]))
+    assert found == {"patient_name": ("Anna", "Example"), "order": ("1",)}
+
+
+@pytest.mark.parametrize("error", [ValueError("Anna"), KeyError("Anna"), RecursionError("Anna")])
+def test_a_librarys_fault_is_a_refusal_that_quotes_nothing(error: Exception) -> None:
+    with pytest.raises(FormatError) as refusal, library_faults("f", "thing"):
+        raise error
+    assert str(refusal.value) == f"f: damaged thing ({type(error).__name__})"
+    assert refusal.value.__suppress_context__
+
+
+@pytest.mark.parametrize("error", [MemoryError(), FormatError("x"), MissingExtraError("formats", "it")])
+def test_a_lack_of_memory_and_our_own_errors_pass(error: Exception) -> None:
+    with pytest.raises(type(error)), library_faults("f", "thing"):
+        raise error

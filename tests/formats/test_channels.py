@@ -1,0 +1,116 @@
+"""Leads of a file to a recording: types, units, names, and what cannot be one."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.formats.channels import MAX_CHANNELS, Channel, gain_of, millivolts, recording_of
+from clocs.formats.demographics import Person
+
+
+def channel(lead: str = "I", steps: tuple[int, ...] = (1, 2, 3), gain: float = 200.0, baseline: int = 0) -> Channel:
+    return Channel(lead, np.array(steps, np.int64), gain, baseline)
+
+
+def made(*channels: Channel, rate: float = 500.0, name: str = "in/rec.1.xml", declared: int | None = None) -> Recording:
+    return recording_of(
+        channels, rate, b"raw", name, "form", declared=declared, notes=["said"], person=Person(5.0, "male")
+    )
+
+
+@given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1, max_size=20))
+def test_steps_are_kept_whatever_type_they_need(steps: list[int]) -> None:
+    recording = made(channel(steps=tuple(steps)), channel("II", tuple(range(len(steps)))))
+    assert recording.digital.tolist() == [steps, list(range(len(steps)))]
+    wide = max(steps) > 2**15 - 1 or min(steps) < -(2**15) + 1
+    assert recording.digital.dtype == (np.int32 if wide else np.int16)
+    assert not np.isnan(recording.physical()).any()
+
+
+def test_what_a_recording_says() -> None:
+    recording = made(channel("avr"), channel("avr", baseline=4), channel("", gain=-1.0), declared=7)
+    assert recording.leads == ("aVR", "aVR 2", "ECG")
+    assert (recording.gain.tolist(), recording.baseline.tolist()) == ([200.0, 200.0, -1.0], [0, 4, 0])
+    assert (recording.record_id, recording.age, recording.sex, recording.patient_id) == ("rec.1", 5.0, "male", "")
+    about = recording.provenance
+    assert (about.source, about.format, about.declared_samples, about.notes) == ("in/rec.1.xml", "form", 7, ("said",))
+    assert about.sha256 == hashlib.sha256(b"raw").hexdigest()
+
+
+@pytest.mark.parametrize(("declared", "kept"), [(None, None), (0, None), (-3, None), (10**12, 10**12), (10**30, None)])
+def test_a_claim_that_no_store_holds_is_dropped(declared: int | None, kept: int | None) -> None:
+    assert made(channel(), declared=declared).provenance.declared_samples == kept
+
+
+@pytest.mark.parametrize(
+    ("channels", "rate", "said"),
+    [
+        ((), 500.0, "0 leads"),
+        ((channel(),) * (MAX_CHANNELS + 1), 500.0, "257 leads"),
+        ((channel(),), 0.0, "rate of 0 Hz"),
+        ((channel(),), float("nan"), "rate of nan Hz"),
+        ((channel(),), 1e9, "rate of 1e\\+09 Hz"),
+        ((channel(), channel("II", (1,))), 500.0, "differ in length, 1 to 3"),
+        ((channel(steps=()),), 500.0, "holds no sample"),
+        ((channel(gain=0.0),), 500.0, "0 steps per mV"),
+        ((channel(gain=float("inf")),), 500.0, "inf steps per mV"),
+        ((channel(baseline=2**31),), 500.0, "out of range"),
+        ((channel(steps=(2**31,)),), 500.0, "do not fit 32 bits"),
+    ],
+)
+def test_what_cannot_be_a_recording_is_refused(channels: tuple[Channel, ...], rate: float, said: str) -> None:
+    with pytest.raises(FormatError, match=rf"rec\.1\.xml: .*{said}"):
+        made(*channels, rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("unit", "size"),
+    [
+        ("uV", 1e-3),
+        ("µV", 1e-3),
+        ("MICROVOLTS", 1e-3),
+        (" mv ", 1.0),
+        ("V", 1e3),
+        ("nV", 1e-6),
+        ("mm", None),
+        ("", None),
+    ],
+)
+def test_units_in_millivolt(unit: str, size: float | None) -> None:
+    assert millivolts(unit) == size
+
+
+def test_a_gain_is_steps_per_millivolt() -> None:
+    assert gain_of(5, "uV", "x") == pytest.approx(200.0)
+    assert gain_of(-2.5, "uV", "x") == pytest.approx(-400.0)
+    for step, unit in ((0.0, "uV"), (1.0, "kg"), (float("nan"), "uV"), (1e-300, "uV"), (1e300, "V")):
+        with pytest.raises(FormatError, match=r"x: a step of .* is no voltage"):
+            gain_of(step, unit, "x")
+
+
+def test_a_lead_name_without_end_is_cut() -> None:
+    assert made(channel("L" * 1000)).leads == ("L" * 40,)
+
+
+def test_missing_samples_are_marked_and_do_not_widen() -> None:
+    steps = np.array([1, -(2**15), 3], np.int16)
+    recording = made(Channel("I", steps, 200.0, missing=steps == -(2**15)), channel("II"))
+    assert recording.digital.dtype == np.int16
+    assert np.isnan(recording.physical()).tolist() == [[False, True, False], [False] * 3]
+    assert made(Channel("I", steps, 200.0)).digital.tolist() == [[1, -(2**15), 3]], (
+        "a value unless it is said to be none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "record_id"), [("1.2.840.113619", "1.2.840.113619"), ("a/b.c.dcm", "b.c"), ("a", "a")]
+)
+def test_a_number_with_dots_keeps_its_last_part(name: str, record_id: str) -> None:
+    assert made(channel(), name=name).record_id == record_id

@@ -1,0 +1,97 @@
+"""The CSV of clocs, as others may write it by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.core.errors import ClocsError, FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats.clocs_csv import CLOCS_CSV
+from clocs.formats.reading import identity_from, read_from
+
+START = "# clocs ECG 1\n# rate: 500\n"
+
+
+def read_text(folder: Path, text: str | bytes) -> Recording:
+    (folder / "r.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_from(open_source(folder), "r.csv")
+
+
+def test_the_first_line_a_rate_and_names_are_enough(tmp_path: Path) -> None:
+    recording = read_text(tmp_path, START + "time,I,avf\n0,0.001,-1.5\n0.002,,2\n0.004,NaN,0.0004\n")
+    assert (recording.leads, recording.rate, recording.unit) == (("I", "aVF"), 500.0, "mV")
+    np.testing.assert_array_equal(recording.signal, np.array([[0.001, np.nan, np.nan], [-1.5, 2, 0]], np.float32))
+
+
+def test_the_time_may_be_left_out_and_lines_may_end_as_on_windows(tmp_path: Path) -> None:
+    recording = read_text(tmp_path, (START + "I,II\n1,2\n3,4\n").replace("\n", "\r\n"))
+    assert recording.leads == ("I", "II")
+    assert recording.signal.tolist() == [[1, 3], [2, 4]]
+
+
+def test_values_over_16_bits_make_it_wide(tmp_path: Path) -> None:
+    rows = "\n".join(["0.1,0.2"] * 200_000 + ["40,-40", ",1"])
+    recording = read_text(tmp_path, START + "I,II\n" + rows + "\n")
+    assert recording.digital.dtype == np.int32
+    assert recording.samples == 200_002
+    assert recording.signal[:, -2].tolist() == [40, -40]
+    assert np.isnan(recording.signal[0, -1])
+
+
+def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -> None:
+    known = '# patient: "Smith-42"\n# age: 74\n# sex: "male"\n# labels: ["a", "b"]\n# episodes: [[0, 1, "AF"]]\n'
+    recording = read_text(tmp_path, START + known + "# a line without meaning\nI\n1\n")
+    assert (recording.age, recording.sex, recording.labels, recording.patient_id) == (74.0, "male", ("a", "b"), "")
+    assert recording.episodes[0].label == "AF"
+    assert identity_from(open_source(tmp_path), "r.csv") == {"patient_id": ("Smith-42",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# clocs ECG 1\nI\n1\n", "its rate or a gain is out of range"),
+        ("# clocs ECG 1\n# rate: x\nI\n1\n", "'rate' says is no JSON"),
+        ("# clocs ECG 1\n# rate: [1]\nI\n1\n", "cannot be read"),
+        (START + "# gain: [0]\nI\n1\n", "out of range"),
+        (START + "# gain: [1, 2]\nI\n1\n", "1 leads with 2 gains"),
+        (START + '# gain: {"a": 1}\nI\n1\n', "cannot be read"),
+        (START + "# baseline: [1e30]\nI\n1\n", "cannot be read"),
+        (START + "# labels: [1]\nI\n1\n", "labels are a list of texts"),
+        (START + "# episodes: [[2, 1, 3]]\nI\n1\n", "an episode is"),
+        (START + "# episodes: 5\nI\n1\n", "episodes are a list"),
+        (START, "0 leads"),
+        (START + "time\n1\n", "0 leads"),
+        (START + "I,i\n1,2\n", "named twice"),
+        (START + "I,II\n", "Empty CSV file"),
+        (START + "I,II\n1,2\n3\n", "not 2 numbers a row"),
+        (START + "I,II\n1,hello\n", "not 2 numbers a row"),
+        (START + "I\n1e30\n", "do not fit 32 bits"),
+        (START + "I\ninf\n", "do not fit 32 bits"),
+        (START + "#" + "x" * (2 << 20), "have no end"),
+        (START + "# labels: " + "[" * 100_000 + "\nI\n1\n", "no JSON"),
+    ],
+)
+def test_what_is_wrong_is_told(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=said):
+        read_text(tmp_path, text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_damage_is_an_error_of_clocs_or_none(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    whole = bytearray((START + "# gain: [1000.0, 5]\n# baseline: [0, 1]\ntime,I,II\n0,1,2\n0.002,3,4\n").encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(14, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    folder = tmp_path_factory.mktemp("damaged")
+    (folder / "r.csv").write_bytes(whole[: data.draw(st.integers(14, len(whole)))])
+    source = open_source(folder)
+    assert CLOCS_CSV.recognises(source.head("r.csv", 100), source, "r.csv")
+    with contextlib.suppress(ClocsError):
+        assert CLOCS_CSV.read(source, "r.csv").digital.size

@@ -1,0 +1,331 @@
+"""DICOM waveforms, held against pydicom used bare and against ecgdatakit (independent readers)."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import logging
+import re
+import sys
+import traceback
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pydicom
+import pytest
+from pydicom.dataset import Dataset
+
+from clocs.core.errors import FormatError, MissingExtraError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.formats.reading import identity_from
+from tests.faults.mutating import Memory
+from tests.formats.binary_examples import TWO, Rows, dicom_channel, dicom_file, dicom_group
+from tests.formats.independent import ecgdatakit_reads
+
+TWELVE = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
+FILES: dict[str, tuple[float, int, float | None, str]] = {
+    "dicom/ecgprocess_example-DICOM1.dcm": (500.0, 5000, None, "female"),
+    "dicom/ecgtoolkit_Example.dcm": (500.0, 5000, 49.0, "male"),
+    "dicom/gemarquette_hemodynamic_ecg_scrubbed.dcm": (240.0, 2400, 55.0, "male"),
+    "dicom/pydicom_waveform_ecg_scrubbed.dcm": (1000.0, 10000, 42.0, "female"),
+}
+"""Rate, samples, age and sex."""
+HEMODYNAMIC = "1.2.840.10008.5.1.4.1.1.9.2.1"
+IN_MILLIVOLT = {"uV": 1e-3, "mV": 1.0}
+
+
+def made(raw: bytes) -> Recording:
+    return read_from(Memory({"d.dcm": raw}), "d.dcm")
+
+
+def bare(raw: bytes, group: int = 0) -> npt.NDArray[np.float64]:
+    """(leads, samples) in millivolt as pydicom scales them."""
+    dataset = pydicom.dcmread(io.BytesIO(raw))
+    channels = dataset.WaveformSequence[group].ChannelDefinitionSequence
+    units = [IN_MILLIVOLT[channel.ChannelSensitivityUnitsSequence[0].CodeValue] for channel in channels]
+    return np.array(np.asarray(dataset.waveform_array(group)).T * np.array(units)[:, None], np.float64)
+
+
+def test_there_are_no_other_files(hospital_files: Path) -> None:
+    with zipfile.ZipFile(hospital_files) as archive:
+        assert {name for name in archive.namelist() if re.match("dicom/.", name)} == set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_read_as_pydicom_scales_it(name: str, hospital_files: Path) -> None:
+    source = open_source(hospital_files)
+    recording = read_from(source, name)
+    assert recording.leads == TWELVE
+    assert (recording.rate, recording.samples, recording.age, recording.sex) == FILES[name]
+    assert recording.provenance.declared_samples == recording.samples
+    np.testing.assert_allclose(recording.physical(), bare(source.read(name)), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path, tmp_path: Path) -> None:
+    """But for zeros that it takes for padding."""
+    source = open_source(hospital_files)
+    recording, theirs = read_from(source, name), ecgdatakit_reads(source.read(name), tmp_path, "theirs.dcm")
+    values = np.stack([theirs.leads[lead] for lead in recording.leads])
+    absent = np.isnan(values)
+    assert absent.sum() == (1269 if "ecgtoolkit" in name else 0)
+    assert not recording.signal[absent].any()
+    np.testing.assert_allclose(recording.signal[~absent], values[~absent], rtol=0, atol=1e-6)
+
+
+def test_zeros_stay_zeros_where_padding_is_declared_to_be_0(hospital_files: Path) -> None:
+    recording = read_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
+    assert (recording.digital == 0).sum() == 1269
+    assert recording.provenance.notes == ("padding is declared to be 0, which is also a sample: zeros are kept",)
+
+
+def test_what_the_files_say_about_people(hospital_files: Path) -> None:
+    found = identity_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
+    assert (found["patient_name"], found["patient_id"], found["birth_date"]) == (
+        ("Clark",),
+        ("SBJ-123",),
+        ("19530508",),
+    )
+    assert found["acquired"][0] == "2002-11-22T09:10:00"
+    assert found["order"][0] == "1.2.826.0.1.34471.2.44.6.20021122091000..1"
+    typed = identity_from(open_source(hospital_files), "dicom/pydicom_waveform_ecg_scrubbed.dcm")["free_text"]
+    assert {"RITMO SINUSALE", "ECG NORMALE"} <= set(typed)
+
+
+def test_names_texts_and_network_names_count_wherever_they_stand() -> None:
+    block: dict[str, Any] = {
+        "PatientAddress": "Main St 1",
+        "OperatorsName": "Op",
+        "RequestingPhysician": "Dr Who",
+        "StationName": "ECG-7",
+    }
+    dataset = pydicom.dcmread(io.BytesIO(dicom_file(dicom_group(), AdmissionID="V1", VisitComments="typed", **block)))
+    private = dataset.private_block(0x1455, "Maker", create=True)
+    private.add_new(1, "LO", "own text")
+    private.add_new(2, "AE", "AETITLE")
+    note = Dataset()
+    note.UnformattedTextValue = "sinus rhythm"
+    dataset.WaveformAnnotationSequence = [note]
+    buffer = io.BytesIO()
+    dataset.save_as(buffer)
+    assert identity_from(Memory({"d.dcm": buffer.getvalue()}), "d.dcm") == {
+        "contact": ("Main St 1",),
+        "operator": ("Op",),
+        "physician": ("Dr Who",),
+        "device_serial": ("ECG-7", "AETITLE"),
+        "order": ("1.2.3.4", "V1"),
+        "free_text": ("typed", "sinus rhythm", "own text"),
+    }
+
+
+def test_a_general_ecg_is_read() -> None:
+    recording = made(dicom_file(dicom_group()))
+    assert recording.leads == ("I", "II")
+    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert (recording.rate, recording.gain.tolist()) == (500.0, [400.0, 400.0])
+    np.testing.assert_allclose(recording.signal, bare(dicom_file(dicom_group())), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interpretation", "big"),
+    [
+        ("i1", "SB", False),
+        ("u1", "UB", False),
+        ("<i2", "SS", False),
+        (">i2", "SS", True),
+        ("<u2", "US", False),
+        ("<i4", "SL", False),
+    ],
+)
+def test_samples_of_every_type_and_order(kind: str, interpretation: str, big: bool) -> None:
+    rows: Rows = {"I": (1, 2, 100, 4), "II": (50, 60, 70, 80)}
+    group = dicom_group(rows, kind=kind, WaveformSampleInterpretation=interpretation)
+    assert made(dicom_file(group, big=big)).digital.tolist() == [list(steps) for steps in rows.values()]
+
+
+@pytest.mark.parametrize("label", ["MEDIAN BEAT", "AVERAGE BEAT", "REPRESENTATIVE", ""])
+def test_the_rhythm_is_chosen_wherever_it_stands(label: str) -> None:
+    median = dicom_group({"I": [9] * 600, "II": [9] * 600}, WaveformOriginality="DERIVED", MultiplexGroupLabel=label)
+    for groups in ((median, dicom_group()), (dicom_group(), median)):
+        assert made(dicom_file(*groups)).digital.tolist() == [list(steps) for steps in TWO.values()]
+    with pytest.raises(FormatError, match="holds no rhythm"):
+        made(dicom_file(median))
+
+
+def test_an_original_is_preferred_to_a_longer_one_derived_from_it() -> None:
+    long: Rows = {"I": [9] * 5000, "II": [9] * 5000}
+    filtered = dicom_group(long, WaveformOriginality="DERIVED")
+    assert made(dicom_file(filtered, dicom_group())).samples == 4
+    assert made(dicom_file(filtered)).samples == 5000
+
+
+def test_of_two_groups_alike_the_larger_is_read_with_a_note() -> None:
+    recording = made(dicom_file(dicom_group({"I": (1,), "II": (2,)}), dicom_group()))
+    assert recording.samples == 4
+    assert recording.provenance.notes == ("left out 1 more groups of the same kind",)
+
+
+def coded(value: str, scheme: str, meaning: str) -> Dataset:
+    channel = dicom_channel("I")
+    source = channel.ChannelSourceSequence[0]
+    source.CodeValue, source.CodingSchemeDesignator, source.CodeMeaning = value, scheme, meaning
+    return channel
+
+
+@pytest.mark.parametrize(
+    ("value", "scheme", "meaning", "lead"),
+    [
+        ("5.6.3-9-61", "SCPECG", "Lead I", "III"),
+        ("2:63", "MDC", "augmented voltage, left", "aVL"),
+        ("131075", "MDC", "", "V1"),
+        ("2:33", "MDC", "Derived Lead V1", "V1"),
+        ("MDC_ECG_LEAD_AVF", "MDC", "", "aVF"),
+        ("5.6.3-9-11", "SCPECG", "whatever", "V3R"),
+        ("X1", "99VENDOR", "Lead V4", "V4"),
+        ("X1", "99VENDOR", "Lead I (Einthoven)", "I"),
+        ("X1", "99VENDOR", "Anna Example", "ECG"),
+    ],
+)
+def test_a_lead_is_known_by_its_code_and_else_by_its_meaning(value: str, scheme: str, meaning: str, lead: str) -> None:
+    group = dicom_group({"I": (1, 2)}, [coded(value, scheme, meaning)])
+    assert made(dicom_file(group)).leads == (lead,)
+
+
+def test_ecgs_among_other_signals_in_a_class_that_is_not_ecg() -> None:
+    pressure, voltage = coded("109016", "DCM", "Arterial pressure"), coded("X9", "99VENDOR", "Catheter 1")
+    pressure.ChannelSensitivityUnitsSequence[0].CodeValue = "mm[Hg]"
+    rows: Rows = {"I": (1, 2), "II": (3, 4), "V1": (5, 6)}
+    raw = dicom_file(dicom_group(rows, [pressure, dicom_channel("II"), voltage]), sop_class=HEMODYNAMIC)
+    recording = made(raw)
+    assert recording.leads == ("II",)
+    assert recording.digital.tolist() == [[3, 4]]
+    assert recording.provenance.notes == ("left out 2 channels that are no ECG",)
+    alone = dicom_group({"I": (1, 2, 3, 4)}, [pressure])
+    with pytest.raises(FormatError, match="none of its channels is an ECG"):
+        made(dicom_file(alone))
+    assert made(dicom_file(alone, dicom_group({"II": (3, 4)}), sop_class=HEMODYNAMIC)).digital.tolist() == [[3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("unit", "sensitivity", "correction", "baseline"),
+    [("uV", "2.5", "1", "0"), ("mV", "0.00122", "1.5", "0"), ("uV", "2", "1", "-300"), ("uV", "5", "2", "1000")],
+)
+def test_sensitivity_correction_and_baseline_are_as_pydicom_applies_them(
+    unit: str, sensitivity: str, correction: str, baseline: str
+) -> None:
+    """The baseline is in the channel's unit, as the standard has it (PS3.3 C.10.9)."""
+    channel = dicom_channel(
+        "I", ChannelSensitivity=sensitivity, ChannelSensitivityCorrectionFactor=correction, ChannelBaseline=baseline
+    )
+    channel.ChannelSensitivityUnitsSequence[0].CodeValue = unit
+    raw = dicom_file(dicom_group({"I": (1, -2, 300)}, [channel]))
+    recording = made(raw)
+    assert recording.digital.tolist() == [[1, -2, 300]]
+    np.testing.assert_allclose(recording.signal, bare(raw), rtol=1e-6, atol=1e-6)
+
+
+def test_a_baseline_between_two_steps_is_noted() -> None:
+    raw = dicom_file(dicom_group({"I": (1, -2, 300)}, [dicom_channel("I", ChannelBaseline="1")]))
+    recording = made(raw)
+    assert recording.provenance.notes == ("zero lies between two steps; the nearer one is taken",)
+    np.testing.assert_allclose(recording.signal, bare(raw), atol=0.00125)
+
+
+@pytest.mark.parametrize(
+    ("padding", "missing"), [(b"\x2c\x01", [2]), (None, []), (b"\0\0", []), (b"\0\x80", []), (b"\x01\x00", [0])]
+)
+def test_padding_is_missing_unless_it_is_0(padding: bytes | None, missing: list[int]) -> None:
+    more: dict[str, Any] = {} if padding is None else {"WaveformPaddingValue": padding}
+    recording = made(dicom_file(dicom_group({"I": (1, 0, 300, 0)}, **more)))
+    assert np.flatnonzero(np.isnan(recording.signal[0])).tolist() == missing
+
+
+def test_the_lowest_value_is_missing_also_undeclared() -> None:
+    recording = made(dicom_file(dicom_group({"I": (1, -32768, 300, -32768)})))
+    assert np.isnan(recording.signal[0]).tolist() == [False, True, False, True]
+    assert recording.provenance.notes == ("2 samples are padding and taken as missing",)
+
+
+@pytest.mark.parametrize("keyword", ["ChannelSampleSkew", "ChannelTimeSkew"])
+def test_skew_is_noted(keyword: str) -> None:
+    channel = dicom_channel("I", **{keyword: "0.5"})
+    assert "channel skew" in made(dicom_file(dicom_group({"I": (1, 2)}, [channel]))).provenance.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("age", "birth", "expected"),
+    [("042Y", "19530508", 42.0), ("006M", "", 0.5), ("", "19530508", 49.0), ("", "1953", None), ("X", "", None)],
+)
+def test_the_age_is_that_stated_or_follows_from_the_dates(age: str, birth: str, expected: float | None) -> None:
+    raw = dicom_file(
+        dicom_group(), PatientAge=age, PatientBirthDate=birth, AcquisitionDateTime="20021122091000.12+0100"
+    )
+    assert made(raw).age == expected
+
+
+def test_fewer_samples_than_announced_are_read_as_far_as_they_go() -> None:
+    recording = made(dicom_file(dicom_group(NumberOfWaveformSamples=10**9)))
+    assert (recording.samples, recording.provenance.declared_samples) == (4, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"NumberOfWaveformChannels": 3}, "2 channels are described, another number announced"),
+        ({"WaveformSampleInterpretation": "MB"}, "samples of another kind than SB, UB, SS, US, SL"),
+        ({"WaveformBitsAllocated": 8}, "other bits than 16"),
+        ({"SamplingFrequency": "0"}, "0 Hz is out of range"),
+    ],
+)
+def test_a_group_that_does_not_add_up_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        made(dicom_file(dicom_group(**change)))
+
+
+def test_an_image_and_a_deflated_file_are_refused() -> None:
+    with pytest.raises(FormatError, match="holds no rhythm"):
+        made(dicom_file())
+    deflated = dicom_file(dicom_group()).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.1.99")
+    with pytest.raises(FormatError, match="deflated DICOM is not supported"):
+        made(deflated)
+
+
+def said_of(raw: bytes) -> str:
+    """The message and what Python would print with it."""
+    try:
+        made(raw)
+    except FormatError as error:
+        return "".join(traceback.format_exception(error))
+    return ""
+
+
+def test_nothing_that_is_said_quotes_the_file(caplog: pytest.LogCaptureFixture) -> None:
+    raw = dicom_file(dicom_group(), PatientName="Example^Anna", PatientBirthDate="24.12.1950", PatientAge="Anna")
+    with caplog.at_level(logging.DEBUG):
+        said = "".join(said_of(raw[:cut]) for cut in range(300, len(raw), 37))
+    assert "d.dcm: damaged DICOM" in said
+    assert not re.search("Example|Anna|1950", said + caplog.text)
+    assert not logging.getLogger("pydicom").disabled
+
+
+def test_without_pydicom_only_dicom_files_ask_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = dicom_file(dicom_group())
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.split(".")[0] == "pydicom":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    for module in [module for module in sys.modules if module.split(".")[0] == "pydicom"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
+        made(raw)
+    with pytest.raises(FormatError, match="not a format clocs knows"):
+        read_from(Memory({"x": b"hello"}), "x")

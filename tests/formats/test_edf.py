@@ -1,0 +1,233 @@
+"""EDF, EDF+ and BDF, held against pyedflib, edfio and ecgdatakit (independent readers and writers)."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from pathlib import Path
+
+import edfio
+import numpy as np
+import pyedflib
+import pytest
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read, read_from
+from clocs.formats.reading import identity_from
+from tests.faults.mutating import Memory
+from tests.formats.binary_examples import TWO, Rows, edf_file
+from tests.formats.independent import ecgdatakit_reads
+
+CONTEC = "edf/contec_0000050.edf"
+PERSON = "MCH-77 F 24-DEC-1950 Anna_Example"
+
+
+def made(raw: bytes) -> Recording:
+    return read_from(Memory({"e.edf": raw}), "e.edf")
+
+
+def written(
+    path: Path, rates: dict[str, int], kind: int, *, units: str = "uV", bits: int = 16, seconds: int = 10
+) -> dict[str, np.ndarray]:
+    """A file made by pyedflib: smooth signals by label; what it reads back, in the unit."""
+    lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    signals = {
+        label: 900 * np.sin(np.arange(rate * seconds) / (7 + row)) for row, (label, rate) in enumerate(rates.items())
+    }
+    with pyedflib.EdfWriter(str(path), len(rates), kind) as writer:
+        writer.setPatientCode("MCH-77")
+        writer.setPatientName("Anna_Example")
+        writer.setSex(0)
+        writer.setBirthdate(datetime(1950, 12, 24))
+        writer.setTechnician("T._Echnician")
+        writer.setAdmincode("ORD-5")
+        writer.setStartdatetime(datetime(2000, 12, 25, 7, 30, 5))
+        for row, (label, rate) in enumerate(rates.items()):
+            header: dict[str, str | int | float | None]
+            header = {"label": label, "dimension": units, "sample_frequency": rate, "prefilter": "", "transducer": ""}
+            header |= {"physical_min": -1000, "physical_max": 1000, "digital_min": lowest, "digital_max": highest}
+            writer.setSignalHeader(row, header)
+        if kind in (pyedflib.FILETYPE_EDFPLUS, pyedflib.FILETYPE_BDFPLUS):
+            writer.writeAnnotation(1.0, -1, "patient coughs")
+        writer.writeSamples(list(signals.values()))
+    with pyedflib.EdfReader(str(path)) as reader:
+        return {label: reader.readSignal(row) for row, label in enumerate(rates)}
+
+
+def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, tmp_path: Path) -> None:
+    """Its data records last 1.25 ms. Zero lies halfway between two steps, so values are half a step off."""
+    source = open_source(hospital_files)
+    raw = source.read(CONTEC)
+    recording = read_from(source, CONTEC)
+    assert (recording.rate, recording.samples, recording.provenance.declared_samples) == (800.0, 37855, 37855)
+    assert recording.provenance.notes == ("zero lies between two steps; the nearer one is taken",)
+    (tmp_path / "c.edf").write_bytes(raw)
+    theirs = edfio.read_edf(io.BytesIO(raw))
+    assert [signal.label for signal in theirs.signals] == list(recording.leads)
+    with pyedflib.EdfReader(str(tmp_path / "c.edf")) as reader:
+        for row, signal in enumerate(theirs.signals):
+            np.testing.assert_array_equal(recording.digital[row], signal.digital)
+            np.testing.assert_array_equal(recording.digital[row], reader.readSignal(row, digital=True))
+            half_a_step = 0.5000001 / recording.gain[row]
+            np.testing.assert_allclose(recording.signal[row], reader.readSignal(row), rtol=1e-6, atol=half_a_step)
+    other = ecgdatakit_reads(raw, tmp_path, "theirs.edf")
+    assert other.rate == recording.rate
+    np.testing.assert_allclose(recording.signal[0], other.leads["I"], rtol=1e-6, atol=half_a_step)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [
+        (pyedflib.FILETYPE_EDF, 16),
+        (pyedflib.FILETYPE_EDFPLUS, 16),
+        (pyedflib.FILETYPE_BDF, 24),
+        (pyedflib.FILETYPE_BDFPLUS, 24),
+    ],
+)
+def test_files_that_pyedflib_writes(kind: int, bits: int, tmp_path: Path) -> None:
+    expected = written(tmp_path / "w.edf", {"ECG I": 500, "ECG II": 500}, kind, bits=bits)
+    recording = read(tmp_path / "w.edf", derive_leads=False)
+    assert (recording.leads, recording.rate, recording.samples) == (("I", "II"), 500.0, 5000)
+    assert recording.digital.dtype == (np.int16 if bits == 16 else np.int32)
+    step = 2000 / (2**bits - 1)
+    for row, label in enumerate(expected):
+        np.testing.assert_allclose(1000 * recording.signal[row], expected[label], rtol=1e-6, atol=0.51 * step)
+    if kind in (pyedflib.FILETYPE_EDFPLUS, pyedflib.FILETYPE_BDFPLUS):
+        assert (recording.age, recording.sex) == (50.0, "female")
+
+
+def test_what_edf_plus_says_about_people(tmp_path: Path) -> None:
+    written(tmp_path / "w.edf", {"ECG": 500}, pyedflib.FILETYPE_EDFPLUS)
+    assert identity_from(open_source(tmp_path), "w.edf") == {
+        "patient_id": ("MCH-77",),
+        "patient_name": ("Anna_Example",),
+        "birth_date": ("24-DEC-1950",),
+        "acquired": ("2000-12-25T07:30:05",),
+        "order": ("ORD-5",),
+        "operator": ("T._Echnician",),
+        "free_text": ("patient coughs",),
+    }
+
+
+def test_in_plain_edf_the_fields_are_given_whole() -> None:
+    raw = edf_file(patient="Example, Anna 24.12.50", recording="ward 7, Dr Who", start="25.12.9907.30.05")
+    found = identity_from(Memory({"e.edf": raw}), "e.edf")
+    assert found["patient_id"] == ("Example, Anna 24.12.50",)
+    assert found["free_text"] == ("ward 7, Dr Who",)
+    assert found["acquired"] == ("1999-12-25T07:30:05",)
+    assert made(raw).age is None
+
+
+def test_only_ecgs_of_one_rate_are_kept(tmp_path: Path) -> None:
+    """The rate that most of them have."""
+    rates = {"EEG Fp1": 200, "ECG I": 500, "EKG2": 250, "Resp": 50, "V5": 500, "SaO2": 10}
+    expected = written(tmp_path / "w.edf", rates, pyedflib.FILETYPE_EDFPLUS)
+    recording = read(tmp_path / "w.edf")
+    assert (recording.leads, recording.rate) == (("I", "V5"), 500.0)
+    np.testing.assert_allclose(1000 * recording.signal[1], expected["V5"], rtol=1e-6, atol=0.02)
+    assert recording.provenance.notes[:2] == (
+        "left out 3 signals that are no ECG",
+        "left out 1 ECG signals of other rates",
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "lead"),
+    [
+        ("ECG I", "I"),
+        ("EKG", "ECG"),
+        ("ECG1", "ECG"),
+        ("ecg-V2", "V2"),
+        ("MLII", "MLII"),
+        ("AVR", "aVR"),
+        ("V3R", "V3R"),
+    ],
+)
+def test_labels_that_name_an_ecg(label: str, lead: str) -> None:
+    assert made(edf_file({label: (1, 2, 3)})).leads == (lead,)
+
+
+@pytest.mark.parametrize("label", ["EEG C3", "Anna", "ECGraph", "X", "", "EMG II"])
+def test_labels_that_name_none(label: str) -> None:
+    with pytest.raises(FormatError, match="none of its 1 signals is an ECG"):
+        made(edf_file({label: (1, 2, 3)}))
+
+
+def test_an_ecg_in_no_voltage_is_none() -> None:
+    with pytest.raises(FormatError, match="none of its 1 signals is an ECG"):
+        made(edf_file({"ECG": (1, 2, 3)}, units=["bpm"]))
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds", "rate"),
+    [
+        ((4, 4), "0.008", 500.0),
+        ((1, 1), "0.00125", 800.0),
+        ((2, 2), "0,007812", 256.0),
+        ((2, 2), "0.015625", 128.0),
+        ((4, 4), "0.03", 4 / 0.03),
+    ],
+)
+def test_the_rate_follows_from_the_data_records(samples: tuple[int, int], seconds: str, rate: float) -> None:
+    recording = made(edf_file(samples=samples, seconds=seconds))
+    assert recording.rate == rate
+    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+
+
+@pytest.mark.parametrize(
+    ("limits", "gain", "baseline"),
+    [
+        (("-5", "5", "-1000", "1000"), 200.0, 0),
+        (("0", "10", "0", "1000"), 100.0, 0),
+        (("-2", "8", "0", "1000"), 100.0, 200),
+        (("5", "-5", "-1000", "1000"), -200.0, 0),
+    ],
+)
+def test_the_scale_follows_from_the_limits(limits: tuple[str, str, str, str], gain: float, baseline: int) -> None:
+    recording = made(edf_file(units=["mV", "mV"], limits=limits))
+    assert recording.gain.tolist() == [pytest.approx(gain)] * 2
+    assert recording.baseline.tolist() == [baseline] * 2
+
+
+@pytest.mark.parametrize("records", [-1, 0, 4, 10**6])
+def test_announced_records_are_read_as_far_as_they_are_there(records: int) -> None:
+    recording = made(edf_file(records=records) + b"\1")
+    assert recording.samples == 4
+    assert recording.provenance.declared_samples == (records if records > 0 else None)
+
+
+def interrupted(onsets: list[str]) -> bytes:
+    """EDF+D, whose first annotation in each data record is when it starts."""
+    texts = [f"{onset}\x14\x14".encode().ljust(20, b"\0") for onset in onsets]
+    words = [int(word) for text in texts for word in np.frombuffer(text, "<i2")]
+    rows: Rows = {"ECG": list(range(2 * len(onsets))), "EDF Annotations": words}
+    return edf_file(rows, samples=(2, 10), units=["uV", ""], seconds="0.5", reserved="EDF+D")
+
+
+def test_an_interrupted_recording_is_refused_and_one_without_gaps_read() -> None:
+    assert made(interrupted(["+0", "+0.5", "+1"])).digital.tolist() == [[0, 1, 2, 3, 4, 5]]
+    for onsets in (["+0", "+0.5", "+7"], ["+0", "what", "+1"]):
+        with pytest.raises(FormatError, match="an interrupted recording"):
+            made(interrupted(onsets))
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (edf_file(seconds="0"), "hold no signal"),
+        (edf_file(seconds="-1"), "hold no signal"),
+        (edf_file(seconds="nan"), "out of range"),
+        (edf_file(seconds="fast"), "its duration of a data record is no number"),
+        (edf_file(limits=("5", "5", "0", "10")), "give no scale"),
+        (edf_file(limits=("0", "5", "10", "10")), "give no scale"),
+        (edf_file(limits=("999999.9", "1000000", "0", "32767")), "beyond its steps"),
+        (edf_file()[:300], "does not fit its 300 bytes"),
+        (edf_file()[:768], "holds no sample"),
+        (edf_file().replace(b"4       0.002   2   ", b"4       0.002   999 "), "the header of 999 signals"),
+    ],
+)
+def test_a_damaged_header_is_refused(raw: bytes, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        made(raw)

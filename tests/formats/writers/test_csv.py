@@ -1,0 +1,51 @@
+"""CSV as clocs writes it, read by pandas, by polars, and back by clocs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+
+from clocs.core.recording import Recording
+from clocs.formats import read
+from tests.formats.writers.recordings import chapman, millivolts, put, recordings
+
+
+def check(recording: Recording, path: Path) -> None:
+    """All that a recording holds comes back, and others' readers find time and millivolts."""
+    assert put(recording, path) == ()
+    expected = millivolts(recording)
+    table = pd.read_csv(path, comment="#", dtype=np.float64)
+    assert tuple(table.columns) == ("time", *recording.leads)
+    np.testing.assert_array_equal(table.iloc[:, 1:].to_numpy().T, expected)
+    np.testing.assert_array_equal(table["time"], np.arange(recording.samples) / recording.rate)
+    ours = read(path, derive_leads=False)
+    np.testing.assert_array_equal(millivolts(ours), expected)
+    np.testing.assert_array_equal(ours.gain, recording.gain)
+    np.testing.assert_array_equal(ours.baseline, recording.baseline)
+    assert (ours.rate, ours.leads, ours.unit) == (recording.rate, recording.leads, recording.unit)
+    assert (ours.age, ours.sex, ours.labels) == (recording.age, recording.sex, recording.labels)
+    assert ours.episodes == recording.episodes
+
+
+@settings(deadline=None, max_examples=30)
+@given(recording=recordings())
+def test_any_recording_comes_back_exactly(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+    check(recording, tmp_path_factory.mktemp("csv") / "r.csv")
+
+
+def test_real_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
+    for recording in chapman(real_data / "chapman.zip", 5):
+        check(recording, tmp_path / "r.csv")
+
+
+def test_polars_reads_it_too(real_data: Path, tmp_path: Path) -> None:
+    (recording,) = chapman(real_data / "chapman.zip", 1)
+    put(recording, tmp_path / "r.csv")
+    table = pl.read_csv(tmp_path / "r.csv", comment_prefix="#")
+    assert table.columns == ["time", *recording.leads]
+    np.testing.assert_array_equal(table["II"], millivolts(recording)[recording.leads.index("II")])

@@ -1,0 +1,304 @@
+"""EDF+ and BDF+ as clocs writes them, read by ``pyedflib``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyedflib
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from clocs.core.errors import MissingExtraError, SignalError, StoreError
+from clocs.core.recording import Episode, Recording, missing_value
+from clocs.formats import read
+from clocs.formats.writers.edf_layout import SECONDS, TICKS, USUAL_BYTES, find_limits, plan_records
+from clocs.formats.writers.steps import ROUNDED
+from clocs.formats.writing import FILLED, Contents, write
+from tests.conftest import make_recording
+from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
+
+SCALE = "the scale is rounded to the eight characters that the header has for it"
+RATE = "the rate is rounded, for the header counts time in 10 us"
+SPARE = "the last data record is filled up with 0; an annotation says where the recording ends"
+AGE = "the age has no place in the header"
+MOST_MILLIVOLTS = 5e9
+"""Half of the 9,999,999 V that the header's eight characters can say."""
+PER_MILLIVOLT = {"uV": 1000.0, "mV": 1.0, "V": 1e-3, "nV": 1e6}
+
+
+def check(recording: Recording, path: Path) -> tuple[str, ...]:
+    """Integers, scale, rate, names and length are what the library finds, as far as the notes do not say otherwise."""
+    notes = put(recording, path)
+    expected, samples = millivolts(recording), recording.samples
+    with contextlib.closing(pyedflib.EdfReader(str(path))) as file:
+        assert file.getSignalLabels() == [
+            "ECG" if lead == "ECG" else f"ECG {lead}"[:16].strip() for lead in recording.leads
+        ]
+        for row in range(len(recording.leads)):
+            stored = file.readSignal(row, digital=True)
+            if ROUNDED not in notes and _fits(recording, row, path):
+                np.testing.assert_array_equal(stored[:samples], recording.digital[row])
+            unit = PER_MILLIVOLT[file.getPhysicalDimension(row)]
+            found = file.readSignal(row) / unit
+            span = abs(file.getPhysicalMaximum(row) - file.getPhysicalMinimum(row)) / unit
+            step = span / (file.getDigitalMaximum(row) - file.getDigitalMinimum(row))
+            tolerance = (0.5 if ROUNDED in notes else 0) * step + (2e-5 if SCALE in notes else 1e-12) * span
+            assert np.abs(found[:samples] - expected[row]).max() <= tolerance + 1e-12 * np.abs(expected[row]).max()
+            assert (len(found) > samples) == (SPARE in notes)
+        assert file.getSampleFrequency(0) == pytest.approx(recording.rate, rel=6e-6 if RATE in notes else 1e-14)
+        assert file.getSex() == {"male": "Male", "female": "Female", None: ""}[recording.sex]
+        texts = file.readAnnotations()[2].tolist()
+    labels = [*recording.labels, *(episode.label for episode in recording.episodes)]
+    assert sorted(texts) == sorted([*labels, *(["Recording ends"] if SPARE in notes else [])])
+    return notes
+
+
+def _fits(recording: Recording, row: int, path: Path) -> bool:
+    limit = 2**15 if path.suffix == ".edf" else 2**23
+    return bool(np.abs(recording.digital[row].astype(np.int64)).max() < limit)
+
+
+@pytest.mark.parametrize("ending", ["edf", "bdf"])
+@settings(deadline=None, max_examples=25)
+@given(recording=recordings(missing=False))
+def test_any_recording_comes_back(ending: str, recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("edf") / f"r.{ending}"
+    if np.abs(millivolts(recording)).max() > MOST_MILLIVOLTS:
+        with contextlib.suppress(SignalError):
+            check(recording, path)
+        return
+    notes = check(recording, path)
+    if recording.digital.dtype == np.int16:
+        assert ROUNDED not in notes
+
+
+@pytest.mark.parametrize("samples", [4999, 4998, 2311, 577, 29 * 31, 30_000])
+def test_a_data_record_of_any_length_lasts_exactly_as_long(samples: int, tmp_path: Path) -> None:
+    """The library cuts durations off, 9.998 s must not become 9.99799; and 60 s is the longest that it takes."""
+    assert check(make_recording(("II",), samples), tmp_path / "r.edf") == ()
+
+
+def exactly(recording: Recording, path: Path) -> None:
+    """A real recording: every integer, its gains and its rate come back, by the library and by our reader."""
+    gone = recording.digital == missing_value(recording.digital.dtype)
+    if gone.any():
+        with pytest.raises(SignalError, match=f"{gone.sum()} samples are missing"):
+            put(recording, path)
+        recording = dataclasses.replace(recording, digital=np.where(gone, np.int16(0), recording.digital))
+    assert set(check(recording, path)) <= {AGE}
+    ours = read(path, derive_leads=False)
+    np.testing.assert_array_equal(ours.digital, recording.digital)
+    np.testing.assert_allclose(ours.gain, recording.gain, rtol=1e-12)
+    np.testing.assert_array_equal(ours.baseline, recording.baseline)
+    assert (ours.leads, ours.rate, ours.samples) == (recording.leads, recording.rate, recording.samples)
+
+
+def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+    for recording in (
+        *chapman(real_data / "chapman.zip", 5),
+        *list(originals(real_data / "originals.zip", "ludb"))[:5],
+    ):
+        exactly(recording, tmp_path / "r.edf")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["edf", "bdf"])
+@pytest.mark.parametrize("publisher", ORIGINALS)
+def test_all_originals_come_back(real_data: Path, publisher: str, ending: str, tmp_path: Path) -> None:
+    found = list(originals(real_data / "originals.zip", publisher))
+    assert len(found) == ORIGINALS[publisher]
+    for recording in found:
+        exactly(recording, tmp_path / f"r.{ending}")
+
+
+@pytest.mark.slow
+def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+    found = list(chapman(real_data / "chapman.zip", 100))
+    assert len(found) == 100
+    for recording in found:
+        exactly(recording, tmp_path / "r.edf")
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    samples=st.integers(1, 200_000),
+    rate=st.one_of(st.sampled_from([100.0, 250.0, 257.0, 300.0, 1000 / 3, 500.0]), st.floats(1.0, 1e6)),
+    frame=st.integers(2, 1533),
+)
+@example(samples=5003, rate=500.0, frame=24)  # a prime number
+@example(samples=1, rate=1e6, frame=1533)
+@example(samples=1_800_017, rate=511.987, frame=3)
+def test_data_records_hold_all_samples_and_little_more(samples: int, rate: float, frame: int) -> None:
+    records = plan_records(samples, rate, frame)
+    seconds = records.ticks / TICKS
+    assert SECONDS[0] <= seconds <= SECONDS[1]
+    held = records.samples * records.count
+    assert samples <= held < samples + records.samples
+    found = records.samples / seconds
+    assert found == pytest.approx(rate, rel=1e-14 if records.exact_rate else 0.51 / records.ticks)
+    if records.exact_rate and held > samples:
+        assert (held - samples) / rate < 2.001
+    if samples * frame < 8 << 20 and 1 <= samples / rate <= 60 and rate == 500:
+        assert held == samples
+
+
+def test_few_samples_are_filled_in_where_the_clock_does_not_allow_for_their_number() -> None:
+    """At 300 Hz, 10 us count only every third sample."""
+    records = plan_records(8999, 300.0, 2)
+    assert (records.samples * records.count, records.exact_rate) == (9000, True)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "expected"),
+    [
+        (5000, 500.0, 2500),
+        (7500, 500.0, 2500),
+        (5003, 500.0, 5003),
+        (1000, 100.0, 1000),
+        (514, 128.5, 514),
+        (13, 500.0, 13),
+    ],
+)
+def test_data_records_are_of_the_usual_size_where_they_can_be(samples: int, rate: float, expected: int) -> None:
+    records = plan_records(samples, rate, 24)
+    assert (records.samples, records.samples * records.count, records.exact_rate) == (expected, samples, True)
+    assert records.samples * 24 <= USUAL_BYTES or samples == 5003
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    gain=st.one_of(st.sampled_from([1000.0, 200.0, 1000 / 4.88, 409.6, 1206.0, -300.0]), st.floats(0.01, 1e6)),
+    baseline=st.integers(-40_000, 40_000),
+    ends=st.tuples(st.integers(-32_767, 32_767), st.integers(-32_767, 32_767)).map(sorted),
+)
+def test_limits_give_back_gain_and_baseline(gain: float, baseline: int, ends: list[int]) -> None:
+    """By EDF's own rule: the straight line through the two ends."""
+    low, high = ends
+    limits = find_limits(gain, baseline, low, high, 16)
+    assert -(2**15) <= limits.lowest <= low <= high <= limits.highest < 2**15
+    assert max(len(limits.low), len(limits.high)) <= 8
+    bottom, top = (float(text) / PER_MILLIVOLT[limits.unit] for text in (limits.low, limits.high))
+    steps = (limits.highest - limits.lowest) / (top - bottom)
+    assert steps == pytest.approx(gain, rel=1e-12 if limits.exact else 2e-5)
+    zero = limits.lowest - bottom * steps
+    assert zero == pytest.approx(baseline, abs=1e-6 if limits.exact else 2e-5 * 2**16)
+
+
+@pytest.mark.parametrize("gain", [1000.0, 200.0, 1000 / 4.88, 1000 / 2.5, 1000 / 1.25, 409.6, 1206.0, 698.0, 12500.0])
+def test_the_gains_of_devices_are_exact(gain: float) -> None:
+    assert find_limits(gain, 0, -4000, 4000, 16).exact
+    assert find_limits(gain, -5, -32_000, 32_000, 16).exact
+
+
+def test_a_scale_that_eight_characters_cannot_say_is_refused() -> None:
+    with pytest.raises(SignalError, match="out of what an EDF header can say"):
+        find_limits(1e-9, 0, -5, 5, 16)
+
+
+def test_missing_samples_are_refused_or_filled_with_a_trace(tmp_path: Path) -> None:
+    recording = make_recording(("I", "V2"), 1000)
+    recording.digital[1, 200:300] = missing_value(np.int16)
+    with pytest.raises(SignalError, match="100 samples are missing, and edf files cannot mark them"):
+        put(recording, tmp_path / "r.edf")
+    assert put(recording, tmp_path / "r.edf", Contents(fill_missing=True)) == (FILLED,)
+    with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
+        values = file.readSignal(1, digital=True)
+        onset, duration, text = file.readAnnotations()
+    assert values[200:300].tolist() == [0] * 100
+    np.testing.assert_array_equal(values[300:], recording.digital[1, 300:])
+    assert (onset.tolist(), duration.tolist(), text.tolist()) == ([0.4], [0.2], ["V2: 100 missing set to 0"])
+
+
+def test_zero_is_filled_in_also_where_it_does_not_fit_16_bits(tmp_path: Path) -> None:
+    recording = make_recording(("I",), 500)
+    recording.digital[0, 5] = missing_value(np.int16)
+    moved = dataclasses.replace(recording, baseline=np.array([40_000], np.int32))
+    put(moved, tmp_path / "r.edf", Contents(fill_missing=True))
+    ours = read(tmp_path / "r.edf")
+    assert ours.signal[0, 5] == 0
+    np.testing.assert_allclose(np.delete(ours.signal, 5), np.delete(moved.signal, 5), atol=0.0015)
+
+
+def test_labels_and_episodes_are_annotations(tmp_path: Path) -> None:
+    episodes = (Episode(0, 250, "NSR"), Episode(250, 5000, "AFIB" * 20))
+    recording = dataclasses.replace(make_recording(labels=("59118001", "Vorhofflattern öö")), episodes=episodes)
+    assert put(recording, tmp_path / "r.edf") == ("labels are shortened or left out",)
+    with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
+        onset, duration, text = file.readAnnotations()
+    assert onset.tolist() == [0.0, 0.0, 0.0, 0.5]
+    assert duration.tolist() == [-1.0, -1.0, 0.5, 9.5]
+    assert text.tolist() == ["59118001", "Vorhofflattern öö", "NSR", "AFIB" * 10]
+
+
+def test_many_annotations_fit_or_are_left_out_with_a_note(tmp_path: Path) -> None:
+    episodes = tuple(Episode(start, start + 1, f"e{start}") for start in range(200))
+    recording = dataclasses.replace(make_recording(), episodes=episodes)
+    notes = put(recording, tmp_path / "r.edf")
+    with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
+        found = file.readAnnotations()[2].tolist()
+        np.testing.assert_array_equal(file.readSignal(2, digital=True), recording.digital[2])
+    records = plan_records(recording.samples, recording.rate, 6).count
+    assert len(found) == min(200, 64 * records)
+    assert ("labels are shortened or left out" in notes) == (len(found) < 200)
+
+
+def test_nobody_is_named_and_no_day_unless_asked(tmp_path: Path) -> None:
+    recording = dataclasses.replace(make_recording(patient_id="Smith 42"), site="St Elsewhere", sex="female")
+    put(recording, tmp_path / "r.edf")
+    raw = (tmp_path / "r.edf").read_bytes()
+    assert raw[8:88].decode().strip() == "X F X X"
+    assert raw[88:168].decode().strip() == "Startdate 01-JAN-1985 X X X"
+    assert b"Elsewhere" not in raw
+    put(recording, tmp_path / "r.edf", Contents(patient_ids=True))
+    assert (tmp_path / "r.edf").read_bytes()[8:88].decode().strip() == "Smith_42 F X X"
+
+
+def test_the_same_recording_has_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.edf", "b.edf"):
+        put(make_recording(), tmp_path / name)
+    assert (tmp_path / "a.edf").read_bytes() == (tmp_path / "b.edf").read_bytes()
+
+
+def test_raw_steps_have_no_unit(tmp_path: Path) -> None:
+    recording = dataclasses.replace(make_recording(), unit="adu", gain=np.ones(3))
+    put(recording, tmp_path / "r.edf")
+    with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
+        assert file.getPhysicalDimension(0) == ""
+        np.testing.assert_array_equal(file.readSignal(0), recording.digital[0])
+
+
+def test_names_that_do_not_fit_are_numbered(tmp_path: Path) -> None:
+    recording = make_recording(("a very long name 1", "a very long name 2"))
+    assert put(recording, tmp_path / "r.edf") == ("lead names are shortened or written in ASCII",)
+    with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
+        assert file.getSignalLabels() == ["ECG 1", "ECG 2"]
+
+
+def test_a_full_disk_under_the_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library itself says nothing: its file is just shorter."""
+    whole = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: whole(path)[:-100])
+    with pytest.raises(StoreError, match=r"No space left on device\. Nothing was committed"):
+        write(make_recording(), tmp_path / "r.edf")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_for_temporary_files_that_is_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match="cannot write a temporary file: No such file or directory"):
+        write(make_recording(), tmp_path / "r.edf")
+
+
+def test_without_pyedflib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyedflib", None)
+    with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
+        write(make_recording(), tmp_path / "r.edf")

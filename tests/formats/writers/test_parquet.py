@@ -1,0 +1,67 @@
+"""Parquet as clocs writes it, read by pandas and polars."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+
+from clocs.core.recording import Recording, missing_value
+from clocs.formats.writers.parquet import ROUNDED
+from clocs.formats.writing import Contents
+from tests.conftest import make_recording
+from tests.formats.writers.recordings import chapman, millivolts, put, recordings
+
+
+def check(recording: Recording, path: Path) -> None:
+    """One row; its integers follow from its millivolts, gains and baselines unless a note says otherwise."""
+    notes = put(recording, path)
+    table = pd.read_parquet(path)
+    assert len(table) == 1
+    row = table.iloc[0]
+    assert row["leads"].tolist() == list(recording.leads)
+    assert (row["rate"], row["samples"], row["unit"]) == (recording.rate, recording.samples, recording.unit)
+    assert row["labels"].tolist() == list(recording.labels)
+    signal = np.stack(row["signal"])
+    assert signal.dtype == np.float32
+    np.testing.assert_array_equal(signal, millivolts(recording).astype(np.float32))
+    if ROUNDED not in notes:
+        steps = np.rint(signal.astype(np.float64) * row["gain"][:, None] + row["baseline"][:, None])
+        marked = np.where(np.isnan(steps), missing_value(recording.digital.dtype), steps)
+        np.testing.assert_array_equal(marked, recording.digital)
+
+
+@settings(deadline=None, max_examples=40)
+@given(recording=recordings())
+def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+    check(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
+    if recording.digital.dtype == np.int16:
+        assert ROUNDED not in put(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
+
+
+def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+    for recording in chapman(real_data / "chapman.zip", 10):
+        check(recording, tmp_path / "r.parquet")
+
+
+def test_polars_makes_a_row_a_lead(tmp_path: Path) -> None:
+    recording = make_recording()
+    put(recording, tmp_path / "r.parquet")
+    table = pl.read_parquet(tmp_path / "r.parquet").explode("leads", "signal")
+    assert table["leads"].to_list() == ["I", "II", "V2"]
+    np.testing.assert_array_equal(table["signal"][1].to_numpy(), recording.signal[1])
+
+
+def test_the_patient_is_in_it_only_when_asked(tmp_path: Path) -> None:
+    recording = dataclasses.replace(make_recording(patient_id="Smith-42"), site="St Elsewhere")
+    put(recording, tmp_path / "r.parquet")
+    assert pl.read_parquet(tmp_path / "r.parquet")["patient_id"].to_list() == [None]
+    put(recording, tmp_path / "r.parquet", Contents(patient_ids=True))
+    table = pl.read_parquet(tmp_path / "r.parquet")
+    assert table["patient_id"].to_list() == ["Smith-42"]
+    assert "St Elsewhere" not in str(table.to_dicts())

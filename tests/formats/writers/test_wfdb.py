@@ -1,0 +1,97 @@
+"""WFDB as clocs writes it, read by the ``wfdb`` package."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import wfdb
+from hypothesis import given, settings
+
+from clocs.core.recording import Recording
+from clocs.formats import read
+from clocs.formats.writers.wfdb import SCALE_LOST, TEXT_CHANGED
+from clocs.formats.writing import write
+from tests.conftest import make_recording
+from tests.formats.writers.recordings import ORIGINALS, chapman, originals, put, recordings
+
+
+def check(recording: Recording, folder: Path) -> None:
+    """Every integer, gain, baseline, rate, name and length is what the package finds."""
+    put(recording, folder / "r.hea")
+    raw = wfdb.rdrecord(str(folder / "r"), physical=False)
+    np.testing.assert_array_equal(raw.d_signal.T, recording.digital)
+    np.testing.assert_array_equal(raw.adc_gain, recording.gain)
+    np.testing.assert_array_equal(raw.baseline, recording.baseline)
+    assert raw.checksum == raw.calc_checksum()
+    assert raw.init_value == recording.digital[:, 0].tolist()
+    assert (raw.fs, raw.sig_len, tuple(raw.sig_name)) == (recording.rate, recording.samples, recording.leads)
+    assert set(raw.units) == {"mV"}
+    ours = read(folder / "r.hea", derive_leads=False)
+    np.testing.assert_array_equal(ours.digital, recording.digital)
+    assert ours.digital.dtype == recording.digital.dtype
+    assert (ours.age, ours.sex, ours.labels) == (recording.age, recording.sex, recording.labels)
+    np.testing.assert_array_equal(ours.signal, recording.signal)
+
+
+@settings(deadline=None, max_examples=30)
+@given(recording=recordings())
+def test_any_recording_comes_back_exactly(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+    check(recording, tmp_path_factory.mktemp("wfdb"))
+
+
+def test_real_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
+    for recording in (*chapman(real_data / "chapman.zip", 10), *originals(real_data / "originals.zip", "ludb")):
+        check(recording, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("publisher", ORIGINALS)
+def test_all_originals_come_back_exactly(real_data: Path, publisher: str, tmp_path: Path) -> None:
+    found = list(originals(real_data / "originals.zip", publisher))
+    assert len(found) == ORIGINALS[publisher]
+    for recording in found:
+        check(recording, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_hundred_chapman_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
+    found = list(chapman(real_data / "chapman.zip", 100))
+    assert len(found) == 100
+    for recording in found:
+        check(recording, tmp_path)
+
+
+def test_raw_steps_stay_raw_steps(tmp_path: Path) -> None:
+    recording = dataclasses.replace(make_recording(), unit="adu", gain=np.ones(3))
+    assert write(recording, tmp_path / "r.hea").notes == ()
+    ours = read(tmp_path / "r.hea", derive_leads=False)
+    assert ours.unit == "adu"
+    np.testing.assert_array_equal(ours.physical(), recording.physical())
+    scaled = dataclasses.replace(recording, gain=np.full(3, 2.0))
+    assert write(scaled, tmp_path / "s.hea").notes == (SCALE_LOST,)
+
+
+def test_the_header_says_what_physionets_headers_say(tmp_path: Path) -> None:
+    """As those of the challenge of 2020: ``#Age: 74``, ``#Sex: Male``, ``#Dx: 59118001,426783006``."""
+    recording = make_recording(labels=("59118001", "426783006"))
+    write(dataclasses.replace(recording, age=74.0, sex="male"), tmp_path / "r.hea")
+    assert wfdb.rdheader(str(tmp_path / "r")).comments == ["Age: 74", "Sex: Male", "Dx: 59118001,426783006"]
+
+
+def test_texts_that_a_header_cannot_hold_are_changed_with_a_note(tmp_path: Path) -> None:
+    recording = make_recording(("I", "Ableitung ß\n2"), labels=("a,b", "c\nd"))
+    assert write(recording, tmp_path / "r.hea").notes == (TEXT_CHANGED,)
+    ours = read(tmp_path / "r.hea")
+    assert ours.leads == ("I", "Ableitung ? 2")
+    assert ours.labels == ("a;b", "c d")
+    np.testing.assert_array_equal(ours.digital, recording.digital)
+
+
+def test_derived_leads_are_named_as_such(tmp_path: Path) -> None:
+    write(make_recording(), tmp_path / "r.hea", derived=True)
+    header = wfdb.rdheader(str(tmp_path / "r"))
+    assert header.sig_name == ["I", "II", "III", "aVR", "aVL", "aVF", "V2"]
+    assert header.comments == ["Derived from I and II: III, aVR, aVL, aVF"]

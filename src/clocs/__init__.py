@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from clocs.core.pseudonyms import make_key as make_key
     from clocs.core.recording import Episode as Episode
     from clocs.core.recording import Recording as Recording
     from clocs.datasets import DATASETS as DATASETS
@@ -19,9 +20,20 @@ if TYPE_CHECKING:
     from clocs.evaluation.publishing import publish as publish
     from clocs.evaluation.transformer import EcgEmbedder as EcgEmbedder
     from clocs.formats import read as read
+    from clocs.formats.writing import write as write
     from clocs.signals.framing import FramePolicy as FramePolicy
     from clocs.signals.quality import GatePolicy as GatePolicy
     from clocs.signals.quality import assess as assess
+    from clocs.similarity.archive import open_archive as open_archive
+    from clocs.similarity.audit import audit as audit
+    from clocs.similarity.changes import build_index as build_index
+    from clocs.similarity.embedding import embed_store as embed_store
+    from clocs.similarity.search import PatientIndex as PatientIndex
+    from clocs.similarity.search import open_index as open_index
+    from clocs.store.archive_report import archive_report as archive_report
+    from clocs.store.converting import convert as convert
+    from clocs.store.deidentifying import deidentify_to
+    from clocs.store.identity_scan import scan_identities as scan_identities
     from clocs.store.ingest import ingest as ingest
     from clocs.store.splits import check_leaks as check_leaks
     from clocs.store.splits import make_split
@@ -31,7 +43,7 @@ if TYPE_CHECKING:
     from clocs.store.verify import verify as verify
     from clocs.training.pretrain import pretrain as pretrain
 
-    plot, split = draw_recording, make_split
+    plot, split, deidentify = draw_recording, make_split, deidentify_to
 
 _PLACES = {
     "Episode": "clocs.core.recording:Episode",
@@ -42,9 +54,15 @@ _PLACES = {
     "load_encoder": "clocs.evaluation.pretrained:load_encoder",
     "EcgEmbedder": "clocs.evaluation.transformer:EcgEmbedder",
     "read": "clocs.formats:read",
+    "write": "clocs.formats.writing:write",
     "FramePolicy": "clocs.signals.framing:FramePolicy",
     "GatePolicy": "clocs.signals.quality:GatePolicy",
     "assess": "clocs.signals.quality:assess",
+    "archive_report": "clocs.store.archive_report:archive_report",
+    "convert": "clocs.store.converting:convert",
+    "deidentify": "clocs.store.deidentifying:deidentify_to",
+    "make_key": "clocs.core.pseudonyms:make_key",
+    "scan_identities": "clocs.store.identity_scan:scan_identities",
     "ingest": "clocs.store.ingest:ingest",
     "check_leaks": "clocs.store.splits:check_leaks",
     "split": "clocs.store.splits:make_split",
@@ -58,6 +76,12 @@ _PLACES = {
     "ProbeConfig": "clocs.evaluation.probe:ProbeConfig",
     "FinetuneConfig": "clocs.evaluation.finetune:FinetuneConfig",
     "publish": "clocs.evaluation.publishing:publish",
+    "audit": "clocs.similarity.audit:audit",
+    "embed_store": "clocs.similarity.embedding:embed_store",
+    "open_archive": "clocs.similarity.archive:open_archive",
+    "build_index": "clocs.similarity.changes:build_index",
+    "open_index": "clocs.similarity.search:open_index",
+    "PatientIndex": "clocs.similarity.search:PatientIndex",
 }
 """Public names and where they live; a command has its function under the same name."""
 

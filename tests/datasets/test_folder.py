@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, FormatError
+from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.datasets.dataset import Entry
 from clocs.datasets.folder import FOLDER
+from clocs.formats.writing import write
+from tests.conftest import make_recording
 
 HEADER = "{0} 1 500 4\n{0}.dat 16 1000/mV 16 0 0 0 0 II\n# Age: 40\n# Sex: Male\n"
 
@@ -91,3 +96,83 @@ def test_an_absent_table_is_refused(archive: Path) -> None:
 def test_a_damaged_header_is_listed_so_that_its_refusal_is_recorded(archive: Path) -> None:
     (archive / "bad.hea").write_bytes(b"\0\0\0")
     assert "bad.hea" in entries(archive)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    make_key(tmp_path / "key")
+    return tmp_path / "key"
+
+
+def loaded(archive: Path, **options: object) -> dict[str, Recording]:
+    """By file, what an ingest would store."""
+    source, chosen = open_source(archive), FOLDER.parse_options(options)
+    return {entry.file: FOLDER.load(source, entry, chosen) for entry in FOLDER.entries(source, chosen)}
+
+
+def test_with_a_key_tables_are_joined_by_the_ids_as_they_were(archive: Path, key: Path) -> None:
+    """One file's patient stands in the table of files, another's in the file itself, a third's nowhere."""
+    table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
+    table.write_text("file,patient_id,age\na,17,99\n")
+    patients.write_text("patient_id,sex,site,age,labels\n17,F,north,30,AF;SR\nNr 5,F,south,91,\n")
+    write(make_recording(patient_id="Nr 5"), archive / "d.csv", "csv", patient_ids=True)
+    found = loaded(archive, table=table, patients=patients, key=key)
+    secret = read_key(key)
+    first, last, own = found["a.hea"], found["d.csv"], found["ward/2/b.hea"]
+    assert (first.patient_id, first.sex, first.site, first.age) == (secret.patient("17"), "female", "north", 90.0)
+    assert first.labels == ("AF", "SR"), "what the user's own table says stays"
+    assert (last.patient_id, last.site, last.age) == (secret.patient("Nr 5"), "south", 90.0)
+    assert own.patient_id == own.record_id == secret.record("ward/2/b.hea")
+    assert own.age == 40.0
+
+
+def test_what_a_store_keeps_of_the_options_names_no_place(archive: Path, key: Path) -> None:
+    table = archive.parent / "files.csv"
+    table.write_text("file,patient_id\na,17\n")
+    kept = FOLDER.parse_options({"key": key, "table": table, "keep": "notes, labels"}).model_dump(mode="json")
+    assert str(archive.parent) not in str(kept)
+    assert kept["key"] == read_key(key).fingerprint
+    assert (kept["keep"], len(kept["table"]), kept["patients"]) == (["labels", "notes"], 64, None)
+    assert FOLDER.parse_options({}).model_dump(mode="json") == {"table": None}, "as before there were keys"
+
+
+@pytest.mark.parametrize("options", [{"patients": "p.csv"}, {"keep": "labels"}])
+def test_ids_are_read_only_to_be_hashed(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="need 'key'"):
+        FOLDER.parse_options(options)
+
+
+def test_one_ecg_in_two_formats_beside_each_other_is_two_recordings(archive: Path) -> None:
+    (archive / "a.csv").write_text("1,2,3,4,5,6,7,8,9,10,11,12\n")
+    found = entries(archive)
+    assert (found["a.csv"].record_id, found["a.hea"].record_id) == ("a", "a.hea")
+
+
+def test_archives_that_cannot_be_opened_are_listed_and_refused(archive: Path, key: Path) -> None:
+    (archive / "ward" / "Smith.zip").write_bytes(b"PK\3\4 broken")
+    with zipfile.ZipFile(archive / "outer.zip", "w") as outer:
+        outer.write(archive / "c.csv", "in/c.csv")
+        outer.writestr("Smith.zip", b"PK")
+    source = open_source(archive)
+    found = entries(archive)
+    assert {"ward/Smith.zip", "outer.zip/Smith.zip", "outer.zip/in/c.csv"} <= set(found)
+    for options, told in ({}, True), ({"key": key}, False):
+        chosen = FOLDER.parse_options(options)
+        for name, reason in (("ward/Smith.zip", "not a readable zip"), ("outer.zip/Smith.zip", "in a zip archive is")):
+            with pytest.raises(FormatError, match=reason) as refusal:
+                FOLDER.load(source, found[name], chosen)
+            assert ("Smith" in str(refusal.value)) == told
+            assert ("Smith" in str(FOLDER.shown(found[name], chosen))) == told
+
+
+def test_damage_within_an_archive_is_one_files_refusal(archive: Path) -> None:
+    with zipfile.ZipFile(archive / "more.zip", "w") as more:
+        more.write(archive / "c.csv", "c.csv")
+        more.writestr("d.csv", "1,2,3,4,5,6,7,8,9,10,11,13\n")
+    raw = (archive / "more.zip").read_bytes()
+    (archive / "more.zip").write_bytes(raw.replace(b"11,13\n", b"99,99\n"))
+    found = entries(archive)
+    source, options = open_source(archive), FOLDER.parse_options({})
+    assert FOLDER.load(source, found["more.zip/c.csv"], options).samples == 1
+    with pytest.raises(FormatError, match="damaged in its archive"):
+        FOLDER.load(source, found["more.zip/d.csv"], options)

@@ -108,7 +108,7 @@ class _Source:
         self.left = failing
 
     def open(self, path: Any, mode: str) -> Any:
-        if self.left and str(path).endswith("A00006.mat"):
+        if self.left and str(path).endswith("A00007.mat"):
             self.left -= 1
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return open(path, mode)

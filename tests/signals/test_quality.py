@@ -298,3 +298,18 @@ def test_any_content_is_judged_and_the_order_of_leads_does_not_matter(
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         GatePolicy.model_validate(wrong)
+
+
+def test_a_calibration_pulse_at_the_end_is_no_fault_of_the_leads() -> None:
+    """As Philips carts write it: 1 mV on all leads at once, which no heart can make."""
+    beats = derive(make_recording(("I", "II", "V1"), samples=5500))
+    held = replace(beats, provenance=replace(beats.provenance, derived_leads=()))
+    assert assess(held, GatePolicy()) == []
+    pulse = held.digital.copy()
+    pulse[:, 5000:] = 0
+    pulse[:, 5300:5500] = np.round(held.gain)[:, None]
+    assert assess(replace(held, digital=pulse), GatePolicy()) == []
+    pulse[:, 5300:5500] = np.round(5 * held.gain)[:, None]
+    pulse[2, 5300:5500] = 0
+    found = assess(replace(held, digital=pulse), GatePolicy())
+    assert "identity" in {finding.reason for finding in found}, "on some leads only, it is one"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from clocs.cli.printing import print_table
+from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
 
 data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
@@ -77,20 +76,23 @@ def ingest(
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     engine: Annotated[EngineName | None, typer.Option(help="Default: processes where workers > 1.")] = None,
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="key=value of the dataset.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Folder only: key file for patients' pseudonyms.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read a folder or zip of ECG files into a store. Interrupted, it continues; repeated, it does nothing."""
+    from clocs.core.sources import open_source
     from clocs.signals.quality import OFF
+    from clocs.store.archive_report import unused_identities
     from clocs.store.ingest import ingest as run
     from clocs.store.summary import info as store_info
 
-    with _progress("recordings") as advance:
+    with progress_bar("recordings") as advance:
         made = run(
             dataset,
             None if source == "-" else source,
             store,
             gate=OFF if gate is Gate.OFF else None,
-            options=_pairs(option or []),
+            options=_pairs(option or []) | ({"key": key} if key else {}),
             engine=engine.value if engine else None,
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
@@ -107,7 +109,15 @@ def ingest(
         ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
     ]
     rows += [("frames", numbers["frames"]), ("instances", numbers["instances"])]
+    if dataset == "folder":
+        rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
+    unused = unused_identities(made) if dataset == "folder" else 0
+    if unused:
+        typer.echo(
+            f"{unused} recordings are of formats that name patients: their ids were not used, and each counts as a "
+            "patient of its own under its file's name. To have ids and names as keyed hashes: --key FILE"
+        )
 
 
 @data.command()
@@ -115,7 +125,7 @@ def verify(store: StorePath, as_json: AsJson = False) -> None:
     """Check every byte of a store; exits 1 and names the file when anything differs."""
     from clocs.store.verify import verify as run
 
-    with _progress("bytes") as advance:
+    with progress_bar("bytes") as advance:
         faults = run(store, progress=lambda done, total: advance(done, total, ""))
     if as_json:
         _print({"store": str(store), "faults": [vars(fault) for fault in faults]}, True)
@@ -195,7 +205,7 @@ def download(
     from clocs.datasets.download import download as run
 
     item = DATASETS.get(dataset)
-    with _progress("bytes") as advance:
+    with progress_bar("bytes") as advance:
         files = run(item, folder, mirror=mirror, progress=lambda done, total, name: advance(done, total, name))
     typer.echo(f"{len(files)} files in {folder}; licence of {item.name}: {item.licence}")
 
@@ -205,18 +215,6 @@ def _pairs(given: list[str]) -> dict[str, str]:
     if wrong:
         raise ConfigError(f"options are key=value, not {', '.join(wrong)}")
     return dict(pair.split("=", 1) for pair in given)
-
-
-@contextmanager
-def _progress(unit: str) -> Iterator[Any]:
-    """A progress bar on standard error: call it with done, total (None: unknown) and a note."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.completed:,.0f} " + unit), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, note: bar.update(task, completed=done, total=total, description=note)
 
 
 def _print(value: Any, as_json: bool) -> None:

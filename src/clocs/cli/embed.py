@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from clocs.cli.data import EngineName
 from clocs.cli.printing import print_table
+from clocs.cli.progress import progress_bar
+from clocs.core.errors import ConfigError
 from clocs.evaluation.shipped import DEFAULT_ENCODER
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Name or folder of an encoder.")]
@@ -18,18 +21,63 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def embed(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="ECG files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...|STORE", help="ECG files, or the folder of a store.")],
     encoder: EncoderName = DEFAULT_ENCODER,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Table to write: .npz, .csv or .parquet. Default: embeddings.npz.")
+        Path | None,
+        typer.Option(
+            "--out", help="Table to write: .npz, .csv or .parquet; default: embeddings.npz. Of a store: the archive."
+        ),
     ] = None,
     any_lead: AnyLead = False,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes, for a store.")] = 1,
+    engine: Annotated[EngineName | None, typer.Option(help="Default: processes where workers > 1.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn ECG files into embeddings, one a lead and frame. Exits 1 if a file was refused; the others are written.
 
-    With --json and without --out, no table is written.
+    With --json and without --out, no table is written. Of a store's folder, an archive of embeddings is made, one a
+    recording: interrupted, it continues; repeated, it does nothing.
     """
+    from clocs.store.manifest import versions
+
+    if len(files) == 1 and versions(files[0]):
+        _embed_store(files[0], encoder, out, any_lead, workers, engine, as_json)
+    else:
+        _embed_files(files, encoder, out, any_lead, as_json)
+
+
+def _embed_store(
+    store: Path, encoder: str, out: Path | None, any_lead: bool, workers: int, engine: EngineName | None, as_json: bool
+) -> None:
+    from clocs.similarity.embedding import embed_store
+
+    if out is None:
+        raise ConfigError(f"{store} is a store: name the folder of the archive to make with --out")
+    with progress_bar("recordings") as advance:
+        made = embed_store(
+            encoder,
+            store,
+            out,
+            any_lead=any_lead,
+            engine=engine.value if engine else None,
+            workers=workers,
+            progress=lambda done, refused: advance(done, None, f"{refused} refused"),
+        )
+    about = made.manifest
+    counts = {"in": about.records_in, "embedded": about.embedded, "refused": about.refused}
+    if as_json:
+        typer.echo(json.dumps({"archive": str(out), "version": about.version, "sha256": about.sha256, **counts}))
+        return
+    rows = [("in", about.records_in), ("embedded", about.embedded)]
+    rows += [(f"refused: {reason}", count) for reason, count in about.refused.items()]
+    print_table([str(out), f"version {about.version}"], rows)
+    if about.refused:
+        typer.echo(f"reasons: {out / about.refused_list.file}")
+    typer.echo("Embeddings are personal data: keep them as the recordings are kept.")
+
+
+def _embed_files(files: list[Path], encoder: str, out: Path | None, any_lead: bool, as_json: bool) -> None:
     from clocs.evaluation.embedding_files import embed_files
     from clocs.evaluation.pretrained import load_encoder
 

@@ -7,12 +7,19 @@ import sys
 import typer
 
 from clocs import __version__
+from clocs.cli.archive import archive_report, deidentify, make_key, scan_identities
+from clocs.cli.audit import audit
+from clocs.cli.convert import convert
 from clocs.cli.data import data
 from clocs.cli.embed import classify, embed, export_onnx
 from clocs.cli.evaluate import evaluate
+from clocs.cli.index import index
 from clocs.cli.pretrain import pretrain
+from clocs.cli.report import report
 from clocs.cli.reproduce import reproduce
 from clocs.cli.show import show
+from clocs.cli.similar import similar
+from clocs.cli.similarity import similarity
 from clocs.core.errors import ClocsError
 
 app = typer.Typer(
@@ -22,14 +29,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+data.command("make-key")(make_key)
+data.command()(deidentify)
+data.command("scan-identities")(scan_identities)
+data.command("report")(archive_report)
 app.add_typer(data, name="data")
 app.add_typer(evaluate, name="evaluate")
 app.add_typer(show, name="show")
+app.add_typer(similarity, name="similarity")
+app.add_typer(index, name="index")
 app.command()(pretrain)
 app.command()(reproduce)
+app.command()(report)
+app.command()(convert)
 app.command()(embed)
 app.command()(classify)
 app.command()(export_onnx)
+app.command()(similar)
+app.command()(audit)
 
 
 @app.callback(invoke_without_command=True)

@@ -11,7 +11,9 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*titles)
+    table = Table()
+    for title in titles:
+        table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     Console().print(table)

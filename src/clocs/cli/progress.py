@@ -1,8 +1,22 @@
-"""What a long training shows while it runs."""
+"""What long work shows while it runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+
+@contextmanager
+def progress_bar(unit: str) -> Iterator[Any]:
+    """A progress bar on standard error: call it with done, total (None: unknown) and a note."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.completed:,.0f} " + unit), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, note: bar.update(task, completed=done, total=total, description=note)
 
 
 class TrainingProgress:

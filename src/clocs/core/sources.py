@@ -40,7 +40,10 @@ class Source(Protocol):
 
 
 class FolderSource:
-    """A directory on disk; a zip archive in it is one more folder, ``archive.zip/file``."""
+    """A directory on disk; a zip archive in it is one more folder, ``archive.zip/file``.
+
+    An archive that cannot be opened is listed as the file it is.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -52,11 +55,11 @@ class FolderSource:
             prefix = PurePosixPath(Path(folder).relative_to(self._root).as_posix())
             for file in sorted(files):
                 name = _spelled(str(prefix / file))
-                if file.lower().endswith(".zip"):
-                    archive = open_source(self._place(name))
-                    yield from (f"{name}/{member}" for member in archive.names())
-                else:
+                archive = self._archive(name) if file.lower().endswith(".zip") else None
+                if archive is None:
                     yield name
+                else:
+                    yield from (f"{name}/{member}" for member in archive.names())
 
     def exists(self, name: str) -> bool:
         place = self._in_archive(name)
@@ -78,6 +81,12 @@ class FolderSource:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError) as error:
             # Any other OSError is the disk's fault, not the file's, and must not pass for one.
             raise FormatError(f"{name}: no such file in {self.path}") from error
+
+    def _archive(self, name: str) -> Source | None:
+        try:
+            return open_source(self._place(name))
+        except FormatError:
+            return None
 
     def _in_archive(self, name: str) -> tuple[Source, str] | None:
         """The archive a name lies in, and the rest of the name."""

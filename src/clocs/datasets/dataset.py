@@ -77,6 +77,11 @@ def load_entry(source: Source, entry: Entry, options: Options) -> Recording:
     )
 
 
+def as_it_is(entry: Entry, options: Options) -> Entry:
+    """For datasets whose names say nothing about anybody."""
+    return entry
+
+
 @dataclass(frozen=True)
 class Download:
     """A publisher's file, or with ``listing`` a folder whose files its SHA256SUMS.txt lists."""
@@ -104,6 +109,8 @@ class Dataset:
     entries: Callable[[Source, Any], Iterator[Entry]]
     """Every recording of a source, in a fixed order, without reading signals."""
     load: Callable[[Source, Entry, Any], Recording] = load_entry
+    shown: Callable[[Entry, Any], Entry] = as_it_is
+    """An entry as the list of refused recordings may name it."""
     options: type[Options] = Options
     needs_source: bool = True
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -120,6 +127,8 @@ class Dataset:
     expected: Mapping[str, int] = field(default_factory=dict)
     """Counts of the whole published set."""
     records_per_shard: int = 512
+    grows: bool = False
+    """Whether sources grow at any place: what is new is then read alone, and what was read before is kept."""
 
     def parse_options(self, given: Mapping[str, Any]) -> Options:
         """Check options given as text or values; all that is wrong is said at once."""

@@ -1,56 +1,213 @@
-"""A user's own archive: any folder or zip of readable files, with an optional table about them."""
+"""A user's own archive: any folder or zip of readable files, with optional tables about them."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Self
 
-from clocs.core.errors import ConfigError
+from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from clocs.core.errors import ConfigError, FormatError, MissingExtraError
+from clocs.core.identity import Identity
+from clocs.core.pseudonyms import read_key
+from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
-from clocs.datasets.dataset import Dataset, Entry, Options, age_of, read_csv, sex_of
-from clocs.formats.reading import recognise
+from clocs.datasets.dataset import Dataset, Entry, Options, age_of, load_entry, read_csv, sex_of
+from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
+from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.signals.framing import FramePolicy
 
 COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
+PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
+ZIP = ".zip"
+Rows = dict[str, dict[str, str]]
 
 
 class FolderOptions(Options):
-    """What is known about the files."""
+    """What is known about the files, and how nobody is named."""
 
     table: Path | None = None
     """CSV with a column ``file`` (path within the source, or its name without ending) and any of
     ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (several with ``;`` between)."""
+    key: Path | None = None
+    """File of a key (``clocs data make-key``): ids in files become keyed hashes, ages over 90 are pooled, and
+    what is typed is left out. Without one, ids in files are not used, and files keep their names."""
+    patients: Path | None = None
+    """CSV with a column ``patient_id`` and any of ``site``, ``age``, ``sex``, ``labels``, joined by the ids that
+    stand in files or in ``table``; needs a key."""
+    keep: tuple[Kept, ...] = ()
+    """With a key: what files say in words that stays all the same, of ``labels``, ``notes``, ``leads``, ``site``."""
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _needs_a_key(self) -> Self:
+        if self.key is None and (self.patients is not None or self.keep):
+            raise ValueError("'patients' and 'keep' need 'key': ids are read only to be hashed")
+        if self.key is not None:
+            self._fingerprints()  # says now what cannot be read
+        return self
+
+    @model_serializer(mode="wrap")
+    def _told(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a store keeps: with a key no path, only what tells keys and tables apart."""
+        if self.key is None:
+            return {"table": plain(self)["table"]}
+        return self._fingerprints() | {"keep": sorted(self.keep)}
+
+    def _fingerprints(self) -> dict[str, Any]:
+        assert self.key is not None
+        tables = {"table": self.table, "patients": self.patients}
+        marks = {name: path and _fingerprint(path) for name, path in tables.items()}
+        return marks | {"key": read_key(self.key).fingerprint}
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        raise ConfigError(f"table {path}: no such file") from None
 
 
 def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
-    """Every file of a known format. Without a table, each recording is a patient of its own."""
-    about = _table(options.table) if options.table else {}
+    """Every file of a known format, and those that cannot be looked into, so that their refusal is on record."""
+    about = _table(options.table, COLUMNS) if options.table else {}
+    taken: dict[str, set[str]] = {}
     for name in source.names():
-        if name.endswith(".hea") or recognise(source, name) is not None:
-            stem = name.rsplit(".", 1)[0]
-            row = about.get(name) or about.get(stem) or about.get(stem.rsplit("/", 1)[-1]) or {}
-            yield Entry(
-                file=name,
-                record_id=row.get("record_id") or stem,
-                patient_id=row.get("patient_id") or stem,
-                site=row.get("site") or "",
-                age=age_of(row.get("age")),
-                sex=sex_of(row.get("sex")),
-                labels=tuple(label.strip() for label in (row.get("labels") or "").split(";") if label.strip()),
-            )
+        if not _is_recording(source, name):
+            continue
+        stem = name.rsplit(".", 1)[0]
+        row = about.get(name) or about.get(stem) or about.get(stem.rsplit("/", 1)[-1]) or {}
+        known = _own_name(name, stem, taken)
+        yield Entry(
+            file=name,
+            record_id=row.get("record_id") or known,
+            patient_id=row.get("patient_id") or ("" if options.key else known),
+            site=row.get("site") or "",
+            age=age_of(row.get("age")),
+            sex=sex_of(row.get("sex")),
+            labels=_labels(row),
+        )
 
 
-def _table(path: Path) -> dict[str, dict[str, str]]:
+def _is_recording(source: Source, name: str) -> bool:
+    if name.endswith(".hea") or name.lower().endswith(ZIP):
+        return True
+    try:
+        return recognise(source, name) is not None
+    except FormatError:  # damaged, encrypted, too large: reading it says which
+        return True
+
+
+def _own_name(name: str, stem: str, taken: dict[str, set[str]]) -> str:
+    """The name without its ending, unless another file of the folder has that already: one ECG in two formats."""
+    folder = name.rpartition("/")[0]
+    for other in [other for other in taken if not f"{folder}/".startswith(f"{other}/") and other]:
+        del taken[other]  # left behind by the walk
+    names = taken.setdefault(folder, set())
+    known = name if stem in names else stem
+    names.add(known)
+    return known
+
+
+def _labels(row: dict[str, str]) -> tuple[str, ...]:
+    return tuple(label.strip() for label in (row.get("labels") or "").split(";") if label.strip())
+
+
+def _load(source: Source, entry: Entry, options: FolderOptions) -> Recording:
+    """The recording of an entry; with a key under pseudonyms, and so are the messages of what goes wrong."""
+    if options.key is None:
+        _check_opened(source, entry.file)
+        return load_entry(source, entry, options)
+    try:
+        _check_opened(source, entry.file)
+        recording = read_from(source, entry.file)
+    except (OSError, MemoryError, ConfigError, MissingExtraError):
+        raise  # of the machine or its user, not of the file
+    except Exception as error:
+        raise FormatError(_nameless(error, source, entry.file, options.key)) from None
+    return _hashed(recording, _identity(source, entry.file), entry, options)
+
+
+def _nameless(error: Exception, source: Source, name: str, key: Path) -> str:
+    """A message without the file's name and without what the file says about anybody."""
+    said = str(error) if isinstance(error, FormatError) else f"unexpected {type(error).__name__}"
+    alias = read_key(key).record(name)
+    names = (f"{source.path}/{name}", source.path, name, *name.split("/"))
+    said = without(said, (*names, *(each.rsplit(".", 1)[0] for each in names)), alias)
+    return without(said, telling(_identity(source, name)), "[left out]")
+
+
+def _identity(source: Source, name: str) -> Identity:
+    """What a file says about anybody; nothing where that part of it is damaged."""
+    try:
+        return {} if name.lower().endswith(ZIP) else identity_from(source, name)
+    except FormatError:
+        return {}
+
+
+def _check_opened(source: Source, name: str) -> None:
+    """Archives that the source lists as files could not be opened, or lie in another one."""
+    if name.lower().endswith(ZIP):
+        nested = f"{ZIP}/" in f"{source.path}/{name}".lower()
+        reason = "a zip archive in a zip archive is not opened; unpack it" if nested else "not a readable zip archive"
+        raise FormatError(f"{name}: {reason}")
+
+
+def _hashed(recording: Recording, identity: Identity, entry: Entry, options: FolderOptions) -> Recording:
+    """Tables are joined by the ids as they were, and what they say stays: their owner wrote it."""
+    assert options.key is not None
+    patient = entry.patient_id or patient_of(identity)
+    row = _patients(options.patients).get(patient, {}) if options.patients and patient else {}
+    plain = deidentify(recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
+    age = entry.age if entry.age is not None else age_of(row.get("age"))
+    return replace(
+        plain,
+        site=entry.site or row.get("site") or plain.site,
+        age=plain.age if age is None else min(age, POOLED_AGE),
+        sex=entry.sex or sex_of(row.get("sex")) or plain.sex,
+        labels=entry.labels or _labels(row) or plain.labels,
+    )
+
+
+def _shown(entry: Entry, options: FolderOptions) -> Entry:
+    if options.key is None:
+        return entry
+    alias = read_key(options.key).record(entry.file)
+    return Entry(file=alias, record_id=alias)
+
+
+def _patients(path: Path) -> Rows:
+    try:
+        return _read_patients(str(path), path.stat().st_mtime_ns)
+    except OSError:
+        raise ConfigError(f"table {path}: no such file") from None
+
+
+@functools.lru_cache(maxsize=2)
+def _read_patients(path: str, _changed: int) -> Rows:
+    return _table(Path(path), PATIENT_COLUMNS)
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> Rows:
+    """Rows by the first of the columns, which every row needs."""
     if not path.is_file():
         raise ConfigError(f"table {path}: no such file")
     rows = list(read_csv(open_source(path.parent), path.name))
-    unknown = sorted({str(column) for row in rows for column in row} - set(COLUMNS))
-    if unknown or any(not row.get("file") for row in rows):
+    unknown = sorted({str(column) for row in rows for column in row} - set(columns))
+    if unknown or any(not row.get(columns[0]) for row in rows):
         raise ConfigError(
-            f"table {path.name}: every row needs 'file'; other columns may be {', '.join(COLUMNS[1:])}"
+            f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"
             + (f"; unknown here: {', '.join(unknown)}" if unknown else "")
         )
-    return {row["file"]: row for row in rows}
+    return {row[columns[0]]: row for row in rows}
 
 
 FOLDER = Dataset(
@@ -60,7 +217,10 @@ FOLDER = Dataset(
     citation="",
     homepage="",
     entries=_entries,
+    load=_load,
+    shown=_shown,
     options=FolderOptions,
+    grows=True,
     frames={
         "evaluation": FramePolicy(samples=2500, rate=500),
         "segments": FramePolicy(samples=2500, segments=2, rate=500),

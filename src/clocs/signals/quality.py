@@ -141,6 +141,8 @@ def _identities(recording: Recording, policy: GatePolicy, present: npt.NDArray[n
     judged = present[rows].all(axis=0)
     if policy.max_amplitude is not None and recording.unit == "mV":  # a spike on all leads fits no equation
         judged &= (np.abs(values) <= policy.max_amplitude).all(axis=0)
+    # Limb leads that all show one value, not zero, show a calibration pulse: no heart fits that.
+    judged &= (values != values[0]).any(axis=0) | (values[0] == 0)
     if not judged.any():
         return []
     volts = dict(zip(limbs, values if judged.all() else values[:, judged], strict=True))

@@ -15,7 +15,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
-from clocs.datasets.dataset import Options, age_of, sex_of
+from clocs.datasets.dataset import Options, age_of, as_it_is, sex_of
 from clocs.signals.leads import canonical
 from clocs.signals.quality import GatePolicy
 from clocs.store.ingest import ingest
@@ -60,7 +60,9 @@ def ingest_arrays(
         title="Arrays in memory",
         entries=lambda source, options: iter(entries),
         load=load,
+        shown=as_it_is,
         options=ArrayOptions,
+        grows=False,
         needs_source=False,
     )
     options = {"rate": rate, "leads": names, "sha256": digest.hexdigest()}

@@ -17,11 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from clocs.core import engine as engines
-from clocs.core.errors import ClocsError, ConfigError, IntegrityError, MissingExtraError, StoreError
-from clocs.core.files import content_hash, exclusive, seal, unseal, write_bytes
+from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
+from clocs.core.files import content_hash, exclusive, write_bytes
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Dataset, Entry
@@ -29,6 +27,7 @@ from clocs.datasets.dataset import Options
 from clocs.signals.leads import without_derived
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
+from clocs.store.growth import Pool
 from clocs.store.manifest import (
     FORMAT,
     SHARDS,
@@ -38,10 +37,11 @@ from clocs.store.manifest import (
     versions,
     write_manifest,
 )
+from clocs.store.receipts import RECEIPTS as RECEIPTS
+from clocs.store.receipts import Receipt, Refused, finished, write_receipt
 from clocs.store.shard import ShardInfo, write_shard
 from clocs.store.store import Store
 
-RECEIPTS = "receipts"
 SHARD_BYTES = 128 << 20
 """Samples after which a task starts another shard; with the records per task it bounds a worker's memory."""
 
@@ -61,29 +61,8 @@ class Task:
     entries: tuple[Entry, ...]
     name: str
     """Hash of everything above but the folder and the source's own path."""
-
-
-class Refused(BaseModel):
-    """A recording that was not stored, and why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    record_id: str
-    source: str
-    source_sha256: str
-    reason: str
-    findings: tuple[Finding, ...]
-
-
-class Receipt(BaseModel):
-    """What became of a task."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    task: str
-    records_in: int
-    shards: tuple[ShardInfo, ...]
-    refused: tuple[Refused, ...]
+    digests: tuple[str, ...] = ()
+    """Of the entries, where what is read once is kept whatever else the source gains."""
 
 
 def ingest(
@@ -109,23 +88,44 @@ def ingest(
     path = str(Path(source).absolute()) if source is not None and dataset.needs_source else None
     if path is None and dataset.needs_source:
         raise ConfigError(f"dataset '{dataset.name}' needs a source: the folder or zip its files lie in")
+    inside = [value for _, value in chosen if isinstance(value, Path) and _lies_in(value, place)]
+    if inside:
+        raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     with exclusive(place):
-        tasks = _tasks(dataset, chosen, gate, path, place)
+        pool = Pool(place) if dataset.grows else None
+        tasks = _tasks(dataset, chosen, gate, path, place, pool)
         kind = engine or ("serial" if workers == 1 else "processes")
         receipts = _run(tasks, kind, workers, progress)
+        receipts = receipts if pool is None else pool.joined(receipts)
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
         return commit(place, receipts, dataset.about(), chosen.model_dump(mode="json"), gate)
 
 
-def _tasks(dataset: Dataset, options: Options, gate: GatePolicy, path: str | None, folder: Path) -> Iterator[Task]:
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _tasks(
+    dataset: Dataset, options: Options, gate: GatePolicy, path: str | None, folder: Path, pool: Pool | None
+) -> Iterator[Task]:
     source = open_source(path) if path is not None else None
-    entries = dataset.entries(source, options)  # type: ignore[arg-type]  # None only where no source is needed
     shared = [FORMAT, dataset.name, options.model_dump(mode="json"), gate.model_dump(mode="json")]
-    for chunk in _chunks(entries, dataset.records_per_shard):
+
+    def entries() -> Iterator[Entry]:
+        return dataset.entries(source, options)  # type: ignore[arg-type]  # None only where no source is needed
+
+    def digest(entry: Entry) -> str:
+        return content_hash([*shared, asdict(entry), source.size(entry.file) if source is not None else 0])[:16]
+
+    def task(chunk: tuple[Entry, ...]) -> Task:
         sizes = [source.size(entry.file) for entry in chunk] if source is not None else []
         name = content_hash([*shared, [asdict(entry) for entry in chunk], sizes])
-        yield Task(folder, path, dataset, options, gate, chunk, name)
+        digests = tuple(map(digest, chunk)) if pool is not None else ()
+        return Task(folder, path, dataset, options, gate, chunk, name, digests)
+
+    new = entries() if pool is None else pool.unread(entries, digest)
+    yield from map(task, _chunks(new, dataset.records_per_shard))
 
 
 def _chunks(entries: Iterable[Entry], size: int) -> Iterator[tuple[Entry, ...]]:
@@ -153,13 +153,13 @@ def _run(tasks: Iterator[Task], kind: engines.Engine, workers: int, progress: Pr
 
 def run_task(task: Task) -> Receipt:
     """Read, judge and store a task's recordings; at once done when its receipt is there."""
-    receipt = _finished(task)
+    receipt = finished(task.folder, task.name)
     if receipt is not None:
         return receipt
     source = open_source(task.source) if task.source is not None else None
     refused: list[Refused] = []
     accepted = _accepted(task, source, refused)
-    return write_recordings(task.folder, task.name, accepted, len(task.entries), refused)
+    return write_recordings(task, accepted, refused)
 
 
 def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iterator[Recording]:
@@ -170,10 +170,10 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
         except (OSError, MemoryError, ConfigError, MissingExtraError):
             raise  # of the machine or its user, not of the file
         except ClocsError as error:
-            refused.append(_unreadable(entry, str(error)))
+            refused.append(_unreadable(task.dataset.shown(entry, task.options), str(error)))
             continue
         except Exception as error:  # a reader's own mistake must not end an archive's ingest
-            refused.append(_unreadable(entry, f"unexpected {error!r}"))
+            refused.append(_unreadable(task.dataset.shown(entry, task.options), f"unexpected {error!r}"))
             continue
         findings = assess(recording, task.gate)
         if findings:
@@ -203,16 +203,14 @@ def _judged(recording: Recording, findings: list[Finding]) -> Refused:
     )
 
 
-def write_recordings(
-    folder: Path, name: str, recordings: Iterator[Recording], records_in: int, refused: list[Refused]
-) -> Receipt:
+def write_recordings(task: Task, recordings: Iterator[Recording], refused: list[Refused]) -> Receipt:
     """Write recordings as shards of bounded size, then the receipt."""
     shards: list[ShardInfo] = []
     held: list[Recording] = []
 
     def write() -> None:
         if held:
-            path = folder / SHARDS / f"{name[:16]}-{len(shards)}.arrow"
+            path = task.folder / SHARDS / f"{task.name[:16]}-{len(shards)}.arrow"
             shards.append(write_shard(path, held))
             held.clear()
 
@@ -224,25 +222,15 @@ def write_recordings(
         held.append(recording)
         size += recording.digital.nbytes
     write()
-    receipt = Receipt(task=name, records_in=records_in, shards=tuple(shards), refused=tuple(refused))
-    write_bytes(_receipt_path(folder, name), seal(receipt.model_dump(mode="json")))
+    receipt = Receipt(
+        task=task.name,
+        records_in=len(task.entries),
+        shards=tuple(shards),
+        refused=tuple(refused),
+        entries=task.digests,
+    )
+    write_receipt(task.folder, receipt)
     return receipt
-
-
-def _receipt_path(folder: Path, name: str) -> Path:
-    return folder / RECEIPTS / f"{name[:32]}.json"
-
-
-def _finished(task: Task) -> Receipt | None:
-    """A task's receipt, if it is whole and its shards are there."""
-    path = _receipt_path(task.folder, task.name)
-    try:
-        receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
-        sizes = [(task.folder / SHARDS / shard.file).stat().st_size for shard in receipt.shards]
-    except (OSError, ValueError, IntegrityError):
-        return None
-    whole = receipt.task == task.name and sizes == [shard.bytes for shard in receipt.shards]
-    return receipt if whole else None
 
 
 def commit(

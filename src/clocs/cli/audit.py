@@ -1,0 +1,39 @@
+"""``clocs audit``: what the embeddings of an encoder give away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clocs.cli.printing import print_table
+
+
+def audit(
+    checkpoint: Annotated[
+        str, typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")
+    ],
+    store: Annotated[Path, typer.Argument(help="Folder of a store with a split.")],
+    split: Annotated[str, typer.Option(help="Name of the split.")] = "default",
+    frames: Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")] = "encoder",
+    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
+    import torch
+
+    from clocs.similarity.audit import audit as run
+    from clocs.similarity.audit import in_rows
+
+    torch.set_num_threads(threads)
+    found = run(checkpoint, store, split=split, frames=frames, seed=seed)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    print_table(["test", "found", "guessing"], in_rows(found))
+    for note in found["notes"]:
+        typer.echo(f"note: {note}")
+    typer.echo("Embeddings are personal data, whatever these figures are.")

@@ -1,0 +1,183 @@
+"""``clocs similarity``: how good neighbours are, distances, maps and groups of patients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clocs.cli.printing import print_table
+from clocs.core.errors import ConfigError
+
+similarity = typer.Typer(help="Judge neighbours; distances, maps and groups of patients.", no_args_is_help=True)
+
+Checkpoint = Annotated[str, typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")]
+Checkpoints = Annotated[str, typer.Argument(help="Encoders as for 'clocs audit', with commas between them.")]
+StoreFolder = Annotated[Path, typer.Argument(help="Folder of a store.")]
+SplitName = Annotated[str, typer.Option("--split", help="Name of the split.")]
+Part = Annotated[str, typer.Option(help="train, validation, test, or all (of a store without a split).")]
+Frames = Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")]
+Seed = Annotated[int, typer.Option(help="Of random weights, and of UMAP.")]
+Draw = Annotated[Path | None, typer.Option(help="Picture to write: .png, .pdf or .svg.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@similarity.command("judge")
+def judge_command(
+    checkpoints: Checkpoints,
+    store: StoreFolder,
+    k: Annotated[int, typer.Option("-k", help="Neighbours.")] = 10,
+    split: SplitName = "default",
+    part: Part = "test",
+    frames: Frames = "encoder",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Share of the nearest patients who have the same label, and how well a patient's other segments are found."""
+    from clocs.similarity.judging import judge_similarity
+
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    found = {name: judge_similarity(name, store, k=k, **options) for name in _named(checkpoints)}
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    rows = [row for name, one in found.items() for row in _judgement(name, one)]
+    print_table(["encoder", "measure", "value", "chance"], rows)
+    _print_notes(found)
+
+
+@similarity.command("distances")
+def distances_command(
+    checkpoints: Checkpoints,
+    store: StoreFolder,
+    split: SplitName = "default",
+    part: Part = "validation",
+    frames: Frames = "encoder",
+    seed: Seed = 0,
+    draw: Draw = None,
+    as_json: AsJson = False,
+) -> None:
+    """Distances within a patient and between patients, as in the paper's figure 6."""
+    from clocs.drawing.distances import draw_distances
+    from clocs.evaluation.judgement import in_words
+    from clocs.similarity.judging import judge_distances
+
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    found = {name: judge_distances(name, store, **options) for name in _named(checkpoints)}
+    if draw is not None:
+        draw_distances({Path(name).name: (one.intra, one.inter) for name, (one, _) in found.items()}, draw)
+    told = {name: one for name, (_, one) in found.items()}
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    rows = [
+        (name, f"{one['intra']['mean']:.4g}", f"{one['inter']['mean']:.4g}", in_words(one["separation"]))
+        for name, one in told.items()
+    ]
+    print_table(["encoder", "mean within a patient", "mean between patients", "AUC between the two"], rows)
+    _print_notes(told)
+
+
+@similarity.command("map")
+def map_command(
+    checkpoint: Checkpoint,
+    stores: Annotated[str, typer.Argument(help="Folders of stores, with commas between them, on one map.")],
+    method: Annotated[str, typer.Option(help="pca, or umap (extra 'umap').")] = "pca",
+    split: SplitName = "default",
+    part: Part = "test",
+    frames: Frames = "encoder",
+    seed: Seed = 0,
+    draw: Draw = None,
+    as_json: AsJson = False,
+) -> None:
+    """A map of patients, coloured by label, age, sex and site; alike ones lie near each other."""
+    from clocs.drawing.patient_map import draw_map
+    from clocs.similarity.cohort import open_cohort
+    from clocs.similarity.patient_map import map_patients
+
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    found = map_patients([open_cohort(checkpoint, store, **options) for store in _named(stores)], method, seed=seed)
+    target = draw or (None if as_json else Path("patient-map.png"))
+    if target is not None:
+        draw_map(found.points, found.facts.telling(), target, axes_names=found.axes_names())
+    typer.echo(json.dumps(found.as_dict()) if as_json else str(target))
+
+
+@similarity.command("groups")
+def groups_command(
+    checkpoint: Checkpoint,
+    store: StoreFolder,
+    smallest: Annotated[
+        int | None, typer.Option(help="Patients of the smallest group. Default: 15, or 1 % of all.")
+    ] = None,
+    fine: Annotated[bool, typer.Option("--fine", help="Smaller groups, and more patients in none.")] = False,
+    split: SplitName = "default",
+    part: Part = "test",
+    frames: Frames = "encoder",
+    seed: Seed = 0,
+    draw: Draw = None,
+    as_json: AsJson = False,
+) -> None:
+    """Groups that patients form by themselves, and their labels, ages and sexes beside those of all."""
+    from clocs.drawing.patient_map import draw_groups
+    from clocs.similarity.cohort import open_cohort
+    from clocs.similarity.groups import group_patients
+
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    cohort = open_cohort(checkpoint, store, **options)
+    found = group_patients(cohort, smallest=smallest, fine=fine)
+    if draw is not None:
+        names = {group.number: group.in_words() for group in found.groups}
+        draw_groups(found.place.points, found.member, names, draw, axes_names=found.place.axes_names())
+    if as_json:
+        typer.echo(json.dumps({**found.as_dict(), "notes": cohort.notes}))
+        return
+    rows = []
+    for group in found.groups:
+        age, female = _or_dash(group.median_age, "{:.0f}"), _or_dash(group.female, "{:.0%}")
+        rows.append((group.title, group.patients, group.labels_in_words(), age, female))
+    print_table(["group", "patients", "labels (times as many as in all)", "median age", "female"], rows)
+    again = _or_dash(found.stability, "{:.2f}")
+    typer.echo(f"found again with half of the patients left out: {again} (adjusted Rand index, at most 1)")
+    _print_notes({checkpoint: {"notes": cohort.notes}})
+
+
+def _named(names: str) -> list[str]:
+    found = [name for name in names.split(",") if name]
+    if not found:
+        raise ConfigError("name at least one, and put commas between several")
+    return found
+
+
+def _judgement(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Rows of the table for one encoder."""
+    from clocs.evaluation.judgement import in_words
+
+    rows = []
+    if agreement := found["agreement"]:
+        for kind in ("macro", "micro"):
+            rows.append((f"precision at {agreement['k']}, {kind}", agreement[kind], agreement["chance"][kind]))
+    for where, ranks in found["retrieval"].items():
+        if ranks is None or "examples" in ranks:
+            continue
+        words = "another segment" if where == "any_segment" else "another recording"
+        for kind in ("rank_1", "rank_10"):
+            rows.append((f"{words}, {kind.replace('_', ' ')}", ranks[kind], ranks["chance"][kind]))
+        rows.append((f"{words}, mean reciprocal rank", ranks["mean_reciprocal_rank"], None))
+    shown = [(words, in_words(value), _or_dash(chance, "{:.4f}")) for words, value, chance in rows]
+    for where, ranks in found["retrieval"].items():
+        for example in (ranks or {}).get("examples", ()):
+            shown.append((f"patient {example['patient']}, {where.replace('_', ' ')}", f"rank {example['rank']:g}", ""))
+    return [(name if not place else "", *row) for place, row in enumerate(shown)]
+
+
+def _print_notes(found: dict[str, dict[str, Any]]) -> None:
+    for name, one in found.items():
+        for note in one["notes"]:
+            typer.echo(f"{name}: {note}")
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)

@@ -1,0 +1,91 @@
+"""Keyed hashes in place of patients' numbers and file names: stable for who has the key, unguessable for others."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from clocs.core.errors import ConfigError
+
+KEY_BYTES: Final = 32
+HEX_SIGNS: Final = 20
+"""Of a pseudonym: 80 bits, so that ten million patients meet by chance once in 24 billion archives."""
+PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{HEX_SIGNS}}}")
+"""Of a key, a patient or a record."""
+_MAKE = "make one: clocs data make-key"
+
+
+@dataclass(frozen=True)
+class PatientKey:
+    """A secret of the user's. Without it nobody can go from a number to its pseudonym, or back by trying numbers."""
+
+    secret: bytes = field(repr=False)
+
+    def patient(self, patient_id: str) -> str:
+        """``p`` and 20 hex signs; the same for a number however it is padded with blanks or cased."""
+        return "p" + self._digest("patient", unicodedata.normalize("NFKC", patient_id).strip().upper())[:HEX_SIGNS]
+
+    def record(self, name: str) -> str:
+        """``r`` and 20 hex signs, for a file's name or a record id: names of files often hold a patient's number."""
+        return "r" + self._digest("record", name)[:HEX_SIGNS]
+
+    def file(self, sha256: str) -> str:
+        """In place of a file's hash, by which whoever has the file would find it again; 64 hex signs."""
+        return self._digest("file", sha256) if sha256 else ""
+
+    @property
+    def fingerprint(self) -> str:
+        """``k`` and 20 hex signs: tells keys apart and gives nothing away; a store keeps it."""
+        return "k" + self._digest("fingerprint", "")[:HEX_SIGNS]
+
+    def _digest(self, label: str, text: str) -> str:
+        message = f"clocs/{label}\0{text}".encode("utf-8", "surrogatepass")
+        return hmac.new(self.secret, message, hashlib.sha256).hexdigest()
+
+
+def make_key(path: Path) -> PatientKey:
+    """A new key in a new file that only its owner may read; a file that is there is never touched."""
+    secret = secrets.token_bytes(KEY_BYTES)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists; a key is never overwritten. Choose another name") from None
+    except OSError as error:
+        raise ConfigError(f"cannot make a key in {path}: {error.strerror}") from error
+    with os.fdopen(handle, "w") as file:
+        file.write(secret.hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return PatientKey(secret)
+
+
+def read_key(path: Path) -> PatientKey:
+    """The key in a file; refused if others may read it."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        raise ConfigError(f"no key in {path}; {_MAKE} {path}") from None
+    return _read_key(str(path), changed)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_key(path: str, _changed: int) -> PatientKey:
+    if os.stat(path).st_mode & 0o077:
+        raise ConfigError(f"the key in {path} can be read by others; make it yours alone: chmod 600 {path}")
+    try:
+        with open(path, "rb") as file:
+            secret = bytes.fromhex(file.read(4 * KEY_BYTES).decode("ascii").strip())
+    except (OSError, ValueError):
+        secret = b""
+    if len(secret) != KEY_BYTES:
+        raise ConfigError(f"{path} holds no key: it must be {2 * KEY_BYTES} hex signs; {_MAKE} FILE")
+    return PatientKey(secret)

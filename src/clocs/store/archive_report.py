@@ -1,0 +1,128 @@
+"""What became of an archive: every file accounted for, and counts of formats, rates, leads and faults."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from clocs.core.errors import FormatError
+from clocs.core.pseudonyms import PatientKey, read_key
+from clocs.core.sources import Source, open_source
+from clocs.formats.reading import FORMATS, Format, recognise
+from clocs.signals.leads import STANDARD
+from clocs.store.same_ecg import same_ecg_groups
+from clocs.store.store import Store
+from clocs.store.summary import quarantine
+
+Outcome = Literal["stored", "refused", "not an ECG", "part of a record", "not ingested"]
+SETS = {"12 leads": STANDARD, "6 limb leads": STANDARD[:6], "I, II, V1-V6": (*STANDARD[:2], *STANDARD[6:])}
+SHOWN_LEADS = 3
+
+
+@dataclass(frozen=True)
+class FileAccount:
+    """One file of an archive, and what became of it."""
+
+    file: str
+    format: str
+    outcome: Outcome
+    reason: str = ""
+    """Of a refusal: its name."""
+    detail: str = ""
+
+
+@dataclass
+class ArchiveReport:
+    """A store in numbers, by what differs between archives."""
+
+    formats: dict[str, int]
+    rates: dict[str, int]
+    leads: dict[str, int]
+    faults: dict[str, int]
+    """Refused recordings by reason."""
+    same_ecg: list[list[str]]
+    """Each group of files that hold one ECG: their names, or their pseudonyms where those are unknown."""
+    without_patient: int
+    """Recordings that count as a patient of their own."""
+    files: list[FileAccount] = field(default_factory=list)
+    """Empty unless the archive was given."""
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Files by what became of them."""
+        return dict(Counter(account.outcome for account in self.files))
+
+
+def archive_report(
+    store: Store, source: str | os.PathLike[str] | None = None, key: Path | None = None
+) -> ArchiveReport:
+    """Count what a store holds and, with the archive it came from, account for every file.
+
+    ``key`` is the one the store was made with: it tells which file a pseudonym stands for.
+    """
+    table = store.table(["format", "rate", "leads", "record_id", "patient_id", "source"])
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    secret = read_key(key) if key else None
+    files = list(account(store, open_source(source), secret)) if source else []
+    names = {secret.record(file.file): file.file for file in files} if secret else {}
+    told = [names.get(name, name) for name in columns["source"]]
+    return ArchiveReport(
+        formats=_counted(columns["format"]),
+        rates=_counted(f"{rate:g} Hz" for rate in columns["rate"]),
+        leads=_counted(map(lead_set, columns["leads"])),
+        faults=dict(store.manifest.quarantined),
+        same_ecg=[[told[number] for number in group] for group in same_ecg_groups(store)],
+        without_patient=sum(map(str.__eq__, columns["record_id"], columns["patient_id"])),
+        files=files,
+    )
+
+
+def unused_identities(store: Store) -> int:
+    """Recordings of formats that name patients, in a store made without a key."""
+    if store.manifest.options.get("key"):
+        return 0
+    silent = {form.name for form in FORMATS if form.identify is Format.identify} | {"wfdb"}
+    return sum(form not in silent for form in store.table(["format"]).column(0).to_pylist())
+
+
+def account(store: Store, source: Source, key: PatientKey | None = None) -> Iterator[FileAccount]:
+    """What became of each file, in the archive's order."""
+    stored = set(store.table(["source"]).column(0).to_pylist())
+    refused = {row["source"]: row for row in quarantine(store)}
+    for name in source.names():
+        shown = key.record(name) if key else name
+        form = _format(source, name)
+        if shown in refused:
+            row = refused[shown]
+            first = next(each for each in row["findings"] if each["reason"] == row["reason"])
+            detail = " ".join(filter(None, (first["lead"], first["detail"])))
+            yield FileAccount(name, form, "refused", row["reason"], detail.replace(shown, name))
+        elif shown in stored:
+            yield FileAccount(name, form, "stored")
+        elif form or name.endswith(".hea"):
+            yield FileAccount(name, form, "not ingested")
+        else:
+            part = source.exists(f"{name.rsplit('.', 1)[0]}.hea")
+            yield FileAccount(name, "", "part of a record" if part else "not an ECG")
+
+
+def lead_set(leads: list[str]) -> str:
+    """Leads in a few words."""
+    short = ", ".join(leads) if len(leads) <= SHOWN_LEADS else f"{len(leads)} other leads"
+    return next((name for name, known in SETS.items() if set(known) == set(leads)), short)
+
+
+def _format(source: Source, name: str) -> str:
+    try:
+        form = recognise(source, name)
+    except FormatError:
+        return ""
+    return form.name if form else ""
+
+
+def _counted(values: Iterator[str] | list[str] | map[str]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items(), key=lambda pair: (-pair[1], pair[0])))

@@ -1,0 +1,51 @@
+"""Names for files made of recordings: inside one folder, distinct, whatever a source calls them."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path, PurePosixPath
+
+from clocs.formats.writing import Writer, plain_name
+
+LONGEST = 180
+"""Bytes of a part of a path; file systems take 255, and endings come on top."""
+
+
+class FileNames:
+    """Gives each recording a path of its own under a folder; the same names in the same order, the same paths."""
+
+    def __init__(self, folder: Path, writer: Writer) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._taken: set[str] = set()
+
+    def of_file(self, name: str) -> Path:
+        """For a recording in a file of a source: its place is kept, its ending replaced."""
+        path = PurePosixPath(name)
+        # A number with dots, as DICOM files are often named by, has no ending.
+        stem = path.name if path.suffix[1:].isdigit() else path.stem
+        return self._free(path.parent.parts, stem, path.name)
+
+    def of_record(self, record_id: str) -> Path:
+        """For a recording of a store; slashes in its id make folders."""
+        *folders, last = record_id.split("/")
+        return self._free(folders, last, last)
+
+    def _free(self, folders: list[str] | tuple[str, ...], stem: str, whole: str) -> Path:
+        """The stem where it is free, else the whole name, else that with a number."""
+        parent = "/".join(safe(part) for part in folders if part)
+        for number in count(0):
+            name = safe(stem if number == 0 else whole if number == 1 else f"{whole[:100]}-{number}")
+            name = plain_name(name) if self._writer.plain_names else name
+            path = f"{parent}/{name}{self._writer.suffixes[0]}" if parent else name + self._writer.suffixes[0]
+            if path not in self._taken:
+                self._taken.add(path)
+                break
+        return self._folder / path
+
+
+def safe(part: str) -> str:
+    """One part of a path that leads nowhere else and that file systems take."""
+    printable = "".join(sign if sign.isprintable() and sign != "/" else "_" for sign in part)
+    short = printable.encode(errors="replace")[:LONGEST].decode(errors="ignore")
+    return "_" if short in ("", ".", "..") else short

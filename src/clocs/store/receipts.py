@@ -1,0 +1,67 @@
+"""Receipts: what became of each task of an ingest. A task with a receipt is never run again, whoever ran it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from clocs.core.errors import IntegrityError
+from clocs.core.files import seal, unseal, write_bytes
+from clocs.signals.quality import Finding
+from clocs.store.manifest import SHARDS
+from clocs.store.shard import ShardInfo
+
+RECEIPTS = "receipts"
+
+
+class Refused(BaseModel):
+    """A recording that was not stored, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    record_id: str
+    source: str
+    source_sha256: str
+    reason: str
+    findings: tuple[Finding, ...]
+
+
+class Receipt(BaseModel):
+    """What became of a task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    records_in: int
+    shards: tuple[ShardInfo, ...]
+    refused: tuple[Refused, ...]
+    entries: tuple[str, ...] = ()
+    """A digest of each recording's file, name and options; empty where sources are not expected to grow."""
+
+
+def receipt_path(folder: Path, name: str) -> Path:
+    """Where the receipt of a task lies."""
+    return folder / RECEIPTS / f"{name[:32]}.json"
+
+
+def write_receipt(folder: Path, receipt: Receipt) -> None:
+    """Say that a task is done; its shards are there."""
+    body = receipt.model_dump(mode="json", exclude={"entries"} if not receipt.entries else None)
+    write_bytes(receipt_path(folder, receipt.task), seal(body))
+
+
+def read_receipt(folder: Path, path: Path) -> Receipt | None:
+    """A receipt, if it is whole and its shards are there."""
+    try:
+        receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
+        sizes = [(folder / SHARDS / shard.file).stat().st_size for shard in receipt.shards]
+    except (OSError, ValueError, IntegrityError):
+        return None
+    return receipt if sizes == [shard.bytes for shard in receipt.shards] else None
+
+
+def finished(folder: Path, name: str) -> Receipt | None:
+    """The receipt of a task that is done."""
+    receipt = read_receipt(folder, receipt_path(folder, name))
+    return receipt if receipt is not None and receipt.task == name else None

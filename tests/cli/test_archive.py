@@ -1,0 +1,59 @@
+"""The commands about identities and archives, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_data import clocs
+
+
+@pytest.fixture
+def muse(hospital_files: Path, tmp_path: Path) -> Path:
+    """A folder of MUSE files, one of them named after its patient's number, and a file that is no ECG."""
+    folder = tmp_path / "muse"
+    folder.mkdir()
+    with zipfile.ZipFile(hospital_files) as archive:
+        (folder / "159357456.xml").write_bytes(archive.read("muse/cvrg_MUSE_20080710.xml"))
+        (folder / "b.xml").write_bytes(archive.read("muse/braveheart_example1.xml"))
+    (folder / "scan.pdf").write_bytes(b"%PDF-1.7")
+    return folder
+
+
+def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, tmp_path: Path) -> None:
+    key, store, plain = tmp_path / "key", tmp_path / "store", tmp_path / "plain"
+    assert "readable by you alone" in clocs("data", "make-key", key)
+    assert "--key FILE" in clocs("data", "ingest", "folder", muse, plain)
+    found = clocs("data", "scan-identities", plain, "--against", muse, code=1)
+    assert "patient_id" in found
+    assert "159357456" not in found, "a finding is not repeated in a log"
+    assert "--key" not in clocs("data", "ingest", "folder", muse, store, "--key", key)
+    assert "none of" in clocs("data", "scan-identities", store, "--against", muse)
+    picture = tmp_path / "archive.png"
+    told = json.loads(clocs("data", "report", store, "--source", muse, "--key", key, "--draw", picture, "--json"))
+    assert told["formats"] == {"muse-xml": 2}
+    assert told["outcomes"] == {"stored": 2, "not an ECG": 1}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_store_is_deidentified_and_what_went_is_told(muse: Path, tmp_path: Path) -> None:
+    key, plain, out = tmp_path / "key", tmp_path / "plain", tmp_path / "out"
+    clocs("data", "make-key", key)
+    clocs("data", "ingest", "folder", muse, plain)
+    told = json.loads(clocs("data", "deidentify", plain, out, "--key", key, "--json"))
+    assert told["recordings"] == 2
+    assert told["removed"] == {"ids of patient and record, file name and hash, replaced": 2}
+    told = json.loads(clocs("data", "deidentify", muse, tmp_path / "other", "--key", key, "--json"))
+    assert told["removed"]["patient_id"] == 1
+    assert "every byte" in clocs("data", "verify", out)
+
+
+def test_a_key_in_a_store_and_an_absent_key_are_refused(muse: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    clocs("data", "ingest", "folder", muse, store)
+    assert "must not get the key" in clocs("data", "make-key", store / "keys" / "key", code=1)
+    assert "make-key" in clocs("data", "deidentify", muse, tmp_path / "out", "--key", tmp_path / "absent", code=1)
+    assert not (tmp_path / "out" / "manifest-000001.json").exists()

@@ -1,0 +1,85 @@
+"""A recording under pseudonyms: what goes, what stays, and which patient a file is of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clocs.core.pseudonyms import PatientKey
+from clocs.core.recording import Episode, Provenance
+from clocs.datasets.deidentifying import deidentify, patient_of, without
+from tests.conftest import make_recording
+
+KEY = PatientKey(b"k" * 32)
+TYPED = replace(
+    make_recording(leads=("I", "Smith, John", "V2"), record_id="Smith"),
+    site="St Mary",
+    age=97.0,
+    sex="female",
+    labels=("seen by Smith",),
+    episodes=(Episode(0, 9, "Smith"),),
+    provenance=Provenance("ward/Smith.xml", "muse-xml", "ab" * 32, 5000, notes=("lead Smith was off",)),
+)
+
+
+def test_nothing_typed_stays_and_the_signal_does() -> None:
+    plain = deidentify(TYPED, KEY, name="ward/Smith.xml", patient="123")
+    assert "Smith" not in repr(plain)
+    assert (plain.record_id, plain.provenance.source) == (KEY.record("ward/Smith.xml"),) * 2
+    assert plain.patient_id == KEY.patient("123")
+    assert plain.leads == ("I", "lead 2", "V2")
+    assert (plain.age, plain.sex, plain.site, plain.labels, plain.episodes) == (90.0, "female", "", (), ())
+    assert plain.provenance.sha256 == KEY.file("ab" * 32) != "ab" * 32
+    np.testing.assert_array_equal(plain.digital, TYPED.digital)
+
+
+def test_fields_stay_by_explicit_list() -> None:
+    kept = deidentify(TYPED, KEY, name="n", patient="", keep=("labels", "notes", "leads", "site"))
+    assert (kept.labels, kept.episodes, kept.leads, kept.site) == (
+        TYPED.labels,
+        TYPED.episodes,
+        TYPED.leads,
+        TYPED.site,
+    )
+    assert kept.provenance.notes == TYPED.provenance.notes
+    assert kept.patient_id == kept.record_id, "without a number, a patient of its own"
+
+
+@pytest.mark.parametrize(("age", "shown"), [(None, None), (0.5, 0.5), (89.0, 89.0), (90.0, 90.0), (150.0, 90.0)])
+def test_ages_from_90_on_are_shown_as_90(age: float | None, shown: float | None) -> None:
+    assert deidentify(replace(TYPED, age=age), KEY, name="n", patient="").age == shown
+
+
+@pytest.mark.parametrize(
+    ("values", "patient"),
+    [
+        (("2.16.840.1.113883.3.456", "SBJ-123"), "SBJ-123"),
+        (("2.16.840.1.113883.3.456",), "2.16.840.1.113883.3.456"),
+        (("159357456",), "159357456"),
+        (("0", "17"), "17"),
+        (("0000",), ""),
+        (("xxxxxx",), ""),
+        (("removed",), ""),
+        (("Unknown",), ""),
+        ((), ""),
+    ],
+)
+def test_a_patients_number_is_told_from_what_stands_for_none(values: tuple[str, ...], patient: str) -> None:
+    assert patient_of({"patient_id": values}) == patient
+
+
+def test_names_are_taken_out_of_a_message_but_not_out_of_its_words() -> None:
+    said = "atc/test_123.atc: does not match the checksum of TEST_123"
+    assert without(said, ("atc/test_123.atc", "test_123", "atc"), "X") == "X: does not match the checksum of X"
+
+
+@given(st.text("ABcd, ", max_size=60), st.lists(st.text("abcd", min_size=4, max_size=12), max_size=4))
+def test_what_is_taken_out_is_gone(text: str, values: list[str]) -> None:
+    left = without(f"{text}, {' '.join(values)}.", values, "|").lower()
+    assert not [value for value in values if len(value) > 8 and value in left]
+    assert not set(values) & set(re.split(r"\W+", left))

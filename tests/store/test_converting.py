@@ -1,0 +1,239 @@
+"""Converting files, folders, zips and stores; what came out is read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import clocs
+from clocs.core.errors import ConfigError, FormatError, SignalError, StoreError
+from clocs.core.recording import missing_value
+from clocs.store.converting import convert
+from clocs.store.store import Store
+from tests.conftest import make_recording
+from tests.faults.failing_disk import Disk, on
+
+TEXT = "not an ECG\n"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A folder of three recordings in two formats, one with missing samples; a damaged one, and a text."""
+    folder = tmp_path / "archive"
+    clocs.write(make_recording(seed=1, labels=("SR",)), folder / "a.hea")
+    clocs.write(make_recording(seed=2), folder / "ward 7" / "b.dcm")
+    gappy = make_recording(seed=3)
+    gappy.digital[0, 5:9] = missing_value(np.int16)
+    clocs.write(gappy, folder / "ward 7" / "c.hea")
+    (folder / "ward 7" / "d.dcm").write_bytes((folder / "ward 7" / "b.dcm").read_bytes()[:400])
+    (folder / "README.txt").write_text(TEXT)
+    return folder
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_file_becomes_a_file(archive: Path, tmp_path: Path) -> None:
+    done = clocs.convert(archive / "a.hea", tmp_path / "a.dcm")
+    assert (done.format, done.written, done.refused) == ("dicom", 1, {})
+    assert done.bytes == (tmp_path / "a.dcm").stat().st_size
+    one, other = clocs.read(archive / "a.hea"), clocs.read(tmp_path / "a.dcm")
+    assert one.leads == other.leads
+    np.testing.assert_array_equal(one.signal, other.signal)
+
+
+def test_a_file_goes_into_a_folder_under_its_name(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    convert(archive / "ward 7" / "b.dcm", tmp_path / "out", "edf")
+    assert tree(tmp_path / "out") == ["b.edf"]
+
+
+@pytest.mark.parametrize("name", ["cpsc2018/Training_WFDB/A0001.mat", "cpsc2018/Training_WFDB/A0001"])
+def test_a_file_of_a_zip_may_be_named_by_its_path(originals: Path, tmp_path: Path, name: str) -> None:
+    convert(originals / name, tmp_path / "a.edf")
+    assert clocs.read(tmp_path / "a.edf").samples == 7500
+
+
+def test_a_folder_becomes_a_folder_and_refusals_have_reasons(archive: Path, tmp_path: Path) -> None:
+    done = convert(archive, tmp_path / "out", "edf")
+    assert tree(tmp_path / "out") == ["a.edf", "ward 7/b.edf"]
+    assert (done.written, done.kept, done.ignored) == (2, 0, ["README.txt"])
+    assert set(done.refused) == {"ward 7/c.hea", "ward 7/d.dcm"}
+    assert "4 samples are missing" in done.refused["ward 7/c.hea"]
+    assert "d.dcm" in done.refused["ward 7/d.dcm"]
+    np.testing.assert_array_equal(
+        clocs.read(tmp_path / "out" / "ward 7" / "b.edf").signal, clocs.read(archive / "ward 7" / "b.dcm").signal
+    )
+    filled = convert(archive, tmp_path / "out", "edf", fill_missing=True)
+    assert (filled.written, filled.kept) == (1, 2)
+    assert filled.notes.total() == 1
+
+
+def test_a_zip_is_converted_like_the_folder_that_is_in_it(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as packed:
+        for name in tree(archive):
+            packed.write(archive / name, f"in/{name}")
+    convert(archive, tmp_path / "one", "csv")
+    done = convert(tmp_path / "set.zip", tmp_path / "two", "csv")
+    assert done.written == 3
+    assert convert(tmp_path / "set.zip" / "in" / "ward 7", tmp_path / "three", "csv").written == 2
+    for name in tree(tmp_path / "one"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / "in" / name).read_bytes()
+
+
+def test_what_is_there_is_kept_unless_asked(archive: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    convert(archive, out, "wfdb")
+    (out / "a.hea").write_text("mine")
+    again = convert(archive, out, "wfdb")
+    assert (again.written, again.kept) == (0, 3)
+    assert (out / "a.hea").read_text() == "mine"
+    assert convert(archive, out, "wfdb", overwrite=True).written == 3
+    assert clocs.read(out / "a.hea").labels == ("SR",)
+    with pytest.raises(ConfigError, match="exists; have it replaced"):
+        convert(archive / "a.hea", out / "a.hea")
+
+
+def test_two_files_of_one_name_become_two_files(archive: Path, tmp_path: Path) -> None:
+    clocs.write(make_recording(seed=9), archive / "a.edf")
+    for _ in range(2):
+        done = convert(archive, tmp_path / "out", "csv")
+        assert {"a.csv", "a.hea.csv"} <= set(tree(tmp_path / "out"))
+    assert done.kept == 4
+    one, other = (clocs.read(tmp_path / "out" / name).digital for name in ("a.csv", "a.hea.csv"))
+    assert not np.array_equal(one, other)
+
+
+def test_workers_write_the_same_files(archive: Path, tmp_path: Path) -> None:
+    one, two = convert(archive, tmp_path / "one", "dicom"), convert(archive, tmp_path / "two", "dicom", workers=2)
+    assert dataclasses.asdict(one) == dataclasses.asdict(two)
+    for name in tree(tmp_path / "one"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Three recordings of two patients, one of them with an id that leads out of a folder."""
+    walk = np.cumsum(np.random.default_rng(0).normal(size=(3, 2, 5000)), axis=2) / 100
+    about = {
+        "record_id": ["r0", "ward/r1", "../r2"],
+        "patient_id": ["Smith-42", "Smith-42", "Jones"],
+        "age": [70, 71, 3],
+    }
+    return Store.from_arrays(tmp_path / "store", list(walk), rate=500, leads=["I", "II"], table=about)
+
+
+def test_a_store_becomes_a_folder(store: Store, tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None, int]] = []
+    done = convert(store.folder, tmp_path / "out", "wfdb", progress=lambda *now: seen.append(now))
+    assert done.written == len(store) == 3
+    assert seen == [(1, 3, 0), (2, 3, 0), (3, 3, 0)]
+    assert [name for name in tree(tmp_path / "out") if name.endswith("hea")] == ["_/r2.hea", "r0.hea", "ward/r1.hea"]
+    for name, record in (("r0", "r0"), ("ward/r1", "ward/r1"), ("_/r2", "../r2")):
+        ours = clocs.read(tmp_path / "out" / f"{name}.hea", derive_leads=False)
+        assert ours.leads == ("I", "II")
+        np.testing.assert_array_equal(ours.signal, store.recording(record).select(("I", "II")).signal)
+    assert not any(b"Smith" in path.read_bytes() for path in (tmp_path / "out").rglob("*.*"))
+
+
+def test_a_store_becomes_one_parquet_file(store: Store, tmp_path: Path) -> None:
+    done = convert(store.folder, tmp_path / "all.parquet")
+    assert (done.written, done.bytes) == (3, (tmp_path / "all.parquet").stat().st_size)
+    table = pd.read_parquet(tmp_path / "all.parquet")
+    assert table["record_id"].tolist() == ["r0", "ward/r1", "../r2"]
+    assert table["age"].tolist() == [70, 71, 3]
+    assert table["patient_id"].isna().all()
+    for signal, recording in zip(table["signal"], store, strict=True):
+        np.testing.assert_array_equal(np.stack(signal), recording.select(("I", "II")).signal)
+    with pytest.raises(ConfigError, match="exists; have it replaced"):
+        convert(store.folder, tmp_path / "all.parquet")
+    convert(store.folder, tmp_path / "all.parquet", patient_ids=True, derived=True, overwrite=True)
+    table = pd.read_parquet(tmp_path / "all.parquet")
+    assert table["patient_id"].tolist() == ["Smith-42", "Smith-42", "Jones"]
+    assert table["leads"][0].tolist() == ["I", "II", "III", "aVR", "aVL", "aVF"]
+    assert table["derived"][0].tolist() == ["III", "aVR", "aVL", "aVF"]
+
+
+def test_a_folder_becomes_one_parquet_file_in_row_groups(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clocs.store.parquet_file.GROUP_VALUES", 1)
+    done = convert(archive, tmp_path / "all.parquet")
+    assert (done.written, len(done.refused)) == (3, 1)
+    table = pd.read_parquet(tmp_path / "all.parquet")
+    assert table["record_id"].tolist() == ["a", "b", "c"]
+    assert np.isnan(table["signal"][2][0][5:9]).all()
+
+
+def test_nothing_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.txt").write_text(TEXT)
+    assert convert(tmp_path / "in", tmp_path / "all.parquet").written == 0
+    assert convert(tmp_path / "in", tmp_path / "out", "edf").written == 0
+    assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+def test_patient_ids_are_read_only_when_asked(archive: Path, tmp_path: Path) -> None:
+    clocs.write(make_recording(patient_id="Smith-42"), archive / "p.dcm", patient_ids=True)
+    convert(archive / "p.dcm", tmp_path / "p.csv")
+    assert "Smith" not in (tmp_path / "p.csv").read_text()
+    convert(archive / "p.dcm", tmp_path / "q.csv", patient_ids=True)
+    assert '# patient: "Smith-42"' in (tmp_path / "q.csv").read_text()
+
+
+def test_mistakes_are_told(archive: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="say what to convert to: wfdb, dicom, edf, bdf, csv, parquet"):
+        convert(archive, tmp_path / "out")
+    with pytest.raises(ConfigError, match="lies in"):
+        convert(archive, archive / "out", "edf")
+    with pytest.raises(ConfigError, match="only in Parquet, not in edf"):
+        convert(archive, tmp_path / "all.parquet", "edf")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is a file; a folder is needed"):
+        convert(archive, tmp_path / "file", "edf")
+    with pytest.raises(FormatError, match="no such file"):
+        convert(tmp_path / "nowhere", tmp_path / "out", "edf")
+    with pytest.raises(FormatError, match="not a format clocs knows"):
+        convert(archive / "README.txt", tmp_path / "a.edf")
+    with pytest.raises(SignalError, match="4 samples are missing"):
+        convert(archive / "ward 7" / "c.hea", tmp_path / "c.edf")
+    with pytest.raises(ConfigError, match="say what to convert to"):
+        convert(archive / "a.hea", tmp_path)
+
+
+def test_a_full_disk_ends_it_and_the_same_call_goes_on(archive: Path, tmp_path: Path) -> None:
+    """An error of the disk is no fault of a recording; what was written before stays."""
+    convert(archive, tmp_path / "whole", "wfdb")
+    with on(disk := Disk()):
+        convert(archive, tmp_path / "counted", "wfdb")
+    for call in range(1, disk.calls + 1, 7):
+        out = tmp_path / "out"
+        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device"):
+            convert(archive, out, "wfdb")
+        assert not list(out.rglob("*.partial"))
+        assert convert(archive, out, "wfdb").written >= 1
+        assert tree(out) == tree(tmp_path / "whole")
+        assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in tree(out))
+        shutil.rmtree(out)
+
+
+def test_one_parquet_file_is_there_whole_or_not_at_all(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "sub" / "all.parquet"
+    with on(disk := Disk()):
+        convert(store.folder, out)
+    out.unlink()
+    for call in range(1, disk.calls + 1):
+        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device") as caught:
+            convert(store.folder, out)
+        assert ("Nothing was committed" in str(caught.value)) is not out.exists()
+        out.unlink(missing_ok=True)
+        assert list(out.parent.iterdir()) == []

@@ -1,0 +1,211 @@
+"""Identities stay out: of real archives, of planted ones, of stores made before."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import ConfigError, FormatError
+from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.sources import open_source
+from clocs.datasets.deidentifying import telling
+from clocs.formats.reading import identity_from, read_from
+from clocs.signals.quality import OFF
+from clocs.store.deidentifying import checked_keep, deidentify_to, identities
+from clocs.store.identity_scan import scan_identities
+from clocs.store.ingest import ingest
+from clocs.store.store import Store
+from clocs.store.verify import verify
+from tests.conftest import make_recording
+from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
+from tests.store.conftest import Maker
+from tests.store.mixed_archive import mixed_archive
+
+PLANTED_IN = (".xml", ".dcm", ".edf", ".mwf")
+"""Files without checksums over their identities."""
+COPIES = 2
+SHORTEST_PLANTED = 5
+"""Shorter ones might stand somewhere by chance."""
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    make_key(tmp_path / "safe" / "key")
+    return tmp_path / "safe" / "key"
+
+
+def plant(raw: bytes, values: list[str], random: np.random.Generator) -> tuple[bytes, list[str]]:
+    """A file with its identities replaced by words of the same length that stand in no hash and no text."""
+    planted = []
+    for value in sorted(set(values), key=len, reverse=True):
+        fake = "".join(random.choice(list("GHJKLMNPQRSTUVWXYZ"), len(value)))
+        for code in ("utf-8", "latin-1"):
+            bare = re.escape(value.encode(code, "replace"))
+            alone = rb"(?<![A-Za-z0-9</])" + bare + rb"(?![A-Za-z0-9])"
+            raw, times = re.subn(alone, fake.encode(), raw)
+            if times:
+                planted.append(fake)
+                break
+    return raw, planted
+
+
+@pytest.fixture(scope="module")
+def planted(hospital_files: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
+    """Sample files with planted identities, some also in the files' names; by file, what was planted."""
+    random = np.random.default_rng(0)
+    source = open_source(hospital_files)
+    folder = tmp_path_factory.mktemp("planted")
+    trial = tmp_path_factory.mktemp("trial") / "trial"
+    found: dict[str, list[str]] = {}
+    for name in [name for name in source.names() if name.lower().endswith(PLANTED_IN)]:
+        values = [value for value in telling(identity_from(source, name)) if len(value) >= SHORTEST_PLANTED]
+        for copy in range(COPIES):
+            raw, fakes = plant(source.read(name), values, random)
+            if _reads(raw, trial):  # not so where a number must be one
+                place = f"{fakes[0][:30] if fakes else copy}.{name.rsplit('.', 1)[-1]}"
+                (folder / place).write_bytes(raw)
+                found[place] = fakes
+    return folder, found
+
+
+def _reads(raw: bytes, trial: Path) -> bool:
+    trial.write_bytes(raw)
+    try:
+        read_from(open_source(trial.parent), trial.name)
+    except FormatError:
+        return False
+    return True
+
+
+def test_planted_identities_are_in_no_byte_of_a_store(
+    planted: tuple[Path, dict[str, list[str]]], key: Path, tmp_path: Path
+) -> None:
+    archive, fakes = planted
+    every = [fake for values in fakes.values() for fake in values]
+    assert len(every) >= 200
+    assert {name.rsplit(".", 1)[-1].lower() for name in fakes} == {"xml", "dcm", "edf", "mwf"}
+    store = ingest("folder", archive, tmp_path / "store", options={"key": key})
+    assert store.manifest.records_in == len(fakes)
+    assert occurring(every, tmp_path / "store") == []
+    scan = scan_identities(tmp_path / "store", archive)
+    assert scan.hits == ()
+    assert scan.values >= 200
+
+
+def occurring(values: list[str], folder: Path) -> list[str]:
+    """Found by a plain search in each file of a folder, whatever the case."""
+    files = [path.read_bytes().lower() for path in folder.rglob("*") if path.is_file()]
+    return [value for value in values if any(value.lower().encode() in raw for raw in files)]
+
+
+@pytest.mark.parametrize("form", BINARY_WRITERS)
+def test_formats_with_checksums_tell_nobody_either(form: str, key: Path, tmp_path: Path) -> None:
+    """Each example holds a patient's name, and so does its file's name."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "Winterbottom.ecg").write_bytes(BINARY_WRITERS[form](1))
+    (tmp_path / "in" / "Winterbottom-2.ecg").write_bytes(BINARY_WRITERS[form](1)[:-7])
+    store = ingest("folder", tmp_path / "in", tmp_path / "store", options={"key": key}, gate=OFF)
+    assert store.manifest.records_in == 2
+    assert occurring(["Winterbottom"], tmp_path / "store") == []
+    assert occurring(["Winterbottom"], tmp_path / "in") == ["Winterbottom"]
+
+
+def test_what_is_planted_past_the_readers_is_found_each_of_it(
+    planted: tuple[Path, dict[str, list[str]]], store_of: Maker
+) -> None:
+    archive, fakes = planted
+    every = [fake.lower() for values in fakes.values() for fake in values]
+    fields = ("labels", "site", "record_id", "patient_id")
+    recordings = [
+        replace(
+            make_recording(("II",), samples=500, seed=number, record_id=f"r{number}"),
+            **{fields[number % 4]: (fake,) if number % 4 == 0 else fake},  # type: ignore[arg-type]
+        )
+        for number, fake in enumerate(every)
+    ]
+    store = store_of(recordings, per_shard=512)
+    hits = [hit for hit in scan_identities(store.folder, archive).hits if hit.file.startswith("shards")]
+    counts = {field: sum(hit.count for hit in hits if hit.field == field) for field in fields}
+    planted_in = {field: every[number::4] for number, field in enumerate(fields)}
+    assert all(counts[field] >= len(planted_in[field]) >= 50 for field in fields)
+
+
+def test_no_identity_of_a_real_archive_is_in_its_store(
+    hospital_files: Path, originals: Path, key: Path, tmp_path: Path
+) -> None:
+    archive = mixed_archive(hospital_files, originals, tmp_path / "archive")
+    made = deidentify_to(archive, tmp_path / "store", key)
+    assert made.removed == dict(identities(open_source(archive))) | {
+        "ages given as 90, which stands for it and more": 2
+    }
+    assert min(made.removed[field] for field in ("patient_id", "patient_name", "acquired")) > 20
+    scan = scan_identities(tmp_path / "store", archive)
+    assert scan.hits == ()
+    assert scan.values > 400
+    plain = ingest("folder", archive, tmp_path / "plain")
+    assert scan_identities(plain.folder, archive).hits, "file names hold numbers and dates"
+    assert len(plain) == len(made.store)
+    by_hash = {read_key(key).record(one.provenance.source): one for one in plain}
+    for recording in made.store:
+        np.testing.assert_array_equal(recording.digital, by_hash[recording.record_id].digital)
+
+
+def test_one_patient_in_three_formats_is_one(hospital_files: Path, key: Path, tmp_path: Path) -> None:
+    """aECG, SCP and DICOM say SBJ-123, the aECG after its issuer's number."""
+    store = ingest("folder", hospital_files, tmp_path / "store", options={"key": key})
+    secret = read_key(key)
+    names = ("aecg/hl7_example_aecg.xml", "scp/ecgtoolkit_Example.scp", "dicom/ecgtoolkit_Example.dcm")
+    assert {store.recording(secret.record(name)).patient_id for name in names} == {secret.patient("SBJ-123")}
+    nobody = store.recording(secret.record("dicom/ecgprocess_example-DICOM1.dcm"))
+    assert nobody.patient_id == nobody.record_id
+
+
+@pytest.fixture
+def named(store_of: Maker) -> Store:
+    """Two recordings of one patient, who is called as the first is; one of another; one quarantined."""
+    about = {"site": "St Mary", "age": 95.0, "labels": ("SR",)}
+    made = [
+        replace(make_recording(seed=number, record_id=f"Smith {number}", patient_id=f"Smith {number // 2}"), **about)  # type: ignore[arg-type]
+        for number in range(3)
+    ]
+    return store_of([*made, make_recording(samples=10, record_id="Smith 9")])
+
+
+def test_a_store_made_before_is_deidentified_into_another(named: Store, key: Path, tmp_path: Path) -> None:
+    made = deidentify_to(named.folder, tmp_path / "out", key, keep=("labels",))
+    secret = read_key(key)
+    ids = made.store.table(["record_id", "patient_id"]).to_pylist()
+    assert [row["record_id"] for row in ids] == [secret.record(f"Smith {number}") for number in range(3)]
+    assert ids[0]["patient_id"] == ids[1]["patient_id"] == secret.patient("Smith 0") != ids[2]["patient_id"]
+    assert made.removed == {
+        "ids of patient and record, file name and hash, replaced": 3,
+        "ages over 90, pooled": 3,
+        "site, left out": 3,
+    }
+    first = made.store.recording(0)
+    assert (first.age, first.site, first.labels) == (90.0, "", ("SR",))
+    np.testing.assert_array_equal(first.digital, named.recording(0).digital)
+    assert occurring(["Smith", "St Mary"], tmp_path / "out") == []
+    assert made.store.manifest.dataset["frames"] == named.manifest.dataset["frames"]
+    assert verify(tmp_path / "out") == []
+
+
+def test_a_key_beside_the_recordings_is_refused(named: Store, key: Path, tmp_path: Path) -> None:
+    make_key(named.folder / "key")
+    with pytest.raises(ConfigError, match="keep the key elsewhere"):
+        deidentify_to(named.folder, tmp_path / "out", named.folder / "key")
+    make_key(tmp_path / "store2" / "key")
+    with pytest.raises(ConfigError, match="must lie elsewhere"):
+        ingest("folder", tmp_path, tmp_path / "store2", options={"key": tmp_path / "store2" / "key"})
+    with pytest.raises(ConfigError, match="in one another"):
+        deidentify_to(named.folder, named.folder / "out", key)
+
+
+def test_only_what_files_say_in_words_can_be_kept() -> None:
+    assert checked_keep(["notes,labels"]) == ("labels", "notes")
+    with pytest.raises(ConfigError, match=r"patient_name cannot be kept.*labels, notes, leads, site"):
+        checked_keep(["patient_name"])

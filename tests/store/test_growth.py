@@ -1,0 +1,117 @@
+"""An archive that grows at any place: only what is new is read, and nothing is lost or stored twice."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.datasets import DATASETS, Dataset, Entry
+from clocs.datasets.dataset import Options
+from clocs.formats.writing import write
+from clocs.store.ingest import ingest
+from clocs.store.store import Store
+from clocs.store.verify import verify
+from tests.conftest import make_recording
+
+NAMES = tuple("abcdefghij")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten CSV files of a lead each; those of ``c`` and ``h`` are too short to be stored."""
+    folder = tmp_path_factory.mktemp("files")
+    for seed, name in enumerate(NAMES):
+        samples = 300 if name in "ch" else 1000 + seed
+        write(make_recording(("II",), samples=samples, seed=seed, record_id=name), folder / f"{name}.csv", "csv")
+    return folder
+
+
+class Counting:
+    """The folder dataset in tasks of three recordings, with the files that were read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        folder = DATASETS.get("folder")
+
+        def load(source: Source, entry: Entry, options: Options) -> Recording:
+            self.read.append(entry.file.removesuffix(".csv"))
+            return folder.load(source, entry, options)
+
+        self.dataset: Dataset = replace(folder, load=load, records_per_shard=3)
+
+
+def grow(files: Path, source: Path, names: str, store: Path) -> tuple[Store, str]:
+    """The store of an archive that holds these files, and which were read for it."""
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir()
+    for name in names:
+        shutil.copy(files / f"{name}.csv", source)
+    counting = Counting()
+    made = ingest(counting.dataset, source, store)
+    return made, "".join(counting.read)
+
+
+def stored(store: Store) -> list[str]:
+    return sorted(store.table(["record_id"]).column(0).to_pylist())
+
+
+def test_only_what_is_new_is_read_wherever_it_lies(files: Path, tmp_path: Path) -> None:
+    source, store = tmp_path / "source", tmp_path / "store"
+    first, read = grow(files, source, "bcdgh", store)
+    assert (read, stored(first)) == ("bcdgh", ["b", "d", "g"])
+    second, read = grow(files, source, "abcdefgh", store)
+    assert (read, stored(second), second.manifest.version) == ("aef", ["a", "b", "d", "e", "f", "g"], 2)
+    assert {shard.file for shard in first.manifest.shards} <= {shard.file for shard in second.manifest.shards}
+    assert (second.manifest.records_in, second.manifest.quarantined) == (8, {"short": 2})
+    again, read = grow(files, source, "abcdefgh", store)
+    assert (read, again.manifest) == ("", second.manifest)
+    assert verify(store) == []
+
+
+def test_what_is_gone_goes_and_its_neighbours_stay(files: Path, tmp_path: Path) -> None:
+    source, store = tmp_path / "source", tmp_path / "store"
+    grow(files, source, "abdefg", store)
+    fewer, read = grow(files, source, "abefg", store)
+    assert (read, stored(fewer)) == ("ab", ["a", "b", "e", "f", "g"])
+    again, read = grow(files, source, "abefg", store)
+    assert (read, again.manifest) == ("", fewer.manifest)
+
+
+def test_a_changed_file_is_read_again(files: Path, tmp_path: Path) -> None:
+    source, store = tmp_path / "source", tmp_path / "store"
+    grow(files, source, "abdef", store)
+    write(make_recording(("II",), samples=2000, seed=99), source / "e.csv", "csv", overwrite=True)
+    counting = Counting()
+    made = ingest(counting.dataset, source, store)
+    assert "e" in counting.read
+    assert set(counting.read) <= set("ef")
+    assert made.recording("e").samples == 2000
+    assert stored(made) == ["a", "b", "d", "e", "f"]
+
+
+def test_an_unfinished_run_is_not_repeated(files: Path, tmp_path: Path) -> None:
+    """The manifest is missing, as after a kill; meanwhile the archive has grown at its front."""
+    source, store = tmp_path / "source", tmp_path / "store"
+    grow(files, source, "bdefgi", store)
+    (store / "manifest-000001.json").unlink()
+    made, read = grow(files, source, "abdefgi", store)
+    assert (read, stored(made)) == ("a", list("abdefgi"))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=2, max_size=4))
+def test_whatever_comes_and_goes_the_store_holds_what_is_there(
+    files: Path, tmp_path_factory: pytest.TempPathFactory, stages: list[set[str]]
+) -> None:
+    place = tmp_path_factory.mktemp("stages")
+    for names in stages:
+        made, _ = grow(files, place / "source", "".join(sorted(names)), place / "store")
+        assert stored(made) == sorted(names - {"c", "h"})
+        assert made.manifest.records_in == len(names)

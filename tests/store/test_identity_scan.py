@@ -1,0 +1,153 @@
+"""What slipped through is found: by what it looks like, and by what an archive's files say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clocs.core.errors import StoreError
+from clocs.core.pseudonyms import PatientKey
+from clocs.core.recording import Episode, Provenance, Recording
+from clocs.store.identity_scan import PATTERNS, _patterns, identity_values, masked, scan_identities
+from tests.conftest import make_recording
+from tests.store.conftest import Maker
+
+KEY = PatientKey(b"k" * 32)
+LOOKS = {
+    "name": [
+        "Smith, John",
+        "SMITH,JOHN",
+        "Müller, Ä",
+        "SMITH^JOHN",
+        "seen by Dr. Jones",
+        "Prof Ångström",
+        "O'Neil, Pat",
+    ],
+    "e-mail": ["a.b+c@ward-3.hospital.org", "mail x@y.de now"],
+    "date": ["1953-05-08", "ecg_20170504_163507", "8.5.1953", "05/08/53", "8-MAY-1953", "8 June 2003", "19530508"],
+    "telephone": ["+49 761 270-0", "(0761) 270 34", "555-123-4567", "0049761270"],
+    "long number": ["123456", "MRN00159357456", "patient 900657176 left"],
+}
+HARMLESS = [
+    "",
+    "I",
+    "aVR",
+    "SR",
+    "AFIB",
+    "left out 3 more sets",
+    "5264",
+    "500 Hz",
+    "sinus rhythm, normal",
+    "V1, V2",
+    "II",
+]
+
+
+def pseudonymous(seed: int, **more: object) -> Recording:
+    """Nothing in it looks like anybody."""
+    name = KEY.record(str(seed))
+    made = replace(
+        make_recording(seed=seed, record_id=name, patient_id=KEY.patient(str(seed)), labels=("SR",)),
+        provenance=Provenance(name, "muse-xml", KEY.file("0" * 64), notes=("left out 2 more sets",)),
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in LOOKS.items() for text in texts])
+def test_what_looks_like_an_identity_is_found_and_named(kind: str, text: str) -> None:
+    assert [found for found, _ in _patterns("labels", text)] == [kind]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_words_of_every_store_are_no_finding(text: str) -> None:
+    assert list(_patterns("labels", text)) == []
+
+
+@given(st.text(), st.text(), st.sampled_from(sorted(PATTERNS)), st.data())
+def test_an_identity_between_other_words_is_found(before: str, after: str, kind: str, data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(LOOKS[kind]))
+    assert list(_patterns("labels", f"{before} | {text} | {after}"))
+
+
+@given(st.text(max_size=30))
+def test_pseudonyms_never_look_like_anybody(text: str) -> None:
+    for pseudonym in (KEY.patient(text), KEY.record(text), KEY.file("00")):
+        assert list(_patterns("record_id", pseudonym)) == []
+        assert list(_patterns("findings.detail", f"{pseudonym}: section 3 is damaged")) == []
+
+
+@given(st.text(min_size=5))
+def test_a_finding_is_shown_masked(text: str) -> None:
+    assert text not in masked(text)
+
+
+def test_a_store_of_pseudonyms_is_clean(store_of: Maker) -> None:
+    assert scan_identities(store_of([pseudonymous(seed) for seed in range(5)]).folder).hits == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "more"),
+    [
+        ("record_id", {"record_id": "ward/Smith, John"}),
+        ("patient_id", {"patient_id": "900657176"}),
+        ("site", {"site": "+49 761 270-0"}),
+        ("labels", {"labels": ("SR", "seen 8.5.1953")}),
+        ("episodes", {"episodes": (Episode(0, 9, "a@b.org"),)}),
+        ("leads", {"leads": ("I", "II", "Smith, J")}),
+        ("source", {"provenance": Provenance("scp/ecg_20170504.scp")}),
+        ("source_sha256", {"provenance": Provenance("x", sha256="900657176")}),
+        ("notes", {"provenance": Provenance("x", notes=("Smith^John",))}),
+    ],
+)
+def test_what_is_planted_in_a_column_is_found_there(store_of: Maker, column: str, more: dict[str, object]) -> None:
+    store = store_of([pseudonymous(1), pseudonymous(2, **more)])
+    hits = scan_identities(store.folder).hits
+    assert [(hit.field, hit.count) for hit in hits] == [(column, 1)]
+    assert scan_identities(store.folder, ignore=(column,)).hits == ()
+
+
+def test_what_is_planted_in_the_quarantine_is_found(store_of: Maker) -> None:
+    short = replace(make_recording(samples=100), record_id="Smith, John", provenance=Provenance("in/1953-05-08.xml"))
+    hits = scan_identities(store_of([pseudonymous(1), short]).folder).hits
+    found = {(hit.file.split("/")[0].split("-")[0], hit.field, hit.kind) for hit in hits}
+    assert found == {
+        (file, *what) for file in ("quarantine", "receipts") for what in (("record_id", "name"), ("source", "date"))
+    }
+
+
+def test_what_a_file_says_is_found_in_any_text(store_of: Maker, hospital_files: Path) -> None:
+    """A plain name looks like any word; only the archive tells."""
+    store = store_of([pseudonymous(1, labels=("ZZDEMOPTONLY felt dizzy",))])
+    assert scan_identities(store.folder).hits == ()
+    hits = scan_identities(store.folder, hospital_files / "philips").hits
+    assert {(hit.field, hit.kind) for hit in hits} == {("labels", "patient_name")}
+    assert all("ZZDEMO" not in str(hit).upper() for hit in hits)
+
+
+def test_short_values_are_found_though_texts_lie_side_by_side(store_of: Maker, hospital_files: Path) -> None:
+    """Arrow puts the texts of a column end to end: in its bytes a short word does not stand alone."""
+    store = store_of([pseudonymous(seed, site=site) for seed, site in enumerate(("abc", "Clark", "xyz"))])
+    hits = scan_identities(store.folder, hospital_files / "aecg").hits
+    assert [(hit.field, hit.kind, hit.count) for hit in hits] == [("site", "patient_name", 1)]
+
+
+def test_bytes_outside_of_any_text_are_searched(store_of: Maker, hospital_files: Path) -> None:
+    store = store_of([pseudonymous(1)])
+    (store.folder / "splits").mkdir()
+    (store.folder / "splits" / "left.bin").write_bytes(b"\0\1ZZDEMOPTONLY\2")
+    hits = scan_identities(store.folder, hospital_files / "philips").hits
+    assert [(hit.file, hit.field, hit.kind) for hit in hits] == [("splits/left.bin", "bytes", "patient_name")]
+
+
+def test_dates_of_files_are_looked_for_in_other_spellings(hospital_files: Path) -> None:
+    values = identity_values(hospital_files / "aecg")
+    assert {"19530508", "1953-05-08", "08.05.1953", "2002-11-22", "20021122"} <= set(values)
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no finished store"):
+        scan_identities(tmp_path)

@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup format check test slow docs bench
+.PHONY: help setup format check test slow report docs bench
 
 BASE_PYTHON ?= python3
 VENV := .venv
@@ -27,6 +27,9 @@ test:  ## the tests that every change must pass
 
 slow:  ## full-data and long checks
 	$(PYTHON) -m pytest -m slow -rs --timeout 3600
+
+report:  ## make docs/results, and the numbers in other pages, from results/
+	$(PYTHON) -m clocs report README.md docs/evaluation.md
 
 docs:  ## build the documentation into docs/_build/html; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html

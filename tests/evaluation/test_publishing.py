@@ -16,6 +16,7 @@ from clocs.evaluation.classifier import Classifier
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
 from clocs.evaluation.shipped import shipped_encoders
+from clocs.similarity.audit import audit, in_rows
 from clocs.store.store import Store
 from tests.evaluation.conftest import make_store
 
@@ -62,6 +63,17 @@ def test_the_card_says_what_it_is_for_and_for_whom(published: Path) -> None:
         assert said in card
 
 
+def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, store: Store) -> None:
+    card, found = (published / "README.md").read_text(), audit(published, store)
+    section = card.split("## What the embeddings give away")[1].split("\n## ")[0]
+    rows = in_rows(found)
+    assert len(rows) == section.count("\n| ") - 1
+    for row in rows:
+        assert f"| {' | '.join(row)} |" in section
+    assert f"on {found['patients']:,} test patients" in section
+    assert "finds no less" in section
+
+
 def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to publish"):
         publish("random", store, tmp_path / "out", "name")
@@ -80,6 +92,8 @@ def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
     assert (encoder.input.rate, encoder.input.samples) == (500.0, 2500)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 400_000
     card = (folder / "README.md").read_text()
+    assert "## What the embeddings give away" in card
+    assert "equal error rate" in card
     for item in encoder.classifier.card.classes:
         assert f"| {item.name} | {item.meaning} |" in card
         assert item.meaning != item.name

@@ -1,4 +1,4 @@
-"""A place with a small synthetic store."""
+"""A place with a small synthetic store; reports of made-up results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.experiments.cells import Place
+from clocs.experiments.cells import Evaluation, Place
+from clocs.experiments.report import estimates
+from clocs.experiments.report.build import make_report
+from clocs.experiments.search import trial
+from clocs.experiments.tables import EXPERIMENTS
+from tests.experiments.results_factory import method_of, write_distances, write_results
+
+SEEDS = {"table1": 2, "table2": 1, "figure3": 1, "figure4": 2, "figure5": 1, "released": 1, "leakage": 1}
+"""Of complete results."""
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +28,38 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(stores: Path, tmp_path: Path) -> Place:
     return Place(stores, tmp_path / "runs", tmp_path / "results")
+
+
+@pytest.fixture
+def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``complete`` and ``sparse`` were made with: intervals that are quickly drawn, and of no use but here."""
+    monkeypatch.setattr(estimates, "REPLICATES", 8)
+
+
+@pytest.fixture(scope="session")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``results`` of everything there is, and the report made of it in ``report``."""
+    folder = tmp_path_factory.mktemp("complete")
+    cells = [cell for name, seeds in SEEDS.items() for cell in EXPERIMENTS[name].cells(range(seeds))]
+    write_results(folder / "results", [*cells, trial("base")])
+    for embedding in (32, 64, 128, 256):
+        write_distances(folder / "results", "cmsc", embedding, 0.9)
+    write_distances(folder / "results", "simclr", 128, 0.6)
+    return _reported(folder)
+
+
+@pytest.fixture(scope="session")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with one pre-training and two evaluations."""
+    folder = tmp_path_factory.mktemp("sparse")
+    table1 = [cell for cell in EXPERIMENTS["table1"].cells(range(1)) if isinstance(cell, Evaluation)]
+    chosen = [cell for cell in table1 if cell.dataset == "chapman" and method_of(cell) in ("random", "cmsc")]
+    write_results(folder / "results", chosen)
+    return _reported(folder)
+
+
+def _reported(folder: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimates, "REPLICATES", 8)
+        make_report(folder / "results", folder / "report")
+    return folder

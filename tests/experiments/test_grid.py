@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from clocs.core.errors import ConfigError, LeakError
 from clocs.experiments import cells as module
 from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config, told_of
-from clocs.experiments.grid import parse_shard, run_grid, status, tasks
+from clocs.experiments.costs import Costs
+from clocs.experiments.grid import Done, TimeLeft, parse_shard, run_grid, run_task, tasks
 from clocs.experiments.search import search
+from clocs.experiments.status import FULL_DOWNLOADS
 from clocs.experiments.tables import EXPERIMENTS, chosen_cells, experiment
 
 CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")
@@ -29,9 +32,9 @@ def names(place: Place) -> list[str]:
 
 def test_a_grid_is_done_once_and_looked_up_after(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     cells: list[Cell] = [linear(), linear(fraction=0.25), linear(None)]
-    assert status(cells, place) == {"cells": 4, "done": 0, "to_do": 4, "needs_stores": []}
+    assert len([cell for task in tasks(cells, place) for cell in task.cells]) == 4
     assert run_grid(cells, place).finished == 4
-    assert status(cells, place)["done"] == 4
+    assert list(tasks(cells, place)) == []
     kept = {path.name: path.read_bytes() for path in (place.results / "cells").iterdir()}
     monkeypatch.setattr(module, "pretrain", None)
     monkeypatch.setattr(module, "probe", None)
@@ -89,6 +92,53 @@ def test_a_cell_that_fails_is_told_and_the_others_are_done(place: Place) -> None
     assert "waits for it" in done.failed[1]
 
 
+def test_cells_that_lack_something_are_left_out_and_told(place: Place) -> None:
+    elsewhere = Evaluation(protocol="linear", start=None, dataset="chapman")
+    twelve = linear(None, leads=12)
+    done = run_grid([elsewhere, linear(None), twelve], place)
+    assert (done.finished, done.failed) == (1, [])
+    assert done.left == {"store of chapman": 1, FULL_DOWNLOADS: 1}
+
+
+def test_what_another_process_has_in_hand_is_waited_for_and_not_repeated(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock of an open file is what another process would hold; it finishes the cell and lets go."""
+    cells: list[Cell] = [linear(None), CMSC]
+    (task, _) = tasks(cells, place)
+    lock = place.runs / "in-hand" / place.name(cells[0])
+    lock.parent.mkdir(parents=True)
+    order: list[str] = []
+    with open(lock, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert run_task(task) == Done(elsewhere=task)
+
+        def through(done: Done) -> None:
+            order.extend(done.names)
+            if len(order) == 1:
+                place.file(cells[0]).write_text("{}")
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(module, "probe", None)
+        assert run_grid(cells, place, progress=through).failed == []
+    assert order == [place.name(CMSC), place.name(cells[0])]
+    assert place.result(cells[0]) == {}
+
+
+def test_the_time_left_is_what_cells_like_those_to_do_have_taken(place: Place) -> None:
+    cells: list[Cell] = [CMSC.model_copy(update={"seed": seed}) for seed in range(5)]
+    left = TimeLeft(tasks(cells, place), Costs(), workers=2)
+    assert (left.cells, left.done) == (5, 0)
+    for cell, seconds in zip(cells[:2], (100, 300), strict=True):
+        place.file(cell).parent.mkdir(parents=True, exist_ok=True)
+        place.file(cell).write_text(json.dumps({"seconds": seconds}))
+        left.count(Done((place.name(cell),)))
+    assert left.seconds == pytest.approx(3 * 200 / 2)
+    left.count(Done(failed={place.name(cells[2]): "why"}))
+    assert left.seconds == pytest.approx(2 * 200 / 2)
+    assert left.done == 3
+
+
 def test_presets_are_what_they_say(place: Place) -> None:
     released = pretrain_config(CMSC.model_copy(update={"preset": "released"}), place)
     paper = pretrain_config(CMSC.model_copy(update={"preset": "paper"}), place)
@@ -143,3 +193,16 @@ def test_names_that_do_not_exist_are_refused() -> None:
             parse_shard(text)
     assert parse_shard("1/3") == (1, 3)
     assert {"table1", "table2", "figure4", "released"} <= set(EXPERIMENTS)
+
+
+def test_distances_and_learning_curves_are_kept(place: Place) -> None:
+    carry_out(CMSC, place)
+    apart = Evaluation(protocol="distances", start=CMSC, dataset="synthetic", preset="recommended", part="validation")
+    found = carry_out(apart, place)["result"]["distances"]
+    for kind in ("intra", "inter"):
+        assert sum(found["histogram"][kind]) == found[kind]["pairs"] > 0
+    told = {"preset": "recommended", "epochs": 2, "config": {"batch": 16}}
+    tuned = Evaluation.model_validate({"protocol": "finetune", "start": CMSC, "dataset": "synthetic", **told})
+    body = carry_out(tuned, place)
+    assert len(body["curves"]["validation_auc"]) == 2
+    assert isinstance(body["still_improving"], bool)

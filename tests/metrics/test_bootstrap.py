@@ -13,7 +13,13 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from clocs.core.seeds import generator
-from clocs.metrics.bootstrap import MOST_DRAWS, Interval, bootstrap_intervals, paired_difference
+from clocs.metrics.bootstrap import (
+    MOST_DRAWS,
+    Interval,
+    bootstrap_intervals,
+    bootstrap_measures,
+    paired_difference,
+)
 from clocs.metrics.ranking import Ranking
 
 Bools = npt.NDArray[np.bool_]
@@ -291,3 +297,30 @@ def test_near_one_the_logit_scale_holds_the_truth_more_often_than_percentiles() 
     logit, percentile = np.mean(held, axis=0)
     assert logit >= 0.92
     assert percentile <= logit - 0.02
+
+
+def test_any_measure_is_equal_to_a_literal_bootstrap_of_patients() -> None:
+    """Of a share, whose standard error is also known in closed form."""
+    had = np.arange(400) < 100
+    (found,) = bootstrap_measures(lambda times: np.array([times @ had / times.sum()]), 400, replicates=300, seed=4)
+    drawn = [had[rows].mean() for rows in literal_draws(np.arange(400), 300, 4)]
+    reach = 1.9599640 * np.std([math.log(one / (1 - one)) for one in drawn], ddof=1)
+    ends = [1 / (1 + math.exp(-(math.log(0.25 / 0.75) + side * reach))) for side in (-1, 1)]
+    assert [found.value, found.low, found.high] == pytest.approx([0.25, *ends])
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * math.sqrt(0.25 * 0.75 / 400), rel=0.1)
+
+
+def test_a_draw_that_loses_what_is_measured_is_made_again() -> None:
+    """Only one of eight has it, so a third of the draws lose it; another measure is never there."""
+
+    def measure(times: Floats) -> Floats:
+        there = times[0] > 0
+        return np.array([times[:4].sum() / 8 if there else np.nan, np.nan])
+
+    first, never = bootstrap_measures(measure, 8, replicates=50)
+    assert 0 < first.low < first.value == 0.5 < first.high < 1
+    assert all(math.isnan(end) for end in (never.value, never.low, never.high))
+    (alone,) = bootstrap_measures(lambda times: np.array([0.5]), 1)
+    assert (alone.value, math.isnan(alone.low)) == (0.5, True)
+    with pytest.raises(ValueError, match="replicates"):
+        bootstrap_measures(measure, 8, replicates=1)

@@ -21,6 +21,7 @@ from clocs.evaluation.rows import Rows, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.metrics.calibration import fit_temperature, reliability
+from clocs.similarity.audit import audit
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
@@ -33,7 +34,8 @@ def publish(
     """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
 
     The classifier is linear, fitted on all training labels of the store the encoder was trained on, regularised and
-    calibrated on its validation patients; the card's results are those of its test patients.
+    calibrated on its validation patients; the card's results, and what its embeddings give away, are those of its test
+    patients.
     """
     place = store if isinstance(store, Store) else open_store(store)
     subject = load_subject(checkpoint, place)
@@ -56,7 +58,9 @@ def publish(
     save_encoder(folder, subject.module, about)
     classifier.save(folder)
     results = judge(scores)
-    found = Findings(name, about, classifier.card, results, judge_subgroups(scores, place), _patients(place, split))
+    audited = audit(checkpoint, place, split=split.name)
+    groups, counts = judge_subgroups(scores, place), _patients(place, split)
+    found = Findings(name, about, classifier.card, results, groups, counts, audited)
     write_bytes(folder / "README.md", write_card(found).encode())
     return {"folder": str(folder), "test": results}
 

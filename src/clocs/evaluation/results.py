@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import write_bytes
-from clocs.evaluation.judgement import levels
+from clocs.evaluation.judgement import LEVELS, levels
 from clocs.evaluation.rows import Rows
 from clocs.metrics.bootstrap import Difference, paired_difference
 from clocs.metrics.calibration import reliability
@@ -50,12 +51,20 @@ def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) ->
 
     Both sides must have been tested on the same patients of the same store.
     """
-    sides = [[dict(levels(load_scores(folder))) for folder in folders] for folders in (first, second)]
     data = {_data(folder) for folder in (*first, *second)}
     if len(data) != 1:
         raise ConfigError("these evaluations were made with different stores or splits: their patients differ")
+    sides = [[load_scores(folder) for folder in folders] for folders in (first, second)]
+    return differences(*sides, replicates=replicates)
+
+
+def differences(
+    first: Sequence[Rows], second: Sequence[Rows], *, among: Sequence[str] = LEVELS, replicates: int = 1000
+) -> dict[str, Difference]:
+    """As ``compare``, for scores of one store's patients, at the levels ``among``."""
+    sides = [[dict(levels(run)) for run in side] for side in (first, second)]
     found = {}
-    for level in sides[0][0]:
+    for level in among:
         a, b = ([run[level] for run in side] for side in sides)
         _check_rows(a, b)
         found[level] = paired_difference(

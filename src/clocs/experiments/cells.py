@@ -19,16 +19,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.core.later import Later, later, without_unused
 from clocs.core.options import checked
+from clocs.evaluation.compact_scores import save_compact
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
+from clocs.evaluation.results import load_scores
 from clocs.experiments.presets import PRESETS, Preset
+from clocs.similarity.cohort import open_cohort
+from clocs.similarity.distances import patient_distances
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig, ready_config
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import CODE as TRAINING_CODE
-from clocs.training.runs import TIMING, finished_epochs, read_lines
+from clocs.training.runs import TIMING, environment, finished_epochs, read_lines
 
 ENCODERS = "encoders"
 APART = "apart"
@@ -71,7 +75,8 @@ class Evaluation(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: Literal["linear", "finetune"]
+    protocol: Literal["linear", "finetune", "distances"]
+    """``distances``: within and between patients, of embeddings as they are."""
     start: Pretraining | None
     """None: random weights."""
     dataset: str
@@ -169,7 +174,10 @@ def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
     known = place.result(cell)
     if known is not None:
         return known
-    found = _pretrain(cell, place) if isinstance(cell, Pretraining) else _evaluate(cell, place)
+    if isinstance(cell, Pretraining):
+        found = _pretrain(cell, place)
+    else:
+        found = _measure_distances(cell, place) if cell.protocol == "distances" else _evaluate(cell, place)
     body = {"cell": told_of(cell), **place.origin(cell), **found}
     write_bytes(place.file(cell), canonical_json(body))
     return body
@@ -240,12 +248,26 @@ def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
         training = checked(FinetuneConfig, {"epochs": cell.epochs, "threads": place.threads, **given}, cell.label)
         found = finetune(start, store, training, runs=place.runs)
     folder = Path(found["run"])
-    shutil.copyfile(folder / "scores.npz", _made(place.results / "scores") / f"{place.name(cell)}.npz")
+    save_compact(place.results / "scores" / f"{place.name(cell)}.npz", load_scores(folder))
     kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
-    environment = json.loads((folder / "environment.json").read_bytes())
-    return {"result": kept, "seconds": time.monotonic() - began, "environment": environment}
+    where = json.loads((folder / "environment.json").read_bytes())
+    body = {"result": kept, "seconds": time.monotonic() - began, "environment": where}
+    return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
+    """How fine-tuning went, epoch by epoch."""
+    epochs = finished_epochs(Path(training["run"]))
+    return {
+        "curves": {"validation_auc": [line["validation_auc"] for line in epochs]},
+        "still_improving": training["epochs"] >= cell.epochs and training["best_epoch"] == training["epochs"] - 1,
+    }
+
+
+def _measure_distances(cell: Evaluation, place: Place) -> dict[str, Any]:
+    start = "random" if cell.start is None else place.encoder(cell.start)
+    began, frames = time.monotonic(), PRESETS[cell.preset].frames
+    cohort = open_cohort(start, place.store(cell.dataset), part=cell.part, frames=frames, seed=cell.seed)
+    found = patient_distances(cohort.rows.values, cohort.rows.patient, seed=cell.seed)
+    told = {"distances": {**found.as_dict(), "histogram": found.histogram()}, "notes": list(cohort.notes)}
+    return {"result": told, "seconds": time.monotonic() - began, "environment": environment()}

@@ -6,14 +6,18 @@ depend on each other, and any engine, or any share of them on a cluster, can tak
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out
+from clocs.experiments.cells import Cell, Place, Pretraining, carry_out
+from clocs.experiments.costs import Costs
+from clocs.experiments.status import needs, root_of
 
 
 @dataclass(frozen=True)
@@ -22,16 +26,20 @@ class Task:
 
     place: Place
     cells: tuple[Cell, ...]
+    wait: bool = False
+    """For another process that has these cells in hand; else they are left to it for now."""
 
 
 @dataclass(frozen=True)
 class Done:
     """What became of a task's cells."""
 
-    names: tuple[str, ...]
-    failed: tuple[str, ...] = ()
-    """A message for each cell that could not be done."""
+    names: tuple[str, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+    """A message for each cell that could not be done, by its name."""
     seconds: float = 0.0
+    elsewhere: Task | None = None
+    """Another process has it in hand."""
 
 
 @dataclass
@@ -40,6 +48,8 @@ class Summary:
 
     finished: int = 0
     failed: list[str] = field(default_factory=list)
+    left: Counter[str] = field(default_factory=Counter)
+    """What cells were left out for, with how many of them."""
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -54,36 +64,53 @@ def tasks(cells: Iterable[Cell], place: Place, *, shard: tuple[int, int] = (0, 1
     """Tasks for the cells that have no result yet, in the order in which they are first wanted.
 
     ``shard`` (i, n): every n-th task from the i-th on, for n jobs of a scheduler that share a results folder.
+    Cells that need what is not there are left out.
     """
     chains: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        root = _root(cell)
-        chains.setdefault(place.name(root), {place.name(root): root})[place.name(cell)] = cell
+        if not needs(cell, place):
+            root = root_of(cell)
+            chains.setdefault(place.name(root), {place.name(root): root})[place.name(cell)] = cell
     for number, chain in enumerate(chains.values()):
-        missing = tuple(cell for cell in chain.values() if place.result(cell) is None)
-        if missing and number % shard[1] == shard[0]:
-            yield Task(place, missing)
-
-
-def _root(cell: Cell) -> Cell:
-    """What has to be there first: a pre-training, or the cell itself."""
-    return cell.start if isinstance(cell, Evaluation) and cell.start is not None else cell
+        if number % shard[1] == shard[0]:
+            missing = tuple(cell for cell in chain.values() if not place.file(cell).exists())
+            if missing:
+                yield Task(place, missing)
 
 
 def run_task(task: Task) -> Done:
     """Carry out a task's cells; one that fails by an error of clocs' own leaves the others be."""
-    began, names, failed = time.monotonic(), [], []
+    with _in_hand(task) as ours:
+        return _carried_out(task) if ours else Done(elsewhere=task)
+
+
+@contextlib.contextmanager
+def _in_hand(task: Task) -> Iterator[bool]:
+    """Keep other processes from a task, until this one is through or dead; False: one of them has it."""
+    folder = task.place.runs / "in-hand"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / task.place.name(root_of(task.cells[0])), "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if task.wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _carried_out(task: Task) -> Done:
+    began, names, failed = time.monotonic(), [], {}
     for cell in task.cells:
         name = task.place.name(cell)
         try:
             carry_out(cell, task.place)
             names.append(name)
         except ClocsError as error:
-            failed.append(f"{name}: {error}")
+            failed[name] = str(error)
             if isinstance(cell, Pretraining):
-                failed += [f"{task.place.name(other)}: waits for it" for other in task.cells if other != cell]
+                failed |= {task.place.name(other): "waits for it" for other in task.cells if other != cell}
                 break
-    return Done(tuple(names), tuple(failed), time.monotonic() - began)
+    return Done(tuple(names), failed, time.monotonic() - began)
 
 
 def run_grid(
@@ -95,20 +122,45 @@ def run_grid(
     shard: tuple[int, int] = (0, 1),
     progress: Callable[[Done], None] | None = None,
 ) -> Summary:
-    """Do what is missing."""
-    summary = Summary()
-    for _, done in engines.run(run_task, tasks(cells, place, shard=shard), engine=engine, workers=workers):
-        summary.finished += len(done.names)
-        summary.failed += done.failed
-        if progress is not None:
-            progress(done)
+    """Do what is missing and can be done. What other processes have in hand comes last: by then they are through."""
+    summary = Summary(left=Counter(need for cell in cells for need in needs(cell, place)))
+    waiting: Iterable[Task] = tasks(cells, place, shard=shard)
+    while waiting:
+        elsewhere = []
+        for _, done in engines.run(run_task, waiting, engine=engine, workers=workers):
+            if done.elsewhere is not None:
+                elsewhere.append(replace(done.elsewhere, wait=True))
+                continue
+            summary.finished += len(done.names)
+            summary.failed += [f"{name}: {message}" for name, message in done.failed.items()]
+            if progress is not None:
+                progress(done)
+        waiting = elsewhere
     return summary
 
 
-def status(cells: Iterable[Cell], place: Place) -> dict[str, Any]:
-    """Cells done and to do, and the datasets that have no store yet."""
-    wanted = {part.model_dump_json(): part for cell in cells for part in (_root(cell), cell)}
-    missing = {cell.dataset for cell in wanted.values() if not place.has_store(cell.dataset)}
-    ready = [cell for cell in wanted.values() if not {cell.dataset, _root(cell).dataset} & missing]
-    done = sum(place.result(cell) is not None for cell in ready)
-    return {"cells": len(wanted), "done": done, "to_do": len(wanted) - done, "needs_stores": sorted(missing)}
+class TimeLeft:
+    """How many cells are left of a run, and for about how long: every cell that gets done teaches what others cost."""
+
+    def __init__(self, todo: Iterable[Task], costs: Costs, workers: int) -> None:
+        self._left = {task.place.name(cell): (cell, task.place) for task in todo for cell in task.cells}
+        self._costs, self._workers = costs, workers
+        self.cells = len(self._left)
+        """At the beginning."""
+
+    def count(self, done: Done) -> None:
+        """Take a task off."""
+        for name in (*done.names, *done.failed):
+            cell, place = self._left.pop(name, (None, None))
+            if cell is not None and place is not None and name in done.names:
+                self._costs.learn(cell, (place.result(cell) or {}).get("seconds"))
+
+    @property
+    def done(self) -> int:
+        """Cells that are through."""
+        return self.cells - len(self._left)
+
+    @property
+    def seconds(self) -> float:
+        """Until the end, with all workers at work."""
+        return sum(self._costs.estimate(cell).seconds for cell, _ in self._left.values()) / self._workers

@@ -29,23 +29,37 @@ BASE: Final[Mapping[str, Any]] = {
     "steps": STEPS,
 }
 
+SLOWER: Final[Mapping[str, Any]] = {"normalisation": "none", "rate": 250, "samples": 1250}
+
 TRIALS: Final[dict[str, dict[str, Any]]] = {
     "base": {},
     "paper's network": {"encoder": {"name": "cnn"}},
     "no perturbations": {"perturbations": ()},
-    "same lead": {"method": "cmsc", "view_choice": None},
-    "head": {"head": 128},
     "bf16": {"precision": "bf16-mixed"},
-    "250 Hz": {"frames": {"normalisation": "none", "rate": 250, "samples": 1250}},
+    "temperature 0.2": {"precision": "bf16-mixed", "temperature": 0.2},
+    "temperature 0.05": {"precision": "bf16-mixed", "temperature": 0.05},
+    "head": {"precision": "bf16-mixed", "head": 128},
+    "250 Hz": {"precision": "bf16-mixed", "frames": SLOWER},
     "250 Hz, stem 7/2": {
-        "frames": {"normalisation": "none", "rate": 250, "samples": 1250},
+        "precision": "bf16-mixed",
+        "frames": SLOWER,
         "encoder": {"name": "resnet", "stem_kernel": 7, "stem_stride": 2},
     },
-    "scaled to 0..1": {"frames": {}},
-    "temperature 0.05": {"temperature": 0.05},
-    "temperature 0.2": {"temperature": 0.2},
-    "batch 512, half the steps": {"batch": 512, "steps": STEPS // 2},
-    "batch 128, twice the steps": {"batch": 128, "steps": 2 * STEPS},
+    "same lead": {"precision": "bf16-mixed", "method": "cmsc", "view_choice": None},
+    "learning rate 3e-3": {"precision": "bf16-mixed", "learning_rate": 3e-3},
+    "batch 512, half the steps": {"precision": "bf16-mixed", "batch": 512, "steps": STEPS // 2},
+    "batch 128, twice the steps": {"precision": "bf16-mixed", "batch": 128, "steps": 2 * STEPS},
+    "scaled to 0..1": {"precision": "bf16-mixed", "frames": {}},
+    "stem stride 3": {"precision": "bf16-mixed", "encoder": {"name": "resnet", "stem_stride": 3}},
+    "three datasets, long": {
+        "precision": "bf16-mixed",
+        "temperature": 0.2,
+        "more": ("chapman", "physionet2017"),
+        "steps": 12_000,
+        "schedule": "cosine",
+        "warmup_steps": 200,
+        "patience": 400,
+    },
 }
 """What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
 
@@ -62,11 +76,10 @@ def search(seeds: Iterable[int], names: Iterable[str] = TRIALS) -> Iterator[Cell
 def trial(name: str, seed: int = 0) -> Evaluation:
     """One trial's evaluation, with the pre-training it needs."""
     changes = dict(TRIALS[name])
-    method = str(changes.pop("method", "cmsmlc"))
+    method, more = str(changes.pop("method", "cmsmlc")), changes.pop("more", ())
     given = {**METHOD, **{key: value for key, value in changes.items() if key in OF_METHOD}}
     options = {key: value for key, value in given.items() if value is not None}
     config = {**BASE, **{key: value for key, value in changes.items() if key not in OF_METHOD}}
-    start = Pretraining(
-        method=method, dataset=DATASET, preset="trial", seed=seed, epochs=400, options=options, config=config
-    )
+    told: dict[str, Any] = {"method": method, "options": options, "config": config, "more": more, "epochs": 400}
+    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, **told)
     return Evaluation(protocol="linear", start=start, dataset=DATASET, preset="trial", seed=seed, part="validation")

@@ -100,6 +100,14 @@ def figure5(seeds: Iterable[int]) -> Iterator[Cell]:
                 yield Evaluation(protocol="finetune", start=start, dataset="cardiology", **told)
 
 
+def figure6(seeds: Iterable[int]) -> Iterator[Cell]:
+    """Distances within and between validation patients of PhysioNet 2020, after SimCLR and after CMSC."""
+    for seed in seeds:
+        for method in ("simclr", "cmsc"):
+            start = Pretraining(method=method, dataset="physionet2020", seed=seed)
+            yield Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
+
+
 def leakage(seeds: Iterable[int]) -> Iterator[Cell]:
     """CMSC on PhysioNet 2020 pre-trained on a split of its own, and so on most test patients: what it would gain."""
     for seed in seeds:
@@ -121,6 +129,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("figure4", "Less labelled data (Figure 4)", figure4),
         Experiment("figure5", "Length of the embedding and share of the labels (Figure 5)", figure5),
         Experiment("released", "The released code's loss against the paper's", released),
+        Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
         Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
         Experiment("search", "Trials for what to recommend, by validation patients", search),
     )

@@ -10,7 +10,7 @@ the intervals that say 95 % hold the truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any, Final
@@ -132,6 +132,36 @@ def paired_difference(
     return Difference(value, value - reach, value + reach, share)
 
 
+def bootstrap_measures(
+    measure: Callable[[Floats], Floats], size: int, *, replicates: int = 1000, level: float = 0.95, seed: int = 0
+) -> tuple[Interval, ...]:
+    """Intervals of any M measures between 0 and 1 of ``size`` patients.
+
+    ``measure`` takes how often each patient is drawn, (size,), and gives (M,), NaN where undefined. A draw that leaves
+    undefined what is defined for all patients is made again.
+    """
+    deviates, value = _deviates(level), measure(np.ones(size))
+    drawn, made = np.full((replicates, *value.shape), np.nan), 0
+    for times in _draws(size, replicates, seed):
+        found = measure(times)
+        if np.array_equal(np.isnan(found), np.isnan(value)):
+            drawn[made] = found
+            made += 1
+        if made == replicates:
+            break
+    each = zip(value.tolist(), drawn.T, strict=True)
+    return tuple(_logit_interval(single, column, 0.5 / size, deviates) for single, column in each)
+
+
+def _draws(size: int, replicates: int, seed: int) -> Iterator[Floats]:
+    """How often each of ``size`` patients is drawn, a draw each; many more than wanted, as some are of no use."""
+    if replicates < 2:
+        raise ValueError(f"replicates must be at least 2, not {replicates}")
+    random = generator(seed, "bootstrap")
+    for _ in range(MOST_DRAWS * replicates if size > 1 else 0):
+        yield np.bincount(random.integers(0, size, size), minlength=size).astype(np.float64)
+
+
 class _Cohort:
     """Who has which rows, and draws of patients with all of theirs."""
 
@@ -153,11 +183,8 @@ class _Cohort:
 
     def draws(self, replicates: int, seed: int) -> Iterator[Floats]:
         """How often each patient is drawn, a draw each. Fewer than asked for, where nearly every draw loses a class."""
-        if replicates < 2:
-            raise ValueError(f"replicates must be at least 2, not {replicates}")
-        random, made = generator(seed, "bootstrap"), 0
-        for _ in range(MOST_DRAWS * replicates if self.size > 1 else 0):
-            times = np.bincount(random.integers(0, self.size, self.size), minlength=self.size).astype(np.float64)
+        made = 0
+        for times in _draws(self.size, replicates, seed):
             if (times @ self._needed).all():
                 yield times
                 made += 1

@@ -35,18 +35,18 @@ class Ranking:
 
     def auc(self, weights: npt.ArrayLike | None = None) -> Floats:
         """(K,) area under the ROC curve; NaN where the positives or the negatives of a class weigh nothing."""
-        return np.array([_area(true, false) for true, false in self._counts(weights)])
+        return np.array([_area(true, false) for true, false in self.counts(weights)])
 
     def average_precision(self, weights: npt.ArrayLike | None = None) -> Floats:
         """(K,) mean precision over the recall gained, without interpolation; NaN where the AUC is."""
-        return np.array([_average_precision(true, false) for true, false in self._counts(weights)])
+        return np.array([_average_precision(true, false) for true, false in self.counts(weights)])
 
     def auc_and_average_precision(self, weights: npt.ArrayLike | None = None) -> Floats:
         """(2, K) both for the price of one."""
-        pairs = [(_area(true, false), _average_precision(true, false)) for true, false in self._counts(weights)]
+        pairs = [(_area(true, false), _average_precision(true, false)) for true, false in self.counts(weights)]
         return np.array(pairs).reshape(self.classes, 2).T
 
-    def _counts(self, weights: npt.ArrayLike | None) -> Iterator[tuple[Floats, Floats]]:
+    def counts(self, weights: npt.ArrayLike | None = None) -> Iterator[tuple[Floats, Floats]]:
         """For each class the weight of positives, and of negatives, at or above each different score: (S,) both."""
         weight = np.ones(self.rows) if weights is None else np.asarray(weights, np.float64)
         if weight.shape != (self.rows,) or not weight.min(initial=0.0) >= 0:
@@ -87,7 +87,7 @@ def roc_points(truth: Bools, scores: npt.NDArray[np.floating]) -> list[Floats]:
     Points inside a straight stretch are left out. The trapezoids below the others are the AUC.
     """
     curves = []
-    for true, false in Ranking(truth, scores)._counts(None):
+    for true, false in Ranking(truth, scores).counts(None):
         counts = np.concatenate([np.zeros((2, 1)), [false, true]], axis=1)
         defined = counts.shape[1] > 1 and counts[:, -1].all()
         curves.append(_corners(counts) / counts[:, -1:] if defined else np.empty((2, 0)))

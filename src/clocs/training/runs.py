@@ -33,9 +33,7 @@ class Run:
         """Write down what the run is and where it runs."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_bytes(self.folder / "config.json", canonical_json(self.identity))
-        about = {"python": platform.python_version(), "platform": platform.platform(), "cpus": os.cpu_count()}
-        packages = {name: version(name) for name in PACKAGES}
-        write_bytes(self.folder / "environment.json", canonical_json({**about, "packages": packages}))
+        write_bytes(self.folder / "environment.json", canonical_json(environment()))
 
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None while it is not finished."""
@@ -70,6 +68,12 @@ class Run:
             lines = self._metrics.read_bytes().splitlines(keepends=True)
             kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["step"] <= step]
             write_bytes(self._metrics, b"".join(kept))
+
+
+def environment() -> dict[str, Any]:
+    """Where a run runs: machine and versions."""
+    about = {"python": platform.python_version(), "platform": platform.platform(), "cpus": os.cpu_count()}
+    return {**about, "packages": {name: version(name) for name in PACKAGES}}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,104 @@
+"""The whole report: pages, pictures, the one HTML page, and the marked blocks of pages that people write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from clocs.core.errors import ConfigError
+from clocs.core.files import write_bytes
+from clocs.experiments.report.claims_page import claims_page, outcomes
+from clocs.experiments.report.comparison import tables_page
+from clocs.experiments.report.estimates import Estimates, Say
+from clocs.experiments.report.figures import Gallery, figures_page
+from clocs.experiments.report.judging import Verdict
+from clocs.experiments.report.marked_blocks import fill
+from clocs.experiments.report.outstanding import missing_page
+from clocs.experiments.report.page import Block, Heading, Page, Points, Text, counted, listed
+from clocs.experiments.report.questions_of_ours import our_page
+from clocs.experiments.report.reading import Results
+from clocs.experiments.report.rendering import html, markdown
+from clocs.experiments.report.runs_page import limits, runs_page
+from clocs.experiments.report.search_page import search_page
+
+TITLE: Final = "CLOCS, reproduced"
+PARTS: Final = {
+    "tables": "the paper's tables with our numbers beside its own",
+    "claims": "which of its claims hold, with p-values",
+    "figures": "its figures from our results",
+    "ours": "the released code's loss, and what a leaking split would gain",
+    "search": "the trials for what to recommend, judged by validation patients",
+    "runs": "every pre-training, and what limits these results have",
+    "missing": "what is not done, and what it would cost",
+}
+
+
+def make_report(results: Path, out: Path, pages: Sequence[Path] = (), say: Say = lambda text: None) -> tuple[Path, ...]:
+    """Write the report into ``out`` and fill the marked blocks of ``pages``; what was written, or is as it was.
+
+    Needs the results folder alone. Intervals that are not kept there yet are computed from its scores, and kept.
+    """
+    estimates, gallery = Estimates(Results(results), say), Gallery(out)
+    made = _pages(estimates, gallery)
+    texts = {out / f"{page.name}.md": markdown(page) for page in made}
+    texts[out / "report.html"] = html(made, TITLE, out)
+    for path in pages:
+        texts[path] = fill(_read(path), estimates, path.name)
+    for path, text in texts.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_bytes(path, text.encode())
+    gallery.sweep_out()
+    estimates.save()
+    return (*texts, *gallery.made)
+
+
+def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
+    parts = [
+        tables_page(estimates),
+        claims_page(estimates),
+        figures_page(estimates, gallery),
+        our_page(estimates),
+        search_page(estimates.results),
+        runs_page(estimates.results),
+        missing_page(estimates.results),
+    ]
+    return [_index(estimates), *parts]
+
+
+def _index(estimates: Estimates) -> Page:
+    results = estimates.results
+    trials = sum("validation" in each.body["result"] for each in results.finished)
+    verdicts = Counter(frame.verdict for _, frame, _ in outcomes(estimates))
+    words: dict[Verdict, str] = {
+        "holds": "hold",
+        "does not hold": "do not hold",
+        "undecided": "are undecided",
+        "not enough results yet": "wait for results",
+    }
+    told = listed(f"{verdicts[verdict]} {word}" for verdict, word in words.items())
+    blocks: tuple[Block, ...] = (
+        Text(
+            "What comes out when the experiments of CLOCS (Kiyasseh, Zhu and Clifton, ICML 2021) are done again on the "
+            "public data, by the paper's equations and on splits that do not leak. Everything here is made from the "
+            "files in `results/` by `clocs report`; nothing is typed by hand."
+        ),
+        Text(
+            f"Done so far: {counted(len(results.trained), 'pre-training')}, "
+            f"{counted(len(results.judged), 'evaluation')} by test patients, {counted(trials, 'trial')} by validation "
+            "patients."
+        ),
+        Text(f"Of {counted(verdicts.total(), 'claim')} of the paper that can be tested, per frame: {told}."),
+        Points(tuple(f"[{name.capitalize()}]({name}.md): {what}" for name, what in PARTS.items())),
+        Heading("Before you conclude anything"),
+        Points(limits(results)),
+    )
+    return Page("index", TITLE, blocks)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as a page: {error}") from error

@@ -1,0 +1,107 @@
+"""Numbers in pages that people write: what stands between two marks is made from the results.
+
+``<!-- results:table1 -->`` ... ``<!-- /results -->``, on lines of their own or within a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Final
+
+from clocs.core.errors import ConfigError
+from clocs.experiments.paper_numbers import Method
+from clocs.experiments.report.claims_page import claims_table
+from clocs.experiments.report.comparison import column_table, columns
+from clocs.experiments.report.estimates import Estimates
+from clocs.experiments.report.outstanding import sentence
+from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell, ends, signed
+from clocs.experiments.report.reading import LEVELS, condition
+from clocs.experiments.report.rendering import markdown_table
+from clocs.experiments.report.runs_page import limits
+
+MARKED: Final = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->)(?P<text>.*?)(<!-- /results -->)", re.DOTALL)
+OPENING: Final = re.compile(r"<!-- results:|<!-- /results -->")
+
+
+def fill(text: str, estimates: Estimates, name: str = "page") -> str:
+    """A page with all its marked blocks made anew; the rest of it untouched."""
+    if len(OPENING.findall(text)) != 2 * len(MARKED.findall(text)):
+        raise ConfigError(f"{name}: a mark '<!-- results:NAME -->' needs '<!-- /results -->' after it, and none within")
+
+    def replaced(found: re.Match[str]) -> str:
+        content = _content(found["name"], estimates, name)
+        around = "\n" if "\n" in content or found["text"].startswith("\n") else ""
+        return f"{found[1]}{around}{content}{around}{found[4]}"
+
+    return MARKED.sub(replaced, text)
+
+
+def _content(block: str, estimates: Estimates, name: str) -> str:
+    if block not in BLOCKS:
+        near = get_close_matches(block, BLOCKS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"{name}: no block '{block}'; there are {', '.join(BLOCKS)}.{hint}")
+    return BLOCKS[block](estimates)
+
+
+def _table(number: int) -> Callable[[Estimates], str]:
+    """A paper's table as one, short: without intervals of differences."""
+
+    def made(estimates: Estimates) -> str:
+        rows = []
+        for column in columns(number):
+            for row in column_table(estimates, column, number).rows:
+                method, paper, frame, _, recording, seeds = row
+                rows.append((method, Entry(arrow(column[-1])), frame, recording, seeds, paper))
+        titles = ("encoder", "data", "AUC per frame", "AUC per recording", "seeds", "the paper, per frame")
+        return f"{markdown_table(Table(titles, tuple(rows)))}\n\n{sentence(estimates.results, f'table{number}')}"
+
+    return made
+
+
+def _claims(estimates: Estimates) -> str:
+    table = claims_table(estimates)
+    kept = [(Entry(row[0].text), row[1], row[2]) for row in table.rows if row[2].mark != "missing"]
+    missing = len(table.rows) - len(kept)
+    tail = f"{missing} more of the paper's claims wait for results."
+    return f"{markdown_table(Table(table.titles[:3], tuple(kept)))}\n\n{tail}" if kept else tail
+
+
+def _cmsc_above_simclr(estimates: Estimates) -> str:
+    """On Chapman, in words."""
+    first, second = condition("cmsc", "chapman", "chapman"), condition("simclr", "chapman", "chapman")
+    told = []
+    for level in LEVELS:
+        found = estimates.above(first, second, level)
+        value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
+        told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
+    return " and ".join(told)
+
+
+def _limits(estimates: Estimates) -> str:
+    return "\n".join(f"- {limit}" for limit in limits(estimates.results))
+
+
+def _auc(method: Method) -> Callable[[Estimates], str]:
+    """Of linear evaluation on Chapman, in words."""
+
+    def made(estimates: Estimates) -> str:
+        source = None if method == "random" else "chapman"
+        means = [estimates.auc(condition(method, "chapman", source), level) for level in LEVELS]
+        return ", ".join(auc_cell(mean).text for mean in means)
+
+    return made
+
+
+BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
+    "table1": _table(1),
+    "table2": _table(2),
+    "claims": _claims,
+    "limits": _limits,
+    "cmsc-above-simclr": _cmsc_above_simclr,
+    "auc-cmsc": _auc("cmsc"),
+    "auc-simclr": _auc("simclr"),
+    "auc-random": _auc("random"),
+}

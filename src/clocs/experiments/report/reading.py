@@ -1,0 +1,217 @@
+"""The results folder as the report sees it: finished cells by what they are, not by the hashes in their names.
+
+So no store is needed to read it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from clocs.core.errors import ConfigError, StoreError
+from clocs.core.files import content_hash
+from clocs.experiments.cells import Cell, Pretraining, told_of
+from clocs.experiments.costs import Costs
+from clocs.experiments.paper_numbers import SINGLE_LEAD, Condition, Method, results
+from clocs.signals.leads import STANDARD
+
+Level = Literal["frame", "recording"]
+LEVELS: Final[tuple[Level, ...]] = ("frame", "recording")
+CAP: Final[int] = Pretraining.model_fields["epochs"].default
+"""Epochs, at most, of everything that is held against the paper."""
+_SHARED: Final = {"dataset", "preset", "embedding", "leads", "seed", "epochs", "config"}
+CELL_FIELDS: Final = frozenset(_SHARED | {"protocol", "start", "fraction"})
+START_FIELDS: Final = frozenset(_SHARED | {"method", "options"})
+"""What cells of the paper have; others go beyond it."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished cell."""
+
+    name: str
+    body: Mapping[str, Any]
+    folder: Path
+
+    @property
+    def cell(self) -> dict[str, Any]:
+        """What was done."""
+        return dict(self.body["cell"])
+
+    @property
+    def start(self) -> dict[str, Any] | None:
+        """The pre-training behind an evaluation."""
+        return self.cell.get("start")
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it judges an encoder by test patients; trials of a search judge by others."""
+        return "protocol" in self.cell and "test" in self.body["result"]
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether an encoder came of it."""
+        return "method" in self.cell
+
+    @property
+    def seed(self) -> int:
+        """Of an evaluation or a pre-training."""
+        return int(self.cell["seed"])
+
+    @property
+    def seconds(self) -> float | None:
+        """What it took; None: not measured."""
+        return self.body.get("seconds")
+
+    @property
+    def scores(self) -> Path:
+        """Where the test scores of an evaluation are, if they were kept."""
+        return self.folder / "scores" / f"{self.name}.npz"
+
+    def auc(self, level: Level) -> Mapping[str, float | None]:
+        """Macro AUC with the ends of its interval over patients."""
+        found: Mapping[str, float | None] = self.body["result"]["test"][level]["auc"]
+        return found
+
+    def test_data(self) -> tuple[str, ...]:
+        """Hashes of the store and split whose patients judge."""
+        return tuple(self.body["data"][self.cell["dataset"]])
+
+
+Runs = Mapping[int, Finished]
+"""The same evaluation by seed."""
+
+
+class Results:
+    """All finished cells of a folder; of one that was done by several versions of the code, the newest."""
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "cells").is_dir():
+            raise StoreError(f"{folder} holds no results: it has no folder 'cells'. 'clocs reproduce' makes one")
+        self.folder = folder
+        self._by_content: dict[str, Finished] = {}
+        for found in _read(folder):
+            self._keep(found)
+
+    def _keep(self, found: Finished) -> None:
+        key = content_hash(found.cell)
+        known = self._by_content.get(key)
+        codes = [each.body["code"] for each in (known, found) if each is not None]
+        if known is not None and codes[0] == codes[1]:
+            raise ConfigError(f"{known.name} and {found.name} are the same cell on other data; keep one of them")
+        if known is None or codes[1] > codes[0]:
+            self._by_content[key] = found
+
+    @cached_property
+    def finished(self) -> tuple[Finished, ...]:
+        """By name."""
+        return tuple(sorted(self._by_content.values(), key=lambda each: each.name))
+
+    @property
+    def trained(self) -> tuple[Finished, ...]:
+        """Pre-trainings; encoders as they start are none."""
+        return tuple(each for each in self.finished if each.is_pretraining and each.cell["epochs"])
+
+    @property
+    def judged(self) -> tuple[Finished, ...]:
+        """Evaluations by test patients."""
+        return tuple(each for each in self.finished if each.is_evaluation)
+
+    def of(self, cell: Cell) -> Finished | None:
+        """A cell of the grid, if it is done."""
+        return self._by_content.get(key_of(cell))
+
+    def has(self, key: str) -> bool:
+        """Whether a cell is done, by its ``key_of``."""
+        return key in self._by_content
+
+    def evaluations(self, condition: Condition, preset: str = "paper") -> Runs:
+        """All seeds of what the paper calls one experiment, by one preset; empty where there are none."""
+        return self._by_condition.get((preset, condition), {})
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What has a result by the preset ``paper``."""
+        return tuple(condition for preset, condition in self._by_condition if preset == "paper")
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What finished cells tell of others."""
+        return Costs.of_results(self.folder)
+
+    @cached_property
+    def _by_condition(self) -> dict[tuple[str, Condition], dict[int, Finished]]:
+        found: dict[tuple[str, Condition], dict[int, Finished]] = defaultdict(dict)
+        for each in self.finished:
+            condition = condition_of(each)
+            if condition is not None:
+                found[each.cell["preset"], condition][each.seed] = each
+        return {key: dict(sorted(runs.items())) for key, runs in found.items()}
+
+
+def _read(folder: Path) -> Iterator[Finished]:
+    for path in sorted((folder / "cells").glob("*.json")):
+        try:
+            body = json.loads(path.read_bytes())
+            if not (isinstance(body["cell"], dict) and isinstance(body["result"], dict)):
+                raise TypeError("'cell' and 'result' must be objects")
+            _ = body["code"], body["data"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise StoreError(f"{path} is no finished cell: {type(error).__name__}: {error}") from error
+        yield Finished(path.stem, body, folder)
+
+
+def key_of(cell: Cell) -> str:
+    """What a cell is, as a hash."""
+    return content_hash(told_of(cell))
+
+
+def condition_of(found: Finished) -> Condition | None:
+    """An evaluation in the paper's terms; None where something was done that the paper has no word for."""
+    if not found.is_evaluation or not _as_in_paper(found.cell, CELL_FIELDS):
+        return None
+    cell, start = found.cell, found.start
+    told = {name: cell[name] for name in ("protocol", "embedding", "fraction", "leads")}
+    if start is None or start["epochs"] == 0:
+        return condition("random", cell["dataset"], None, **told)
+    same = ("preset", "embedding", "leads")
+    if not _as_in_paper(start, START_FIELDS) or any(start[name] != cell[name] for name in same):
+        return None
+    options = dict(start["options"])
+    if "perturbations" in options:
+        steps = [each if isinstance(each, Mapping) else {"name": each} for each in options.pop("perturbations")]
+        if any(step.keys() - {"name", "probability"} for step in steps):
+            return None
+        told["perturbations"] = tuple(str(step["name"]) for step in steps)
+    if "decay" in options:
+        told["decay"] = options.pop("decay")
+    return None if options else condition(start["method"], cell["dataset"], start["dataset"], **told)
+
+
+def _as_in_paper(cell: Mapping[str, Any], fields: Set[str]) -> bool:
+    """Whether a cell changes nothing but what the paper varies; all twelve leads are named in its config."""
+    named = {"leads"} if cell["leads"] == len(STANDARD) else set()
+    return cell["epochs"] == CAP and cell.keys() <= fields and cell.get("config", {}).keys() <= named
+
+
+def condition(method: Method, evaluation: str, pretraining: str | None = None, **told: Any) -> Condition:
+    """An experiment of the paper, with its usual options unless told: E = 128, F = 0.5, four leads."""
+    usual: dict[str, Any] = {"protocol": "linear", "embedding": 128, "fraction": 0.5, "leads": 4}
+    if method == "random" and evaluation in SINGLE_LEAD:
+        told["leads"] = 1
+    usual["perturbations"] = _usual_perturbations(method, pretraining)
+    usual["decay"] = 0.9 if method == "byol" else None
+    named = {"method": method, "evaluation": evaluation, "pretraining": pretraining}
+    return Condition.model_validate({**usual, **told, **named})
+
+
+def _usual_perturbations(method: Method, pretraining: str | None) -> tuple[str, ...] | None:
+    """In the paper's own tables; None where it does not say."""
+    if method == "mtssl":
+        return results(method="mtssl", pretraining=pretraining)[0].perturbations
+    return None if method in ("simclr", "byol") else ()

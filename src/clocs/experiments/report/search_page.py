@@ -1,0 +1,41 @@
+"""The page of the search: every trial that was run, the ones that failed too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clocs.core.files import canonical_json
+from clocs.experiments.report.page import DASH, DATASET_NAMES, Entry, Page, Table, Text, counted, hours
+from clocs.experiments.report.reading import LEVELS, Results
+from clocs.experiments.search import DATASET, STEPS, TRIALS, trial
+
+TITLES: Final = ("trial", "changed", "per frame", "per recording", "steps", "time, one core")
+
+
+def search_page(results: Results) -> Page:
+    """All trials in the order in which they were thought of."""
+    rows = [row for name in TRIALS if (row := _row(results, name)) is not None]
+    text = (
+        f"Trials for what to recommend: each changes something in the first, and is judged by linear evaluation on "
+        f"validation patients of {DATASET_NAMES[DATASET]} alone, half of the training labels, one seed. The same "
+        "patients choose the regularisation and the epoch, so the values are a little too good, for all alike; the "
+        f"test part stays closed. Unless said otherwise {STEPS} steps. With one seed, small differences may be chance. "
+        f"{counted(len(rows), 'trial')} of {len(TRIALS)} are done."
+    )
+    return Page("search", "The search for what to recommend", (Text(text), Table(TITLES, tuple(rows))))
+
+
+def _row(results: Results, name: str) -> tuple[Entry, ...] | None:
+    cell = trial(name)
+    judged, trained = results.of(cell), results.of(cell.start) if cell.start is not None else None
+    if judged is None or trained is None:
+        return None
+    found = [judged.body["result"]["validation"][level]["auc"] for level in LEVELS]
+    changed = canonical_json(TRIALS[name]).decode()
+    return (
+        Entry(name),
+        Entry(f"`{' '.join(changed.split())}`" if TRIALS[name] else DASH),
+        *(Entry(f"{auc['value']:.3f}", f"{auc['low']:.3f} to {auc['high']:.3f}") for auc in found),
+        Entry(f"{trained.body['result']['steps']:,}"),
+        Entry(DASH if trained.seconds is None else hours(trained.seconds)),
+    )

@@ -1,0 +1,98 @@
+"""``clocs embed STORE``, ``clocs index``, ``clocs similar``: from a store to a picture of neighbours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from clocs.cli.main import main
+from clocs.store.ingest import ingest
+from clocs.store.store import open_store
+from tests.cli.test_embed import Command, command
+from tests.evaluation.conftest import make_encoder
+
+__all__ = ["command"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, an encoder, and an index that no test changes."""
+    folder = tmp_path_factory.mktemp("similar")
+    ingest("synthetic", None, folder / "store", options={"records": 24, "leads": 4})
+    make_encoder(folder / "encoder")
+    for arguments in (
+        ("embed", folder / "store", "--encoder", folder / "encoder", "--out", folder / "archive"),
+        ("index", "build", folder / "archive", folder / "index"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["clocs", *map(str, arguments)])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert not ended.value.code
+    return folder
+
+
+def test_a_store_becomes_an_archive(command: Command, place: Path) -> None:
+    out, _ = command("embed", place / "store", "--encoder", place / "encoder", "--out", "archive", "--json")
+    assert json.loads(out) | {"sha256": ""} == {
+        "archive": "archive",
+        "version": 1,
+        "sha256": "",
+        "in": 24,
+        "embedded": 24,
+        "refused": {},
+    }
+    out, _ = command("embed", place / "store", "--encoder", place / "encoder", "--out", "archive")
+    assert "personal data" in out
+    assert "--out" in command("embed", place / "store", code=1)[1]
+
+
+def test_neighbours_as_json_and_as_a_picture(command: Command, place: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra 'plot'")
+    record = open_store(place / "store").recording(3).record_id
+    out, _ = command("similar", record, "--index", place / "index", "-k", "4", "--json", "--draw", "out.png")
+    found = json.loads(out)
+    assert len(found["neighbours"]) == 4
+    assert found["query"]["record_id"] == record
+    assert found["query"]["patient_id"] not in [item["patient_id"] for item in found["neighbours"]]
+    assert (tmp_path / "out.png").stat().st_size > 10_000
+    own, _ = command("similar", record, "--index", place / "index", "-k", "1", "--json", "--own-patient")
+    assert json.loads(own)["neighbours"][0]["patient_id"] == found["query"]["patient_id"]
+    table, _ = command("similar", record, "--index", place / "index", "-k", "2")
+    assert found["neighbours"][0]["patient_id"] in table
+    assert "not a diagnosis" in table
+
+
+def test_filters_and_mistakes(command: Command, place: Path) -> None:
+    recording = open_store(place / "store").recording(0)
+    base = ("similar", recording.record_id, "--index", place / "index", "--json")
+    label = recording.labels[0]
+    found = json.loads(command(*base, "--label", label, "--sex", "female", "--age", "0-120")[0])
+    assert all(label in item["labels"] and item["sex"] == "female" for item in found["neighbours"])
+    assert "age band" in command(*base, "--age", "sixty", code=1)[1]
+    assert "no patient of the index has the label" in command(*base, "--label", "nonsense", code=1)[1]
+    assert "neither a record id" in command("similar", "nobody", "--index", place / "index", code=1)[1]
+    assert "no finished index" in command("similar", "nobody", "--index", place / "store", code=1)[1]
+
+
+def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> None:
+    out, _ = command("index", "build", place / "archive", "index", "--json")
+    assert json.loads(out) == {"index": "index", "kind": "exact", "patients": 12, "recordings": 24}
+    ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
+    (tmp_path / "ids.txt").write_text(f"{ids[1]}\n\n")
+    assert json.loads(command("index", "delete", "index", ids[0], "--from", "ids.txt", "--json")[0])["deleted"] == 2
+    assert "nobody was deleted" in command("index", "delete", "index", "stranger", code=1)[1]
+    assert "--from" in command("index", "delete", "index", code=1)[1]
+    added = json.loads(command("index", "add", "index", place / "archive", "--json")[0])
+    assert (added["recordings"], added["known"], added["of_deleted"]) == (0, 20, 4)
+    assert "recordings of deleted patients" in command("index", "add", "index", place / "archive")[0]
+    assert json.loads(command("index", "rebuild", "index", "--json")[0])["patients"] == 10
+    assert "every byte" in command("index", "verify", "index")[0]
+    assert json.loads(command("index", "verify", place / "archive", "--json")[0])["faults"] == []
+    victim = next((tmp_path / "index" / "volumes").rglob("vectors.npy"))
+    victim.write_bytes(victim.read_bytes()[:-1])
+    assert "vectors.npy" in command("index", "verify", "index", code=1)[0]
+    assert "vectors.npy" in command("similar", "x", "--index", "index", code=1)[1]

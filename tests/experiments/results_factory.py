@@ -1,0 +1,125 @@
+"""Results folders as a grid leaves them, with made-up scores: complete, or with cells missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clocs.core.files import canonical_json, content_hash, write_bytes
+from clocs.evaluation.compact_scores import save_compact
+from clocs.evaluation.judgement import judge
+from clocs.evaluation.rows import Rows
+from clocs.experiments.cells import Cell, Evaluation, Pretraining, told_of
+from clocs.experiments.status import root_of
+
+STRENGTH = {
+    **{"random": 0.2, "supervised": 1.4, "mtssl": 0.5, "byol": 0.4, "simclr": 0.8},
+    **{"cmsc": 2.0, "cmlc": 1.2, "cmsmlc": 1.6},
+}
+"""How well a method tells made-up patients apart: the order of a well-behaved paper."""
+DATA = {
+    name: [content_hash([name, kind]) for kind in ("store", "split")]
+    for name in ("chapman", "physionet2020", "physionet2017", "cardiology", "synthetic")
+}
+EPOCHS = 6
+"""In curves."""
+FIGURES = {
+    *(f"figure-3-{method}" for method in ("simclr", "cmsc")),
+    *("figure-4a", "figure-4b", "figure-5a", "figure-5b", "figure-6-simclr-e128", "figure-6-cmsc-e128"),
+    *(f"figure-9-cmsc-e{embedding}" for embedding in (32, 64, 128, 256)),
+}
+"""Of a report with all results."""
+
+
+def method_of(cell: Evaluation) -> str:
+    return "random" if cell.start is None or cell.start.epochs == 0 else cell.start.method
+
+
+def usual_strength(cell: Evaluation) -> float:
+    """Better with more labels; worse with perturbations; better if it leaks; the released loss costs a bit."""
+    strength = STRENGTH[method_of(cell)] * (0.6 + 0.4 * cell.fraction)
+    if cell.start is not None and cell.start.options:
+        strength *= 0.8
+    strength *= 0.9 if cell.preset == "released" else 1.0
+    return strength + (0.4 if cell.config else 0.0)
+
+
+def make_scores(cell: Evaluation, strength: float, patients: int = 36) -> Rows:
+    """Two leads of one recording a patient, three classes; patients differ by dataset, noise by cell."""
+    random = np.random.default_rng(int(content_hash(told_of(cell))[:8], 16))
+    record = np.repeat(np.arange(patients), 2)
+    truth = np.eye(3, dtype=np.bool_)[(record * 7 + len(cell.dataset)) % 3]
+    logits = strength * truth + random.normal(0, 0.8, (patients, 3))[record] + random.normal(0, 0.4, truth.shape)
+    values = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    return Rows(values.astype(np.float32), truth, record, record, ("AF", "SR", "other"))
+
+
+def write_cell(folder: Path, cell: Cell, found: dict[str, Any], code: int = 2) -> str:
+    datasets = {root_of(cell).dataset, cell.dataset}
+    body = {
+        "cell": told_of(cell),
+        "code": [code, 1] if isinstance(cell, Evaluation) else [code],
+        "data": {name: DATA[name] for name in datasets},
+        "environment": {"python": "3.11.7", "packages": {"clocs": "0.1.0", "torch": "2.13.0"}},
+        **found,
+    }
+    name = f"{cell.label}-{content_hash([body['cell'], body['code'], body['data']])[:12]}"
+    write_bytes(folder / "cells" / f"{name}.json", canonical_json(body))
+    return name
+
+
+def write_pretraining(folder: Path, cell: Pretraining, **told: Any) -> str:
+    result = {"epochs": cell.epochs, "steps": 100 * cell.epochs, "best_epoch": cell.epochs - 1, "validation_loss": 1.5}
+    found = {"result": result, "still_improving": cell.method != "byol", "seconds": 600.0, "curves": {}}
+    return write_cell(folder, cell, {**found, **told})
+
+
+def write_evaluation(folder: Path, cell: Evaluation, strength: float, **told: Any) -> str:
+    scores = make_scores(cell, strength)
+    found: dict[str, Any] = {
+        "result": {cell.part: judge(scores, replicates=2), "notes": [], "rows": {cell.part: len(scores.values)}},
+        "seconds": 30.0 if cell.protocol == "linear" else 240.0,
+    }
+    if cell.protocol == "finetune":
+        end = found["result"][cell.part]["frame"]["auc"]["value"]
+        found["still_improving"] = False
+        found["curves"] = {"validation_auc": [0.5 + (end - 0.5) * (epoch + 1) / EPOCHS for epoch in range(EPOCHS)]}
+    name = write_cell(folder, cell, {**found, **told})
+    save_compact(folder / "scores" / f"{name}.npz", scores)
+    return name
+
+
+def write_results(
+    folder: Path, cells: Iterable[Cell], strength: Callable[[Evaluation], float] = usual_strength
+) -> Path:
+    """All of these cells, with the pre-trainings they wait for."""
+    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    wanted = {part.model_dump_json(): part for cell in cells for part in (root_of(cell), cell)}
+    for cell in wanted.values():
+        if isinstance(cell, Pretraining):
+            write_pretraining(folder, cell)
+        else:
+            write_evaluation(folder, cell, strength(cell))
+    return folder
+
+
+def write_distances(folder: Path, method: str, embedding: int, separation: float) -> None:
+    start = Pretraining(method=method, dataset="physionet2020", embedding=embedding)
+    told: dict[str, Any] = {"edges": np.linspace(0, 10, 11).tolist(), "intra": [1, 5, 9, 5, 1, 0, 0, 0, 0, 0]}
+    found = {
+        "intra": {"mean": 2.5},
+        "inter": {"mean": 6.0},
+        "separation": {"value": separation, "low": separation - 0.01, "high": separation + 0.01},
+        "histogram": {**told, "inter": [0, 0, 0, 1, 5, 9, 9, 5, 1, 0]},
+    }
+    body = {
+        "cell": {"start": told_of(start), "dataset": "physionet2020", "part": "validation"},
+        "code": [2, 1],
+        "data": {"physionet2020": DATA["physionet2020"]},
+        "result": {"distances": found},
+        "seconds": 3.0,
+    }
+    write_bytes(folder / "cells" / f"distances-{method}-e{embedding}.json", canonical_json(body))

@@ -47,13 +47,15 @@ def _content(block: str, estimates: Estimates, name: str) -> str:
 
 
 def _table(number: int) -> Callable[[Estimates], str]:
-    """A paper's table as one, short: without intervals of differences."""
+    """What is done of a paper's table as one, short: without intervals of differences."""
 
     def made(estimates: Estimates) -> str:
         rows = []
         for column in columns(number):
             for row in column_table(estimates, column, number).rows:
                 method, paper, frame, _, recording, seeds = row
+                if frame.mark == "missing":
+                    continue
                 rows.append((method, Entry(arrow(column[-1])), frame, recording, seeds, paper))
         titles = ("encoder", "data", "AUC per frame", "AUC per recording", "seeds", "the paper, per frame")
         return f"{markdown_table(Table(titles, tuple(rows)))}\n\n{sentence(estimates.results, f'table{number}')}"

@@ -1,0 +1,162 @@
+"""The patients of a part of a store, as an encoder sees them: what every judgement here is made on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import ConfigError
+from clocs.core.seeds import generator
+from clocs.evaluation.contract import check_contract
+from clocs.evaluation.frame_choice import frames_for, mismatches
+from clocs.evaluation.judgement import pooled
+from clocs.evaluation.rows import Rows, rows_of
+from clocs.evaluation.subject import Subject, load_subject
+from clocs.signals.framing import FramePolicy
+from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
+from clocs.store.duplicates import duplicate_groups, signal_keys
+from clocs.store.frames import Frames
+from clocs.store.store import Store, open_store
+from clocs.training.seen import load_seen
+
+Folder = str | os.PathLike[str]
+Bools = npt.NDArray[np.bool_]
+FRAMES: Final = ("encoder", "paper", "segments")
+"""How recordings are cut: as for evaluations (``FrameChoice``), or, ``segments``, as the dataset is for contrasts in
+time, whatever the encoder's rate."""
+EVERYONE: Final = "all"
+"""The part that is the whole store; it needs no split."""
+MOST_PATIENTS: Final = 10_000
+"""Patients that are looked at; of more, so many are drawn. It bounds the time, and ranks among as many compare."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Patients with their embeddings; a signal that several names share is there once."""
+
+    subject: Subject
+    store: Store
+    rows: Rows
+    """One a lead and frame."""
+    frame: Ints
+    """(rows,) which of the recording's frames."""
+    notes: tuple[str, ...]
+    """A sentence for all that was left out, or is not as the encoder was trained."""
+
+    def patients(self) -> Rows:
+        """A row a patient: the mean of unit-length embeddings of leads and frames, itself of unit length, as an archive
+        has it of a recording. A patient has each class that any of the recordings has.
+        """
+        one = pooled(self.rows.with_values(unit_length(self.rows.values)), self.rows.patient)
+        return one.with_values(unit_length(one.values))
+
+    def segments(self) -> Segments:
+        """The patients' segments."""
+        return segments_of(self.rows.values, self.rows.record, self.rows.patient, self.frame)
+
+
+def open_cohort(
+    checkpoint: Folder,
+    store: Folder | Store,
+    *,
+    split: str = "default",
+    part: str = "test",
+    frames: str = "encoder",
+    seed: int = 0,
+) -> Cohort:
+    """The patients of ``part``, of at most ``MOST_PATIENTS``; refused where the encoder has seen test patients.
+
+    ``seed``: of random weights.
+    """
+    place = store if isinstance(store, Store) else open_store(store)
+    subject = load_subject(checkpoint, place, seed)
+    if part == EVERYONE:
+        return cohort_of(subject, place, frames, np.ones(len(place), bool))
+    parts = place.split(split)
+    check_contract(subject.folder, subject.about, place, parts)
+    return cohort_of(subject, place, frames, parts.mask(part))
+
+
+def cohort_of(subject: Subject, store: Store, frames: str, records: Bools) -> Cohort:
+    """The patients of some recordings, given as a mask over the store's."""
+    policy = _policy(subject, store, frames)
+    distinct = records & ~_repeated(store, records)
+    chosen = _few_patients(store, distinct)
+    rows = rows_of(subject.module, store, policy, chosen)
+    frame = Frames(store, policy, records=chosen).locate(np.arange(len(rows.values)))[1]
+    notes = mismatches(subject.about["input"], policy, store)
+    if left := int((records & ~distinct).sum()):
+        notes.append(f"{left} recordings left out: their signal is there under another name")
+    if (chosen != distinct).any():
+        notes.append(f"{MOST_PATIENTS:,} of {_patients(store, distinct):,} patients, drawn at random")
+    if seen := int(seen_records(subject, store)[chosen].sum()):
+        notes.append(f"{seen:,} of these recordings are among those that the encoder was trained or chosen by")
+    return Cohort(subject, store, rows, frame, tuple(notes))
+
+
+def seen_records(subject: Subject, store: Store) -> Bools:
+    """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
+    if subject.folder is None or "seen_sha256" not in subject.about:
+        return np.zeros(len(store), bool)
+    keys = signal_keys(store)
+    return np.asarray(np.isin(keys, load_seen(subject.folder, subject.about["seen_sha256"])) & (keys > 0))
+
+
+def told(cohort: Cohort) -> dict[str, Any]:
+    """Who was looked at, for a result."""
+    rows, identity = cohort.rows, cohort.subject.identity
+    return {
+        "encoder": cohort.subject.label,
+        "weights_sha256": identity if isinstance(identity, str) else None,
+        "dataset": cohort.store.manifest.dataset["name"],
+        "store_sha256": cohort.store.sha256,
+        "patients": len(np.unique(rows.patient)),
+        "recordings": len(np.unique(rows.record)),
+        "notes": list(cohort.notes),
+    }
+
+
+def _policy(subject: Subject, store: Store, frames: str) -> FramePolicy:
+    """Of the encoder's leads, where the dataset has no choice of its own: as an archive is embedded."""
+    if frames not in FRAMES:
+        raise ConfigError(f"no frames '{frames}'; there are {', '.join(FRAMES)}")
+    taken = subject.about["input"]
+    if frames == "segments":
+        policy = _segments(store, taken["policy"])
+    else:
+        policy = frames_for(taken, store, "paper" if frames == "paper" else "encoder")
+    return policy.model_copy(update={"leads": policy.leads or tuple(taken.get("leads", ()))})
+
+
+def _segments(store: Store, trained: dict[str, Any]) -> FramePolicy:
+    """Single segments, normalised as in training."""
+    own = store.policy("segments")
+    if own.samples != trained["samples"]:
+        raise ConfigError(f"this dataset's segments have {own.samples} samples, the encoder takes {trained['samples']}")
+    return own.model_copy(update={"segments": 1, "normalisation": trained["normalisation"]})
+
+
+def _repeated(store: Store, records: Bools) -> Bools:
+    """Which of these recordings have the signal of an earlier one of them."""
+    found = np.zeros(len(store), bool)
+    for group in duplicate_groups(store):
+        found[group[records[group]][1:]] = True
+    return found
+
+
+def _few_patients(store: Store, records: Bools) -> Bools:
+    """The recordings of at most ``MOST_PATIENTS`` of the patients."""
+    patient = store.patients()[0]
+    known = np.unique(patient[records])
+    if len(known) <= MOST_PATIENTS:
+        return records
+    drawn = generator(0, "patients looked at").choice(known, MOST_PATIENTS, replace=False)
+    return np.asarray(records & np.isin(patient, drawn))
+
+
+def _patients(store: Store, records: Bools) -> int:
+    return len(np.unique(store.patients()[0][records]))

@@ -1,0 +1,97 @@
+"""Maps: every patient once, in the colour of what the legend says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
+
+from clocs.core.errors import MissingExtraError
+from clocs.drawing.batch import PLAIN
+from clocs.drawing.curves import COLOURS
+from clocs.drawing.patient_map import draw_groups, draw_map
+
+POINTS = np.random.default_rng(0).normal(size=(60, 2))
+LABELS = np.array(["SR"] * 30 + ["AF"] * 15 + ["several"] * 10 + ["none"] * 5)
+AGES = np.concatenate([np.linspace(20, 90, 50), np.full(10, np.nan)])
+
+
+def scattered(axes: Axes) -> dict[str, npt.NDArray[np.float64]]:
+    return {str(one.get_label()): np.asarray(one.get_offsets()) for one in axes.collections}
+
+
+def colours(axes: Axes) -> dict[str, str]:
+    found = [one for one in axes.collections if isinstance(one, PathCollection)]
+    return {str(one.get_label()): to_hex(one.get_facecolor()[0]) for one in found}  # type: ignore[arg-type]
+
+
+def legend_of(axes: Axes) -> list[str]:
+    legend = axes.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_words_have_colours_and_what_says_nothing_is_grey() -> None:
+    (axes,) = draw_map(POINTS, {"label": LABELS}, axes_names=("PC 1", "PC 2"), title="Chapman").axes
+    drawn = scattered(axes)
+    for word, points in drawn.items():
+        np.testing.assert_allclose(points, POINTS[word == LABELS])
+    assert colours(axes) == {"SR": COLOURS[0], "AF": COLOURS[1], "several": PLAIN, "none": PLAIN}
+    assert list(drawn) == ["several", "none", "SR", "AF"], "grey below, the rare above the frequent"
+    assert legend_of(axes) == ["SR", "AF", "several", "none"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("PC 1", "PC 2")
+
+
+def test_numbers_are_a_scale_and_unknown_ones_grey() -> None:
+    axes, bar = draw_map(POINTS, {"age": AGES}).axes
+    unknown, known = axes.collections
+    assert len(np.asarray(unknown.get_offsets())) == 10
+    np.testing.assert_allclose(np.asarray(known.get_array()), AGES[:50])
+    assert bar.get_ylabel() == "age"
+
+
+def test_a_fact_that_is_the_same_for_all_is_left_out() -> None:
+    same = np.full(60, "chapman")
+    figure = draw_map(POINTS, {"label": LABELS, "site": same, "age": np.full(60, 50.0)})
+    assert [axes.get_title("left") for axes in figure.axes if axes.axison] == ["label"]
+    (plain,) = draw_map(POINTS, {"site": same}).axes
+    assert sum(len(points) for points in scattered(plain).values()) == 60, "the points are drawn all the same"
+
+
+def test_many_words_differ_in_colour_or_mark() -> None:
+    words = np.array([f"class {number % 12}" for number in range(60)])
+    (axes,) = draw_map(POINTS, {"label": words}).axes
+    found = [one for one in axes.collections if isinstance(one, PathCollection)]
+    looks = {(to_hex(one.get_facecolor()[0]), np.asarray(one.get_paths()[0].vertices).tobytes()) for one in found}  # type: ignore[arg-type]
+    assert len(looks) == 12
+
+
+def test_groups_are_drawn_in_order_with_their_names() -> None:
+    groups = np.array([1] * 30 + [0] * 20 + [-1] * 10)
+    names = {0: "group 0, 20: SB", 1: "group 1, 30: AF", -1: "in no group, 10: SR"}
+    (axes,) = draw_groups(POINTS, groups, names, title="groups").axes
+    for number, name in names.items():
+        np.testing.assert_allclose(scattered(axes)[name], POINTS[groups == number])
+    assert legend_of(axes) == list(names.values())
+    assert colours(axes)["in no group, 10: SR"] == PLAIN
+    (alone,) = draw_groups(POINTS, np.full(60, -1), {-1: "in no group, 60: "}).axes
+    assert len(scattered(alone)) == 1
+
+
+def test_equal_maps_are_equal_files(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw_map(POINTS, {"label": LABELS, "age": AGES, "sex": LABELS}, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_extra_is_named() -> None:
+    with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
+        draw_map(POINTS, {"label": LABELS})
+    with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
+        draw_groups(POINTS, np.zeros(60, int), {0: "a"})

@@ -1,0 +1,72 @@
+"""A script: ``clocs reproduce`` with one more experiment, ``tiny``, of small real cells on synthetic data.
+
+python -m tests.faults.gridding COUNT reproduce tiny [OPTION]...   the command itself
+python -m tests.faults.gridding COUNT idle ENGINE FOLDER           tasks that do nothing: what the grid itself takes
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+
+from clocs.cli.main import main
+from clocs.core.engine import Engine
+from clocs.experiments import grid
+from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining
+from clocs.experiments.tables import EXPERIMENTS, Experiment
+
+EVALUATED = 4
+"""Every fourth pre-training is evaluated, too: so five cells come from four."""
+
+
+def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[Cell]:
+    """So many cells, pre-trainings that are waited for included."""
+    for seed in range(count * EVALUATED // (EVALUATED + 1)):
+        config = {"steps": 6, "batch": 16, "checkpoint_steps": 2}
+        pretraining = Pretraining(
+            method="cmsc", dataset="synthetic", preset="recommended", embedding=16, seed=seed, epochs=1, config=config
+        )
+        if seed % EVALUATED:
+            yield pretraining
+        else:
+            yield Evaluation(
+                protocol="linear", start=pretraining, dataset="synthetic", preset="recommended", embedding=16, seed=seed
+            )
+
+
+def nothing(task: grid.Task) -> grid.Done:
+    """As if all cells were done."""
+    return grid.Done(tuple(task.place.name(cell) for cell in task.cells))
+
+
+def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
+    """Seconds until the first cell, seconds for each after it, and the driver's memory in MB on the way."""
+    began, memory, times = time.perf_counter(), [], []
+
+    def progress(done: grid.Done) -> None:
+        times.extend([time.perf_counter() - began] * len(done.names))
+        memory.extend([psutil.Process().memory_info().rss / 2**20] * len(done.names))
+
+    place = Place(folder / "stores", folder / "runs", folder / "results")
+    with patch.object(grid, "run_task", nothing):
+        summary = grid.run_grid(list(tiny(count)), place, engine=engine, workers=2, progress=progress)
+    assert summary.finished == len(times) == count
+    per_cell = (times[-1] - times[0]) / (count - 1)
+    return {"first": times[0], "per_cell": per_cell, "memory": [memory[count // 10], memory[-1]]}
+
+
+if __name__ == "__main__":
+    cells = int(sys.argv.pop(1))
+    if sys.argv[1] == "idle":
+        print(json.dumps(idle(cells, sys.argv[2], Path(sys.argv[3]))))  # type: ignore[arg-type]
+    else:
+        EXPERIMENTS["tiny"] = Experiment("tiny", "Small cells", partial(tiny, cells))
+        main()

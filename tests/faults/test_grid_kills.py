@@ -1,0 +1,265 @@
+"""``kill -9`` of a grid's driver and workers: every cell is done once, and the results are those of a calm run."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import clocs
+from clocs.core.files import canonical_json, file_hash
+from clocs.experiments.cells import Place
+from tests.conftest import ROOT
+from tests.faults.gridding import idle, tiny
+from tests.faults.test_kills import session
+
+IN_MOVED_TO = 0x80
+WORKERS = {"processes": "LokyProcess", "ray": "ray::run_task"}
+"""What a worker's command line says while it works."""
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("grid") / "stores"
+    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"records": 60, "leads": 1}))
+    return folder
+
+
+class Commits:
+    """The system's own record of files that took their final name in a folder, whoever wrote them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._queue = libc.inotify_init1(os.O_NONBLOCK)
+        assert self._queue >= 0, "this test counts renames by inotify, which only Linux has"
+        assert libc.inotify_add_watch(self._queue, os.fsencode(folder), IN_MOVED_TO) >= 0
+        self.names: Counter[str] = Counter()
+
+    def read(self) -> int:
+        """How many there have been."""
+        try:
+            while raw := os.read(self._queue, 1 << 16):
+                while raw:
+                    _, _, _, length = struct.unpack_from("iIII", raw)
+                    self.names[raw[16 : 16 + length].rstrip(b"\0").decode()] += 1
+                    raw = raw[16 + length :]
+        except BlockingIOError:
+            pass
+        return self.names.total()
+
+
+@dataclass
+class Grid:
+    """A grid of tiny cells in a place of its own, run by the real command in processes of its own."""
+
+    folder: Path
+    stores: Path
+    count: int
+    engine: str
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.place = Place(self.stores, self.folder / "runs", self.folder / "results")
+        self.commits = Commits(self.place.results / "cells")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        where = ["--stores", self.stores, "--runs", self.place.runs, "--results", self.place.results]
+        how = ["--engine", self.engine, "--workers", 2, "--json"]
+        words = [sys.executable, "-m", "tests.faults.gridding", self.count, "reproduce", "tiny", *where, *how]
+        with open(self.folder / "log", "ab") as log:
+            driver = subprocess.Popen(
+                [str(word) for word in words],
+                cwd=ROOT,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self.started.append(driver)
+        return driver
+
+    def disturbed(self, driver_kills: int, worker_kills: int, choice: random.Random) -> tuple[bytes, Counter[str]]:
+        """Run it to its end, killing at so many moments, each when so many cells are done and a little later."""
+        moments = dict.fromkeys(choice.sample(range(1, self.count), driver_kills), "driver")
+        free = sorted(set(range(1, self.count)) - moments.keys())
+        moments |= dict.fromkeys(choice.sample(free, worker_kills), "worker")
+        hits: Counter[str] = Counter()
+        driver = self.start()
+        for number, target in sorted(moments.items()):
+            while self.commits.read() < number and (driver := self.going(driver)).returncode is None:
+                time.sleep(0.005)
+            time.sleep(choice.uniform(0, 0.3))
+            if target == "worker":
+                hits["worker"] += self.kill_worker(driver, choice)
+            elif driver.poll() is None:
+                driver.kill()
+                driver.communicate()
+                hits["driver"] += 1
+                driver = self.start()
+        while (driver := self.going(driver)).returncode is None:
+            time.sleep(0.05)
+        return driver.communicate()[0], hits
+
+    def going(self, driver: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """The driver, or the next one where Ray does not start on a busy machine."""
+        if not driver.poll():
+            return driver
+        assert "Ray did not start" in self.log(), self.log()
+        assert len(self.started) < 100
+        driver.communicate()
+        return self.start()
+
+    def kill_worker(self, driver: subprocess.Popen[bytes], choice: random.Random) -> bool:
+        """False: the run was over before one was found at work."""
+        while driver.poll() is None:
+            working = [other for other in session(driver) if _says(other, WORKERS[self.engine])]
+            if working:
+                choice.choice(working).kill()
+                return True
+            time.sleep(0.01)
+        return False
+
+    def calm(self) -> tuple[bytes, list[float]]:
+        """Run it undisturbed; the driver's memory in MB by the number of cells done."""
+        driver, memory = self.start(), [0.0] * (self.count + 1)
+        with_memory = psutil.Process(driver.pid)
+        while driver.poll() is None:
+            try:
+                memory[self.commits.read()] = with_memory.memory_info().rss / 2**20
+            except psutil.NoSuchProcess:
+                break
+            time.sleep(0.02)
+        output, _ = driver.communicate(timeout=60)
+        assert driver.returncode == 0, self.log()
+        return output, memory
+
+    def log(self) -> str:
+        """What the drivers said last."""
+        return (self.folder / "log").read_text()[-2000:]
+
+    def table(self) -> bytes:
+        """All results, without the seconds that the clock counted; and every file that was kept beside them."""
+        results = self.place.results
+        cells = {path.name: json.loads(path.read_bytes()) for path in (results / "cells").glob("*.json")}
+        for cell in cells.values():
+            assert cell.pop("seconds") >= 0
+        kept = sorted(path for part in ("encoders", "scores") for path in (results / part).rglob("*") if path.is_file())
+        return canonical_json([cells, {str(path.relative_to(results)): file_hash(path) for path in kept}])
+
+    def check(self, output: bytes, expected: Grid) -> None:
+        """Every cell once, the same to the byte, and nobody left behind."""
+        wanted = {self.place.file(cell).name for cell in _all_cells(self.count)}
+        self.commits.read()
+        assert self.commits.names == Counter(dict.fromkeys(wanted, 1))
+        assert {path.name for path in (self.place.results / "cells").iterdir()} == wanted
+        assert self.table() == expected.table()
+        limit = time.monotonic() + 60
+        while (left := [other for driver in self.started for other in session(driver)]) and time.monotonic() < limit:
+            time.sleep(0.2)
+        assert not left, f"these outlive their killed driver: {left}"
+        found = json.loads(output)["experiments"]["tiny"]
+        assert (found["cells"], found["done"], found["to_do"], found["core_hours"]) == (self.count, self.count, 0, 0)
+
+
+def _says(process: psutil.Process, words: str) -> bool:
+    try:
+        return words in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _all_cells(count: int) -> list[Any]:
+    found = {}
+    for cell in tiny(count):
+        for part in (getattr(cell, "start", None), cell):
+            if part is not None:
+                found[part.model_dump_json()] = part
+    assert len(found) == count
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def calm(stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Grid:
+    """A small grid that nobody disturbed."""
+    grid = Grid(tmp_path_factory.mktemp("calm"), stores, 15, "serial")
+    grid.calm()
+    return grid
+
+
+def test_a_driver_killed_twice_and_a_worker_once(calm: Grid, stores: Path, tmp_path: Path) -> None:
+    grid = Grid(tmp_path, stores, calm.count, "processes")
+    output, hits = grid.disturbed(2, 1, random.Random(3))
+    assert hits["driver"] == 2
+    grid.check(output, calm)
+
+
+def test_a_ray_worker_killed(calm: Grid, stores: Path, tmp_path: Path) -> None:
+    grid = Grid(tmp_path, stores, calm.count, "ray")
+    output, hits = grid.disturbed(0, 1, random.Random(4))
+    assert hits["worker"] == 1
+    grid.check(output, calm)
+
+
+@pytest.mark.slow
+def test_two_drivers_share_a_grid_without_repeating_a_cell(calm: Grid, stores: Path, tmp_path: Path) -> None:
+    grid = Grid(tmp_path, stores, calm.count, "processes")
+    outputs = [driver.communicate(timeout=240)[0] for driver in [grid.start(), grid.start()]]
+    assert [driver.returncode for driver in grid.started] == [0, 0], grid.log()
+    for output in outputs:
+        grid.check(output, calm)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_500_cells(stores: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On Ray: the driver killed 20 times and a worker 10 times, against an undisturbed run of local processes."""
+    calm = Grid(tmp_path / "calm", stores, 500, "processes")
+    _, memory = calm.calm()
+    early, late = (max(memory[first:last]) for first, last in ((50, 60), (490, 501)))
+    with capsys.disabled():
+        print(f"\ndriver's memory: {early:.1f} MB at cell 50, {late:.1f} MB at cell 500")
+    assert 0 < late < 1.1 * early
+    grid = Grid(tmp_path / "disturbed", stores, 500, "ray")
+    began = time.monotonic()
+    output, hits = grid.disturbed(20, 10, random.Random(5))
+    spent = time.monotonic() - began
+    grid.check(output, calm)
+    assert hits == {"driver": 20, "worker": 10}
+    with capsys.disabled():
+        print(f"500 of 500 cells once, table byte-identical after {dict(hits)} kills, {spent:.0f} s")
+        print(f"{len(grid.started)} drivers were started")
+
+
+def check_overhead(found: dict[str, Any], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    early, late = found["memory"]
+    assert found["per_cell"] < 0.05
+    assert late < 1.1 * early
+    with capsys.disabled():
+        print(f"\n{what}: {1000 * found['per_cell']:.1f} ms a cell after the first, that came after", end=" ")
+        print(f"{found['first']:.1f} s; memory {early:.1f} MB at a tenth of the cells, {late:.1f} MB at the end")
+
+
+def test_the_grid_itself_takes_little(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cells that do nothing, through the whole of ``run_grid``: under 50 ms each, in flat memory."""
+    check_overhead(idle(500, "serial", stores.parent), "serial, 500 cells", capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", "ray"])
+def test_engines_take_little(engine: str, stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [sys.executable, "-m", "tests.faults.gridding", "500", "idle", engine, str(stores.parent)]
+    said = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
+    check_overhead(json.loads(said.splitlines()[-1]), f"{engine}, 500 cells", capsys)

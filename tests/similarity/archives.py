@@ -1,0 +1,117 @@
+"""Archives of made vectors, written as an embedding would write them, and clustered vectors like those of patients."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from clocs.core.files import seal, write_bytes
+from clocs.similarity.archive import (
+    Archive,
+    ArchiveManifest,
+    EncoderInfo,
+    Places,
+    ShardInfo,
+    StoreInfo,
+    open_archive,
+    schema,
+)
+from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.segments import Vectors, unit_length
+from clocs.store.arrow_files import write_arrow
+from clocs.store.manifest import manifest_path
+
+LEADS = ("II", "V2")
+Row = dict[str, Any]
+"""record_id and patient_id; perhaps site, age, sex, labels."""
+
+
+def clustered(rows: int, embedding: int, *, clusters: int = 50, seed: int = 0) -> Vectors:
+    """(rows, E) unit vectors around as many centres as there are clusters."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(clusters, embedding))
+    spread = random.normal(size=(rows, embedding))
+    return unit_length((centres[random.integers(0, clusters, rows)] + 0.7 * spread).astype(np.float32))
+
+
+def near(vectors: Vectors, count: int, seed: int = 1) -> Vectors:
+    """Queries: some of the vectors, slightly moved."""
+    random = np.random.default_rng(seed)
+    chosen = vectors[random.integers(0, len(vectors), count)]
+    return unit_length(chosen + 0.05 * random.normal(size=chosen.shape))
+
+
+def write_archive(
+    folder: Path,
+    rows: Sequence[Row],
+    vectors: Vectors,
+    *,
+    per_shard: int = 7,
+    weights: str = "0" * 64,
+    version: int = 1,
+) -> Archive:
+    """An archive of given vectors; its leads are the vector itself, and the vector with its signs turned."""
+    embedding, shards = vectors.shape[1], []
+    for number, begin in enumerate(range(0, len(rows), per_shard)):
+        part, values = rows[begin : begin + per_shard], vectors[begin : begin + per_shard]
+        file = f"shards/{version}-{number}.arrow"
+        sha256, size = write_arrow(folder / file, _batch(part, values))
+        shards.append(ShardInfo(file=file, sha256=sha256, bytes=size, rows=len(part)))
+    refused = FileInfo(file=f"refused-{version:06d}.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
+    write_bytes(folder / refused.file, b"")
+    manifest = ArchiveManifest(
+        version=version,
+        encoder=EncoderInfo(
+            weights_sha256=weights, encoder={"name": "cnn", "options": {"embedding": embedding}}, input={}
+        ),
+        leads=LEADS,
+        any_lead=False,
+        store=StoreInfo(dataset="made", version=1, sha256="1" * 64),
+        gate={},
+        software={},
+        records_in=len(rows),
+        embedded=len(rows),
+        refused={},
+        refused_list=refused,
+        shards=tuple(shards),
+        places=Places(store="../store", encoder="cmsc-chapman"),
+    )
+    write_bytes(manifest_path(folder, version), seal(manifest.model_dump(mode="json")))
+    return open_archive(folder)
+
+
+def _batch(rows: Sequence[Row], vectors: Vectors) -> pa.RecordBatch:
+    wanted = schema(vectors.shape[1], LEADS)
+    filled = [{"site": "", "age": None, "sex": None, "labels": [], "frames": 2, "leads": 2, **row} for row in rows]
+    known = [pa.array([row[name] for row in filled], wanted.field(name).type) for name in wanted.names[:8]]
+    held = [
+        pa.FixedSizeListArray.from_arrays(part.reshape(-1), vectors.shape[1]) for part in (vectors, vectors, -vectors)
+    ]
+    return pa.RecordBatch.from_arrays([*known, *held], schema=wanted)
+
+
+def people(count: int, *, recordings: int = 1, first: int = 0) -> list[Row]:
+    """Patients in order, each with so many recordings, facts that vary, some unknown."""
+    return [
+        {
+            "record_id": f"r{number}-{recording}",
+            "patient_id": f"p{number}",
+            "site": ("north", "south", "")[number % 3],
+            "age": None if number % 7 == 0 else 20.0 + number % 60,
+            "sex": ("female", "male", None)[number % 3],
+            "labels": [("SR", "AFIB", "SB")[number % 3], *(["RBBB"] if number % 5 == 0 else [])],
+        }
+        for number in range(first, first + count)
+        for recording in range(recordings)
+    ]
+
+
+def recall(found: npt.NDArray[np.int64], truth: npt.NDArray[np.int64]) -> float:
+    """Share of the true rows, (Q, k), that were found."""
+    return float(np.mean([len(set(one) & set(other)) / len(other) for one, other in zip(found, truth, strict=True)]))

@@ -1,0 +1,157 @@
+"""``kill -9`` during embed, build, add, delete and rebuild: nothing missing, doubled or zeroed; deleted is deleted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import StoreError
+from clocs.similarity import embedding
+from clocs.similarity.archive import open_archive
+from clocs.similarity.changes import add_archive, build_index, delete_patients
+from clocs.similarity.integrity import verify_embeddings
+from clocs.similarity.search import open_index
+from clocs.store.ingest import ingest
+from tests.evaluation.conftest import make_encoder
+from tests.faults.stores import fingerprint
+from tests.similarity.archives import clustered, people, write_archive
+from tests.similarity.changing import OPERATIONS
+
+faiss = pytest.importorskip("faiss", reason="needs the extra 'search'")
+SCRIPT = Path(__file__).with_name("changing.py")
+ROWS, E = people(20, recordings=2), 16
+VECTORS = clustered(len(ROWS), E)
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With one thread a graph has the same bytes each time; tasks as small as in the script."""
+    monkeypatch.setattr(embedding, "RECORDS_PER_TASK", 4)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    yield
+    faiss.omp_set_num_threads(threads)
+
+
+def prepared(operation: str, folder: Path) -> Path:
+    """What an operation starts from, in ``start``."""
+    start = folder / "start"
+    start.mkdir(parents=True)
+    if operation == "embed":
+        ingest("synthetic", None, folder / "store", options={"records": 14, "leads": 4, "seconds": 5})
+        make_encoder(folder / "encoder")
+        return folder
+    write_archive(start / "first", ROWS[:25], VECTORS[:25])
+    write_archive(start / "second", ROWS[20:], VECTORS[20:])
+    if operation != "build":
+        build_index(start / "first", start / "index", "hnsw")
+    if operation == "rebuild":
+        add_archive(start / "index", start / "second")
+        delete_patients(start / "index", ["p1", "p5"])
+    return folder
+
+
+def kill(operation: str, folder: Path, *how: object) -> int:
+    """Run the script; how many children died."""
+    arguments = [sys.executable, str(SCRIPT), operation, str(folder), *map(str, how)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {name: sha for name, sha in fingerprint(folder).items() if not name.endswith(".seen.json")}
+
+
+def finished(operation: str, place: Path) -> None:
+    """The same change once more, in this process, as far as it is not done."""
+    if operation == "build" and (place / "index" / "index.json").exists():
+        return
+    OPERATIONS[operation](place)
+
+
+def check_as_killed(operation: str, place: Path) -> None:
+    """Before anything is mended: no index or archive yet, or a whole one, of before or of after the change."""
+    if operation == "embed":
+        with pytest.raises(StoreError, match="no manifest"):
+            open_archive(place / "archive")
+        return
+    if operation == "build" and not (place / "index" / "index.json").exists():
+        with pytest.raises(StoreError, match="no finished index"):
+            open_index(place / "index")
+        return
+    index = open_index(place / "index")
+    assert verify_embeddings(place / "index") == []
+    counts = {"build": {13}, "add": {13, 20}, "delete": {13, 11}, "rebuild": {18}}[operation]
+    assert len(index) in counts
+    found = [int(row) for row in index.search(VECTORS[:1], 60).rows[0] if row >= 0]
+    names = [index._newest().facts(row)["patient_id"] for row in found]
+    assert len(names) == len(set(names)) == len(index)
+    if operation == "rebuild" or len(index) == 11:
+        assert {"p1", "p5"}.isdisjoint(names)
+
+
+def check_whole(operation: str, place: Path) -> None:
+    """Every patient or recording once, none zeroed."""
+    if operation == "embed":
+        archive = open_archive(place / "archive")
+        np.testing.assert_allclose(np.linalg.norm(archive.vectors(), axis=1), 1, atol=1e-5)
+        assert len(set(archive.table(["record_id"]).column(0).to_pylist())) == len(archive) == 14
+        assert verify_embeddings(place / "archive") == []
+        return
+    check_as_killed(operation, place)
+    for volume in open_index(place / "index")._newest().volumes:
+        np.testing.assert_allclose(np.linalg.norm(volume.vectors, axis=1), 1, atol=1e-5)
+
+
+def campaign(operation: str, folder: Path, *how: object) -> int:
+    """Kill, look at what is left, finish, and compare with what was never killed; how many children died."""
+    prepared(operation, folder)
+    killed = kill(operation, folder, *how)
+    undisturbed = folder / "undisturbed"
+    shutil.copytree(folder / "start", undisturbed)
+    finished(operation, undisturbed)
+    expected = content(undisturbed)
+    for place in sorted(path for path in folder.iterdir() if path.name.isdigit()):
+        done = operation == "embed" and (place / "archive" / "manifest-000001.json").exists()
+        if not done:
+            check_as_killed(operation, place)
+        finished(operation, place)
+        assert not list(place.rglob("*.partial"))
+        assert content(place) == expected, f"round {place.name}"
+        check_whole(operation, place)
+    return killed
+
+
+STEPS = {"embed": 3 * (4 * 2 + 2), "build": 3 * 5, "add": 3 * 7, "delete": 3 * 5, "rebuild": 3 * 6}
+"""A durable write has three steps. Embedding: four shards with receipts, the list of the refused, the manifest.
+Changes: vectors, table and graph (not to delete), tombstones (two to delete, one to add), the manifest, and the note of
+files that are whole, which is also written when an index that was copied is opened."""
+
+
+@pytest.mark.parametrize("operation", STEPS)
+def test_kill_at_some_steps(operation: str, tmp_path: Path) -> None:
+    assert campaign(operation, tmp_path, "every", 5) == -(-STEPS[operation] // 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("operation", STEPS)
+def test_kill_at_every_step(operation: str, tmp_path: Path) -> None:
+    assert campaign(operation, tmp_path, "every", 1) == STEPS[operation]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("operation", STEPS)
+def test_kill_at_thirty_random_moments(operation: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed = campaign(operation, tmp_path, "random", 30, 1)
+    with capsys.disabled():
+        print(f"\nkills of {operation}: 30 of 30 whole, {killed} hit before the end")
+    assert killed >= 10

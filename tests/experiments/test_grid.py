@@ -15,9 +15,10 @@ from clocs.experiments import cells as module
 from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config, told_of
 from clocs.experiments.costs import Costs
 from clocs.experiments.grid import Done, TimeLeft, parse_shard, run_grid, run_task, tasks
+from clocs.experiments.paper_tables import find_experiment
 from clocs.experiments.search import search
 from clocs.experiments.status import FULL_DOWNLOADS
-from clocs.experiments.tables import EXPERIMENTS, chosen_cells, experiment
+from clocs.experiments.tables import EXPERIMENTS, chosen_cells
 
 CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")
 
@@ -149,10 +150,10 @@ def test_presets_are_what_they_say(place: Place) -> None:
 
 def test_tables_have_the_papers_cells() -> None:
     """By hand: six methods and random weights on two datasets; eight rows, six transfers, four random targets."""
-    one, two = (list(experiment(name).cells(range(1))) for name in ("table1", "table2"))
+    one, two = (list(find_experiment(name).cells(range(1))) for name in ("table1", "table2"))
     assert len(one) == 2 * 7
     assert len(two) == 6 * 7 + 4
-    assert len(list(experiment("table1").cells(range(5)))) == 5 * len(one)
+    assert len(list(find_experiment("table1").cells(range(5)))) == 5 * len(one)
     kept = [cell for cell in one if chosen_cells("cmsc, random", "chapman")(cell)]
     assert [cell.label for cell in kept] == [
         *("linear-random-chapman-e128-f0.5-s0", "linear-cmsc-chapman-chapman-e128-f0.5-s0"),
@@ -187,7 +188,7 @@ def test_what_leaks_is_measured_and_marked(place: Place) -> None:
 
 def test_names_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'table1'"):
-        experiment("tabel1")
+        find_experiment("tabel1")
     for text in ("2/2", "a/b", "1", "-1/3"):
         with pytest.raises(ConfigError, match="i/n"):
             parse_shard(text)

@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.core.later import Later, later, without_unused
@@ -35,6 +35,8 @@ from clocs.training.runs import CODE as TRAINING_CODE
 from clocs.training.runs import TIMING, environment, finished_epochs, read_lines
 
 ENCODERS = "encoders"
+RANDOM_EMBEDDING = 128
+"""Of random weights without a pre-training; for others, a pre-training of no epochs gives them."""
 APART = "apart"
 """A split drawn anew for pre-training, so that patients of the default one's test part are pre-trained on."""
 
@@ -91,6 +93,12 @@ class Evaluation(BaseModel):
     """Whose patients judge."""
     config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
     """Other keys of the evaluation's config."""
+
+    @model_validator(mode="after")
+    def _random_weights_as_they_are(self) -> Self:
+        if self.start is None and self.embedding != RANDOM_EMBEDDING:
+            raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start from one of epochs=0")
+        return self
 
     @property
     def datasets(self) -> tuple[str, ...]:

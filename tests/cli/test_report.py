@@ -29,7 +29,17 @@ def test_report_and_pages_are_made(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "report.html" in done.output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("index.md", "tables.md", "claims.md", "figures.md", "ours.md", "runs.md", "missing.md", "report.html"),
+        *(
+            "index.md",
+            "tables.md",
+            "claims.md",
+            "figures.md",
+            "ours.md",
+            "search.md",
+            "runs.md",
+            "missing.md",
+            "report.html",
+        ),
     }
     text = page.read_text()
     assert text.startswith("before <!-- results:auc-cmsc -->0.")

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from encoder_forms import encoder_forms
 from measuring import DATA, in_child, line, scratch, seconds
+from search import embedding_memory, search_growth, search_lists, search_speed
 from training import loss_growth, training_speed
 
 import clocs
@@ -191,6 +192,10 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "forms": encoder_forms,
     "training": training_speed,
     "growth": loss_growth,
+    "embedding": embedding_memory,
+    "search": search_speed,
+    "search-growth": search_growth,
+    "search-lists": search_lists,
 }
 
 

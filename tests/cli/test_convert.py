@@ -59,7 +59,7 @@ def test_a_store_as_json_with_all_options(tmp_path: Path) -> None:
     summary = json.loads(run(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (summary["format"], summary["written"], summary["kept"], summary["refused"]) == ("bdf", 2, 0, {})
     assert summary["notes"] == {"missing samples are written as 0, for the format marks none": 1}
-    assert summary["bytes"] == sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
+    assert summary["size"] == sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
     assert (tmp_path / "out" / "r0.bdf").read_bytes()[8:88].decode().split() == ["Smith", "X", "X", "X"]
     assert clocs.read(tmp_path / "out" / "r1.bdf", derive_leads=False).leads == ("I", "II", "III", "aVR", "aVL", "aVF")
     again = json.loads(run(tmp_path / "store", tmp_path / "out", *options)[0])

@@ -10,9 +10,10 @@ import pytest
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.similarity import checked_files
 from clocs.similarity.archive import Archive
-from clocs.similarity.changes import Added, add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.changes import add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.checked_files import FileInfo
 from clocs.similarity.filters import Filter
+from clocs.similarity.growth import Added
 from clocs.similarity.index_manifest import NAME, read_index_manifest
 from clocs.similarity.search import PatientIndex, open_index
 from clocs.similarity.segments import Vectors, unit_length
@@ -85,6 +86,25 @@ def test_facts_of_a_patient_come_from_all_recordings(tmp_path: Path) -> None:
     assert first["coherence"] == pytest.approx(mean, abs=1e-6)
 
 
+def test_large_archives_become_several_volumes(
+    scattered: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patients whose recordings are far apart have one row all the same; a rebuild leaves no dead rows."""
+    monkeypatch.setattr("clocs.similarity.growth.ROWS_PER_VOLUME", 25)
+    build_index(scattered, tmp_path / "index", "hnsw")
+    index = open_index(tmp_path / "index")
+    expected = literal(scattered.table().to_pylist(), scattered.vectors())
+    for volumes, dead in ((5, True), (2, False)):
+        found = patients_of(index)
+        assert found.keys() == expected.keys()
+        for patient, vector in expected.items():
+            np.testing.assert_allclose(found[patient], vector, atol=1e-6)
+        assert (len(index), index.manifest.recordings) == (40, 120)
+        assert len(index.manifest.volumes) == volumes
+        assert (index.manifest.dead is not None) == dead
+        index.rebuild()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_adding_is_as_if_all_had_come_at_once(kind: str, tmp_path: Path) -> None:
     """Of the second archive some recordings are known, some belong to known patients, some are new."""
@@ -127,7 +147,7 @@ def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_p
     rebuild_index(tmp_path / "index", "exact")
     files = [path for path in (tmp_path / "index").rglob("*") if path.is_file()]
     assert not [path for path in files if secret in path.read_bytes()]
-    assert {path.parent.name for path in files} == {"index", "tombstones", "000003"}
+    assert {path.parent.name for path in files} == {"index", "tombstones", "000003-0"}
     assert len(patients_of(open_index(tmp_path / "index"))) == 39
     assert read_index_manifest(tmp_path / "index").kind == "exact"
 
@@ -209,8 +229,8 @@ def test_what_does_not_fit_is_refused(scattered: Archive, tmp_path: Path) -> Non
 
 def test_an_index_with_a_missing_file_is_refused(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index")
-    (tmp_path / "index" / "volumes" / "000001" / "vectors.npy").unlink()
-    with pytest.raises(IntegrityError, match=r"volumes/000001/vectors\.npy"):
+    (tmp_path / "index" / "volumes" / "000001-0" / "vectors.npy").unlink()
+    with pytest.raises(IntegrityError, match=r"volumes/000001-0/vectors\.npy"):
         open_index(tmp_path / "index")
 
 
@@ -228,10 +248,10 @@ def test_opening_reads_files_again_only_if_they_changed(
     monkeypatch.setattr(checked_files, "problem", noted)
     open_index(tmp_path / "index")
     assert read == []
-    path = tmp_path / "index" / "volumes" / "000001" / "vectors.npy"
+    path = tmp_path / "index" / "volumes" / "000001-0" / "vectors.npy"
     path.write_bytes(path.read_bytes())
     open_index(tmp_path / "index")
-    assert read == ["volumes/000001/vectors.npy"]
+    assert read == ["volumes/000001-0/vectors.npy"]
     (tmp_path / "index" / ".seen.json").write_text("[1]")
     open_index(tmp_path / "index")
     assert len(read) == 3

@@ -79,12 +79,13 @@ def check(index: PatientIndex, model: Model, seed: int) -> None:
             np.testing.assert_allclose(hits.cosines[0][: len(rows)], [cosine for _, cosine in expected], atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+@pytest.mark.parametrize(("kind", "per_volume"), [("exact", 7), ("hnsw", 10_000)])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.one_of(ADD, ADD, DELETE, REBUILD), max_size=6), seed=st.integers(0, 1000))
 def test_as_a_dictionary(
-    kind: str, steps: list[tuple[str, list[int]]], seed: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, per_volume: int, steps: list[tuple[str, list[int]]], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("clocs.similarity.growth.ROWS_PER_VOLUME", per_volume)
     monkeypatch.setattr("clocs.similarity.volume.EXACT_ROWS", 0)
     monkeypatch.setattr("clocs.similarity.volume.EXACT_SHARE", 0.0)
     with tempfile.TemporaryDirectory() as folder:

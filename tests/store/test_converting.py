@@ -45,7 +45,7 @@ def tree(folder: Path) -> list[str]:
 def test_a_file_becomes_a_file(archive: Path, tmp_path: Path) -> None:
     done = clocs.convert(archive / "a.hea", tmp_path / "a.dcm")
     assert (done.format, done.written, done.refused) == ("dicom", 1, {})
-    assert done.bytes == (tmp_path / "a.dcm").stat().st_size
+    assert done.size == (tmp_path / "a.dcm").stat().st_size
     one, other = clocs.read(archive / "a.hea"), clocs.read(tmp_path / "a.dcm")
     assert one.leads == other.leads
     np.testing.assert_array_equal(one.signal, other.signal)
@@ -147,7 +147,7 @@ def test_a_store_becomes_a_folder(store: Store, tmp_path: Path) -> None:
 
 def test_a_store_becomes_one_parquet_file(store: Store, tmp_path: Path) -> None:
     done = convert(store.folder, tmp_path / "all.parquet")
-    assert (done.written, done.bytes) == (3, (tmp_path / "all.parquet").stat().st_size)
+    assert (done.written, done.size) == (3, (tmp_path / "all.parquet").stat().st_size)
     table = pd.read_parquet(tmp_path / "all.parquet")
     assert table["record_id"].tolist() == ["r0", "ward/r1", "../r2"]
     assert table["age"].tolist() == [70, 71, 3]

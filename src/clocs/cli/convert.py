@@ -49,7 +49,7 @@ def convert(
     if as_json:
         typer.echo(json.dumps({"in": str(source), "out": str(target), **vars(done)}))
     else:
-        rows = [("written", done.written), ("there already", done.kept), ("bytes", done.bytes)]
+        rows = [("written", done.written), ("there already", done.kept), ("bytes", done.size)]
         rows += [("refused", len(done.refused)), ("no ECG format", len(done.ignored))]
         rows += [(f"note: {note}", count) for note, count in done.notes.items()]
         print_table([f"converted to {done.format}", ""], [row for row in rows if row[1] or row[0] == "written"])

@@ -40,7 +40,7 @@ FINE, BOLD, INK, PALE, GAP = "#f9dede", "#efb0b0", "#1a1a1a", "#6b6b6b", "#8a8a8
 
 
 @dataclass(frozen=True)
-class _Strip:
+class Strip:
     """One lead as it is drawn."""
 
     lead: str
@@ -66,13 +66,13 @@ def draw_recording(
     if leads is not None:
         recording = recording.select(leads)
     first, last = _window(recording, start, seconds)
-    values, scale = _millimetres(recording, first, last)
-    strips = _arrange(recording.leads, values, recording.rate)
+    values, scale = millimetres(recording, first, last)
+    strips = arrange(recording.leads, values, recording.rate)
     width = LEFT + np.ceil((last - first) / recording.rate * MM_PER_SECOND / 5) * 5 + RIGHT
-    above, below = _extent(strips)
-    figure, axes = _paper(float(width), above, below)
+    above, below = extent(strips)
+    figure, axes = ruled_paper(float(width), above, below)
     for strip in strips:
-        _draw_strip(axes, strip, recording.rate, scale)
+        draw_strip(axes, strip, recording.rate, scale)
     _draw_seconds(axes, first / recording.rate, last / recording.rate, below)
     cut = [strip.lead for strip in strips if np.any(np.abs(strip.values) > REACH)]
     _write_margins(figure, recording, title, (first, last), scale, cut)
@@ -90,7 +90,7 @@ def _window(recording: Recording, start: float, seconds: float | None) -> tuple[
     return first, min(recording.samples, max(first + 1, round((start + length) * recording.rate)))
 
 
-def _millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, float | None]:
+def millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, float | None]:
     """(leads, samples) in mm around each lead's median, and mm per mV; None where millivolt are unknown."""
     values = recording.physical()[:, first:last]
     present = np.isfinite(values)
@@ -104,7 +104,7 @@ def _millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, f
     return values * (np.float32(ADU_SPAN) / spans)[:, None], None
 
 
-def _arrange(leads: tuple[str, ...], values: Floats, rate: float) -> list[_Strip]:
+def arrange(leads: tuple[str, ...], values: Floats, rate: float) -> list[Strip]:
     """Strips from top to bottom, each zero line on a bold line, as near to the one above as both traces allow."""
     size = max(1, round(0.2 * rate))
     starts = np.arange(0, values.shape[1], size)
@@ -113,10 +113,10 @@ def _arrange(leads: tuple[str, ...], values: Floats, rate: float) -> list[_Strip
     needed = np.max(highest[1:] - lowest[:-1], axis=1, initial=0) + CLEARANCE
     steps = np.ceil(np.clip(needed, NEAREST, FARTHEST) / 5) * 5
     zeros = np.concatenate([[0.0], np.cumsum(steps)])
-    return [_Strip(lead, row, float(zero)) for lead, row, zero in zip(leads, values, zeros, strict=True)]
+    return [Strip(lead, row, float(zero)) for lead, row, zero in zip(leads, values, zeros, strict=True)]
 
 
-def _extent(strips: list[_Strip]) -> tuple[float, float]:
+def extent(strips: list[Strip]) -> tuple[float, float]:
     """mm of paper above the first zero line, and below it down to the lower edge, in whole bold squares."""
     over = [np.nanmax(np.append(strip.values, 10)) - strip.zero for strip in strips]
     under = [np.nanmin(np.append(strip.values, -5)) - strip.zero for strip in strips]
@@ -125,7 +125,7 @@ def _extent(strips: list[_Strip]) -> tuple[float, float]:
     return float(above), float(below)
 
 
-def _paper(width: float, above: float, below: float) -> tuple[Figure, Axes]:
+def ruled_paper(width: float, above: float, below: float) -> tuple[Figure, Axes]:
     """A figure of the paper's true size, ruled; x in seconds from the traces' start, y in mV from the first zero."""
     try:
         from matplotlib.collections import LineCollection
@@ -151,7 +151,8 @@ def _paper(width: float, above: float, below: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw_strip(axes: Axes, strip: _Strip, rate: float, scale: float | None) -> None:
+def draw_strip(axes: Axes, strip: Strip, rate: float, scale: float | None) -> None:
+    """A lead's trace, name and pulse of one millivolt; the pulse only where millivolt are known."""
     from matplotlib.patches import Rectangle
 
     zero = -strip.zero / MM_PER_MV

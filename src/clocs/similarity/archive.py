@@ -197,12 +197,15 @@ class Archive:
             self._whole.add(number)
         return ArchiveShard(self.folder / info.file, info, self.manifest)
 
-    def table(self, columns: Sequence[str] = KNOWN) -> pa.Table:
-        """Columns of all recordings, in order, as views into the shards."""
-        names = list(columns)
-        batches = [self.shard(number).batch.select(names) for number in range(len(self.manifest.shards))]
+    def table(self, columns: Sequence[str] = KNOWN, first: int = 0, last: int | None = None) -> pa.Table:
+        """Columns of all recordings, or of a stretch of them, in order, as views into the shards."""
+        names, end = list(columns), len(self) if last is None else last
+        low = int(np.searchsorted(self.first, first, "right")) - 1
+        high = int(np.searchsorted(self.first, end, "left"))
+        batches = [self.shard(number).batch.select(names) for number in range(low, high)]
         wanted = schema(self.embedding, self.manifest.leads)
-        return pa.Table.from_batches(batches, pa.schema([wanted.field(name) for name in names]))
+        table = pa.Table.from_batches(batches, pa.schema([wanted.field(name) for name in names]))
+        return table.slice(first - int(self.first[low]), end - first)
 
     def vectors(self, rows: Ints | None = None, column: str = "vector") -> Vectors:
         """(n, E) of some recordings, or of all: in memory, so mind the size of the archive."""
@@ -214,7 +217,9 @@ class Archive:
 
     def lead_vectors(self, rows: Ints) -> tuple[Vectors, npt.NDArray[np.bool_]]:
         """(n, L, E) in the order of ``manifest.leads``, and (n, L) whether a recording has that lead."""
-        held = np.stack([self.vectors(rows, lead_column(lead)) for lead in self.manifest.leads], axis=1)
+        held = np.empty((len(rows), len(self.manifest.leads), self.embedding), np.float32)
+        for place, lead in enumerate(self.manifest.leads):
+            held[:, place] = self.vectors(rows, lead_column(lead))
         return held, np.asarray(held.any(axis=2))
 
     def _by_shard(self, rows: Ints) -> list[tuple[int, Ints, Ints]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -22,34 +21,20 @@ from clocs.core.files import exclusive
 from clocs.evaluation.shipped import shipped_encoders
 from clocs.similarity.archive import Archive, ArchiveManifest
 from clocs.similarity.checked_files import FileInfo, remember
+from clocs.similarity.growth import Added, Growth
 from clocs.similarity.index_manifest import (
     NAME,
     ArchiveInfo,
     IndexManifest,
     write_index_manifest,
 )
-from clocs.similarity.patients import archive_part, pool_patients
 from clocs.similarity.searcher import KINDS
-from clocs.similarity.segments import Ints
 from clocs.similarity.snapshot import Snapshot, read_column
-from clocs.similarity.volume import VOLUMES, write_volume
+from clocs.similarity.volume import VOLUMES
 from clocs.store.arrow_files import write_arrow
 
 TOMBSTONES: Final = "tombstones"
 Folder = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class Added:
-    """What an addition did with an archive's recordings."""
-
-    recordings: int
-    patients: int
-    """Who got a new row: new ones, and known ones with a new recording."""
-    known: int
-    """Recordings that were in the index before."""
-    of_deleted: int
-    """Recordings of patients who were deleted; they stay out."""
 
 
 def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
@@ -62,8 +47,8 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
         if (place / NAME).exists():
             raise ConfigError(f"{place} holds an index already: add to it, rebuild it, or choose another folder")
         _remove_unnamed(place, ())
-        pooled = pool_patients([archive_part(opened, 0, np.arange(len(opened)))])
-        volume = write_volume(place, 1, pooled, kind, opened.embedding)
+        growth = Growth(place, 1, kind, opened.embedding, [], np.empty(0, np.int64))
+        growth.take_in(opened, 0, pa.array([], pa.large_string()))
         about = opened.manifest
         manifest = IndexManifest(
             change=1,
@@ -73,10 +58,11 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
             leads=about.leads,
             any_lead=about.any_lead,
             archives=(_archive_info(opened, place),),
-            volumes=(volume,),
-            dead=None,
+            volumes=tuple(volume.info for volume in growth.volumes),
+            dead=_write_rows(place, growth),
             deleted=None,
-            patients=volume.rows,
+            packed=not len(growth.dead),
+            patients=growth.living,
             recordings=len(opened),
             software=_software(),
         )
@@ -93,28 +79,18 @@ def add_archive(folder: Folder, archive: Archive | Folder) -> Added:
         now = _opened(place)
         _refuse_foreign(now.manifest, opened.manifest, place)
         archives, number = _numbered(now.manifest, _archive_info(opened, place))
-        rows, known, of_deleted = _new_rows(now, opened)
-        if not len(rows):
-            return Added(0, 0, known, of_deleted)
-        new = archive_part(opened, number, rows)
-        ids = pc.unique(new.table.column("patient_id").combine_chunks())
-        held = [np.setdiff1d(volume.rows_of(ids) + first, now.dead) for volume, first in _volumes(now)]
-        parts = [
-            volume.part(rows - first) for (volume, first), rows in zip(_volumes(now), held, strict=True) if len(rows)
-        ]
-        change = now.manifest.change + 1
-        volume = write_volume(place, change, pool_patients([*parts, new]), now.manifest.kind, opened.embedding)
-        replaced = np.concatenate(held)
-        changes: dict[str, Any] = {
-            "archives": archives,
-            "volumes": (*now.manifest.volumes, volume),
-            "patients": now.manifest.patients + volume.rows - len(replaced),
-            "recordings": now.manifest.recordings + len(rows),
-        }
-        if len(replaced):
-            changes["dead"] = _write_rows(place, change, np.union1d(now.dead, replaced))
-        _commit(place, _changed(now.manifest, **changes))
-        return Added(len(rows), volume.rows, known, of_deleted)
+        growth = _growth(now)
+        done = growth.take_in(opened, number, _deleted(now))
+        if done.recordings:
+            new = _changed(
+                now.manifest,
+                growth,
+                archives=archives,
+                patients=growth.living,
+                recordings=now.manifest.recordings + done.recordings,
+            )
+            _commit(place, new)
+        return done
 
 
 def delete_patients(folder: Folder, patient_ids: list[str]) -> int:
@@ -130,23 +106,22 @@ def delete_patients(folder: Folder, patient_ids: list[str]) -> int:
         ids = ids.filter(pc.invert(pc.is_in(ids, value_set=gone)))
         if not len(ids):
             return 0
-        held = [np.setdiff1d(volume.rows_of(ids) + first, now.dead) for volume, first in _volumes(now)]
+        growth = _growth(now)
+        held = growth.rows_of(ids)
+        volumes = zip(growth.numbered(), held, strict=True)
         found = pa.Table.from_batches(
-            [
-                volume.patients.take(pa.array(rows - first))
-                for (volume, first), rows in zip(_volumes(now), held, strict=True)
-            ]
+            [volume.patients.take(pa.array(rows - first)) for (volume, first), rows in volumes]
         )
         unknown = ids.filter(pc.invert(pc.is_in(ids, value_set=found.column("patient_id").combine_chunks())))
         if len(unknown):
             raise ConfigError(f"no patient {', '.join(unknown[:5].to_pylist())} in {place}; nobody was deleted")
-        change = now.manifest.change + 1
+        growth.dead = np.union1d(now.dead, np.concatenate(held))
         listed = pa.concat_arrays([gone, ids]).sort()
         new = _changed(
             now.manifest,
-            dead=_write_rows(place, change, np.union1d(now.dead, np.concatenate(held))),
-            deleted=_write_column(place, f"{TOMBSTONES}/patients-{change:06d}.arrow", "patient_id", listed),
-            patients=now.manifest.patients - len(ids),
+            growth,
+            deleted=_write_column(place, f"{TOMBSTONES}/patients-{growth.change:06d}.arrow", "patient_id", listed),
+            patients=growth.living,
             recordings=now.manifest.recordings - pc.sum(pc.list_value_length(found.column("recordings"))).as_py(),
         )
         _commit(place, new)
@@ -154,7 +129,7 @@ def delete_patients(folder: Folder, patient_ids: list[str]) -> int:
 
 
 def rebuild_index(folder: Folder, kind: str | None = None) -> None:
-    """Write all living patients as one volume, of another kind if wanted; what was deleted leaves the disk.
+    """Write all living patients anew in one go, as another kind if wanted; what was deleted leaves the disk.
 
     An index that is so already is left as it is.
     """
@@ -163,17 +138,11 @@ def rebuild_index(folder: Folder, kind: str | None = None) -> None:
     with exclusive(place):
         now = _opened(place)
         chosen = kind or now.manifest.kind
-        if len(now.volumes) <= 1 and not len(now.dead) and chosen == now.manifest.kind:
+        if now.manifest.packed and chosen == now.manifest.kind:
             return
-        alive = [
-            np.setdiff1d(np.arange(first, first + volume.info.rows), now.dead) - first
-            for volume, first in _volumes(now)
-        ]
-        parts = [volume.part(rows) for (volume, _), rows in zip(_volumes(now), alive, strict=True) if len(rows)]
-        change = now.manifest.change + 1
-        embedding = now.manifest.encoder.embedding
-        volumes = (write_volume(place, change, pool_patients(parts), chosen, embedding),) if parts else ()
-        _commit(place, _changed(now.manifest, kind=chosen, volumes=volumes, dead=None))
+        growth = Growth(place, now.manifest.change + 1, chosen, now.manifest.encoder.embedding, [], now.dead[:0])
+        growth.copy_living(_growth(now))
+        _commit(place, _changed(now.manifest, growth, kind=chosen, packed=True))
 
 
 def _archive(archive: Archive | Folder) -> Archive:
@@ -187,23 +156,10 @@ def _opened(folder: Path) -> Snapshot:
     return now
 
 
-def _volumes(now: Snapshot) -> list[tuple[Any, int]]:
-    return [(volume, int(first)) for volume, first in zip(now.volumes, now.first, strict=False)]
-
-
-def _new_rows(now: Snapshot, archive: Archive) -> tuple[Ints, int, int]:
-    """Rows of an archive that may be added, and how many are known already or belong to deleted patients."""
-    table = archive.table(("record_id", "patient_id"))
-    record = table.column("record_id").combine_chunks().cast(pa.large_string())
-    patient = table.column("patient_id").combine_chunks().cast(pa.large_string())
-    patient = pc.if_else(pc.equal(patient, ""), record, patient)
-    gone = pc.is_in(patient, value_set=_deleted(now)).to_numpy(False)
-    there = np.zeros(len(archive), bool)
-    for volume in now.volumes:
-        ids = volume.record_ids()
-        shared = ids.filter(pc.is_in(ids, value_set=record))  # the new ids are the smaller set
-        there |= pc.is_in(record, value_set=shared).to_numpy(False)
-    return np.flatnonzero(~there & ~gone), int((there & ~gone).sum()), int(gone.sum())
+def _growth(now: Snapshot) -> Growth:
+    """What an index holds, to be changed."""
+    about = now.manifest
+    return Growth(now.folder, about.change + 1, about.kind, about.encoder.embedding, list(now.volumes), now.dead)
 
 
 def _deleted(now: Snapshot) -> pa.Array:
@@ -235,8 +191,10 @@ def _encoder_place(archive: Archive, folder: Path) -> str:
     return place if place in shipped_encoders() else os.path.relpath(archive.folder / place, folder)
 
 
-def _write_rows(folder: Path, change: int, rows: Ints) -> FileInfo:
-    return _write_column(folder, f"{TOMBSTONES}/rows-{change:06d}.arrow", "row", pa.array(rows))
+def _write_rows(folder: Path, growth: Growth) -> FileInfo | None:
+    if not len(growth.dead):
+        return None
+    return _write_column(folder, f"{TOMBSTONES}/rows-{growth.change:06d}.arrow", "row", pa.array(growth.dead))
 
 
 def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileInfo:
@@ -244,8 +202,16 @@ def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileI
     return FileInfo(file=file, sha256=sha256, bytes=size)
 
 
-def _changed(manifest: IndexManifest, **fields: Any) -> IndexManifest:
-    return manifest.model_copy(update={"change": manifest.change + 1, "software": _software(), **fields})
+def _changed(manifest: IndexManifest, growth: Growth, **fields: Any) -> IndexManifest:
+    """The next manifest, with the volumes and the dead rows of a growth."""
+    common = {
+        "change": growth.change,
+        "volumes": tuple(volume.info for volume in growth.volumes),
+        "dead": _write_rows(growth.folder, growth),
+        "packed": False,
+        "software": _software(),
+    }
+    return manifest.model_copy(update={**common, **fields})
 
 
 def _software() -> dict[str, str]:

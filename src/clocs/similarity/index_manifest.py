@@ -61,6 +61,8 @@ class IndexManifest(BaseModel):
     any_lead: bool
     archives: tuple[ArchiveInfo, ...]
     volumes: tuple[VolumeInfo, ...]
+    packed: bool
+    """Whether all volumes were written in one go, so that a rebuild would bring nothing."""
     dead: FileInfo | None
     """Rows that no search returns: of deleted patients, and those that an addition replaced."""
     deleted: FileInfo | None

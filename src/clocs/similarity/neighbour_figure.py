@@ -18,7 +18,7 @@ def draw_similar(
     """Draw the query above its neighbours; of each patient, the recording most like the query."""
     query = found.query.recording or index.recording(found.query.record_id)
     recordings = [query, *(index.recording(item.record_id) for item in found.neighbours)]
-    captions = ["query   " + _words(query.labels, query.age, query.sex)]
+    captions = ["query\n" + _words(query.labels, query.age, query.sex)]
     captions += [_caption(place, item) for place, item in enumerate(found.neighbours, 1)]
     title = f"Patients like {found.query.record_id or 'this one'}"
     return draw_neighbours(recordings, captions, leads=leads, seconds=seconds, title=title)
@@ -26,8 +26,8 @@ def draw_similar(
 
 def _caption(place: int, item: Neighbour) -> str:
     alike = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
-    parts = [f"{place}.  {item.record_id}   distance {item.distance:.3f}", _words(item.labels, item.age, item.sex)]
-    return "   ".join([*parts, *([f"leads: {alike}"] if alike else [])])
+    first = f"{place}.  {item.record_id}   distance {item.distance:.3f}" + (f"   leads: {alike}" if alike else "")
+    return f"{first}\n{_words(item.labels, item.age, item.sex)}"
 
 
 def _words(labels: tuple[str, ...], age: float | None, sex: str | None) -> str:

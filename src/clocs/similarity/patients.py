@@ -84,19 +84,18 @@ class Pooled:
 
 
 def archive_part(archive: Archive, number: int, rows: Ints) -> Part:
-    """Recordings of an archive, by their rows; ``number``: the archive's own in the index."""
-    known = archive.table(KNOWN)
-    if len(rows) != len(archive):
-        known = known.take(pa.array(rows))
+    """Recordings of an archive, by their ascending rows; ``number``: the archive's own in the index."""
+    known = archive.table(KNOWN, int(rows[0]), int(rows[-1]) + 1)
+    if len(rows) != known.num_rows:
+        known = known.take(pa.array(rows - rows[0]))
     columns = {name: known.column(name).combine_chunks() for name in KNOWN}
     record = columns["record_id"].cast(pa.large_string())
-    patient = columns["patient_id"].cast(pa.large_string())
     archives = pa.array(np.full(len(rows), number, np.int32))
     recordings = pa.StructArray.from_arrays([record, archives, pa.array(rows)], fields=list(RECORDING))
     offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int64))
     table = pa.table(
         [
-            pc.if_else(pc.equal(patient, ""), record, patient),
+            patient_ids(known),
             columns["site"].cast(pa.large_string()),
             columns["age"],
             columns["sex"].cast(pa.large_string()),
@@ -107,6 +106,12 @@ def archive_part(archive: Archive, number: int, rows: Ints) -> Part:
         schema=SCHEMA,
     )
     return Part(table, lambda some: archive.vectors(rows[some]))
+
+
+def patient_ids(recordings: pa.Table) -> pa.Array:
+    """Whose they are; one without a patient's id is a patient of its own."""
+    record, patient = (recordings.column(name).combine_chunks() for name in ("record_id", "patient_id"))
+    return pc.if_else(pc.equal(patient, ""), record, patient).cast(pa.large_string())
 
 
 def pool_patients(parts: Sequence[Part]) -> Pooled:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError, FormatError, IntegrityError, StoreError
 from clocs.core.recording import Recording
 from clocs.similarity.archive import Archive
-from clocs.similarity.changes import Added, Folder, add_archive, delete_patients, rebuild_index
+from clocs.similarity.changes import Folder, add_archive, delete_patients, rebuild_index
 from clocs.similarity.filters import EVERYONE, Filter
+from clocs.similarity.growth import Added
 from clocs.similarity.index_manifest import NAME, IndexManifest, manifest_mark
 from clocs.similarity.neighbours import Query, Similar, neighbour_of
 from clocs.similarity.searcher import Hits

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.errors import ConfigError, IntegrityError
+from clocs.core.errors import ClocsError, ConfigError, IntegrityError
 from clocs.similarity.archive import Archive
 from clocs.similarity.checked_files import FileInfo, refuse_changed
 from clocs.similarity.filters import EVERYONE, Filter
@@ -114,7 +114,7 @@ class Snapshot:
         info = self.manifest.archives[number]
         try:
             archive = Archive(self.folder / info.folder, info.version)
-        except Exception:
+        except ClocsError:
             return None
         return archive if archive.manifest.sha256 == info.sha256 else None
 

@@ -48,7 +48,8 @@ class Conversion:
     """Recordings."""
     kept: int = 0
     """Recordings whose files were there already."""
-    bytes: int = 0
+    size: int = 0
+    """Bytes."""
     refused: dict[str, str] = field(default_factory=dict)
     """By file or record id: the reason."""
     ignored: list[str] = field(default_factory=list)
@@ -82,7 +83,7 @@ class _Task:
 class _Outcome:
     name: str
     status: Literal["written", "kept", "refused"]
-    bytes: int = 0
+    size: int = 0
     notes: tuple[str, ...] = ()
     reason: str = ""
 
@@ -130,7 +131,7 @@ def convert(
         _count(done, outcome)
         tell(done.written + done.kept + len(done.refused), total, len(done.refused))
     if single and done.written:
-        done.bytes = out.stat().st_size
+        done.size = out.stat().st_size
     return done
 
 
@@ -148,7 +149,7 @@ def _convert_file(place: Path, out: Path, to: str | None, contents: Contents, ov
     recording = _read(open_source(place.parent), place.name, contents)
     done = write(recording, out, to, overwrite=overwrite, **vars(contents))
     size = sum(file.stat().st_size for file in done.files)
-    return Conversion(writer_for(out, to).name, written=1, bytes=size, notes=Counter(done.notes))
+    return Conversion(writer_for(out, to).name, written=1, size=size, notes=Counter(done.notes))
 
 
 def _folder_writer(out: Path, to: str | None) -> tuple[Writer, bool]:
@@ -251,5 +252,5 @@ def _count(done: Conversion, outcome: _Outcome) -> None:
         return
     done.written += outcome.status == "written"
     done.kept += outcome.status == "kept"
-    done.bytes += outcome.bytes
+    done.size += outcome.size
     done.notes.update(outcome.notes)

@@ -1,0 +1,329 @@
+"""Search: the package against FAISS and numpy used bare, and what more patients cost."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from measuring import DATA, ROOT, in_child, line, scratch, seconds
+from threadpoolctl import threadpool_limits
+
+import clocs
+from clocs.core.files import seal, write_bytes
+from clocs.similarity.archive import ArchiveManifest, EncoderInfo, Places, ShardInfo, StoreInfo, schema
+from clocs.similarity.changes import build_index
+from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.faiss_index import BREADTH
+from clocs.similarity.filters import Filter
+from clocs.similarity.segments import unit_length
+from clocs.store.arrow_files import write_arrow
+from clocs.store.manifest import manifest_path
+
+E, K, ROWS, ROUNDS = 128, 10, 100_000, 15
+PER_CLUSTER, SPREAD = 100, 0.7
+SIZES = (10_000, 100_000, 1_000_000)
+SHARES = (1.0, 0.5, 0.05, 0.005)
+PICTURE = ROOT / "docs" / "images" / "search-growth.png"
+
+
+def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -> None:
+    """Clustered unit vectors, one recording a patient; ``site`` s0 has half of the rows, s1 5 %, s2 0.5 %."""
+    random = np.random.default_rng(rows)
+    centres = random.normal(size=(rows // PER_CLUSTER, E)).astype(np.float32)
+    shards = []
+    for number, begin in enumerate(range(0, rows, per_shard)):
+        count = min(per_shard, rows - begin)
+        spread = random.normal(size=(count, E)).astype(np.float32)
+        vectors = unit_length(centres[random.integers(0, len(centres), count)] + SPREAD * spread)
+        names = pa.array(np.char.mod("%09d", np.arange(begin, begin + count)))
+        chosen = np.searchsorted([0.5, 0.55, 0.555], random.random(count), "right")
+        columns = {
+            "record_id": names,
+            "patient_id": names,
+            "site": pa.array(np.array(["s0", "s1", "s2", "s3"])[chosen]),
+            "age": pa.array(random.uniform(20, 90, count).astype(np.float32)),
+            "sex": pa.nulls(count, pa.string()),
+            "labels": pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string())),
+            "frames": pa.array(np.full(count, 2, np.int32)),
+            "leads": pa.array(np.full(count, 4, np.int16)),
+            "vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), E),
+        }
+        file = f"shards/{number:06d}.arrow"
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema(E, ()))
+        sha256, size = write_arrow(folder / file, batch)
+        shards.append(ShardInfo(file=file, sha256=sha256, bytes=size, rows=count))
+    _write_manifest(folder, rows, shards)
+
+
+def _write_manifest(folder: Path, rows: int, shards: list[ShardInfo]) -> None:
+    listed = FileInfo(file="refused-000001.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
+    write_bytes(folder / listed.file, b"")
+    encoder = {"name": "none", "options": {"embedding": E}}
+    manifest = ArchiveManifest(
+        version=1,
+        encoder=EncoderInfo(weights_sha256="", encoder=encoder, input={}),
+        leads=(),
+        any_lead=False,
+        store=StoreInfo(dataset="clustered", version=1, sha256=""),
+        gate={},
+        software={},
+        records_in=rows,
+        embedded=rows,
+        refused={},
+        refused_list=listed,
+        shards=tuple(shards),
+        places=Places(store="", encoder="none"),
+    )
+    write_bytes(manifest_path(folder, 1), seal(manifest.model_dump(mode="json")))
+
+
+def queries_near(vectors: Any, count: int) -> Any:
+    random = np.random.default_rng(7)
+    chosen = vectors[np.sort(random.integers(0, len(vectors), count))]
+    return unit_length(chosen + 0.05 * random.normal(size=chosen.shape).astype(np.float32))
+
+
+def search_speed() -> None:
+    """One thread each, ways that take turns: FAISS's own index file searched bare and through the package."""
+    import faiss
+
+    with scratch() as folder, threadpool_limits(1):
+        write_synthetic_archive(folder / "archive", ROWS)
+        build_index(folder / "archive", folder / "hnsw", "hnsw")
+        faiss.omp_set_num_threads(1)
+        index = clocs.open_index(folder / "hnsw")
+        vectors = clocs.open_archive(folder / "archive").vectors()
+        many = queries_near(vectors, 500)
+        bare = faiss.read_index(str(folder / "hnsw" / "volumes" / "000001-0" / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
+        params = faiss.SearchParametersHNSW(efSearch=BREADTH)
+        _compare(
+            "HNSW, 500 queries at once, package / bare",
+            lambda: bare.search(many, K, params=params),
+            lambda: index.search(many, K),
+        )
+        _compare(
+            "HNSW, one query at a time, package / bare",
+            lambda: [bare.search(many[at : at + 1], K, params=params) for at in range(200)],
+            lambda: [index.search(many[at : at + 1], K) for at in range(200)],
+            floor=0.8,
+        )
+        index.delete([f"{number:09d}" for number in range(0, ROWS, 100)])
+        alive = np.ones(ROWS, bool)
+        alive[::100] = False
+        chosen = faiss.IDSelectorBitmap(np.packbits(alive, bitorder="little"))
+        deleted = faiss.SearchParametersHNSW(efSearch=-(-BREADTH * ROWS // int(alive.sum())), sel=chosen)
+        _compare(
+            "HNSW, 1 % deleted, package / bare with a selector",
+            lambda: bare.search(many, K, params=deleted),
+            lambda: index.search(many, K),
+        )
+        build_index(folder / "archive", folder / "exact")
+        exact = clocs.open_index(folder / "exact")
+        for count in (1, 16, 64):
+            _compare(
+                f"exact, {count} at once, package / product + partition",
+                lambda count=count: _bare_product(vectors, many[:count]),
+                lambda count=count: exact.search(many[:count], K),
+                floor=0.8,
+            )
+
+
+def _bare_product(vectors: Any, queries: Any) -> Any:
+    """All cosines in memory, the k highest by a partition, and these in order."""
+    cosines = queries @ vectors.T
+    places = np.argpartition(cosines, len(vectors) - K, axis=1)[:, len(vectors) - K :]
+    found = np.take_along_axis(cosines, places, 1)
+    return np.take_along_axis(places, np.argsort(-found, axis=1), 1)
+
+
+def _compare(name: str, bare: Callable[[], Any], ours: Callable[[], Any], floor: float = 0.9) -> None:
+    """Processor time, since both have one thread and other work on the machine shall not count."""
+    bare(), ours()
+    pairs = [(_processor_seconds(bare), _processor_seconds(ours)) for _ in range(ROUNDS)]
+    one, other = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
+    print(f"  bare {one:.2f} ms, package {other:.2f} ms")
+    line(name, statistics.median(first / second for first, second in pairs), floor, unit="x")
+
+
+def _processor_seconds(work: Callable[[], Any]) -> float:
+    before = time.process_time()
+    work()
+    return time.process_time() - before
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """MB of the process's own memory at its highest above the start; mapped files are not its own."""
+
+    def own() -> float:
+        with open("/proc/self/status") as status:
+            return next(int(text.split()[1]) for text in status if text.startswith("RssAnon")) / 1024
+
+    start, peak, done = own(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            peak[0] = max(peak[0], own() - start)
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield peak
+    done.set()
+    thread.join()
+
+
+def measure_build(archive: str, folder: str, kind: str) -> dict[str, float]:
+    """In a process of its own."""
+    if kind != "exact":
+        import faiss  # noqa: F401  # its import is no part of a build
+    with peak_memory() as peak:
+        spent = seconds(lambda: build_index(archive, folder, kind))
+    return {"build": spent, "memory": peak[0]}
+
+
+def measure_queries(folder: str, exact: str) -> dict[str, Any]:
+    """In a process of its own, one thread: opening, single queries, and recall with and without filters."""
+    import faiss
+
+    threadpool_limits(1)
+    faiss.omp_set_num_threads(1)
+    opening = {
+        name: statistics.median(seconds(lambda place=place: clocs.open_index(place)) for _ in range(9))  # type: ignore[misc]
+        for name, place in (("open", folder), ("exact open", exact))
+    }
+    index, truth = clocs.open_index(folder), clocs.open_index(exact)
+    vectors = truth._newest().volumes[0].vectors
+    queries = queries_near(vectors, 100)
+    found: dict[str, Any] = opening | {"query": _query_time(index, queries, Filter())}
+    found["exact query"] = _query_time(truth, queries, Filter())
+    for share, site in zip(SHARES, (None, "s0", "s1", "s2"), strict=True):
+        rows = [opened.search(queries, K, Filter(site=site)).rows for opened in (index, truth)]
+        found[f"recall {share:g}"] = float(np.mean([len(set(a) & set(b)) / K for a, b in zip(*rows, strict=True)]))
+        found[f"filtered {share:g}"] = _query_time(index, queries, Filter(site=site))
+    return found
+
+
+def _query_time(index: Any, queries: Any, wanted: Filter) -> float:
+    """Seconds of one query, the filter's rows being known."""
+    index.search(queries[:1], K, wanted)
+
+    def at(place: int) -> Callable[[], Any]:
+        return lambda: index.search(queries[place : place + 1], K, wanted)
+
+    return statistics.median(seconds(at(place)) for place in range(30))
+
+
+_CHILD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import search
+print(json.dumps(getattr(search, sys.argv[2])(*sys.argv[3:])))
+"""
+
+
+def search_growth() -> None:
+    """Build, memory, query and opening at 10 thousand, 100 thousand and a million patients; draws the docs' plot."""
+    here, found = Path(__file__).parent, []
+    for size in SIZES:
+        with scratch() as folder:
+            write_synthetic_archive(folder / "archive", size)
+            built = in_child(_CHILD, here, "measure_build", folder / "archive", folder / "hnsw", "hnsw")
+            plain = in_child(_CHILD, here, "measure_build", folder / "archive", folder / "exact", "exact")
+            row = built | {"exact build": plain["build"], "exact memory": plain["memory"]}
+            row |= in_child(_CHILD, here, "measure_queries", folder / "hnsw", folder / "exact")
+        found.append(row)
+        print(f"  {size:,}: " + ", ".join(f"{name} {value:.4g}" for name, value in row.items()), flush=True)
+    line("recall at 10 of HNSW, 1,000,000 patients", found[-1]["recall 1"], 0.99)
+    line("exact / HNSW, time of a query, 1,000,000", found[-1]["exact query"] / found[-1]["query"], 1.0, unit="x")
+    opening = found[-1]["exact open"] / found[0]["exact open"]
+    line("opening an exact index, 1,000,000 / 10,000", opening, 2.0, at_least=False, unit="x")
+    draw_growth(found)
+
+
+def search_lists() -> None:
+    """IVF-PQ: what a hundred thousand patients take, and how many of the nearest ten it finds."""
+    here = Path(__file__).parent
+    with scratch() as folder:
+        write_synthetic_archive(folder / "archive", ROWS)
+        row = in_child(_CHILD, here, "measure_build", folder / "archive", folder / "ivfpq", "ivfpq")
+        build_index(folder / "archive", folder / "exact")
+        row |= in_child(_CHILD, here, "measure_queries", folder / "ivfpq", folder / "exact")
+        size = (folder / "ivfpq" / "volumes" / "000001-0" / "lists.faiss").stat().st_size
+    print(
+        f"  {ROWS:,}, {size / ROWS:.0f} bytes each: " + ", ".join(f"{name} {value:.4g}" for name, value in row.items())
+    )
+    line("recall at 10 of IVF-PQ, 100,000 patients", row["recall 1"], 0.99)
+
+
+def draw_growth(found: list[dict[str, float]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    panels = {
+        "building, s": (("build", "HNSW"), ("exact build", "exact")),
+        "own memory while building, MB": (("memory", "HNSW"), ("exact memory", "exact")),
+        "one query, ms": (("query", "HNSW"), ("exact query", "exact")),
+        "opening, ms": (("open", "HNSW"), ("exact open", "exact")),
+    }
+    sizes = np.array(SIZES, float)
+    figure, grid = pyplot.subplots(1, 4, figsize=(14, 3.6), layout="constrained")
+    for axis, (title, curves) in zip(grid, panels.items(), strict=True):
+        for (key, name), colour in zip(curves, ("#0072b2", "#d55e00"), strict=False):
+            values = np.array([row[key] for row in found]) * (1e3 if title.endswith("ms") else 1)
+            slope = np.polyfit(np.log(sizes), np.log(values), 1)[0]
+            axis.loglog(sizes, values, "o-", color=colour, label=f"{name}, slope {slope:.2f}")
+        axis.set(title=title, xlabel="patients")
+        axis.set_xticks(sizes, [f"{int(size):,}" for size in sizes])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8, loc="upper left")
+        low, high = axis.get_ylim()
+        axis.set_ylim(low / 3, high * 12)
+    figure.savefig(PICTURE, dpi=110)
+    print(f"  drawn: {PICTURE.relative_to(ROOT)}")
+
+
+_WORKER_MEMORY = """
+import itertools, json, sys, threading, time
+from dataclasses import replace
+import psutil, clocs
+count, source, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+chapman = clocs.DATASETS.get("chapman")
+some = replace(chapman, entries=lambda *given: itertools.islice(chapman.entries(*given), count))
+store = clocs.ingest(some, source, folder + "/store")
+peak, done = 0, threading.Event()
+def watch():
+    global peak
+    while not done.is_set():
+        for child in psutil.Process().children(recursive=True):
+            try:
+                if "loky" in " ".join(child.cmdline()):
+                    peak = max(peak, child.memory_info().rss - child.memory_info().shared)
+            except psutil.Error:
+                pass
+        time.sleep(0.01)
+thread = threading.Thread(target=watch); thread.start()
+clocs.embed_store("cmsc-chapman", store, folder + "/archive", workers=2)
+done.set(); thread.join()
+print(json.dumps(peak))
+"""
+
+
+def embedding_memory() -> None:
+    """Peak memory of an embedding worker, at 2,000 and at 10,000 real recordings."""
+    with scratch() as folder:
+        counts = (2000, 10_000)
+        small, large = (in_child(_WORKER_MEMORY, count, DATA / "chapman.zip", folder / str(count)) for count in counts)
+    print(f"  a worker's peak: {small / 2**20:.0f} MB at 2,000, {large / 2**20:.0f} MB at 10,000 recordings")
+    line("embedding worker's memory, 10,000 / 2,000", large / small, 1.1, at_least=False, unit="x")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 import threading
 import time
@@ -12,128 +11,72 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from measuring import DATA, ROOT, in_child, line, scratch, seconds
+from synthetic_archive import queries_near, write_synthetic_archive
 from threadpoolctl import threadpool_limits
 
 import clocs
-from clocs.core.files import seal, write_bytes
-from clocs.similarity.archive import ArchiveManifest, EncoderInfo, Places, ShardInfo, StoreInfo, schema
 from clocs.similarity.changes import build_index
-from clocs.similarity.checked_files import FileInfo
 from clocs.similarity.faiss_index import BREADTH
 from clocs.similarity.filters import Filter
-from clocs.similarity.segments import unit_length
-from clocs.store.arrow_files import write_arrow
-from clocs.store.manifest import manifest_path
 
-E, K, ROWS, ROUNDS = 128, 10, 100_000, 15
-PER_CLUSTER, SPREAD = 100, 0.7
+K, ROWS, ROUNDS = 10, 100_000, 15
 SIZES = (10_000, 100_000, 1_000_000)
 SHARES = (1.0, 0.5, 0.05, 0.005)
 PICTURE = ROOT / "docs" / "images" / "search-growth.png"
 
 
-def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -> None:
-    """Clustered unit vectors, one recording a patient; ``site`` s0 has half of the rows, s1 5 %, s2 0.5 %."""
-    random = np.random.default_rng(rows)
-    centres = random.normal(size=(rows // PER_CLUSTER, E)).astype(np.float32)
-    shards = []
-    for number, begin in enumerate(range(0, rows, per_shard)):
-        count = min(per_shard, rows - begin)
-        spread = random.normal(size=(count, E)).astype(np.float32)
-        vectors = unit_length(centres[random.integers(0, len(centres), count)] + SPREAD * spread)
-        names = pa.array(np.char.mod("%09d", np.arange(begin, begin + count)))
-        chosen = np.searchsorted([0.5, 0.55, 0.555], random.random(count), "right")
-        columns = {
-            "record_id": names,
-            "patient_id": names,
-            "site": pa.array(np.array(["s0", "s1", "s2", "s3"])[chosen]),
-            "age": pa.array(random.uniform(20, 90, count).astype(np.float32)),
-            "sex": pa.nulls(count, pa.string()),
-            "labels": pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string())),
-            "frames": pa.array(np.full(count, 2, np.int32)),
-            "leads": pa.array(np.full(count, 4, np.int16)),
-            "vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), E),
-        }
-        file = f"shards/{number:06d}.arrow"
-        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema(E, ()))
-        sha256, size = write_arrow(folder / file, batch)
-        shards.append(ShardInfo(file=file, sha256=sha256, bytes=size, rows=count))
-    _write_manifest(folder, rows, shards)
-
-
-def _write_manifest(folder: Path, rows: int, shards: list[ShardInfo]) -> None:
-    listed = FileInfo(file="refused-000001.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
-    write_bytes(folder / listed.file, b"")
-    encoder = {"name": "none", "options": {"embedding": E}}
-    manifest = ArchiveManifest(
-        version=1,
-        encoder=EncoderInfo(weights_sha256="", encoder=encoder, input={}),
-        leads=(),
-        any_lead=False,
-        store=StoreInfo(dataset="clustered", version=1, sha256=""),
-        gate={},
-        software={},
-        records_in=rows,
-        embedded=rows,
-        refused={},
-        refused_list=listed,
-        shards=tuple(shards),
-        places=Places(store="", encoder="none"),
-    )
-    write_bytes(manifest_path(folder, 1), seal(manifest.model_dump(mode="json")))
-
-
-def queries_near(vectors: Any, count: int) -> Any:
-    random = np.random.default_rng(7)
-    chosen = vectors[np.sort(random.integers(0, len(vectors), count))]
-    return unit_length(chosen + 0.05 * random.normal(size=chosen.shape).astype(np.float32))
-
-
 def search_speed() -> None:
-    """One thread each, ways that take turns: FAISS's own index file searched bare and through the package."""
+    """One thread each, ways that take turns: the same vectors searched bare and through the package."""
     import faiss
 
     with scratch() as folder, threadpool_limits(1):
         write_synthetic_archive(folder / "archive", ROWS)
         build_index(folder / "archive", folder / "hnsw", "hnsw")
-        faiss.omp_set_num_threads(1)
-        index = clocs.open_index(folder / "hnsw")
-        vectors = clocs.open_archive(folder / "archive").vectors()
-        many = queries_near(vectors, 500)
-        bare = faiss.read_index(str(folder / "hnsw" / "volumes" / "000001-0" / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
-        params = faiss.SearchParametersHNSW(efSearch=BREADTH)
-        _compare(
-            "HNSW, 500 queries at once, package / bare",
-            lambda: bare.search(many, K, params=params),
-            lambda: index.search(many, K),
-        )
-        _compare(
-            "HNSW, one query at a time, package / bare",
-            lambda: [bare.search(many[at : at + 1], K, params=params) for at in range(200)],
-            lambda: [index.search(many[at : at + 1], K) for at in range(200)],
-            floor=0.8,
-        )
-        index.delete([f"{number:09d}" for number in range(0, ROWS, 100)])
-        alive = np.ones(ROWS, bool)
-        alive[::100] = False
-        chosen = faiss.IDSelectorBitmap(np.packbits(alive, bitorder="little"))
-        deleted = faiss.SearchParametersHNSW(efSearch=-(-BREADTH * ROWS // int(alive.sum())), sel=chosen)
-        _compare(
-            "HNSW, 1 % deleted, package / bare with a selector",
-            lambda: bare.search(many, K, params=deleted),
-            lambda: index.search(many, K),
-        )
         build_index(folder / "archive", folder / "exact")
+        faiss.omp_set_num_threads(1)
+        vectors = clocs.open_archive(folder / "archive").vectors()
+        queries = queries_near(vectors, 500)
+        _graph_speed(folder / "hnsw", queries)
         exact = clocs.open_index(folder / "exact")
         for count in (1, 16, 64):
+            some = queries[:count]
             _compare(
                 f"exact, {count} at once, package / product + partition",
-                lambda count=count: _bare_product(vectors, many[:count]),
-                lambda count=count: exact.search(many[:count], K),
+                lambda some=some: _bare_product(vectors, some),
+                lambda some=some: exact.search(some, K),
                 floor=0.8,
             )
+
+
+def _graph_speed(folder: Path, queries: Any) -> None:
+    """The index's own file by FAISS alone, and through the package; then with deleted patients."""
+    import faiss
+
+    index = clocs.open_index(folder)
+    bare = faiss.read_index(str(folder / "volumes" / "000001-0" / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
+    params = faiss.SearchParametersHNSW(efSearch=BREADTH)
+    _compare(
+        "HNSW, 500 queries at once, package / bare",
+        lambda: bare.search(queries, K, params=params),
+        lambda: index.search(queries, K),
+    )
+    _compare(
+        "HNSW, one query at a time, package / bare",
+        lambda: [bare.search(queries[at : at + 1], K, params=params) for at in range(200)],
+        lambda: [index.search(queries[at : at + 1], K) for at in range(200)],
+        floor=0.8,
+    )
+    index.delete([f"{number:09d}" for number in range(0, ROWS, 100)])
+    alive = np.ones(ROWS, bool)
+    alive[::100] = False
+    chosen = faiss.IDSelectorBitmap(np.packbits(alive, bitorder="little"))
+    deleted = faiss.SearchParametersHNSW(efSearch=-(-BREADTH * ROWS // int(alive.sum())), sel=chosen)
+    _compare(
+        "HNSW, 1 % deleted, package / bare with a selector",
+        lambda: bare.search(queries, K, params=deleted),
+        lambda: index.search(queries, K),
+    )
 
 
 def _bare_product(vectors: Any, queries: Any) -> Any:

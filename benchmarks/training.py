@@ -19,8 +19,9 @@ import clocs
 from clocs.losses.patient_nce import patient_nce
 from clocs.methods import parse_method
 from clocs.training.config import resolve
+from clocs.training.data import sources, training_data
 from clocs.training.loop import Loop, State
-from clocs.training.pretrain import frame_policy, fresh_encoder, training_data
+from clocs.training.pretrain import fresh_encoder
 from clocs.training.runs import Run
 
 BATCH, STEPS, ROUNDS = 256, 20, 11
@@ -57,12 +58,12 @@ def training_speed() -> None:
 def _loop(folder: Path) -> Loop:
     """A run as ``clocs pretrain cmsc-chapman`` makes it."""
     store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
-    split = clocs.split(store)
+    clocs.split(store)
     config = resolve("cmsc-chapman", [f"store={folder / 'store'}", f"steps={STEPS}"])
     method = parse_method(config.method)
-    policy = frame_policy(config, method, store)
-    data = training_data(config, method, store, split, policy)
-    model = method.model(fresh_encoder(config, policy), config.embedding, 0)
+    parts = sources(config, method)
+    data = training_data(config, method, parts)
+    model = method.model(fresh_encoder(config, parts[0].policy), config.embedding, 0)
     run = Run(folder / "runs", "bench", {})
     run.begin()
     fabric = Fabric(accelerator="cpu", devices=1)
@@ -81,7 +82,7 @@ def _ours(loop: Loop) -> Callable[[], None]:
 
 def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None]:
     """The same model and loss on tensors in memory, and nothing else."""
-    encoder = fresh_encoder(loop.config, frame_policy(loop.config, loop.method, loop.data.train.frames.store))
+    encoder = fresh_encoder(loop.config, sources(loop.config, loop.method)[0].policy)
     optimiser = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
 
     def steps() -> None:

@@ -15,9 +15,9 @@ from clocs.core.files import seal, write_bytes
 from clocs.similarity.archive import (
     Archive,
     ArchiveManifest,
+    ArchiveShardInfo,
     EncoderInfo,
     Places,
-    ShardInfo,
     StoreInfo,
     open_archive,
     schema,
@@ -62,7 +62,7 @@ def write_archive(
         part, values = rows[begin : begin + per_shard], vectors[begin : begin + per_shard]
         file = f"shards/{version}-{number}.arrow"
         sha256, size = write_arrow(folder / file, _batch(part, values))
-        shards.append(ShardInfo(file=file, sha256=sha256, bytes=size, rows=len(part)))
+        shards.append(ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(part)))
     refused = FileInfo(file=f"refused-{version:06d}.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
     write_bytes(folder / refused.file, b"")
     manifest = ArchiveManifest(

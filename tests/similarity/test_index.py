@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,27 @@ def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> No
     rebuild_index(tmp_path / "index", "hnsw")
     assert index.manifest.kind == "hnsw"
     assert gone not in patients_of(index)
+
+
+def test_searching_while_the_index_is_rebuilt(scattered: Archive, tmp_path: Path) -> None:
+    """A rebuild removes the files that another has open or is about to open; searches go on and are right."""
+    build_index(scattered, tmp_path / "index")
+    delete_patients(tmp_path / "index", ["p3"])
+    expected = set(patients_of(open_index(tmp_path / "index")))
+
+    def rebuild() -> None:
+        for number in range(12):
+            rebuild_index(tmp_path / "index", KINDS[number % 2])
+
+    writer = threading.Thread(target=rebuild)
+    writer.start()
+    searches = 0
+    while writer.is_alive():
+        assert set(patients_of(open_index(tmp_path / "index"))) == expected
+        searches += 1
+    writer.join()
+    assert read_index_manifest(tmp_path / "index").change >= 12
+    assert searches >= 3
 
 
 def test_everyone_may_be_deleted(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from clocs.similarity.changes import add_archive, build_index, delete_patients
 from clocs.similarity.integrity import verify_embeddings
 from clocs.similarity.search import open_index
 from clocs.store.ingest import ingest
+from clocs.store.store import Store
 from tests.evaluation.conftest import make_encoder
 from tests.faults.stores import fingerprint
+from tests.faults.test_kills import Ingest, killed_run, wait_for_orphans
 from tests.similarity.archives import clustered, people, write_archive
 from tests.similarity.changing import OPERATIONS
 
@@ -155,3 +158,39 @@ def test_kill_at_thirty_random_moments(operation: str, tmp_path: Path, capsys: p
     with capsys.disabled():
         print(f"\nkills of {operation}: 30 of 30 whole, {killed} hit before the end")
     assert killed >= 10
+
+
+WORKERS = """
+import sys
+from clocs.similarity import embedding
+embedding.RECORDS_PER_TASK = 8
+embedding.embed_store("cmsc-chapman", sys.argv[1], sys.argv[2], workers=2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["all", "main"])
+def test_kill_of_an_embedding_by_two_workers(
+    kind: str, chapman_part: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole session, or only the main process: its workers end by themselves. Real recordings."""
+
+    def command(folder: Path, workers: int) -> list[str]:
+        return [sys.executable, "-c", WORKERS, str(chapman_part.folder), str(folder)]
+
+    plain = Ingest(command, {}, {})
+    seconds = plain.finish(tmp_path / "undisturbed", 2)
+    expected = content(tmp_path / "undisturbed")
+    timed, choice, hits = Ingest(command, {}, {2: seconds}), random.Random(4), 0
+    for number in range(8):
+        folder = tmp_path / str(number)
+        hits += killed_run(timed, folder, 2, choice, kind)
+        process = timed.start(folder, 2)  # at once: whatever was left behind may still be there
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
+        wait_for_orphans(process)
+        assert content(folder) == expected
+        assert not list(folder.rglob("*.partial"))
+    with capsys.disabled():
+        print(f"\nkills of two workers ({kind}): 8 of 8 archives byte-identical, {hits} hit before the end")

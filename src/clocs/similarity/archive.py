@@ -54,7 +54,7 @@ def schema(embedding: int, leads: tuple[str, ...]) -> pa.Schema:
     )
 
 
-class ShardInfo(FileInfo):
+class ArchiveShardInfo(FileInfo):
     """A shard, and how many recordings it holds."""
 
     rows: int
@@ -115,7 +115,7 @@ class ArchiveManifest(BaseModel):
     refused: dict[str, int]
     """By reason."""
     refused_list: FileInfo
-    shards: tuple[ShardInfo, ...]
+    shards: tuple[ArchiveShardInfo, ...]
     places: Places
 
     @property
@@ -144,7 +144,7 @@ def read_archive_manifest(folder: Path, version: int | None = None) -> ArchiveMa
 class ArchiveShard:
     """An open shard: views into its memory map."""
 
-    def __init__(self, path: Path, info: ShardInfo, manifest: ArchiveManifest) -> None:
+    def __init__(self, path: Path, info: ArchiveShardInfo, manifest: ArchiveManifest) -> None:
         try:
             with pa.memory_map(str(path)) as source:
                 self.batch: pa.RecordBatch = pa.ipc.open_file(source).get_batch(0)

@@ -17,7 +17,7 @@ from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.evaluation.preparation import Prepared, prepare
 from clocs.evaluation.pretrained import PretrainedEncoder
-from clocs.similarity.archive import KNOWN, ShardInfo, schema, shard_file
+from clocs.similarity.archive import KNOWN, ArchiveShardInfo, schema, shard_file
 from clocs.similarity.recording_vectors import RecordingVectors, pool_recording
 from clocs.similarity.segments import Ints
 from clocs.store.arrow_files import write_arrow
@@ -66,7 +66,7 @@ class Receipt(BaseModel):
 
     task: str
     records_in: int
-    shard: ShardInfo | None
+    shard: ArchiveShardInfo | None
     """None: every recording was refused."""
     refused: tuple[Refused, ...]
 
@@ -101,7 +101,7 @@ def run_task(task: Task) -> Receipt:
         batch = _batch(task, store, np.array(kept, np.int64), vectors)
         file = shard_file(task.name)
         sha256, size = write_arrow(task.folder / file, batch)
-        shard = ShardInfo(file=file, sha256=sha256, bytes=size, rows=len(kept))
+        shard = ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(kept))
     receipt = Receipt(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
     write_bytes(_receipt_path(task), seal(receipt.model_dump(mode="json")))
     return receipt

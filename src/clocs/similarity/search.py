@@ -36,7 +36,8 @@ class PatientIndex:
         self.folder = Path(folder)
         self._given = encoder
         self._loaded: PretrainedEncoder | None = None
-        self._path, self._mark = str(self.folder / NAME), None
+        self._path = str(self.folder / NAME)
+        self._mark: object = None
         self._snapshot = self._newest()
 
     def __len__(self) -> int:
@@ -55,17 +56,17 @@ class PatientIndex:
 
     def _newest(self) -> Snapshot:
         """The index after its last change; one call of the system where there was none."""
-        for _ in range(OPENINGS):
-            mark = manifest_mark(self._path)
-            if mark is not None and mark == self._mark:
-                return self._snapshot
+        mark = manifest_mark(self._path)
+        if mark is not None and mark == self._mark:
+            return self._snapshot
+        for attempt in range(1, OPENINGS + 1):
             try:
-                self._snapshot = Snapshot(self.folder)
+                self._snapshot, self._mark = Snapshot(self.folder), mark
+                break
             except IntegrityError:
-                if manifest_mark(self._path) == mark:
+                before, mark = mark, manifest_mark(self._path)
+                if mark == before or attempt == OPENINGS:
                     raise
-                continue
-            self._mark = mark
         return self._snapshot
 
     def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Hits:

@@ -48,3 +48,34 @@ def in_child(script: str, *arguments: object) -> Any:
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def watched(prepare: str, work: str) -> str:
+    """A script that prints the highest own memory, in bytes, of any worker process during ``work``.
+
+    Both statements know ``some``, the first recordings of Chapman, ``source`` and ``folder``.
+    """
+    return f"""
+import itertools, json, sys, threading, time
+from dataclasses import replace
+import psutil, clocs
+count, source, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+chapman = clocs.DATASETS.get("chapman")
+some = replace(chapman, entries=lambda *given: itertools.islice(chapman.entries(*given), count))
+{prepare}
+peak, done = 0, threading.Event()
+def watch():
+    global peak
+    while not done.is_set():
+        for child in psutil.Process().children(recursive=True):
+            try:
+                if "loky" in " ".join(child.cmdline()):
+                    peak = max(peak, child.memory_info().rss - child.memory_info().shared)
+            except psutil.Error:
+                pass
+        time.sleep(0.01)
+thread = threading.Thread(target=watch); thread.start()
+{work}
+done.set(); thread.join()
+print(json.dumps(peak))
+"""

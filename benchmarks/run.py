@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from encoder_forms import encoder_forms
-from measuring import DATA, in_child, line, scratch, seconds
+from measuring import DATA, in_child, line, scratch, seconds, watched
 from search import embedding_memory, search_growth, search_lists, search_speed
 from training import loss_growth, training_speed
 
@@ -100,29 +100,7 @@ def gather_speed() -> None:
     line("batches from the store / raw memory map", statistics.median(a / b for a, b in pairs), 0.9, unit="x")
 
 
-_WORKER_MEMORY = """
-import itertools, json, sys, threading, time
-from dataclasses import replace
-import psutil, clocs
-count, source, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-chapman = clocs.DATASETS.get("chapman")
-some = replace(chapman, entries=lambda *given: itertools.islice(chapman.entries(*given), count))
-peak, done = 0, threading.Event()
-def watch():
-    global peak
-    while not done.is_set():
-        for child in psutil.Process().children(recursive=True):
-            try:
-                if "loky" in " ".join(child.cmdline()):
-                    peak = max(peak, child.memory_info().rss - child.memory_info().shared)
-            except psutil.Error:
-                pass
-        time.sleep(0.01)
-thread = threading.Thread(target=watch); thread.start()
-clocs.ingest(some, source, folder, workers=2)
-done.set(); thread.join()
-print(json.dumps(peak))
-"""
+_WORKER_MEMORY = watched("", "clocs.ingest(some, source, folder, workers=2)")
 
 
 def memory_growth() -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import DATA, ROOT, in_child, line, scratch, seconds
+from measuring import DATA, ROOT, in_child, line, scratch, seconds, watched
 from synthetic_archive import queries_near, write_synthetic_archive
 from threadpoolctl import threadpool_limits
 
 import clocs
-from clocs.similarity.changes import build_index
-from clocs.similarity.faiss_index import BREADTH
-from clocs.similarity.filters import Filter
+from clocs.similarity.index.changes import build_index
+from clocs.similarity.index.faiss_index import BREADTH
+from clocs.similarity.index.filters import Filter
 
 K, ROWS, ROUNDS = 10, 100_000, 15
 SIZES = (10_000, 100_000, 1_000_000)
@@ -237,30 +237,10 @@ def draw_growth(found: list[dict[str, float]]) -> None:
     print(f"  drawn: {PICTURE.relative_to(ROOT)}")
 
 
-_WORKER_MEMORY = """
-import itertools, json, sys, threading, time
-from dataclasses import replace
-import psutil, clocs
-count, source, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-chapman = clocs.DATASETS.get("chapman")
-some = replace(chapman, entries=lambda *given: itertools.islice(chapman.entries(*given), count))
-store = clocs.ingest(some, source, folder + "/store")
-peak, done = 0, threading.Event()
-def watch():
-    global peak
-    while not done.is_set():
-        for child in psutil.Process().children(recursive=True):
-            try:
-                if "loky" in " ".join(child.cmdline()):
-                    peak = max(peak, child.memory_info().rss - child.memory_info().shared)
-            except psutil.Error:
-                pass
-        time.sleep(0.01)
-thread = threading.Thread(target=watch); thread.start()
-clocs.embed_store("cmsc-chapman", store, folder + "/archive", workers=2)
-done.set(); thread.join()
-print(json.dumps(peak))
-"""
+_WORKER_MEMORY = watched(
+    'store = clocs.ingest(some, source, folder + "/store")',
+    'clocs.embed_store("cmsc-chapman", store, folder + "/archive", workers=2)',
+)
 
 
 def embedding_memory() -> None:

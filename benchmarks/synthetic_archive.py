@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from clocs.core.files import seal, write_bytes
-from clocs.similarity.archive import ArchiveManifest, ArchiveShardInfo, EncoderInfo, Places, StoreInfo, schema
+from clocs.similarity.archive.archive import ArchiveManifest, ArchiveShardInfo, EncoderInfo, Places, StoreInfo, schema
 from clocs.similarity.checked_files import FileInfo
 from clocs.similarity.segments import unit_length
 from clocs.store.arrow_files import write_arrow

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from clocs.signals.framing import FramePolicy as FramePolicy
     from clocs.signals.quality import GatePolicy as GatePolicy
     from clocs.signals.quality import assess as assess
-    from clocs.similarity.archive import open_archive as open_archive
-    from clocs.similarity.audit import audit as audit
-    from clocs.similarity.changes import build_index as build_index
-    from clocs.similarity.embedding import embed_store as embed_store
-    from clocs.similarity.search import PatientIndex as PatientIndex
-    from clocs.similarity.search import open_index as open_index
+    from clocs.similarity.archive.archive import open_archive as open_archive
+    from clocs.similarity.archive.embedding import embed_store as embed_store
+    from clocs.similarity.index.changes import build_index as build_index
+    from clocs.similarity.index.search import PatientIndex as PatientIndex
+    from clocs.similarity.index.search import open_index as open_index
+    from clocs.similarity.judgement.audit import audit as audit
     from clocs.store.archive_report import archive_report as archive_report
     from clocs.store.converting import convert as convert
     from clocs.store.deidentifying import deidentify_to
@@ -76,12 +76,12 @@ _PLACES = {
     "ProbeConfig": "clocs.evaluation.probe:ProbeConfig",
     "FinetuneConfig": "clocs.evaluation.finetune:FinetuneConfig",
     "publish": "clocs.evaluation.publishing:publish",
-    "audit": "clocs.similarity.audit:audit",
-    "embed_store": "clocs.similarity.embedding:embed_store",
-    "open_archive": "clocs.similarity.archive:open_archive",
-    "build_index": "clocs.similarity.changes:build_index",
-    "open_index": "clocs.similarity.search:open_index",
-    "PatientIndex": "clocs.similarity.search:PatientIndex",
+    "audit": "clocs.similarity.judgement.audit:audit",
+    "embed_store": "clocs.similarity.archive.embedding:embed_store",
+    "open_archive": "clocs.similarity.archive.archive:open_archive",
+    "build_index": "clocs.similarity.index.changes:build_index",
+    "open_index": "clocs.similarity.index.search:open_index",
+    "PatientIndex": "clocs.similarity.index.search:PatientIndex",
 }
 """Public names and where they live; a command has its function under the same name."""
 

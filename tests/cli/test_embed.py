@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clocs.cli.main import main
 from clocs.evaluation.pretrained import load_encoder
+from tests.cli.conftest import Command
 from tests.evaluation.conftest import make_classifier, make_encoder
 
 RECORDS = "ptbxl/records500/00000"
@@ -22,29 +21,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = make_encoder(tmp_path_factory.mktemp("cli") / "best")
     make_classifier(load_encoder(made).about["weights_sha256"]).save(made)
     return made
-
-
-class Command:
-    """Runs ``clocs`` in this process: importing torch each time takes seconds."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch, self._capsys = monkeypatch, capsys
-
-    def __call__(self, *arguments: object, code: int = 0) -> tuple[str, str]:
-        """Standard output and standard error, in one line each."""
-        self._monkeypatch.setattr(sys, "argv", ["clocs", *map(str, arguments)])
-        self._monkeypatch.setenv("COLUMNS", "400")
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = self._capsys.readouterr()
-        assert int(ended.value.code or 0) == code, out + err
-        return out, err
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return Command(monkeypatch, capsys)
 
 
 def test_files_become_a_table(command: Command, originals: Path, folder: Path, tmp_path: Path) -> None:

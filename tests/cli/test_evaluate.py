@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,7 @@ import pytest
 
 import clocs
 from clocs.cli.evaluate import _show
-from clocs.cli.main import main
-
-Command = Callable[..., tuple[str, str]]
+from tests.cli.conftest import Command
 
 
 @pytest.fixture(scope="module")
@@ -24,32 +20,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Runs ``clocs evaluate`` in this process: importing torch each time takes seconds."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["clocs", "evaluate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert int(ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
-
-
 def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
-    out, err = command("probe", "random", store, "--fraction", 1, "--json")
+    out, err = command("evaluate", "probe", "random", store, "--fraction", 1, "--json")
     found = json.loads(out)
     assert err == ""
     interval = found["test"]["frame"]["auc"]
     assert 0 < interval["low"] < interval["value"] < interval["high"] < 1
     assert found["already_finished"] is False
 
-    table, _ = command("probe", "random", store, "--fraction", 1)
+    table, _ = command("evaluate", "probe", "random", store, "--fraction", 1)
     lines = [line.split() for line in table.splitlines()]
     assert [line[2] for line in lines if line[1:2] == ["per"]] == ["frame,", "recording,", "patient,"]
     classes = found["test"]["recording"]["classes"]
@@ -79,16 +58,16 @@ def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: p
 
 def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
     words = ("finetune", "random", store, "--epochs", 1, "--batch", 16, "--json")
-    tuned = json.loads(command(*words)[0])
+    tuned = json.loads(command("evaluate", *words)[0])
     assert tuned["training"]["epochs"] == 1
-    assert json.loads(command(*words)[0])["already_finished"] is True
-    probed = json.loads(command("probe", "random", store, "--json")[0])
-    out, _ = command("compare", tuned["run"], f"{probed['run']},{probed['run']}", "--json")
+    assert json.loads(command("evaluate", *words)[0])["already_finished"] is True
+    probed = json.loads(command("evaluate", "probe", "random", store, "--json")[0])
+    out, _ = command("evaluate", "compare", tuned["run"], f"{probed['run']},{probed['run']}", "--json")
     found = json.loads(out)
     values = [one["test"]["patient"]["auc"]["value"] for one in (tuned, probed)]
     assert found["patient"]["value"] == pytest.approx(values[0] - values[1], abs=1e-9)
     assert found["patient"]["low"] < found["patient"]["value"] < found["patient"]["high"]
-    out, _ = command("compare", tuned["run"], tuned["run"])
+    out, _ = command("evaluate", "compare", tuned["run"], tuned["run"])
     assert [line.split() for line in out.splitlines()] == [
         ["per", level, "+0.0000", "(+0.0000", "to", "+0.0000)"] for level in ("frame", "recording", "patient")
     ]
@@ -109,7 +88,7 @@ def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
     ],
 )
 def test_mistakes_are_messages(arguments: tuple[str, ...], message: str, command: Command, store: Path) -> None:
-    out, err = command(*(argument.format(store=store) for argument in arguments), code=1)
+    out, err = command("evaluate", *(argument.format(store=store) for argument in arguments), code=1)
     assert message in " ".join(err.split())
     assert err.startswith("error: ")
     assert out == ""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import clocs
-from clocs.cli.main import main
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
 from clocs.experiments.paper_tables import all_experiments
 from clocs.experiments.tables import EXPERIMENTS, Experiment
-
-Command = Callable[..., tuple[str, str]]
+from tests.cli.conftest import Command
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +39,13 @@ def wrong(seeds: Iterable[int]) -> Iterator[Cell]:
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, stores: Path
-) -> Command:
-    """Runs ``clocs reproduce`` in this process, with two experiments of the test's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "250")
+def command(command: Command, monkeypatch: pytest.MonkeyPatch, stores: Path) -> Command:
+    """Runs ``clocs reproduce``, with two experiments of the test's own."""
     monkeypatch.setitem(EXPERIMENTS, "tiny", Experiment("tiny", "Small cells", tiny))
     monkeypatch.setitem(EXPERIMENTS, "wrong", Experiment("wrong", "A wrong cell", wrong))
 
     def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["clocs", "reproduce", *map(str, arguments), "--stores", str(stores)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert int(ended.value.code or 0) == code, out + err
-        return out, err
+        return command("reproduce", *arguments, "--stores", stores, code=code)
 
     return run
 

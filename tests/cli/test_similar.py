@@ -11,10 +11,8 @@ import pytest
 from clocs.cli.main import main
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store
-from tests.cli.test_embed import Command, command
+from tests.cli.conftest import Command
 from tests.evaluation.conftest import make_encoder
-
-__all__ = ["command"]
 
 
 @pytest.fixture(scope="module")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import clocs
-from clocs.cli.main import main
-
-Command = Callable[..., tuple[str, str]]
+from tests.cli.conftest import Command
 
 
 @pytest.fixture(scope="module")
@@ -20,23 +16,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("similarity") / "store"
     clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 240, "leads": 4}))
     return folder
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Runs ``clocs`` in this process: importing torch each time takes seconds."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["clocs", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert int(ended.value.code or 0) == code, out + err
-        return out, err
-
-    return run
 
 
 def test_several_encoders_are_judged_in_one_table(command: Command, store: Path) -> None:

@@ -16,7 +16,7 @@ from clocs.evaluation.classifier import Classifier
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
 from clocs.evaluation.shipped import shipped_encoders
-from clocs.similarity.audit import audit, in_rows
+from clocs.similarity.judgement.audit import audit, in_rows
 from clocs.store.store import Store
 from tests.evaluation.conftest import make_store
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.files import seal, write_bytes
-from clocs.similarity.archive import (
+from clocs.similarity.archive.archive import (
     Archive,
     ArchiveManifest,
     ArchiveShardInfo,

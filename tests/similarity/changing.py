@@ -24,13 +24,13 @@ from pathlib import Path
 import faiss
 
 from clocs.core import files
-from clocs.similarity.changes import add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.changes import add_archive, build_index, delete_patients, rebuild_index
 
 
 def embed(place: Path) -> None:
     """Tasks of four recordings."""
     from clocs.evaluation.pretrained import load_encoder
-    from clocs.similarity import embedding
+    from clocs.similarity.archive import embedding
 
     embedding.RECORDS_PER_TASK = 4  # type: ignore[misc]
     embedding.embed_store(load_encoder(place.parent / "encoder"), place.parent / "store", place / "archive")
@@ -78,7 +78,7 @@ def run(operation: str, place: Path, step: int | None = None, after: float | Non
 def main() -> None:
     operation, folder, way = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     if operation == "embed":
-        import_module("clocs.similarity.embedding")
+        import_module("clocs.similarity.archive.embedding")
     print(every(operation, folder, int(sys.argv[4])) if way == "every" else at_random(operation, folder, *sys.argv[4:]))
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ClocsError, ConfigError, IntegrityError
-from clocs.similarity.archive import open_archive
-from clocs.similarity.changes import add_archive, build_index, delete_patients
+from clocs.similarity.archive.archive import open_archive
+from clocs.similarity.index.changes import add_archive, build_index, delete_patients
+from clocs.similarity.index.search import open_index
 from clocs.similarity.integrity import verify_embeddings
-from clocs.similarity.search import open_index
 from tests.faults.stores import fingerprint
 from tests.faults.test_bit_flips import flip
 from tests.similarity.archives import clustered, people, write_archive

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import StoreError
-from clocs.similarity import embedding
-from clocs.similarity.archive import open_archive
-from clocs.similarity.changes import add_archive, build_index, delete_patients
+from clocs.similarity.archive import embedding
+from clocs.similarity.archive.archive import open_archive
+from clocs.similarity.index.changes import add_archive, build_index, delete_patients
+from clocs.similarity.index.search import open_index
 from clocs.similarity.integrity import verify_embeddings
-from clocs.similarity.search import open_index
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 from tests.evaluation.conftest import make_encoder
@@ -162,7 +162,7 @@ def test_kill_at_thirty_random_moments(operation: str, tmp_path: Path, capsys: p
 
 WORKERS = """
 import sys
-from clocs.similarity import embedding
+from clocs.similarity.archive import embedding
 embedding.RECORDS_PER_TASK = 8
 embedding.embed_store("cmsc-chapman", sys.argv[1], sys.argv[2], workers=2)
 """

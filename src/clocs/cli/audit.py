@@ -25,8 +25,8 @@ def audit(
     """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
     import torch
 
-    from clocs.similarity.audit import audit as run
-    from clocs.similarity.audit import in_rows
+    from clocs.similarity.judgement.audit import audit as run
+    from clocs.similarity.judgement.audit import in_rows
 
     torch.set_num_threads(threads)
     found = run(checkpoint, store, split=split, frames=frames, seed=seed)

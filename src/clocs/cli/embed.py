@@ -50,7 +50,7 @@ def embed(
 def _embed_store(
     store: Path, encoder: str, out: Path | None, any_lead: bool, workers: int, engine: EngineName | None, as_json: bool
 ) -> None:
-    from clocs.similarity.embedding import embed_store
+    from clocs.similarity.archive.embedding import embed_store
 
     if out is None:
         raise ConfigError(f"{store} is a store: name the folder of the archive to make with --out")

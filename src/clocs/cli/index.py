@@ -34,7 +34,7 @@ Kind = Annotated[KindName, typer.Option(help="hnsw and ivfpq are for millions, a
 @index.command()
 def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXACT, as_json: AsJson = False) -> None:
     """Make an index of the patients of an archive, each one vector."""
-    from clocs.similarity.changes import build_index
+    from clocs.similarity.index.changes import build_index
 
     build_index(archive, folder, kind.value)
     _show(folder, as_json)
@@ -45,7 +45,7 @@ def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) ->
     """Add the recordings of an archive that are not yet there; deleted patients stay out."""
     from dataclasses import asdict
 
-    from clocs.similarity.changes import add_archive
+    from clocs.similarity.index.changes import add_archive
 
     done = add_archive(folder, archive)
     if as_json:
@@ -67,7 +67,7 @@ def delete(
 
     Their vectors leave the disk at the next rebuild; the archive and the store still hold them.
     """
-    from clocs.similarity.changes import delete_patients
+    from clocs.similarity.index.changes import delete_patients
 
     ids = [*(patients or []), *(_lines(listed) if listed else [])]
     if not ids:
@@ -83,7 +83,7 @@ def rebuild(
     as_json: AsJson = False,
 ) -> None:
     """Write an index anew, in one piece and without what was deleted."""
-    from clocs.similarity.changes import rebuild_index
+    from clocs.similarity.index.changes import rebuild_index
 
     rebuild_index(folder, kind.value if kind else None)
     _show(folder, as_json)
@@ -110,7 +110,7 @@ def verify(
 
 
 def _show(folder: Path, as_json: bool) -> None:
-    from clocs.similarity.index_manifest import read_index_manifest
+    from clocs.similarity.index.manifest import read_index_manifest
 
     about = read_index_manifest(folder)
     counts = {"kind": about.kind, "patients": about.patients, "recordings": about.recordings}

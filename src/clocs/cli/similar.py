@@ -13,7 +13,7 @@ from clocs.cli.printing import print_table
 from clocs.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clocs.similarity.neighbours import Neighbour
+    from clocs.similarity.index.neighbours import Neighbour
 
 
 class Sex(StrEnum):
@@ -37,7 +37,7 @@ def similar(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the patients most like a recording, with their labels, and which leads are most alike."""
-    from clocs.similarity.search import open_index
+    from clocs.similarity.index.search import open_index
 
     opened = open_index(index, encoder)
     found = opened.similar(
@@ -51,7 +51,7 @@ def similar(
     )
     if draw is not None:
         from clocs.drawing.figure import save_figure
-        from clocs.similarity.neighbour_figure import draw_similar
+        from clocs.similarity.index.neighbour_figure import draw_similar
 
         save_figure(draw_similar(opened, found), draw)
     if as_json:

@@ -36,7 +36,7 @@ def judge_command(
     as_json: AsJson = False,
 ) -> None:
     """Share of the nearest patients who have the same label, and how well a patient's other segments are found."""
-    from clocs.similarity.judging import judge_similarity
+    from clocs.similarity.judgement.judging import judge_similarity
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     found = {name: judge_similarity(name, store, k=k, **options) for name in _named(checkpoints)}
@@ -62,7 +62,7 @@ def distances_command(
     """Distances within a patient and between patients, as in the paper's figure 6."""
     from clocs.drawing.distances import draw_distances
     from clocs.evaluation.judgement import in_words
-    from clocs.similarity.judging import judge_distances
+    from clocs.similarity.judgement.judging import judge_distances
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     found = {name: judge_distances(name, store, **options) for name in _named(checkpoints)}
@@ -94,8 +94,8 @@ def map_command(
 ) -> None:
     """A map of patients, coloured by label, age, sex and site; alike ones lie near each other."""
     from clocs.drawing.patient_map import draw_map
-    from clocs.similarity.cohort import open_cohort
-    from clocs.similarity.patient_map import map_patients
+    from clocs.similarity.atlas.patient_map import map_patients
+    from clocs.similarity.judgement.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     found = map_patients([open_cohort(checkpoint, store, **options) for store in _named(stores)], method, seed=seed)
@@ -122,8 +122,8 @@ def groups_command(
 ) -> None:
     """Groups that patients form by themselves, and their labels, ages and sexes beside those of all."""
     from clocs.drawing.patient_map import draw_groups
-    from clocs.similarity.cohort import open_cohort
-    from clocs.similarity.groups import group_patients
+    from clocs.similarity.atlas.groups import group_patients
+    from clocs.similarity.judgement.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     cohort = open_cohort(checkpoint, store, **options)

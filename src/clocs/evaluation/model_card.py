@@ -7,7 +7,7 @@ from typing import Any
 
 from clocs.evaluation.classifier import ClassifierCard
 from clocs.evaluation.judgement import in_words
-from clocs.similarity.audit import in_rows
+from clocs.similarity.judgement.audit import in_rows
 
 
 @dataclass(frozen=True)

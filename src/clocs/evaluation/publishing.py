@@ -21,7 +21,7 @@ from clocs.evaluation.rows import Rows, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.metrics.calibration import fit_temperature, reliability
-from clocs.similarity.audit import audit
+from clocs.similarity.judgement.audit import audit
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder

@@ -25,8 +25,8 @@ from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
 from clocs.evaluation.results import load_scores
 from clocs.experiments.presets import PRESETS, Preset
-from clocs.similarity.cohort import open_cohort
-from clocs.similarity.distances import patient_distances
+from clocs.similarity.judgement.cohort import open_cohort
+from clocs.similarity.judgement.distances import patient_distances
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig, ready_config

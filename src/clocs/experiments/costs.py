@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
 from clocs.experiments.paper_numbers import SINGLE_LEAD, counts
@@ -76,8 +77,8 @@ class Costs:
     """Learns from finished cells, and estimates others."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, ...], float] = defaultdict(float)
-        self._work: dict[tuple[str, ...], float] = defaultdict(float)
+        self._rates: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        """Seconds for a unit of work, of each finished cell."""
 
     @classmethod
     def of_results(cls, results: Path) -> Costs:
@@ -96,14 +97,13 @@ class Costs:
         """Add a finished cell; None: nobody looked at the clock."""
         if seconds is not None and seconds >= 0 and (amount := work(cell)):
             for key in _likenesses(cell):
-                self._seconds[key] += float(seconds)
-                self._work[key] += amount
+                self._rates[key].append(float(seconds) / amount)
 
     def estimate(self, cell: Cell) -> Estimate:
         """What a cell will cost, if it uses all epochs as often as those before it did."""
         amount = work(cell)
         keys = list(_likenesses(cell))
         for key, basis in zip(keys, BASES, strict=False):
-            if key in self._work:
-                return Estimate(amount * self._seconds[key] / self._work[key], basis)
+            if key in self._rates:  # the median: a run that was stopped for an hour tells nothing of others
+                return Estimate(amount * median(self._rates[key]), basis)
         return Estimate(amount * DEFAULTS[keys[-1][0]], BASES[-1])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from clocs.core.errors import ClocsError, ConfigError, IntegrityError
 from clocs.core.files import unseal
-from clocs.similarity.archive import read_archive_manifest
-from clocs.similarity.changes import Folder
+from clocs.similarity.archive.archive import read_archive_manifest
 from clocs.similarity.checked_files import FileInfo, problem
-from clocs.similarity.index_manifest import NAME, read_index_manifest
+from clocs.similarity.index.changes import Folder
+from clocs.similarity.index.manifest import NAME, read_index_manifest
 from clocs.store.ingest import RECEIPTS
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.verify import Fault

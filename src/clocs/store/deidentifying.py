@@ -20,8 +20,9 @@ from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify
 from clocs.formats.reading import identity_from, recognise
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
-from clocs.store.ingest import Progress, ingest
+from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
+from clocs.store.receipts import Progress
 from clocs.store.store import Store, open_store
 
 

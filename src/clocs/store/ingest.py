@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -38,15 +38,12 @@ from clocs.store.manifest import (
     write_manifest,
 )
 from clocs.store.receipts import RECEIPTS as RECEIPTS
-from clocs.store.receipts import Receipt, Refused, finished, write_receipt
+from clocs.store.receipts import Progress, Receipt, Refused, finished, run_all, write_receipt
 from clocs.store.shard import ShardInfo, write_shard
 from clocs.store.store import Store
 
 SHARD_BYTES = 128 << 20
 """Samples after which a task starts another shard; with the records per task it bounds a worker's memory."""
-
-Progress = Callable[[int, int], None]
-"""Called with recordings done and recordings refused so far."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def ingest(
         pool = Pool(place) if dataset.grows else None
         tasks = _tasks(dataset, chosen, gate, path, place, pool)
         kind = engine or ("serial" if workers == 1 else "processes")
-        receipts = _run(tasks, kind, workers, progress)
+        receipts = run_all(run_task, tasks, kind, workers, progress)
         receipts = receipts if pool is None else pool.joined(receipts)
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
@@ -137,18 +134,6 @@ def _chunks(entries: Iterable[Entry], size: int) -> Iterator[tuple[Entry, ...]]:
             chunk = []
     if chunk:
         yield tuple(chunk)
-
-
-def _run(tasks: Iterator[Task], kind: engines.Engine, workers: int, progress: Progress | None) -> list[Receipt]:
-    done: dict[int, Receipt] = {}
-    records = refused = 0
-    for number, receipt in engines.run(run_task, tasks, engine=kind, workers=workers):
-        done[number] = receipt
-        records += receipt.records_in
-        refused += len(receipt.refused)
-        if progress is not None:
-            progress(records, refused)
-    return [done[number] for number in sorted(done)]
 
 
 def run_task(task: Task) -> Receipt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,6 +14,7 @@ from clocs.store.shard import ShardInfo
 
 FORMAT = 1
 SHARDS = "shards"
+Model = TypeVar("Model", bound=BaseModel)
 _NAME = re.compile(r"^manifest-(\d{6})\.json$")
 
 
@@ -70,16 +71,24 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def read_manifest(folder: Path, version: int | None = None) -> Manifest:
     """The newest version's manifest, or a given one; a changed byte is refused."""
+    return read_version(folder, version, Manifest, FORMAT, "store", "clocs data ingest ...")
+
+
+def read_version(folder: Path, version: int | None, model: type[Model], form: Any, what: str, made_by: str) -> Model:
+    """A manifest of something that has versions, as ``model``; ``what`` it is, and how it is made, for errors."""
     found = versions(folder)
     if not found:
-        raise StoreError(f"{folder} is no finished store: it has no manifest. Make one: clocs data ingest ...")
+        raise StoreError(f"{folder} is no finished {what}: it has no manifest. Make one: {made_by}")
     if version is not None and version not in found:
         raise StoreError(f"{folder} has no version {version}; it has {', '.join(map(str, found))}")
     path = manifest_path(folder, version or found[-1])
     try:
         body = unseal(path.read_bytes(), path.name)
-        if body.get("format") != FORMAT:
-            raise StoreError(f"{path.name}: store format {body.get('format')}; this version of clocs reads {FORMAT}")
-        return Manifest.model_validate(body)
+        if body.get("format") != form:
+            raise StoreError(
+                f"{folder} is no {what} that this version of clocs reads: {path.name} has the format "
+                f"{body.get('format')}, not {form}"
+            )
+        return model.model_validate(body)
     except (OSError, ValidationError) as error:
         raise IntegrityError(f"{path.name}: not a readable manifest: {error!r:.200}") from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from clocs.core import engine as engines
 from clocs.core.errors import IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.signals.quality import Finding
@@ -13,6 +16,22 @@ from clocs.store.manifest import SHARDS
 from clocs.store.shard import ShardInfo
 
 RECEIPTS = "receipts"
+Progress = Callable[[int, int], None]
+"""Called with the recordings done so far, and how many of them were refused."""
+Task = TypeVar("Task")
+
+
+class Told(Protocol):
+    """What every receipt says."""
+
+    @property
+    def records_in(self) -> int: ...
+
+    @property
+    def refused(self) -> Sized: ...
+
+
+Kept = TypeVar("Kept", bound=Told)
 
 
 class Refused(BaseModel):
@@ -65,3 +84,22 @@ def finished(folder: Path, name: str) -> Receipt | None:
     """The receipt of a task that is done."""
     receipt = read_receipt(folder, receipt_path(folder, name))
     return receipt if receipt is not None and receipt.task == name else None
+
+
+def run_all(
+    function: Callable[[Task], Kept],
+    tasks: Iterator[Task],
+    kind: engines.Engine,
+    workers: int,
+    progress: Progress | None,
+) -> list[Kept]:
+    """The receipts of all tasks, in their order, whoever carried them out and when."""
+    done: dict[int, Kept] = {}
+    records = refused = 0
+    for number, receipt in engines.run(function, tasks, engine=kind, workers=workers):
+        done[number] = receipt
+        records += receipt.records_in
+        refused += len(receipt.refused)
+        if progress is not None:
+            progress(records, refused)
+    return [done[number] for number in sorted(done)]

@@ -1,7 +1,8 @@
 """Figure 6 and appendix G from the cells that measured distances.
 
-Such a cell has an encoder (``start``) and, in ``result.distances``, what ``similarity.distances.Distances.as_dict``
-gives, with a ``histogram``: its ``edges`` (bins + 1,) and the counts ``intra`` and ``inter`` (bins,).
+Such a cell has an encoder (``start``) and, in ``result.distances``, what ``Distances.as_dict`` of
+``similarity.judgement.distances`` gives, with a ``histogram``: its ``edges`` (bins + 1,) and the counts ``intra`` and
+``inter`` (bins,).
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _notes(judged: Sequence[Finished]) -> list[str]:
 
 
 def _pretrainings(trained: list[Finished]) -> Table:
-    titles = ("", "data", "E", "seed", "preset", "epochs", "best epoch", "still improving", "time, one core")
+    titles = ("", "data", "E", "seed", "preset", "epochs", "best epoch", "still improving", "wall time, one thread")
     return Table(titles, tuple(_pretraining(each) for each in trained))
 
 

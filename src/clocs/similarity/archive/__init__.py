@@ -1,0 +1,1 @@
+"""Embeddings of all recordings of a store, on disk."""

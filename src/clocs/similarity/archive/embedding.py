@@ -1,0 +1,176 @@
+"""From a store to an archive: in parallel, with bounded memory, and safe to kill at any moment.
+
+Recordings are cut into tasks of a fixed number. A task is named by what goes into it, writes its shard, and last a
+receipt: a task with a receipt is never run again. The manifest is assembled from the receipts and written last of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+from safetensors.torch import save
+
+from clocs.core import engine as engines
+from clocs.core.errors import ConfigError, StoreError
+from clocs.core.files import content_hash, exclusive, seal, write_bytes
+from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+from clocs.evaluation.shipped import shipped_encoders
+from clocs.evaluation.soundness import GATE
+from clocs.similarity.archive.archive import (
+    FORMAT,
+    Archive,
+    ArchiveManifest,
+    EncoderInfo,
+    Places,
+    StoreInfo,
+    read_archive_manifest,
+)
+from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
+from clocs.similarity.checked_files import FileInfo
+from clocs.store.manifest import manifest_path, versions
+from clocs.store.receipts import Progress, run_all
+from clocs.store.store import Store
+
+RECORDS_PER_TASK: Final = 2048
+"""Bounds what a worker holds, and what a kill loses. At four leads and 128 numbers a shard has 5 MB."""
+
+
+def embed_store(
+    encoder: PretrainedEncoder | str | os.PathLike[str],
+    store: Store | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    any_lead: bool = False,
+    engine: engines.Engine | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Archive:
+    """Embed every recording of a store into an archive, and return it; those that an encoder cannot take are listed.
+
+    Interrupted, it continues where it was; repeated, it does nothing; over a store that has grown, it adds a version.
+    ``any_lead``: take also the leads that the encoder was not trained on.
+    """
+    loaded = encoder if isinstance(encoder, PretrainedEncoder) else load_encoder(encoder)
+    opened = store if isinstance(store, Store) else Store(store)
+    place = Path(folder)
+    with exclusive(place):
+        about = _about(loaded, opened, place, any_lead)
+        _refuse_another(place, about)
+        kind = engine or ("serial" if workers == 1 else "processes")
+        threads = None if kind == "serial" else max(1, (os.cpu_count() or 1) // workers)
+        tasks = _tasks(place, loaded, opened, about, threads)
+        return _commit(place, about, run_all(run_task, tasks, kind, workers, progress))
+
+
+def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: bool) -> dict[str, Any]:
+    """Everything of the manifest that is known before the work."""
+    leads = encoder.input.leads
+    if any_lead:
+        leads += tuple(sorted(_stored_leads(store) - set(leads)))
+    return {
+        "encoder": EncoderInfo(
+            weights_sha256=weights_hash(encoder),
+            encoder=encoder.about["encoder"],
+            input=encoder.input.model_dump(mode="json"),
+        ),
+        "leads": leads,
+        "any_lead": any_lead,
+        "store": StoreInfo(dataset=store.manifest.dataset["name"], version=store.manifest.version, sha256=store.sha256),
+        "gate": GATE.model_dump(mode="json"),
+        "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", "torch")},
+        "places": Places(store=os.path.relpath(store.folder, folder), encoder=_place_of(encoder.name, folder)),
+    }
+
+
+def weights_hash(encoder: PretrainedEncoder) -> str:
+    """What tells an encoder's weights from all others."""
+    weights = {name: value.contiguous() for name, value in encoder.module.state_dict().items()}
+    return hashlib.sha256(save(weights)).hexdigest()
+
+
+def _place_of(encoder: str, folder: Path) -> str:
+    return encoder if encoder in shipped_encoders() else os.path.relpath(encoder, folder)
+
+
+def _stored_leads(store: Store) -> set[str]:
+    found: set[str] = set()
+    for number, info in enumerate(store.manifest.shards):
+        if info.leads is not None:
+            found.update(info.leads)
+        else:
+            found.update(pc.unique(store.shard(number).batch.column("leads").flatten()).to_pylist())
+    return found
+
+
+def _refuse_another(folder: Path, about: dict[str, Any]) -> None:
+    """One folder holds one encoder's embeddings of one dataset."""
+    if not versions(folder):
+        return
+    there = read_archive_manifest(folder)
+    same = there.encoder == about["encoder"] and there.any_lead == about["any_lead"]
+    if not same or there.store.dataset != about["store"].dataset:
+        raise ConfigError(
+            f"{folder} holds embeddings of {there.store.dataset} by {there.places.encoder}, made with another encoder "
+            "or of another dataset than asked for now. Choose another folder."
+        )
+
+
+def _tasks(
+    folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[str, Any], threads: int | None
+) -> Iterator[Task]:
+    shared = [FORMAT, about["encoder"].model_dump(mode="json"), about["leads"], about["any_lead"], about["gate"]]
+    for first in range(0, len(store), RECORDS_PER_TASK):
+        last = min(first + RECORDS_PER_TASK, len(store))
+        content = [
+            (store.manifest.shards[shard].sha256, begin, end) for shard, begin, end in pieces(store, first, last)
+        ]
+        yield Task(
+            folder=folder,
+            store=store.folder,
+            version=store.manifest.version,
+            first=first,
+            last=last,
+            encoder=encoder,
+            leads=about["leads"],
+            any_lead=about["any_lead"],
+            threads=threads,
+            name=content_hash([*shared, content]),
+        )
+
+
+def _commit(folder: Path, about: dict[str, Any], receipts: list[Receipt]) -> Archive:
+    """Make a version of what receipts say; none if the newest one says the same."""
+    refused = [row for receipt in receipts for row in receipt.refused]
+    shards = tuple(receipt.shard for receipt in receipts if receipt.shard is not None)
+    records_in, embedded = sum(receipt.records_in for receipt in receipts), sum(shard.rows for shard in shards)
+    if records_in != embedded + len(refused):
+        raise StoreError(f"{records_in} recordings in, but {embedded} embedded and {len(refused)} refused: a defect")
+    rows = b"".join(json.dumps(row.model_dump(), sort_keys=True).encode() + b"\n" for row in refused)
+    known = versions(folder)
+
+    def manifest(number: int) -> ArchiveManifest:
+        listed = FileInfo(file=f"refused-{number:06d}.jsonl", sha256=hashlib.sha256(rows).hexdigest(), bytes=len(rows))
+        return ArchiveManifest(
+            version=number,
+            records_in=records_in,
+            embedded=embedded,
+            refused=dict(sorted(Counter(row.reason for row in refused).items())),
+            refused_list=listed,
+            shards=shards,
+            **about,
+        )
+
+    if known and read_archive_manifest(folder) == manifest(known[-1]):
+        return Archive(folder)
+    new = manifest(known[-1] + 1 if known else 1)
+    write_bytes(folder / new.refused_list.file, rows)
+    write_bytes(manifest_path(folder, new.version), seal(new.model_dump(mode="json")))
+    return Archive(folder)

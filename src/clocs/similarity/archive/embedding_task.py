@@ -1,0 +1,178 @@
+"""A task of embedding: some recordings of a store become a shard of an archive, and a receipt says so."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
+from clocs.core.files import seal, unseal, write_bytes
+from clocs.evaluation.preparation import Prepared, prepare
+from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.similarity.archive.archive import KNOWN, ArchiveShardInfo, schema, shard_file
+from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording
+from clocs.similarity.segments import Ints
+from clocs.store.arrow_files import write_arrow
+from clocs.store.ingest import RECEIPTS
+from clocs.store.store import Store
+
+FRAMES_AT_ONCE: Final = 1024
+"""Frames that are held before they go through the encoder."""
+REFUSALS: Final[dict[type[Exception], str]] = {SignalError: "signal", LeadError: "lead", UnitError: "unit"}
+"""Errors that are a recording's own, and the reason they are counted under."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some recordings of a store, to become a shard."""
+
+    folder: Path
+    store: Path
+    version: int
+    first: int
+    last: int
+    """Recordings from ``first`` up to ``last``, that excluded."""
+    encoder: PretrainedEncoder
+    leads: tuple[str, ...]
+    any_lead: bool
+    threads: int | None
+    """Of torch; None: as they are."""
+    name: str
+    """Hash of what goes into the shard."""
+
+
+class Refused(BaseModel):
+    """A recording that was not embedded, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    record_id: str
+    reason: str
+    detail: str
+
+
+class Receipt(BaseModel):
+    """What became of a task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    records_in: int
+    shard: ArchiveShardInfo | None
+    """None: every recording was refused."""
+    refused: tuple[Refused, ...]
+
+
+def pieces(store: Store, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Shard number, first and last row (excluded) of a range of recordings."""
+    while first < last:
+        shard, row = store.locate(first)
+        end = min(last - int(store.first[shard]), store.manifest.shards[shard].records)
+        yield shard, row, end
+        first += end - row
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(folder: Path, number: int) -> Store:
+    """A worker reads a store's manifest once, not for each task."""
+    return Store(folder, number)
+
+
+def run_task(task: Task) -> Receipt:
+    """Embed a task's recordings; at once done when its receipt is there."""
+    receipt = _finished(task)
+    if receipt is not None:
+        return receipt
+    if task.threads is not None:
+        torch.set_num_threads(task.threads)
+    store = _opened(task.store, task.version)
+    refused: list[Refused] = []
+    kept, vectors = _embed(task, store, refused)
+    shard = None
+    if kept:
+        batch = _batch(task, store, np.array(kept, np.int64), vectors)
+        file = shard_file(task.name)
+        sha256, size = write_arrow(task.folder / file, batch)
+        shard = ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(kept))
+    receipt = Receipt(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
+    write_bytes(_receipt_path(task), seal(receipt.model_dump(mode="json")))
+    return receipt
+
+
+def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int], list[RecordingVectors]]:
+    """Numbers of the recordings that could be embedded, and their vectors; the others are added to ``refused``."""
+    kept: list[int] = []
+    vectors: list[RecordingVectors] = []
+    held: list[tuple[int, str, Prepared]] = []
+
+    def through_encoder() -> None:
+        values = task.encoder.embed_frames(np.concatenate([ready.frames for _, _, ready in held]))
+        ends = np.cumsum([len(ready.lead) for _, _, ready in held])
+        for (number, record_id, ready), rows in zip(held, np.split(values, ends[:-1]), strict=True):
+            try:
+                vectors.append(pool_recording(rows, ready.lead, task.leads))
+                kept.append(number)
+            except SignalError as error:
+                refused.append(Refused(record_id=record_id, reason="embedding", detail=str(error)))
+        held.clear()
+
+    for number in range(task.first, task.last):
+        recording = store.recording(number)
+        try:
+            ready = prepare(recording, task.encoder.input, any_lead=task.any_lead)
+        except tuple(REFUSALS) as error:
+            refused.append(
+                Refused(record_id=recording.record_id, reason=REFUSALS[type(error)], detail=str(error)[:500])
+            )
+            continue
+        held.append((number, recording.record_id, ready))
+        if sum(len(item.lead) for _, _, item in held) >= FRAMES_AT_ONCE:
+            through_encoder()
+    if held:
+        through_encoder()
+    return kept, vectors
+
+
+def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]) -> pa.RecordBatch:
+    wanted = schema(task.encoder.embedding, task.leads)
+    parts = []
+    for shard, begin, end in pieces(store, task.first, task.last):
+        first = int(store.first[shard])
+        rows = kept[(kept >= first + begin) & (kept < first + end)] - first
+        parts.append(store.shard(shard).batch.select(list(KNOWN)).take(pa.array(rows)))
+    known = pa.Table.from_batches(parts).combine_chunks()
+    frames = pa.array([item.frames for item in vectors], pa.int32())
+    leads = pa.array([int(item.present.sum()) for item in vectors], pa.int16())
+    columns = [*(known.column(name).combine_chunks() for name in KNOWN), frames, leads]
+    columns.append(
+        pa.FixedSizeListArray.from_arrays(np.concatenate([item.whole for item in vectors]), task.encoder.embedding)
+    )
+    for place in range(len(task.leads)):
+        values = np.concatenate([item.leads[place] for item in vectors])
+        absent = pa.array([not item.present[place] for item in vectors])
+        columns.append(pa.FixedSizeListArray.from_arrays(values, task.encoder.embedding, mask=absent))
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _receipt_path(task: Task) -> Path:
+    return task.folder / RECEIPTS / f"{task.name[:32]}.json"
+
+
+def _finished(task: Task) -> Receipt | None:
+    """A task's receipt, if it is whole and its shard is there."""
+    path = _receipt_path(task)
+    try:
+        receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
+        size = (task.folder / receipt.shard.file).stat().st_size if receipt.shard else None
+    except (OSError, ValueError, IntegrityError):
+        return None
+    whole = receipt.task == task.name and size == (receipt.shard.bytes if receipt.shard else None)
+    return receipt if whole else None

@@ -1,0 +1,1 @@
+"""Where patients lie, and the groups they form."""

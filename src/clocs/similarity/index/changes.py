@@ -1,0 +1,239 @@
+"""What changes an index: build, add, delete, rebuild. Each writes new files, and last the manifest that names them.
+
+A change that is killed leaves the index as it was before or as it is after. What no manifest names any more is removed
+at the end of a change, or at the start of the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from clocs.core.errors import ConfigError
+from clocs.core.files import exclusive
+from clocs.evaluation.shipped import shipped_encoders
+from clocs.similarity.archive.archive import Archive, ArchiveManifest
+from clocs.similarity.checked_files import FileInfo, remember
+from clocs.similarity.index.growth import Added, Growth
+from clocs.similarity.index.manifest import (
+    NAME,
+    ArchiveInfo,
+    IndexManifest,
+    write_index_manifest,
+)
+from clocs.similarity.index.searcher import KINDS
+from clocs.similarity.index.snapshot import Snapshot, read_column
+from clocs.similarity.index.volume import VOLUMES
+from clocs.store.arrow_files import write_arrow
+
+TOMBSTONES: Final = "tombstones"
+Folder = str | os.PathLike[str]
+
+
+def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
+    """Make an index of an archive's patients. ``kind``: exact, hnsw or ivfpq (extra ``search``)."""
+    opened, place = _archive(archive), Path(folder)
+    KINDS.get(kind)
+    if not len(opened):
+        raise ConfigError(f"{opened.folder} has no embedding: every recording was refused")
+    with exclusive(place):
+        if (place / NAME).exists():
+            raise ConfigError(f"{place} holds an index already: add to it, rebuild it, or choose another folder")
+        _remove_unnamed(place, ())
+        growth = Growth(place, 1, kind, opened.embedding, [], np.empty(0, np.int64))
+        growth.take_in(opened, 0, pa.array([], pa.large_string()))
+        about = opened.manifest
+        manifest = IndexManifest(
+            change=1,
+            kind=kind,
+            encoder=about.encoder,
+            encoder_place=_encoder_place(opened, place),
+            leads=about.leads,
+            any_lead=about.any_lead,
+            archives=(_archive_info(opened, place),),
+            volumes=tuple(volume.info for volume in growth.volumes),
+            dead=_write_rows(place, growth),
+            deleted=None,
+            packed=not len(growth.dead),
+            patients=growth.living,
+            recordings=len(opened),
+            software=_software(),
+        )
+        _commit(place, manifest)
+
+
+def add_archive(folder: Folder, archive: Archive | Folder) -> Added:
+    """Add an archive's recordings as a new volume; those that are there already, and deleted patients', are left out.
+
+    A known patient with a new recording gets a new row of all recordings together, as if they had come at once.
+    """
+    opened, place = _archive(archive), Path(folder)
+    with exclusive(place):
+        now = _opened(place)
+        _refuse_foreign(now.manifest, opened.manifest, place)
+        archives, number = _numbered(now.manifest, _archive_info(opened, place))
+        growth = _growth(now)
+        done = growth.take_in(opened, number, _deleted(now))
+        if done.recordings:
+            new = _changed(
+                now.manifest,
+                growth,
+                archives=archives,
+                patients=growth.living,
+                recordings=now.manifest.recordings + done.recordings,
+            )
+            _commit(place, new)
+        return done
+
+
+def delete_patients(folder: Folder, patient_ids: list[str]) -> int:
+    """Take patients out: no search returns them from now on, and no addition brings them back. How many there were.
+
+    One that was deleted before is passed over; an unknown one is refused, and then nobody is deleted.
+    """
+    place = Path(folder)
+    with exclusive(place):
+        now = _opened(place)
+        gone = _deleted(now)
+        ids = pa.array(sorted(set(patient_ids)), pa.large_string())
+        ids = ids.filter(pc.invert(pc.is_in(ids, value_set=gone)))
+        if not len(ids):
+            return 0
+        growth = _growth(now)
+        held = growth.rows_of(ids)
+        volumes = zip(growth.numbered(), held, strict=True)
+        found = pa.Table.from_batches(
+            [volume.patients.take(pa.array(rows - first)) for (volume, first), rows in volumes]
+        )
+        unknown = ids.filter(pc.invert(pc.is_in(ids, value_set=found.column("patient_id").combine_chunks())))
+        if len(unknown):
+            raise ConfigError(f"no patient {', '.join(unknown[:5].to_pylist())} in {place}; nobody was deleted")
+        growth.dead = np.union1d(now.dead, np.concatenate(held))
+        listed = pa.concat_arrays([gone, ids]).sort()
+        new = _changed(
+            now.manifest,
+            growth,
+            deleted=_write_column(place, f"{TOMBSTONES}/patients-{growth.change:06d}.arrow", "patient_id", listed),
+            patients=growth.living,
+            recordings=now.manifest.recordings - pc.sum(pc.list_value_length(found.column("recordings"))).as_py(),
+        )
+        _commit(place, new)
+        return len(ids)
+
+
+def rebuild_index(folder: Folder, kind: str | None = None) -> None:
+    """Write all living patients anew in one go, as another kind if wanted; what was deleted leaves the disk.
+
+    An index that is so already is left as it is.
+    """
+    place = Path(folder)
+    KINDS.get(kind or "exact")
+    with exclusive(place):
+        now = _opened(place)
+        chosen = kind or now.manifest.kind
+        if now.manifest.packed and chosen == now.manifest.kind:
+            return
+        growth = Growth(place, now.manifest.change + 1, chosen, now.manifest.encoder.embedding, [], now.dead[:0])
+        growth.copy_living(_growth(now))
+        _commit(place, _changed(now.manifest, growth, kind=chosen, packed=True))
+
+
+def _archive(archive: Archive | Folder) -> Archive:
+    return archive if isinstance(archive, Archive) else Archive(archive)
+
+
+def _opened(folder: Path) -> Snapshot:
+    """The index as it is, all of its files whole, without what a killed change left behind."""
+    now = Snapshot(folder)
+    _remove_unnamed(folder, now.manifest.files)
+    return now
+
+
+def _growth(now: Snapshot) -> Growth:
+    """What an index holds, to be changed."""
+    about = now.manifest
+    return Growth(now.folder, about.change + 1, about.kind, about.encoder.embedding, list(now.volumes), now.dead)
+
+
+def _deleted(now: Snapshot) -> pa.Array:
+    info = now.manifest.deleted
+    return pa.array([], pa.large_string()) if info is None else read_column(now.folder, info)
+
+
+def _refuse_foreign(index: IndexManifest, archive: ArchiveManifest, folder: Path) -> None:
+    if (archive.encoder, archive.leads, archive.any_lead) != (index.encoder, index.leads, index.any_lead):
+        raise ConfigError(
+            f"{folder} holds vectors of {index.encoder_place}; the archive's were made by {archive.places.encoder}, "
+            "another encoder, or with other leads. Vectors of two encoders cannot be compared: build another index."
+        )
+
+
+def _archive_info(archive: Archive, folder: Path) -> ArchiveInfo:
+    place = os.path.relpath(archive.folder, folder)
+    return ArchiveInfo(folder=place, version=archive.manifest.version, sha256=archive.manifest.sha256)
+
+
+def _numbered(index: IndexManifest, archive: ArchiveInfo) -> tuple[tuple[ArchiveInfo, ...], int]:
+    """All archives of an index with this one, and its number."""
+    archives = index.archives if archive in index.archives else (*index.archives, archive)
+    return archives, archives.index(archive)
+
+
+def _encoder_place(archive: Archive, folder: Path) -> str:
+    place = archive.manifest.places.encoder
+    return place if place in shipped_encoders() else os.path.relpath(archive.folder / place, folder)
+
+
+def _write_rows(folder: Path, growth: Growth) -> FileInfo | None:
+    if not len(growth.dead):
+        return None
+    return _write_column(folder, f"{TOMBSTONES}/rows-{growth.change:06d}.arrow", "row", pa.array(growth.dead))
+
+
+def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileInfo:
+    sha256, size = write_arrow(folder / file, pa.RecordBatch.from_arrays([values], [name]))
+    return FileInfo(file=file, sha256=sha256, bytes=size)
+
+
+def _changed(manifest: IndexManifest, growth: Growth, **fields: Any) -> IndexManifest:
+    """The next manifest, with the volumes and the dead rows of a growth."""
+    common = {
+        "change": growth.change,
+        "volumes": tuple(volume.info for volume in growth.volumes),
+        "dead": _write_rows(growth.folder, growth),
+        "packed": False,
+        "software": _software(),
+    }
+    return manifest.model_copy(update={**common, **fields})
+
+
+def _software() -> dict[str, str]:
+    found = {name: version(name) for name in ("clocs", "numpy", "pyarrow")}
+    with contextlib.suppress(PackageNotFoundError):
+        found["faiss-cpu"] = version("faiss-cpu")
+    return found
+
+
+def _commit(folder: Path, manifest: IndexManifest) -> None:
+    write_index_manifest(folder, manifest)
+    remember(folder, manifest.files)
+    _remove_unnamed(folder, manifest.files)
+
+
+def _remove_unnamed(folder: Path, files: Any) -> None:
+    """Files of volumes and tombstones that no manifest names."""
+    named = {folder / info.file for info in files}
+    for place in (VOLUMES, TOMBSTONES):
+        for path in sorted((folder / place).rglob("*"), reverse=True):
+            if path.is_dir():
+                with contextlib.suppress(OSError):  # not empty
+                    path.rmdir()
+            elif path not in named:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""Who may be among the neighbours: site, age, sex, label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from clocs.core.errors import ConfigError
+from clocs.similarity.index.searcher import Bools
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a patient must have, all of it; None: whatever it is. A patient of whom it is not known has it not."""
+
+    site: str | None = None
+    age: tuple[float, float] | None = None
+    """Years, both ends included."""
+    sex: Literal["female", "male"] | None = None
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.age is not None and not self.age[0] <= self.age[1]:
+            raise ConfigError(
+                f"an age band goes from the younger to the older, not from {self.age[0]} to {self.age[1]}"
+            )
+        if self.sex not in (None, "female", "male"):
+            raise ConfigError(f"sex is female or male, not '{self.sex}'")
+
+    def mask(self, patients: pa.RecordBatch) -> Bools:
+        """(rows,) which patients of a volume have it."""
+        kept = np.ones(patients.num_rows, bool)
+        if self.site is not None:
+            kept &= _true(pc.equal(patients.column("site"), self.site))
+        if self.sex is not None:
+            kept &= _true(pc.equal(patients.column("sex"), self.sex))
+        if self.age is not None:
+            age = patients.column("age")
+            kept &= _true(pc.and_(pc.greater_equal(age, self.age[0]), pc.less_equal(age, self.age[1])))
+        if self.label is not None:
+            labels = patients.column("labels")
+            has = np.zeros(patients.num_rows, bool)
+            has[pc.list_parent_indices(labels).filter(pc.equal(labels.flatten(), self.label)).to_numpy()] = True
+            kept &= has
+        return kept
+
+    def known_values(self, patients: pa.RecordBatch) -> dict[str, set[str]]:
+        """All sites, and all labels, that these patients have, where one was asked for."""
+        found = {}
+        if self.site is not None:
+            found["site"] = set(pc.unique(patients.column("site")).to_pylist())
+        if self.label is not None:
+            found["label"] = set(pc.unique(patients.column("labels").flatten()).to_pylist())
+        return found
+
+
+EVERYONE = Filter()
+
+
+def _true(found: pa.BooleanArray) -> Bools:
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False))

@@ -1,0 +1,113 @@
+"""Neighbours: who was found near a query, and which leads made them alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from clocs.core.recording import Recording
+from clocs.similarity.index.snapshot import Snapshot
+from clocs.similarity.segments import Vectors
+
+
+@dataclass(frozen=True)
+class LeadLikeness:
+    """How alike one lead of two recordings is."""
+
+    lead: str
+    similarity: float
+    """Cosine."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A patient near the query."""
+
+    patient_id: str
+    similarity: float
+    """Cosine of the query's vector and the patient's."""
+    distance: float
+    """1 - similarity."""
+    record_id: str
+    """Of the patient's recordings, the one most like the query."""
+    labels: tuple[str, ...]
+    """Of all recordings of the patient."""
+    age: float | None
+    sex: str | None
+    site: str
+    recordings: int
+    why: tuple[LeadLikeness, ...]
+    """Leads that the query and that recording share, the most alike first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What was asked with."""
+
+    record_id: str
+    patient_id: str
+    """Empty: unknown."""
+    vector: Vectors
+    """(E,), unit length."""
+    leads: Vectors
+    """(L, E), unit length; zeros where a lead is absent."""
+    recording: Recording | None
+    """None: it is in a store, under its record id."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Similar:
+    """The patients nearest to a query, the nearest first."""
+
+    query: Query
+    neighbours: tuple[Neighbour, ...]
+    notes: tuple[str, ...]
+    """What was corrected in the query, and what could not be said; a sentence each."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Without vectors and signals."""
+        asked = {"record_id": self.query.record_id, "patient_id": self.query.patient_id}
+        return {"query": asked, "neighbours": [asdict(item) for item in self.neighbours], "notes": list(self.notes)}
+
+
+def neighbour_of(now: Snapshot, query: Query, row: int, cosine: float) -> Neighbour:
+    """What is known of a patient that a search found."""
+    facts = now.facts(row)
+    recordings = facts["recordings"]
+    chosen = recordings[0]
+    why: tuple[LeadLikeness, ...] = ()
+    if all(now.archive(item["archive"]) is not None for item in recordings):
+        if len(recordings) > 1:
+            chosen = max(recordings, key=lambda item: _cosine(now, item, query))
+        why = _likeness(now, query, chosen)
+    return Neighbour(
+        patient_id=facts["patient_id"],
+        similarity=cosine,
+        distance=1 - cosine,
+        record_id=chosen["record_id"],
+        labels=tuple(facts["labels"]),
+        age=facts["age"],
+        sex=facts["sex"],
+        site=facts["site"],
+        recordings=len(recordings),
+        why=why,
+    )
+
+
+def _cosine(now: Snapshot, recording: dict[str, Any], query: Query) -> float:
+    archive = now.archive(recording["archive"])
+    assert archive is not None
+    return float(archive.vectors(np.array([recording["row"]]))[0] @ query.vector)
+
+
+def _likeness(now: Snapshot, query: Query, recording: dict[str, Any]) -> tuple[LeadLikeness, ...]:
+    archive = now.archive(recording["archive"])
+    assert archive is not None
+    held, present = archive.lead_vectors(np.array([recording["row"]]))
+    shared = np.flatnonzero(present[0] & query.leads.any(axis=1))
+    cosines = np.einsum("le,le->l", held[0][shared], query.leads[shared])
+    order = np.argsort(-cosines, kind="stable")
+    return tuple(LeadLikeness(archive.manifest.leads[shared[at]], float(cosines[at])) for at in order)

@@ -1,0 +1,167 @@
+"""From recordings to patients: one row each, its vector the mean of its recordings' unit vectors at unit length.
+
+Rows come in parts: recordings of an archive, or patients of an index who are pooled with new recordings. All is done
+on whole columns, since there may be a hundred million rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from clocs.similarity.archive.archive import KNOWN, Archive
+from clocs.similarity.segments import Ints, Vectors, unit_length
+
+RECORDING: Final = pa.struct([("record_id", pa.large_string()), ("archive", pa.int32()), ("row", pa.int64())])
+SCHEMA: Final = pa.schema(
+    [
+        ("patient_id", pa.large_string()),
+        ("site", pa.large_string()),
+        ("age", pa.float32()),
+        ("sex", pa.large_string()),
+        ("labels", pa.large_list(pa.large_string())),
+        ("recordings", pa.large_list(RECORDING)),
+        ("coherence", pa.float32()),
+    ]
+)
+"""``site`` and ``sex``: the first that is known; ``age``: the highest; ``labels``: of all recordings, sorted;
+``recordings``: where each lies; ``coherence``: the length of their mean vector, 1 if all point one way."""
+AT_ONCE: Final = 8192
+"""Patients whose vectors are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows that are to be pooled by patient."""
+
+    table: pa.Table
+    """As ``SCHEMA``."""
+    sums: Callable[[Ints], Vectors]
+    """Of some of its rows: (n, E), the sum of the unit vectors of each row's recordings."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Rows of parts, by patient."""
+
+    table: pa.Table
+    """As ``SCHEMA`` but for ``coherence``, which follows from the vectors; patients in order of appearance."""
+    parts: Sequence[Part]
+    order: Ints
+    """Rows of all parts, numbered through, patient by patient."""
+    starts: Ints
+    """(patients + 1,) where a patient's rows begin in ``order``."""
+
+    def vectors(self) -> Iterator[tuple[Vectors, Vectors]]:
+        """(n, E) unit vectors and (n,) coherences of patients in turn, some thousand at once."""
+        counts = pc.list_value_length(self.table.column("recordings")).to_numpy()
+        for begin in range(0, self.table.num_rows, AT_ONCE):
+            end = min(begin + AT_ONCE, self.table.num_rows)
+            first, last = self.starts[begin], self.starts[end]
+            sums = np.add.reduceat(self._sums(self.order[first:last]), self.starts[begin:end] - first, axis=0)
+            yield unit_length(sums), np.linalg.norm(sums, axis=1) / counts[begin:end].astype(np.float32)
+
+    def _sums(self, rows: Ints) -> Vectors:
+        """(n, E) of rows numbered through all parts."""
+        bounds = np.cumsum([0, *(part.table.num_rows for part in self.parts)])
+        found: list[Vectors] = []
+        places: list[Ints] = []
+        for part, low, high in zip(self.parts, bounds, bounds[1:], strict=False):
+            here = np.flatnonzero((rows >= low) & (rows < high))
+            if len(here):
+                found.append(part.sums(rows[here] - low))
+                places.append(here)
+        if len(found) == 1:
+            return found[0]
+        joined = np.empty((len(rows), found[0].shape[1]), np.float32)
+        joined[np.concatenate(places)] = np.concatenate(found)
+        return joined
+
+
+def archive_part(archive: Archive, number: int, rows: Ints) -> Part:
+    """Recordings of an archive, by their ascending rows; ``number``: the archive's own in the index."""
+    known = archive.table(KNOWN, int(rows[0]), int(rows[-1]) + 1)
+    if len(rows) != known.num_rows:
+        known = known.take(pa.array(rows - rows[0]))
+    columns = {name: known.column(name).combine_chunks() for name in KNOWN}
+    record = columns["record_id"].cast(pa.large_string())
+    archives = pa.array(np.full(len(rows), number, np.int32))
+    recordings = pa.StructArray.from_arrays([record, archives, pa.array(rows)], fields=list(RECORDING))
+    offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int64))
+    table = pa.table(
+        [
+            patient_ids(known),
+            columns["site"].cast(pa.large_string()),
+            columns["age"],
+            columns["sex"].cast(pa.large_string()),
+            columns["labels"].cast(pa.large_list(pa.large_string())),
+            pa.LargeListArray.from_arrays(offsets, recordings),
+            pa.array(np.ones(len(rows), np.float32)),
+        ],
+        schema=SCHEMA,
+    )
+    return Part(table, lambda some: archive.vectors(rows[some]))
+
+
+def patient_ids(recordings: pa.Table) -> pa.Array:
+    """Whose they are; one without a patient's id is a patient of its own."""
+    record, patient = (recordings.column(name).combine_chunks() for name in ("record_id", "patient_id"))
+    return pc.if_else(pc.equal(patient, ""), record, patient).cast(pa.large_string())
+
+
+def pool_patients(parts: Sequence[Part]) -> Pooled:
+    """Bring the rows of each patient together."""
+    table = pa.concat_tables([part.table for part in parts]).combine_chunks()
+    encoded = table.column("patient_id").combine_chunks().dictionary_encode()
+    code = np.asarray(encoded.indices.to_numpy()).astype(np.int64)
+    order = np.argsort(code, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=len(encoded.dictionary)))]).astype(np.int64)
+    facts = _facts(table, code)
+    columns = [
+        encoded.dictionary,
+        pc.fill_null(facts.column("site_first"), ""),
+        facts.column("age_max"),
+        facts.column("sex_first"),
+        _labels(table, code, len(encoded.dictionary)),
+        _recordings(table, order, starts),
+    ]
+    return Pooled(pa.table(columns, schema=SCHEMA.remove(SCHEMA.get_field_index("coherence"))), parts, order, starts)
+
+
+def _facts(table: pa.Table, code: Ints) -> pa.Table:
+    """One row a patient, in the order of their codes."""
+    site = table.column("site")
+    known = pa.table(
+        {
+            "code": code,
+            "site": pc.if_else(pc.equal(site, ""), pa.scalar(None, pa.large_string()), site),
+            "age": table.column("age"),
+            "sex": table.column("sex"),
+        }
+    )
+    found = known.group_by("code", use_threads=False).aggregate([("site", "first"), ("age", "max"), ("sex", "first")])
+    return found.sort_by("code")
+
+
+def _labels(table: pa.Table, code: Ints, patients: int) -> pa.LargeListArray:
+    labels = table.column("labels").combine_chunks()
+    owner = code[pc.list_parent_indices(labels).to_numpy()]
+    pairs = pa.table({"code": owner, "label": labels.flatten()}).group_by(["code", "label"]).aggregate([])
+    pairs = pairs.sort_by([("code", "ascending"), ("label", "ascending")])
+    counts = np.bincount(pairs.column("code").to_numpy(), minlength=patients)
+    return pa.LargeListArray.from_arrays(pa.array(_offsets(counts)), pairs.column("label").combine_chunks())
+
+
+def _recordings(table: pa.Table, order: Ints, starts: Ints) -> pa.LargeListArray:
+    moved = table.column("recordings").combine_chunks().take(pa.array(order))
+    ends = _offsets(pc.list_value_length(moved).to_numpy())
+    return pa.LargeListArray.from_arrays(pa.array(ends[starts]), moved.flatten())
+
+
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -1,0 +1,223 @@
+"""Patients like this one: an index that is asked with a file, a recording or a record id."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import ConfigError, FormatError, IntegrityError, StoreError
+from clocs.core.recording import Recording
+from clocs.similarity.archive.archive import Archive
+from clocs.similarity.index.changes import Folder, add_archive, delete_patients, rebuild_index
+from clocs.similarity.index.filters import EVERYONE, Filter
+from clocs.similarity.index.growth import Added
+from clocs.similarity.index.manifest import NAME, IndexManifest, manifest_mark
+from clocs.similarity.index.neighbours import Query, Similar, neighbour_of
+from clocs.similarity.index.searcher import Hits
+from clocs.similarity.index.snapshot import Snapshot
+from clocs.similarity.segments import Vectors
+from clocs.store.store import Store
+
+if TYPE_CHECKING:
+    from clocs.evaluation.pretrained import PretrainedEncoder
+
+OPENINGS: Final = 3
+"""How often an index is opened again that a rebuild replaced meanwhile."""
+
+
+class PatientIndex:
+    """An open index. It follows every change that is committed, from the next search on."""
+
+    def __init__(self, folder: Folder, encoder: PretrainedEncoder | Folder | None = None) -> None:
+        self.folder = Path(folder)
+        self._given = encoder
+        self._loaded: PretrainedEncoder | None = None
+        self._path = str(self.folder / NAME)
+        self._mark: object = None
+        self._snapshot = self._newest()
+
+    def __len__(self) -> int:
+        return self.manifest.patients
+
+    def __repr__(self) -> str:
+        about = self.manifest
+        return (
+            f"<PatientIndex {self.folder}: {about.patients:,} patients, {about.recordings:,} recordings, {about.kind}>"
+        )
+
+    @property
+    def manifest(self) -> IndexManifest:
+        """What the index holds now."""
+        return self._newest().manifest
+
+    def _newest(self) -> Snapshot:
+        """The index after its last change; one call of the system where there was none."""
+        mark = manifest_mark(self._path)
+        if mark is not None and mark == self._mark:
+            return self._snapshot
+        for attempt in range(1, OPENINGS + 1):
+            try:
+                self._snapshot, self._mark = Snapshot(self.folder), mark
+                break
+            except IntegrityError:
+                before, mark = mark, manifest_mark(self._path)
+                if mark == before or attempt == OPENINGS:
+                    raise
+        return self._snapshot
+
+    def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Hits:
+        """Rows of the k nearest patients to each of (Q, E) vectors, and their cosines."""
+        return self._newest().search(self._unit(vectors), self._checked(k), wanted)
+
+    def similar(
+        self,
+        query: Recording | Folder,
+        k: int = 10,
+        *,
+        site: str | None = None,
+        age: tuple[float, float] | None = None,
+        sex: Literal["female", "male"] | None = None,
+        label: str | None = None,
+        own_patient: bool = False,
+    ) -> Similar:
+        """The k patients most like a recording, a file, or a record of the index by its id; filters as ``Filter``.
+
+        The query's own patient is left out unless ``own_patient``: the one of its patient id or, where a file has
+        none, of its record id.
+        """
+        now = self._newest()
+        asked, own = self._query(query, now)
+        own = None if own_patient else own
+        wanted = Filter(site, age, sex, label)
+        found = now.search(asked.vector[None], self._checked(k) + (own is not None), wanted)
+        pairs = [(int(row), float(cosine)) for row, cosine in zip(found.rows[0], found.cosines[0], strict=True)]
+        pairs = [(row, cosine) for row, cosine in pairs if row not in (-1, own)][:k]
+        neighbours = tuple(neighbour_of(now, asked, row, cosine) for row, cosine in pairs)
+        notes = list(asked.notes)
+        if own is not None and asked.recording is not None:
+            notes.append(f"patient {now.facts(own)['patient_id']} is left out: the query's own, by its id")
+        if any(not item.why for item in neighbours):
+            notes.append(
+                "leads are not compared where the archive of embeddings is not where it was, or shares no lead"
+            )
+        if len(neighbours) < k:
+            notes.append(f"only {len(neighbours)} patients of the index fit")
+        return Similar(asked, neighbours, tuple(notes))
+
+    def recording(self, record_id: str) -> Recording:
+        """A recording of the index, from the store that its archive was made of."""
+        now = self._newest()
+        found = now.find_record(record_id)
+        if found is None:
+            raise ConfigError(f"no record '{record_id}' in {self.folder}")
+        archive = now.archive(found[1])
+        if archive is None:
+            raise StoreError(
+                f"the archive of embeddings with '{record_id}' is not where it was: {self._place(found[1])}"
+            )
+        return Store(archive.store_folder, archive.manifest.store.version).recording(record_id)
+
+    def add(self, archive: Archive | Folder) -> Added:
+        """Add an archive's recordings; see ``add_archive``."""
+        return add_archive(self.folder, archive)
+
+    def delete(self, patient_ids: list[str]) -> int:
+        """Take patients out; see ``delete_patients``."""
+        return delete_patients(self.folder, patient_ids)
+
+    def rebuild(self, kind: str | None = None) -> None:
+        """Write all living patients anew; see ``rebuild_index``."""
+        rebuild_index(self.folder, kind)
+
+    def _place(self, archive: int) -> Path:
+        return self.folder / self.manifest.archives[archive].folder
+
+    def _unit(self, vectors: npt.NDArray[np.floating]) -> Vectors:
+        values = np.asarray(vectors, np.float32)
+        embedding = self._snapshot.manifest.encoder.embedding
+        if values.ndim != 2 or values.shape[1] != embedding:
+            raise ConfigError(f"vectors must be (Q, {embedding}), not {values.shape}")
+        lengths = np.sqrt(np.einsum("qe,qe->q", values, values))  # what np.linalg.norm does, in a third of its time
+        if not 0 < lengths.min(initial=1) <= lengths.max(initial=1) < np.inf:
+            raise ConfigError("vectors must be finite, and not all zeros")
+        return np.asarray(values / lengths[:, None])
+
+    def _checked(self, k: int) -> int:
+        if k < 1:
+            raise ConfigError(f"k is a number of neighbours from 1 on, not {k}")
+        return k
+
+    def _query(self, query: Recording | Folder, now: Snapshot) -> tuple[Query, int | None]:
+        """What is searched for, and the row of its own patient."""
+        if isinstance(query, str) and not os.path.isfile(query):
+            record = now.find_record(query)
+            if record is not None:
+                return self._stored(query, record, now), record[0]
+        try:
+            asked = self._embedded(query)
+        except FormatError as error:
+            raise FormatError(f"{query} is neither a record id of {self.folder} nor a readable ECG: {error}") from error
+        if asked.patient_id:
+            return asked, now.row_of_patient(asked.patient_id)
+        same = now.find_record(asked.record_id) if asked.record_id else None
+        return asked, same[0] if same else None
+
+    def _stored(self, record_id: str, record: tuple[int, int, int], now: Snapshot) -> Query:
+        row, number, place = record
+        archive = now.archive(number)
+        if archive is None:
+            raise StoreError(
+                f"the archive of embeddings with '{record_id}' is not at {self._place(number)}, or is another now. Put "
+                "it back, or ask with the file."
+            )
+        rows = np.array([place])
+        return Query(
+            record_id=record_id,
+            patient_id=now.facts(row)["patient_id"],
+            vector=archive.vectors(rows)[0],
+            leads=archive.lead_vectors(rows)[0][0],
+            recording=None,
+        )
+
+    def _embedded(self, query: Recording | Folder) -> Query:
+        from clocs.evaluation.recordings import recording_of
+        from clocs.similarity.archive.recording_vectors import pool_recording
+
+        about, recording = self._snapshot.manifest, recording_of(query)
+        made = self.encoder.embed(recording, any_lead=about.any_lead)
+        leads = (*about.leads, *(lead for lead in dict.fromkeys(made.lead) if lead not in about.leads))
+        pooled = pool_recording(made.values, made.lead, leads)
+        return Query(
+            record_id=recording.record_id,
+            patient_id=recording.patient_id,
+            vector=pooled.whole,
+            leads=pooled.leads[: len(about.leads)],
+            recording=recording,
+            notes=made.notes,
+        )
+
+    @property
+    def encoder(self) -> PretrainedEncoder:
+        """The encoder whose vectors these are; loaded when a file is first asked with."""
+        from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+        from clocs.evaluation.shipped import shipped_encoders
+        from clocs.similarity.archive.embedding import weights_hash
+
+        if self._loaded is None:
+            about = self._snapshot.manifest
+            place = about.encoder_place
+            given = self._given or (place if place in shipped_encoders() else self.folder / place)
+            loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given)
+            if weights_hash(loaded) != about.encoder.weights_sha256:
+                raise ConfigError(f"the vectors of {self.folder} were made by another encoder than {loaded.name}")
+            self._loaded = loaded
+        return self._loaded
+
+
+def open_index(folder: Folder, encoder: PretrainedEncoder | Folder | None = None) -> PatientIndex:
+    """Open an index; ``encoder``: where it is now, if it was moved."""
+    return PatientIndex(folder, encoder)

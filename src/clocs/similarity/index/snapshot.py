@@ -1,0 +1,133 @@
+"""An index as it was after one change: open volumes, and which of their rows may be found."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from clocs.core.errors import ClocsError, ConfigError, IntegrityError
+from clocs.similarity.archive.archive import Archive
+from clocs.similarity.checked_files import FileInfo, refuse_changed
+from clocs.similarity.index.filters import EVERYONE, Filter
+from clocs.similarity.index.manifest import read_index_manifest
+from clocs.similarity.index.searcher import Hits, Kept
+from clocs.similarity.index.volume import Volume
+from clocs.similarity.segments import Ints, Vectors
+
+FILTERS: Final = 4
+"""Filters whose rows are remembered."""
+MOST_NAMED: Final = 20
+"""Values that an error names."""
+
+
+class Snapshot:
+    """Rows are patients, numbered through all volumes; a living patient has one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = read_index_manifest(folder)
+        refuse_changed(folder, self.manifest.files)
+        embedding = self.manifest.encoder.embedding
+        self.volumes = [Volume(folder, info, embedding) for info in self.manifest.volumes]
+        self.first = np.cumsum([0, *(volume.info.rows for volume in self.volumes)], dtype=np.int64)
+        self.dead = _rows(folder, self.manifest.dead)
+        self._kept = functools.lru_cache(maxsize=FILTERS)(self._kept_of)
+        self.archive = functools.cache(self._open_archive)
+
+    def search(self, queries: Vectors, k: int, wanted: Filter = EVERYONE) -> Hits:
+        """The k nearest living patients to each of (Q, E) unit vectors, among those the filter wants."""
+        found: list[Hits] = []
+        for volume, first, kept in zip(self.volumes, self.first, self._kept(wanted), strict=False):
+            if kept is None or kept.count:
+                hits = volume.search(queries, k, kept)
+                found.append(Hits(np.where(hits.rows < 0, -1, hits.rows + first), hits.cosines) if first else hits)
+        if len(found) == 1:
+            return found[0]
+        none = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32))
+        rows = np.concatenate([part.rows for part in (*found, none)], axis=1)
+        return Hits(rows, np.concatenate([part.cosines for part in (*found, none)], axis=1)).best(k)
+
+    def _kept_of(self, wanted: Filter) -> list[Kept | None]:
+        """For each volume the rows that may be found; None: all."""
+        if wanted == EVERYONE and not len(self.dead):
+            return [None] * len(self.volumes)
+        self._refuse_unknown(wanted)
+        found: list[Kept | None] = []
+        for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
+            mask = wanted.mask(volume.patients)
+            mask[self.dead[np.searchsorted(self.dead, first) : np.searchsorted(self.dead, last)] - first] = False
+            found.append(None if mask.all() else Kept(mask))
+        return found
+
+    def _refuse_unknown(self, wanted: Filter) -> None:
+        """A site or label that nobody has is a mistake, not an empty answer."""
+        known: dict[str, set[str]] = {}
+        for volume in self.volumes:
+            for name, values in wanted.known_values(volume.patients).items():
+                known.setdefault(name, set()).update(values)
+        for name, values in known.items():
+            if getattr(wanted, name) not in values:
+                some = ", ".join(f"'{value}'" for value in sorted(values)[:MOST_NAMED])
+                raise ConfigError(
+                    f"no patient of the index has the {name} '{getattr(wanted, name)}'; there are: {some}"
+                )
+
+    def is_dead(self, row: int) -> bool:
+        """Whether a row is deleted or replaced."""
+        place = int(np.searchsorted(self.dead, row))
+        return place < len(self.dead) and int(self.dead[place]) == row
+
+    def row_of_patient(self, patient_id: str) -> int | None:
+        """A living patient's row."""
+        for volume, first in zip(self.volumes, self.first, strict=False):
+            for row in volume.rows_of(pa.array([patient_id], pa.large_string())):
+                if not self.is_dead(int(first + row)):
+                    return int(first + row)
+        return None
+
+    def find_record(self, record_id: str) -> tuple[int, int, int] | None:
+        """Of a living patient's recording: the patient's row, the archive's number, the row in that archive."""
+        for volume, first in zip(self.volumes, self.first, strict=False):
+            place = pc.index(volume.record_ids(), record_id).as_py()
+            if place < 0:
+                continue
+            recordings = volume.patients.column("recordings")
+            row = int(np.searchsorted(recordings.offsets.to_numpy(), place, "right")) - 1
+            if not self.is_dead(int(first + row)):
+                held = recordings.values
+                return int(first + row), held.field("archive")[place].as_py(), held.field("row")[place].as_py()
+        return None
+
+    def facts(self, row: int) -> dict[str, Any]:
+        """What the table says of a patient."""
+        number = int(np.searchsorted(self.first, row, "right")) - 1
+        found: dict[str, Any] = self.volumes[number].patients.slice(row - int(self.first[number]), 1).to_pylist()[0]
+        return found
+
+    def _open_archive(self, number: int) -> Archive | None:
+        """An archive behind the index; None where it is gone or is another now."""
+        info = self.manifest.archives[number]
+        try:
+            archive = Archive(self.folder / info.folder, info.version)
+        except ClocsError:
+            return None
+        return archive if archive.manifest.sha256 == info.sha256 else None
+
+
+def _rows(folder: Path, info: FileInfo | None) -> Ints:
+    """Sorted row numbers of a file."""
+    return np.empty(0, np.int64) if info is None else read_column(folder, info).to_numpy()
+
+
+def read_column(folder: Path, info: FileInfo) -> pa.Array:
+    """The one column of a small file."""
+    try:
+        with pa.memory_map(str(folder / info.file)) as source:
+            return pa.ipc.open_file(source).get_batch(0).column(0)
+    except (OSError, IndexError, pa.ArrowException) as error:
+        raise IntegrityError(f"{info.file}: cannot be opened ({error})") from error

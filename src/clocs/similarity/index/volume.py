@@ -1,0 +1,112 @@
+"""A volume of an index: patients that came into it in one go, with their vectors and what finds them quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from clocs.core.errors import IntegrityError
+from clocs.core.files import atomic_file
+from clocs.similarity.checked_files import FileInfo, describe
+from clocs.similarity.index.exact import Exact
+from clocs.similarity.index.manifest import VolumeInfo
+from clocs.similarity.index.patients import SCHEMA, Part, Pooled
+from clocs.similarity.index.searcher import KINDS, Hits, Kept
+from clocs.similarity.segments import Ints, Vectors
+from clocs.store.arrow_files import write_arrow
+
+VOLUMES: Final = "volumes"
+EXACT_SHARE: Final = 0.05
+"""A filter that keeps less goes to the exact search: a graph is left with too few rows to walk over."""
+EXACT_ROWS: Final = 100_000
+"""So does one that keeps fewer rows than this, and not even half: comparing them takes ten milliseconds or so."""
+
+
+def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: int) -> VolumeInfo:
+    """Write patients as a volume: table, vectors, and the structure its kind needs."""
+    place, rows = f"{VOLUMES}/{name}", pooled.table.num_rows
+    vectors = f"{place}/vectors.npy"
+    coherence = _write_vectors(folder / vectors, pooled.vectors(), (rows, embedding))
+    table = pooled.table.append_column(SCHEMA.field("coherence"), pa.array(coherence)).combine_chunks()
+    sha256, size = write_arrow(folder / place / "patients.arrow", table.to_batches()[0])
+    chosen = KINDS.get(kind)
+    if rows < chosen.least:
+        chosen = KINDS.get("exact")
+    structure = None
+    if chosen.file is not None:
+        chosen.build(_map_vectors(folder / vectors, (rows, embedding)), folder / place / chosen.file)
+        structure = describe(folder, f"{place}/{chosen.file}")
+    return VolumeInfo(
+        kind=chosen.name,
+        rows=rows,
+        vectors=describe(folder, vectors),
+        patients=FileInfo(file=f"{place}/patients.arrow", sha256=sha256, bytes=size),
+        structure=structure,
+    )
+
+
+def _write_vectors(path: Path, blocks: Iterator[tuple[Vectors, Vectors]], shape: tuple[int, int]) -> Vectors:
+    """As one .npy file; the coherences that come with the vectors are returned."""
+    coherence = [np.empty(0, np.float32)]
+    with atomic_file(path) as file:
+        about = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, about)
+        for vectors, lengths in blocks:
+            file.write(np.ascontiguousarray(vectors, "<f4").data)
+            coherence.append(lengths)
+    return np.concatenate(coherence)
+
+
+def _map_vectors(path: Path, shape: tuple[int, int]) -> Vectors:
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise IntegrityError(f"{path.name}: cannot be opened: {error!s:.200}") from error
+    if mapped.shape != shape or mapped.dtype != np.float32:
+        raise IntegrityError(f"{path.name}: holds {mapped.dtype} {mapped.shape}, not float32 {shape}")
+    return np.asarray(mapped)
+
+
+class Volume:
+    """An open volume: memory maps, nothing read before it is asked for."""
+
+    def __init__(self, folder: Path, info: VolumeInfo, embedding: int) -> None:
+        self.info = info
+        try:
+            with pa.memory_map(str(folder / info.patients.file)) as source:
+                self.patients: pa.RecordBatch = pa.ipc.open_file(source).get_batch(0)
+        except (OSError, pa.ArrowException) as error:
+            raise IntegrityError(f"{info.patients.file}: cannot be opened ({error})") from error
+        if self.patients.num_rows != info.rows or not self.patients.schema.equals(SCHEMA):
+            raise IntegrityError(f"{info.patients.file}: not the table its manifest describes")
+        self.vectors = _map_vectors(folder / info.vectors.file, (info.rows, embedding))
+        structure = folder / info.structure.file if info.structure is not None else folder
+        self._searcher = KINDS.get(info.kind).open(structure, self.vectors)
+
+    def search(self, queries: Vectors, k: int, kept: Kept | None) -> Hits:
+        """The nearest patients of this volume to each of (Q, E) unit vectors, among ``kept``."""
+        rows = self.info.rows
+        if kept is not None and kept.count < max(EXACT_SHARE * rows, min(EXACT_ROWS, rows / 2)):
+            return Exact(self.vectors).search(queries, k, kept)
+        return self._searcher.search(queries, k, kept)
+
+    def part(self, rows: Ints) -> Part:
+        """Some of its patients, to be pooled with others."""
+        table = pa.Table.from_batches([self.patients])
+        table = table if len(rows) == self.info.rows else table.take(pa.array(rows))
+        counts = pc.list_value_length(table.column("recordings")).to_numpy().astype(np.float32)
+        lengths = counts * table.column("coherence").to_numpy()
+        return Part(table, lambda some: self.vectors[rows[some]] * lengths[some, None])
+
+    def rows_of(self, patient_ids: pa.Array) -> Ints:
+        """Rows of patients, dead ones included."""
+        return np.flatnonzero(pc.is_in(self.patients.column("patient_id"), value_set=patient_ids).to_numpy(False))
+
+    def record_ids(self) -> pa.Array:
+        """Of all patients, end to end."""
+        return self.patients.column("recordings").values.field("record_id")

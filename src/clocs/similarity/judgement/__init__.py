@@ -1,0 +1,1 @@
+"""What embeddings are worth, and what they give away."""

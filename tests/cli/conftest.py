@@ -1,0 +1,30 @@
+"""``clocs`` run in this process: importing torch each time takes seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clocs.cli.main import main
+
+Command = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Output and errors of ``clocs`` with these arguments, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def run(*arguments: object, code: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["clocs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert int(ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run

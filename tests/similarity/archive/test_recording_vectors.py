@@ -1,0 +1,47 @@
+"""One vector a recording: the mean of unit-length embeddings, against a literal loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import SignalError
+from clocs.similarity.archive.recording_vectors import pool_recording
+
+
+def test_as_a_literal_loop() -> None:
+    random = np.random.default_rng(0)
+    frames, leads, wanted = 3, ("V2", "II"), ("II", "aVL", "V2")
+    values = (random.normal(size=(frames * 2, 5)) * random.uniform(0.1, 50, (frames * 2, 1))).astype(np.float32)
+    made = pool_recording(values, leads * frames, wanted)
+    units = [[float(x) / float(np.sqrt(sum(y * y for y in row))) for x in row] for row in values.astype(float)]
+    total = [sum(row[place] for row in units) for place in range(5)]
+    length = np.sqrt(sum(x * x for x in total))
+    np.testing.assert_allclose(made.whole, [x / length for x in total], rtol=1e-5)
+    second = [sum(units[row][place] for row in (1, 3, 5)) for place in range(5)]
+    np.testing.assert_allclose(made.leads[0], np.array(second) / np.linalg.norm(second), rtol=1e-5)
+    assert made.present.tolist() == [True, False, True]
+    assert not made.leads[1].any()
+    assert made.frames == frames
+
+
+def test_lengths_say_nothing() -> None:
+    random = np.random.default_rng(1)
+    values = random.normal(size=(8, 5)).astype(np.float32)
+    longer = values * random.uniform(0.01, 100, (8, 1)).astype(np.float32)
+    one, other = (pool_recording(some, ("II", "V2") * 4, ("II", "V2")) for some in (values, longer))
+    np.testing.assert_allclose(one.whole, other.whole, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(one.whole), 1, atol=1e-6)
+
+
+def test_a_frame_of_zeros_does_not_count() -> None:
+    values = np.array([[3, 4], [0, 0]], np.float32)
+    made = pool_recording(values, ("II", "V2"), ("II", "V2"))
+    np.testing.assert_allclose(made.whole, [0.6, 0.8], atol=1e-6)
+    assert made.present.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("values", [np.zeros((2, 3)), np.full((2, 3), np.nan), np.full((2, 3), np.inf)])
+def test_what_points_nowhere_is_refused(values: np.ndarray) -> None:
+    with pytest.raises(SignalError):
+        pool_recording(values.astype(np.float32), ("II", "V2"), ("II", "V2"))

@@ -1,0 +1,87 @@
+"""Maps: principal directions by another way, neighbours kept by UMAP, several stores on one."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import ConfigError, MissingExtraError
+from clocs.similarity.atlas.patient_map import map_patients, project, reduce_dimensions
+from clocs.similarity.judgement.cohort import open_cohort
+from clocs.store.store import Store
+
+
+def test_principal_directions_are_those_of_the_singular_values() -> None:
+    """numpy's singular value decomposition of the centred rows; a direction has no sign of its own."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(50, 6)) * np.array([5, 3, 1, 1, 0.5, 0.1])
+    points, explained = project(values)
+    centred = values - values.mean(0)
+    left, lengths, _ = np.linalg.svd(centred, full_matrices=False)
+    for axis in range(2):
+        expected = left[:, axis] * lengths[axis]
+        np.testing.assert_allclose(np.abs(points[:, axis]), np.abs(expected), atol=1e-9)
+    assert explained == pytest.approx(tuple((lengths**2 / (lengths**2).sum())[:2]))
+    again = project(values)
+    assert np.array_equal(points, again[0]), "the same map each time"
+    reduced, shares = reduce_dimensions(values, 10)
+    assert reduced.shape == (50, 6)
+    assert shares.sum() == pytest.approx(1)
+
+
+def test_patients_who_are_all_alike_are_one_point() -> None:
+    points, explained = project(np.ones((5, 4)))
+    assert np.abs(points).max() < 1e-9
+    assert explained == (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_umap_keeps_clusters_apart() -> None:
+    random = np.random.default_rng(1)
+    cluster = np.repeat(np.arange(3), 25)
+    values = np.eye(3)[cluster] + 0.05 * random.normal(size=(75, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numba and of UMAP
+        points, explained = project(values, "umap")
+    assert explained is None
+    centres = np.array([points[cluster == one].mean(0) for one in range(3)])
+    distance = np.linalg.norm(points[:, None] - centres, axis=2)
+    assert (distance.argmin(1) == cluster).mean() > 0.95
+
+
+def test_without_umap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "umap":
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingExtraError, match=r"clocs\[umap\]"):
+        project(np.eye(5), "umap")
+
+
+def test_what_cannot_be_mapped_is_said() -> None:
+    with pytest.raises(ConfigError, match="no map 'tsne'; there are pca, umap"):
+        project(np.eye(5), "tsne")
+    with pytest.raises(ConfigError, match="at least 3 patients, not 2"):
+        project(np.eye(2))
+
+
+def test_two_stores_share_a_map(judged_store: Store, chapman_part: Store) -> None:
+    cohorts = [open_cohort("random", store, part="test") for store in (judged_store, chapman_part)]
+    found = map_patients(cohorts)
+    counts = [len(np.unique(cohort.rows.patient)) for cohort in cohorts]
+    assert found.points.shape == (sum(counts), 2)
+    assert [str(name) for name in found.facts.site] == ["synthetic"] * counts[0] + ["chapman"] * counts[1]
+    told = found.as_dict()
+    json.dumps(told, allow_nan=False)
+    assert told["points"] == found.points.tolist()
+    assert told["record_id"][-1] in chapman_part.table(["record_id"]).column(0).to_pylist()
+    assert found.axes_names()[0] == f"PC 1, {found.explained[0]:.0%} of the variance" if found.explained else False

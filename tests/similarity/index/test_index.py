@@ -1,0 +1,279 @@
+"""An index: patients pooled from recordings, added to, deleted from, rebuilt, and followed by who has it open."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.similarity import checked_files
+from clocs.similarity.archive.archive import Archive
+from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.index.changes import add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.filters import Filter
+from clocs.similarity.index.growth import Added
+from clocs.similarity.index.manifest import NAME, read_index_manifest
+from clocs.similarity.index.search import PatientIndex, open_index
+from clocs.similarity.segments import Vectors, unit_length
+from tests.similarity.archives import Row, clustered, near, people, write_archive
+
+pytest.importorskip("faiss", reason="needs the extra 'search'")
+E = 16
+KINDS = ("exact", "hnsw")
+
+
+@pytest.fixture
+def scattered(tmp_path: Path) -> Archive:
+    """Forty patients with three recordings each, in an order that keeps no patient together."""
+    rows = people(40, recordings=3)
+    order = np.random.default_rng(5).permutation(len(rows))
+    return write_archive(tmp_path / "archive", [rows[place] for place in order], clustered(len(rows), E, seed=2))
+
+
+def patients_of(index: PatientIndex) -> dict[str, Vectors]:
+    """Every living patient's vector, through a search for as many as there are."""
+    snapshot = index._newest()
+    found = index.search(np.eye(1, E), k=int(snapshot.first[-1])).rows[0]
+    rows = [int(row) for row in found if row >= 0]
+    return {snapshot.facts(row)["patient_id"]: vector_at(index, row) for row in rows}
+
+
+def vector_at(index: PatientIndex, row: int) -> Vectors:
+    snapshot = index._newest()
+    number = int(np.searchsorted(snapshot.first, row, "right")) - 1
+    vector: Vectors = snapshot.volumes[number].vectors[row - snapshot.first[number]]
+    return vector
+
+
+def literal(rows: list[Row], vectors: Vectors) -> dict[str, Vectors]:
+    """Unit length of the mean of each patient's vectors, one patient at a time."""
+    found = {}
+    for patient in {row["patient_id"] for row in rows}:
+        own = [vector for row, vector in zip(rows, vectors, strict=True) if row["patient_id"] == patient]
+        found[patient] = unit_length(np.sum(own, axis=0, keepdims=True))[0]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_patient_is_the_mean_of_its_recordings(kind: str, scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index", kind)
+    index = open_index(tmp_path / "index")
+    rows = scattered.table().to_pylist()
+    expected = literal(rows, scattered.vectors())
+    found = patients_of(index)
+    assert found.keys() == expected.keys()
+    for patient, vector in expected.items():
+        np.testing.assert_allclose(found[patient], vector, atol=1e-6)
+    assert (len(index), index.manifest.recordings) == (40, 120)
+
+
+def test_facts_of_a_patient_come_from_all_recordings(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        {"record_id": "a", "patient_id": "p", "site": "", "age": 60, "sex": None, "labels": ["SR", "LBBB"]},
+        {"record_id": "b", "patient_id": "", "site": "x", "age": None, "sex": "male", "labels": []},
+        {"record_id": "c", "patient_id": "p", "site": "north", "age": None, "sex": "female", "labels": ["AFIB", "SR"]},
+        {"record_id": "d", "patient_id": "p", "site": "south", "age": 64, "sex": None, "labels": []},
+    ]
+    build_index(write_archive(tmp_path / "archive", rows, clustered(4, E)), tmp_path / "index")
+    first, second = (open_index(tmp_path / "index")._newest().facts(row) for row in (0, 1))
+    assert (first["patient_id"], first["site"], first["age"], first["sex"]) == ("p", "north", 64, "female")
+    assert first["labels"] == ["AFIB", "LBBB", "SR"]
+    assert [(item["record_id"], item["row"]) for item in first["recordings"]] == [("a", 0), ("c", 2), ("d", 3)]
+    assert (second["patient_id"], second["age"], second["labels"]) == ("b", None, [])
+    mean = np.linalg.norm(clustered(4, E)[[0, 2, 3]].mean(axis=0))
+    assert first["coherence"] == pytest.approx(mean, abs=1e-6)
+
+
+def test_large_archives_become_several_volumes(
+    scattered: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patients whose recordings are far apart have one row all the same; a rebuild leaves no dead rows."""
+    monkeypatch.setattr("clocs.similarity.index.growth.ROWS_PER_VOLUME", 25)
+    build_index(scattered, tmp_path / "index", "hnsw")
+    index = open_index(tmp_path / "index")
+    expected = literal(scattered.table().to_pylist(), scattered.vectors())
+    for volumes, dead in ((5, True), (2, False)):
+        found = patients_of(index)
+        assert found.keys() == expected.keys()
+        for patient, vector in expected.items():
+            np.testing.assert_allclose(found[patient], vector, atol=1e-6)
+        assert (len(index), index.manifest.recordings) == (40, 120)
+        assert len(index.manifest.volumes) == volumes
+        assert (index.manifest.dead is not None) == dead
+        index.rebuild()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adding_is_as_if_all_had_come_at_once(kind: str, tmp_path: Path) -> None:
+    """Of the second archive some recordings are known, some belong to known patients, some are new."""
+    rows, vectors = people(30, recordings=3), clustered(90, E)
+    build_index(write_archive(tmp_path / "first", rows[:50], vectors[:50]), tmp_path / "index", kind)
+    second = write_archive(tmp_path / "second", rows[40:], vectors[40:])
+    assert add_archive(tmp_path / "index", second) == Added(recordings=40, patients=14, known=10, of_deleted=0)
+    build_index(write_archive(tmp_path / "all", rows, vectors), tmp_path / "at-once", kind)
+    grown, at_once = (open_index(tmp_path / name) for name in ("index", "at-once"))
+    assert (len(grown), grown.manifest.recordings) == (len(at_once), at_once.manifest.recordings) == (30, 90)
+    one, other = patients_of(grown), patients_of(at_once)
+    assert one.keys() == other.keys()
+    for patient in one:
+        np.testing.assert_allclose(one[patient], other[patient], atol=1e-6)
+    assert add_archive(tmp_path / "index", second) == Added(recordings=0, patients=0, known=50, of_deleted=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deleted_patient_is_not_returned_nor_added_again(kind: str, scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index", kind)
+    index = open_index(tmp_path / "index")
+    assert index.delete(["p3", "p4", "p3"]) == 2
+    assert len(index) == 38
+    assert {"p3", "p4"}.isdisjoint(patients_of(index))
+    assert index.delete(["p3"]) == 0
+    assert index.add(scattered).of_deleted == 6
+    assert {"p3", "p4"}.isdisjoint(patients_of(index))
+    index.rebuild()
+    assert index.add(scattered).of_deleted == 6
+    assert len(patients_of(index)) == 38
+
+
+def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index", "hnsw")
+    row = next(row for row in range(40) if open_index(tmp_path / "index")._newest().facts(row)["patient_id"] == "p17")
+    secret = vector_at(open_index(tmp_path / "index"), row).tobytes()
+    delete_patients(tmp_path / "index", ["p17"])
+    there = [path for path in (tmp_path / "index").rglob("*.*") if secret in path.read_bytes()]
+    assert sorted(path.name for path in there) == ["graph.faiss", "vectors.npy"]
+    rebuild_index(tmp_path / "index", "exact")
+    files = [path for path in (tmp_path / "index").rglob("*") if path.is_file()]
+    assert not [path for path in files if secret in path.read_bytes()]
+    assert {path.parent.name for path in files} == {"index", "tombstones", "000003-0"}
+    assert len(patients_of(open_index(tmp_path / "index"))) == 39
+    assert read_index_manifest(tmp_path / "index").kind == "exact"
+
+
+def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index")
+    index = open_index(tmp_path / "index")
+    vector = vector_at(index, 0)[None]
+    gone = index._newest().facts(0)["patient_id"]
+    assert index.search(vector, 1).rows.tolist() == [[0]]
+    delete_patients(tmp_path / "index", [gone])
+    assert index.search(vector, 1).rows.tolist() != [[0]]
+    rebuild_index(tmp_path / "index", "hnsw")
+    assert index.manifest.kind == "hnsw"
+    assert gone not in patients_of(index)
+
+
+def test_searching_while_the_index_is_rebuilt(scattered: Archive, tmp_path: Path) -> None:
+    """A rebuild removes the files that another has open or is about to open; searches go on and are right."""
+    build_index(scattered, tmp_path / "index")
+    delete_patients(tmp_path / "index", ["p3"])
+    expected = set(patients_of(open_index(tmp_path / "index")))
+
+    def rebuild() -> None:
+        for number in range(12):
+            rebuild_index(tmp_path / "index", KINDS[number % 2])
+
+    writer = threading.Thread(target=rebuild)
+    writer.start()
+    searches = 0
+    while writer.is_alive():
+        assert set(patients_of(open_index(tmp_path / "index"))) == expected
+        searches += 1
+    writer.join()
+    assert read_index_manifest(tmp_path / "index").change >= 12
+    assert searches >= 3
+
+
+def test_everyone_may_be_deleted(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "archive", people(3), clustered(3, E))
+    build_index(archive, tmp_path / "index")
+    delete_patients(tmp_path / "index", ["p0", "p1", "p2"])
+    for _ in range(2):
+        index = open_index(tmp_path / "index")
+        assert len(index) == 0
+        assert index.search(np.eye(2, E), 3).rows.tolist() == [[-1] * 3] * 2
+        rebuild_index(tmp_path / "index")
+    assert add_archive(tmp_path / "index", archive).of_deleted == 3
+
+
+@pytest.mark.parametrize("share", [0.5, 0.05, 0.005])
+@pytest.mark.parametrize("kind", KINDS)
+def test_filters_act_inside_the_search(
+    kind: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against brute force over the rows that the filter keeps; below 5 % the search is exact, without a graph."""
+    monkeypatch.setattr("clocs.similarity.index.volume.EXACT_ROWS", 0)
+    count = 4000
+    vectors = clustered(count, E, clusters=20)
+    random = np.random.default_rng(9)
+    kept = np.zeros(count, bool)
+    kept[random.permutation(count)[: round(share * count) + 1]] = True
+    rows: list[Row] = [
+        {"record_id": f"r{row}", "patient_id": f"p{row}", "site": "in" if kept[row] else "out"} for row in range(count)
+    ]
+    build_index(write_archive(tmp_path / "archive", rows, vectors, per_shard=1000), tmp_path / "index", kind)
+    queries = near(vectors, 50)
+    found = open_index(tmp_path / "index").search(queries, 10, Filter(site="in"))
+    cosines = np.where(kept, queries @ vectors.T, -np.inf)
+    truth = np.argsort(-cosines, axis=1, kind="stable")[:, :10]
+    assert kept[found.rows].all()
+    hit = np.mean([len(set(one) & set(other)) / 10 for one, other in zip(found.rows, truth, strict=True)])
+    assert hit == 1 if kind == "exact" or share < 0.05 else hit >= 0.99
+
+
+def test_what_does_not_fit_is_refused(scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index")
+    with pytest.raises(ConfigError, match="already"):
+        build_index(scattered, tmp_path / "index")
+    foreign = write_archive(tmp_path / "foreign", people(2), clustered(2, E), weights="f" * 64)
+    with pytest.raises(ConfigError, match="two encoders"):
+        add_archive(tmp_path / "index", foreign)
+    before = (tmp_path / "index" / NAME).read_bytes()
+    with pytest.raises(ConfigError, match="nobody was deleted"):
+        delete_patients(tmp_path / "index", ["p1", "stranger"])
+    assert (tmp_path / "index" / NAME).read_bytes() == before
+    with pytest.raises(ConfigError, match="Did you mean 'hnsw'"):
+        build_index(scattered, tmp_path / "other", "hsnw")
+    with pytest.raises(StoreError, match="no finished index"):
+        open_index(tmp_path / "nowhere")
+    index = open_index(tmp_path / "index")
+    for wrong in (np.ones((2, E - 1)), np.ones(E), np.full((1, E), np.nan)):
+        with pytest.raises(ConfigError, match="vectors"):
+            index.search(wrong)
+    with pytest.raises(ConfigError, match="k is a number"):
+        index.search(np.ones((1, E)), 0)
+    with pytest.raises(ConfigError, match="there are: '', 'north', 'south'"):
+        index.search(np.ones((1, E)), 1, Filter(site="east"))
+
+
+def test_an_index_with_a_missing_file_is_refused(scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index")
+    (tmp_path / "index" / "volumes" / "000001-0" / "vectors.npy").unlink()
+    with pytest.raises(IntegrityError, match=r"volumes/000001-0/vectors\.npy"):
+        open_index(tmp_path / "index")
+
+
+def test_opening_reads_files_again_only_if_they_changed(
+    scattered: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_index(scattered, tmp_path / "index")
+    read: list[str] = []
+    whole = checked_files.problem
+
+    def noted(folder: Path, info: FileInfo) -> str:
+        read.append(info.file)
+        return whole(folder, info)
+
+    monkeypatch.setattr(checked_files, "problem", noted)
+    open_index(tmp_path / "index")
+    assert read == []
+    path = tmp_path / "index" / "volumes" / "000001-0" / "vectors.npy"
+    path.write_bytes(path.read_bytes())
+    open_index(tmp_path / "index")
+    assert read == ["volumes/000001-0/vectors.npy"]
+    (tmp_path / "index" / ".seen.json").write_text("[1]")
+    open_index(tmp_path / "index")
+    assert len(read) == 3

@@ -1,0 +1,210 @@
+"""Patients like this one: asked with a record id, a file and a recording, on a real archive."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clocs
+from clocs.core.errors import ConfigError, FormatError, StoreError
+from clocs.evaluation.pretrained import load_encoder
+from clocs.formats import read
+from clocs.similarity.index.search import PatientIndex, open_index
+from clocs.store.store import Store
+from tests.evaluation.conftest import make_encoder
+from tests.similarity.archives import Row, clustered, people, write_archive
+
+CHAPMAN_FILE = "chapman/ECGDataDenoised/MUSE_20180111_155115_19000.csv"
+
+
+@pytest.fixture(scope="module")
+def index_folder(chapman_part: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real recordings through the shipped encoder."""
+    place = tmp_path_factory.mktemp("similar")
+    archive = clocs.embed_store("cmsc-chapman", chapman_part, place / "archive")
+    assert archive.manifest.records_in == archive.manifest.embedded == len(chapman_part)
+    clocs.build_index(archive, place / "index")
+    return place / "index"
+
+
+@pytest.fixture
+def index(index_folder: Path) -> PatientIndex:
+    return open_index(index_folder)
+
+
+def ids_of(store: Store) -> list[str]:
+    return [str(record) for record in store.table(["record_id"]).column(0).to_pylist()]
+
+
+def pooled(store: Store, record_id: str) -> np.ndarray:
+    """A recording's vector by the encoder itself and a plain mean of unit vectors."""
+    values = load_encoder("cmsc-chapman").embed(store.recording(record_id)).values
+    mean = (values / np.linalg.norm(values, axis=1, keepdims=True)).mean(axis=0)
+    return np.asarray(mean / np.linalg.norm(mean))
+
+
+def test_neighbours_of_a_record(index: PatientIndex, chapman_part: Store) -> None:
+    """Against cosines with every other recording's vector, made one by one."""
+    ids = ids_of(chapman_part)[:60]
+    found = index.similar(ids[3], k=len(index) - 1)
+    by_record = {item.record_id: item for item in found.neighbours}
+    query = pooled(chapman_part, ids[3])
+    assert ids[3] not in by_record
+    assert len(by_record) == len(chapman_part) - 1
+    for other in ids[:3] + ids[4:12]:
+        item, cosine = by_record[other], float(pooled(chapman_part, other) @ query)
+        assert item.similarity == pytest.approx(cosine, abs=1e-5)
+        assert item.distance == pytest.approx(1 - cosine, abs=1e-5)
+        recording = chapman_part.recording(other)
+        assert (item.labels, item.age, item.sex) == (tuple(sorted(recording.labels)), recording.age, recording.sex)
+        assert item.patient_id == recording.patient_id
+    distances = [item.distance for item in found.neighbours]
+    assert distances == sorted(distances)
+
+
+def test_why_they_are_alike(index: PatientIndex, chapman_part: Store) -> None:
+    """Each lead's cosine, from the encoder's own embeddings of that lead."""
+    record = ids_of(chapman_part)[8]
+    item = index.similar(record, k=1).neighbours[0]
+    encoder = load_encoder("cmsc-chapman")
+    one, other = (encoder.embed(chapman_part.recording(name)) for name in (record, item.record_id))
+    expected = {}
+    for lead in encoder.input.leads:
+        means = []
+        for made in (one, other):
+            rows = made.values[[name == lead for name in made.lead]]
+            means.append((rows / np.linalg.norm(rows, axis=1, keepdims=True)).mean(axis=0))
+        expected[lead] = float(means[0] @ means[1] / np.linalg.norm(means[0]) / np.linalg.norm(means[1]))
+    assert [lead.lead for lead in item.why] == sorted(expected, key=lambda lead: -expected[lead])
+    for likeness in item.why:
+        assert likeness.similarity == pytest.approx(expected[likeness.lead], abs=1e-5)
+
+
+def test_the_shipped_encoder_finds_the_same_rhythm(index: PatientIndex, chapman_part: Store) -> None:
+    """Of the ten nearest, more share the first label than of patients at random."""
+    labels = [row[0] for row in chapman_part.table(["labels"]).column(0).to_pylist()]
+    by_record = dict(zip(ids_of(chapman_part), labels, strict=True))
+    agree = []
+    for record, label in list(by_record.items())[:80]:
+        agree += [by_record[item.record_id] == label for item in index.similar(record, k=10).neighbours]
+    chance = sum((labels.count(label) / len(labels)) ** 2 for label in set(labels))
+    assert np.mean(agree) > chance + 0.15
+
+
+def test_a_file_is_its_own_patient_by_its_name(
+    index: PatientIndex, index_folder: Path, originals: Path, chapman_part: Store
+) -> None:
+    file = originals / CHAPMAN_FILE
+    stem = file.stem
+    found = index.similar(file, k=3)
+    assert found.query.record_id == stem
+    assert stem in ids_of(chapman_part)
+    assert stem not in [item.record_id for item in found.neighbours]
+    assert any(stem in note for note in found.notes)
+    nearest = index.similar(str(file), k=1, own_patient=True).neighbours[0]
+    assert nearest.record_id == stem
+    assert nearest.distance == pytest.approx(0, abs=1e-4)
+    assert any("not used" in note for note in found.notes)
+
+
+def test_a_recording_and_its_id_give_the_same(index: PatientIndex, chapman_part: Store) -> None:
+    record = ids_of(chapman_part)[20]
+    by_id, by_signal = index.similar(record, k=5), index.similar(chapman_part.recording(record), k=5)
+    assert [item.record_id for item in by_id.neighbours] == [item.record_id for item in by_signal.neighbours]
+    np.testing.assert_allclose(by_id.query.vector, by_signal.query.vector, atol=1e-5)
+    np.testing.assert_allclose(by_id.query.leads, by_signal.query.leads, atol=1e-5)
+    own = index.similar(chapman_part.recording(record), k=5, own_patient=True).neighbours[0]
+    assert own.record_id == record
+    assert index.recording(record).record_id == record
+
+
+def test_filters(index: PatientIndex, chapman_part: Store) -> None:
+    found = index.similar(ids_of(chapman_part)[0], k=6, sex="female", age=(50, 80), label="SB")
+    assert found.neighbours
+    assert all(item.sex == "female" and 50 <= (item.age or 0) <= 80 for item in found.neighbours)
+    assert all("SB" in item.labels for item in found.neighbours)
+    rare = index.similar(ids_of(chapman_part)[0], k=300, label="SB")
+    assert "only" in rare.notes[-1]
+
+
+def test_as_a_dictionary_it_is_json(index: PatientIndex, chapman_part: Store) -> None:
+    found = index.similar(ids_of(chapman_part)[0], k=2)
+    again = json.loads(json.dumps(found.as_dict()))
+    assert again["query"]["record_id"] == ids_of(chapman_part)[0]
+    assert again["neighbours"][0]["why"][0].keys() == {"lead", "similarity"}
+    assert again["neighbours"][0]["distance"] == pytest.approx(found.neighbours[0].distance)
+
+
+def test_mistakes(index: PatientIndex, index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
+    with pytest.raises(FormatError, match="neither a record id"):
+        index.similar("nobody")
+    with pytest.raises(ConfigError, match="k is a number"):
+        index.similar(ids_of(chapman_part)[0], k=0)
+    with pytest.raises(ConfigError, match="no record"):
+        index.recording("nobody")
+    other = make_encoder(tmp_path / "other")
+    with pytest.raises(ConfigError, match="another encoder"):
+        open_index(index_folder, other).similar(chapman_part.recording(0))
+
+
+def test_a_moved_archive_is_said(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
+    shutil.copytree(index_folder, tmp_path / "alone" / "index")
+    index = open_index(tmp_path / "alone" / "index")
+    found = index.similar(chapman_part.recording(5), k=3)
+    assert [item.why for item in found.neighbours] == [()] * 3
+    assert any("archive" in note for note in found.notes)
+    with pytest.raises(StoreError, match="is not at"):
+        index.similar(ids_of(chapman_part)[5])
+    with pytest.raises(StoreError, match="not where it was"):
+        index.recording(ids_of(chapman_part)[5])
+
+
+def test_a_tree_that_moves_together_stays_whole(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
+    for name in ("archive", "index"):
+        shutil.copytree(index_folder.parent / name, tmp_path / "moved" / name)
+    assert open_index(tmp_path / "moved" / "index").similar(ids_of(chapman_part)[5], k=2).neighbours[0].why
+
+
+def of_two(tmp_path: Path, rows: Sequence[Row]) -> PatientIndex:
+    write_archive(tmp_path / "archive", rows, clustered(len(rows), 16, clusters=len(rows)))
+    clocs.build_index(tmp_path / "archive", tmp_path / "index")
+    return open_index(tmp_path / "index")
+
+
+def test_of_several_recordings_the_most_alike_is_shown(tmp_path: Path) -> None:
+    index = of_two(tmp_path, people(6, recordings=4))
+    archive = clocs.open_archive(tmp_path / "archive")
+    ids, vectors = archive.table(["record_id"]).column(0).to_pylist(), archive.vectors()
+    query = ids.index("r2-1")
+    for item in index.similar("r2-1", k=5).neighbours:
+        own = [place for place, name in enumerate(ids) if name.startswith(f"r{item.patient_id[1:]}-")]
+        assert item.recordings == 4
+        assert item.record_id == ids[max(own, key=lambda place: float(vectors[place] @ vectors[query]))]
+
+
+def test_a_deleted_patients_record_is_unknown(tmp_path: Path) -> None:
+    index = of_two(tmp_path, people(6, recordings=2))
+    assert index.similar("r2-1", k=1).neighbours
+    index.delete(["p2"])
+    with pytest.raises(FormatError, match="neither a record id"):
+        index.similar("r2-1")
+    assert all(item.patient_id != "p2" for item in index.similar("r3-0", k=6).neighbours)
+
+
+def test_a_lead_that_is_absent_is_not_compared(index: PatientIndex, chapman_part: Store) -> None:
+    query = replace(chapman_part.recording(7).select(("V2",)), record_id="", patient_id="")
+    item = index.similar(query, k=1).neighbours[0]
+    assert [lead.lead for lead in item.why] == ["V2"]
+
+
+def test_reading_a_file_needs_no_store(index: PatientIndex, originals: Path) -> None:
+    twelve = read(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
+    found = index.similar(twelve, k=2)
+    assert len(found.neighbours) == 2
+    assert found.query.recording is twelve

@@ -1,0 +1,62 @@
+"""Judging an encoder: on real ECGs against random weights, and what cannot be told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import clocs
+from clocs.similarity.judgement.judging import judge_distances, judge_similarity
+from clocs.store.store import Store
+
+
+def test_a_trained_encoder_is_better_than_random_weights_on_real_ecgs(chapman_part: Store) -> None:
+    trained, untrained = (
+        judge_similarity(name, chapman_part, part="all", replicates=100) for name in ("cmsc-physionet2020", "random")
+    )
+    chance = trained["agreement"]["chance"]["micro"]
+    for found in (trained, untrained):
+        assert found["agreement"]["micro"]["low"] > chance
+        json.dumps(found, allow_nan=False)
+    assert trained["agreement"]["chance"] == untrained["agreement"]["chance"]
+    ranks = [found["retrieval"]["any_segment"]["rank_1"] for found in (trained, untrained)]
+    assert ranks[0]["low"] > ranks[1]["high"]
+    assert trained["retrieval"]["other_recordings"] is None, "one recording a patient"
+    assert trained["patients"] == trained["agreement"]["patients"] == len(chapman_part)
+
+
+def test_distances_are_shorter_within_a_patient(chapman_part: Store) -> None:
+    found, told = judge_distances("cmsc-physionet2020", chapman_part, replicates=50)
+    assert told["part"] == "validation"
+    assert found.intra.mean() < found.inter.mean()
+    assert told["separation"]["low"] > 0.5
+    json.dumps(told, allow_nan=False)
+
+
+def test_repeated_recordings_are_sought_too(judged_store: Store, judged_encoder: Path) -> None:
+    found = judge_similarity(judged_encoder, judged_store, replicates=50)
+    assert found["retrieval"]["other_recordings"]["patients"] == found["patients"]
+
+
+def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path: Path) -> None:
+    """PTB-XL's originals have patients with two recordings: their ranks are told, no statistic is made of them."""
+    store = clocs.ingest("ptbxl", originals, tmp_path / "store")
+    found = judge_similarity("cmsc-chapman", store, part="all", k=60)
+    assert found["agreement"] is None
+    assert any("more than 60 patients" in note for note in found["notes"])
+    again = found["retrieval"]["other_recordings"]
+    owners = store.table(["patient_id"]).column(0).to_pylist()
+    repeated = {owner for owner in owners if owners.count(owner) > 1}
+    assert {one["patient"] for one in again["examples"]} == repeated
+    assert len(repeated) == again["patients"] == 2
+    assert all(one["rank"] >= 1 for one in again["examples"])
+    assert "rank_1" not in again
+
+
+def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clocs.similarity.judgement.judging.find_own_segments", lambda *given, **named: None)
+    found = judge_similarity("random", judged_store, replicates=5)
+    assert found["retrieval"] == {"any_segment": None, "other_recordings": None}
+    assert any("nobody has two segments" in note for note in found["notes"])

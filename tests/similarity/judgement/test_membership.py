@@ -1,0 +1,118 @@
+"""Membership: scores one by one, shifts in closed form, and a control that finds nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from clocs.metrics.bootstrap import bootstrap_measures
+from clocs.metrics.operating_points import OperatingPoints
+from clocs.metrics.ranking import Floats
+from clocs.similarity.judgement.membership import infer_membership, own_similarity
+from clocs.similarity.segments import Segments, unit_length
+
+
+def make_records(random: np.random.Generator, records: int, noise: float, *, segments: int = 2) -> Segments:
+    """So many segments a record, alike but for noise."""
+    record = np.repeat(np.arange(records), segments)
+    values = random.normal(size=(records, 12))[record] + noise * random.normal(size=(len(record), 12))
+    return Segments(unit_length(values), record, record)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(0, 10_000))
+def test_a_score_is_the_mean_cosine_over_pairs(lengths: list[int], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    record = np.repeat(np.arange(len(lengths)) * 3, lengths)
+    values = unit_length(random.normal(size=(len(record), 4)))
+    if seed % 3 == 0:
+        values[0] = 0
+    patient, score = own_similarity(Segments(values, record, record + 100))
+    expected = {}
+    for one in np.unique(record):
+        mine = values[record == one].astype(float)
+        if len(mine) > 1:
+            expected[int(one) + 100] = float(np.mean([a @ b for a, b in itertools.combinations(mine, 2)]))
+    assert patient.tolist() == list(expected)
+    np.testing.assert_allclose(score, list(expected.values()), atol=1e-5)
+
+
+def test_records_that_trained_are_found_as_scikit_learn_says() -> None:
+    random = np.random.default_rng(0)
+    members, others = make_records(random, 500, 0.5), make_records(random, 300, 0.8)
+    found = infer_membership(members, others, replicates=200)
+    assert found is not None
+    scores = [own_similarity(side)[1] for side in (members, others)]
+    truth = np.repeat([True, False], [500, 300])
+    assert found["auc"]["value"] == pytest.approx(roc_auc_score(truth, np.concatenate(scores)))
+    fourth = np.sort(scores[1])[-4]  # three of 300 are one per cent
+    assert found["true_positives"]["value"] == pytest.approx((scores[0] > fourth).mean())
+    assert found["auc"]["low"] < found["auc"]["value"] < found["auc"]["high"]
+    assert found["auc"]["low"] > 0.5
+    assert (found["members"], found["others"], found["false_positives"]) == (500, 300, 0.01)
+    json.dumps(found, allow_nan=False)
+
+
+def test_where_nothing_was_learned_nothing_is_found() -> None:
+    """Over many cohorts: the AUC's intervals hold one half nearly always, and 1 % false alarms find about 1 %."""
+    held, found_share = [], []
+    for seed in range(25):
+        random = np.random.default_rng(seed)
+        found = infer_membership(make_records(random, 400, 0.7), make_records(random, 400, 0.7), replicates=60)
+        assert found is not None
+        held.append(found["auc"]["low"] <= 0.5 <= found["auc"]["high"])
+        found_share.append(found["true_positives"]["value"])
+    assert np.mean(held) >= 0.85
+    assert np.mean(found_share) == pytest.approx(0.0125, abs=0.005)
+
+
+def measures_of(scores: Floats) -> Callable[[Floats], Floats]:
+    points = OperatingPoints(np.arange(8000) < 6000, scores)
+    return lambda times: np.array([points.auc(times), points.true_positive_rate_at(0.01, times)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [0.0, 0.2])
+def test_how_often_intervals_hold_the_truth(shift: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """Normal scores of 6,000 members, ``shift`` above those of 2,000 others: both measures are known in closed form.
+
+    The threshold of 1 % is told by some twenty records, so its intervals are short and its share a little high.
+    """
+    normal, cohorts = NormalDist(), 120
+    truth = (normal.cdf(shift / 2**0.5), 1 - normal.cdf(normal.inv_cdf(0.99) - shift))
+    held, values = np.zeros(2), np.zeros(2)
+    for seed in range(cohorts):
+        random = np.random.default_rng(seed)
+        scores = np.concatenate([random.normal(size=6000) + shift, random.normal(size=2000)])
+        found = bootstrap_measures(measures_of(scores), 8000, replicates=200)
+        held += [one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]
+        values += [one.value for one in found]
+    with capsys.disabled():
+        print(f"\nshift {shift}: AUC and share held in {held / cohorts}, {values / cohorts / truth} of the truth")
+    assert held[0] / cohorts > 0.9
+    assert 0.83 < held[1] / cohorts < 0.98
+    assert 1 < values[1] / cohorts / truth[1] < 1.15
+
+
+def test_members_and_others_may_share_numbers_of_patients() -> None:
+    """Numbers are of the store, but two stores have the same ones."""
+    random = np.random.default_rng(1)
+    found = infer_membership(make_records(random, 50, 0.5), make_records(random, 50, 0.5), replicates=20)
+    assert found is not None
+    assert found["auc"]["low"] < found["auc"]["high"]
+
+
+def test_single_segments_have_no_score() -> None:
+    random = np.random.default_rng(2)
+    single, double = make_records(random, 20, 0.5, segments=1), make_records(random, 20, 0.5)
+    assert infer_membership(single, double) is None
+    assert infer_membership(double, single) is None
+    assert len(own_similarity(single)[1]) == 0

@@ -19,7 +19,7 @@ RECORDS = "ptbxl/records500/00000"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder with a classifier."""
     made = make_encoder(tmp_path_factory.mktemp("cli") / "best")
-    make_classifier(load_encoder(made).about["weights_sha256"]).save(made)
+    make_classifier(load_encoder(made).about["weights_sha256"]).save(made / "classifiers" / "mine")
     return made
 
 

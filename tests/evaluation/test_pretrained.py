@@ -139,7 +139,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("importlib.resources.files", lambda name: package)
     folder = make_encoder(package / "models" / "test-encoder")
     sha256 = load_encoder(folder).about["weights_sha256"]
-    make_classifier(sha256).save(folder)
+    make_classifier(sha256).save(folder / "classifiers" / "mine")
     (package / "models" / "notes").mkdir()
     return folder
 
@@ -148,7 +148,7 @@ def test_a_shipped_encoder_is_found_by_its_name(shipped: Path) -> None:
     encoder = load_encoder("test-encoder")
     assert encoder.name == "test-encoder"
     assert encoder.input.leads == LEADS
-    assert encoder.classifier is not None
+    assert list(encoder.classifiers) == ["mine"]
     with pytest.raises(ConfigError, match=r"\(test-encoder\)\. Did you mean 'test-encoder'\?"):
         load_encoder("test-encode")
     assert clocs.load_encoder is load_encoder
@@ -192,9 +192,8 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
     encoder = load_encoder(shipped)
     file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
     found = encoder.classify(file)
-    assert encoder.classifier is not None
     rows: Embeddings = encoder.embed(file)
-    expected = encoder.classifier.probabilities(rows.values).mean(axis=0)
+    expected = encoder.classifier().probabilities(rows.values).mean(axis=0)
     assert {item.name: item.probability for item in found.classes} == pytest.approx(
         dict(zip(("SR", "AFIB", "GSVT"), expected, strict=True))
     )
@@ -210,12 +209,27 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
     assert {item.name: item.prevalence for item in found.classes} == {"SR": 1 / 2, "AFIB": 1 / 3, "GSVT": 1 / 4}
 
 
+def test_one_of_several_classifiers_is_chosen_by_its_name(shipped: Path, originals: Path) -> None:
+    """In the order of config.json; those it does not name come after."""
+    file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
+    about = unseal((shipped / "config.json").read_bytes(), "")
+    for name, classes in (("another", 2), ("zebra", 1)):
+        make_classifier(about["weights_sha256"], classes=classes).save(shipped / "classifiers" / name)
+    (shipped / "config.json").write_bytes(seal({**about, "classifiers": ["zebra", "mine"]}))
+    encoder = load_encoder(shipped)
+    assert list(encoder.classifiers) == ["zebra", "mine", "another"]
+    assert len(encoder.classify(file).classes) == 1
+    assert len(encoder.classify(file, classifier="another").classes) == 2
+    with pytest.raises(ConfigError, match="no classifier 'lion'; it has zebra, mine, another"):
+        encoder.classify(file, classifier="lion")
+
+
 def test_without_a_classifier_or_with_anothers_there_are_no_classes(
     tmp_path: Path, encoder: PretrainedEncoder, originals: Path
 ) -> None:
-    with pytest.raises(StoreError, match=r"no classifier\.json"):
+    with pytest.raises(StoreError, match="no classifiers"):
         encoder.classify(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
     folder = make_encoder(tmp_path)
-    make_classifier("00" * 32).save(folder)
+    make_classifier("00" * 32).save(folder / "classifiers" / "mine")
     with pytest.raises(IntegrityError, match="another one"):
         load_encoder(folder)

@@ -12,12 +12,14 @@ from sklearn.metrics import roc_auc_score
 from clocs.core.errors import ClocsError, ConfigError
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
-from clocs.evaluation.classifier import Classifier
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
 from clocs.evaluation.shipped import shipped_encoders
 from clocs.similarity.judgement.audit import audit, in_rows
+from clocs.store.duplicates import signal_keys
 from clocs.store.store import Store
+from clocs.training.pretrain import pretrain
+from clocs.training.seen import load_seen
 from tests.evaluation.conftest import make_store
 
 
@@ -31,9 +33,8 @@ def published(store: Store, trained: Path, tmp_path_factory: pytest.TempPathFact
 def test_it_needs_nothing_but_its_folder(published: Path, store: Store) -> None:
     encoder = load_encoder(published)
     names = {path.name for path in published.iterdir()}
-    assert names == {
-        *("README.md", "config.json", "model.safetensors", "seen.npy", "classifier.json", "classifier.safetensors"),
-    }
+    assert names == {"README.md", "config.json", "model.safetensors", "seen.npy", "classifiers"}
+    assert list(encoder.classifiers) == ["synthetic"]
     found = encoder.classify(store.recording(0))
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
 
@@ -41,7 +42,7 @@ def test_it_needs_nothing_but_its_folder(published: Path, store: Store) -> None:
 def test_the_cards_figures_are_those_of_its_own_classifier(published: Path, store: Store) -> None:
     """Every test recording classified as a user would, one by one; the AUC by scikit-learn."""
     encoder, split = load_encoder(published), store.split()
-    names = [item.name for item in Classifier.load(published).card.classes]
+    names = [item.name for item in encoder.classifier().card.classes]
     groups = store.manifest.dataset["classes"]
     scores, truth = [], []
     for number in np.flatnonzero(split.mask("test")):
@@ -74,6 +75,28 @@ def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, st
     assert "finds no less" in section
 
 
+def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_path: Path) -> None:
+    """Their order is that of training; both parts of both stores are listed as seen."""
+    other = make_store(tmp_path / "other", records=120, seed=5)
+    here = [f"store={store.folder}", f"more_stores=[{other.folder}]", f"runs={tmp_path / 'runs'}"]
+    best = pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32", "frames.normalisation=none"])["best"]
+    with pytest.raises(ConfigError, match="in their order"):
+        publish(best, other, tmp_path / "out", "both", more_stores=[store])
+    found = publish(best, store, tmp_path / "out", "both", more_stores=[other.folder])
+    encoder = load_encoder(tmp_path / "out")
+    assert list(found["test"]) == list(encoder.classifiers) == ["synthetic", "synthetic-2"]
+    hashes = [item.card.trained_on["store_sha256"] for item in encoder.classifiers.values()]
+    assert hashes == [store.sha256, other.sha256]
+    seen = load_seen(tmp_path / "out", encoder.about["seen_sha256"])
+    for place in (store, other):
+        keys, split = signal_keys(place), place.split()
+        used = split.mask("train") | split.mask("validation")
+        np.testing.assert_array_equal(np.isin(keys, seen), used)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.count("### `synthetic-2`") == 3
+    assert 'classifier="synthetic-2"' in card
+
+
 def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to publish"):
         publish("random", store, tmp_path / "out", "name")
@@ -87,14 +110,13 @@ def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, 
 def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
     folder = shipped_encoders()[name]
     encoder = load_encoder(name)
-    assert encoder.classifier is not None
     assert encoder.embedding == 128
     assert (encoder.input.rate, encoder.input.samples) == (500.0, 2500)
-    assert sum(path.stat().st_size for path in folder.iterdir()) < 400_000
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 400_000
     card = (folder / "README.md").read_text()
     assert "## What the embeddings give away" in card
     assert "equal error rate" in card
-    for item in encoder.classifier.card.classes:
+    for item in (item for classifier in encoder.classifiers.values() for item in classifier.card.classes):
         assert f"| {item.name} | {item.meaning} |" in card
         assert item.meaning != item.name
         assert item.reliability

@@ -104,13 +104,16 @@ def _embed_files(files: list[Path], encoder: str, out: Path | None, any_lead: bo
 def classify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An ECG file.")],
     encoder: EncoderName = DEFAULT_ENCODER,
+    classifier: Annotated[
+        str | None, typer.Option(help="One of the encoder's classifiers; without it, the first.")
+    ] = None,
     any_lead: AnyLead = False,
     as_json: AsJson = False,
 ) -> None:
     """Say how probable each class of an encoder's classifier is. Research use only, not a diagnosis."""
     from clocs.evaluation.pretrained import load_encoder
 
-    found = load_encoder(encoder).classify(file, any_lead=any_lead)
+    found = load_encoder(encoder).classify(file, any_lead=any_lead, classifier=classifier)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **asdict(found)}))
         return

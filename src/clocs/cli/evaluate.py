@@ -85,12 +85,13 @@ def publish_command(
     store: Path = STORE,
     out: Path = typer.Argument(help="Folder to write; model hubs take it as it is."),
     name: str = typer.Option(..., help="What the encoder is called."),
+    more_store: list[Path] = typer.Option([], help="A further store that it was trained on; repeat it for more."),
     as_json: bool = JSON,
 ) -> None:
-    """Make an encoder ready for others: with a calibrated classifier and a model card."""
+    """Make an encoder ready for others: with a calibrated classifier for each store, and a model card."""
     from clocs.evaluation.publishing import publish
 
-    found = publish(checkpoint, store, out, name)
+    found = publish(checkpoint, store, out, name, more_stores=more_store)
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -19,6 +19,8 @@ from clocs.core.files import file_hash, seal, unseal, write_bytes
 from clocs.metrics.calibration import Reliability, probabilities
 
 TENSORS, ABOUT = "classifier.safetensors", "classifier.json"
+FOLDER = "classifiers"
+"""Beside an encoder: a folder for each classifier, by its name."""
 Floats = npt.NDArray[np.float32]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
@@ -127,8 +129,9 @@ class Classifier:
         return {item.name: float(value) for item, value in zip(self.card.classes, pooled, strict=True)}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write it beside its encoder; the JSON last, with the tensors' hash."""
+        """Write its two files; the JSON last, with the tensors' hash."""
         path = Path(folder) / TENSORS
+        path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {name: getattr(self, name) for name in ("mean", "scale", "weight", "bias")}
         write_bytes(path, save({name: np.ascontiguousarray(values) for name, values in arrays.items()}))
         body = {**self.card.model_dump(mode="json"), "tensors_sha256": file_hash(path)}
@@ -157,6 +160,13 @@ def _read(path: Path, sha256: str | None) -> Mapping[str, Floats]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise IntegrityError(f"{path.name}: cannot be read: {error}") from error
+
+
+def load_classifiers(encoder: Path, first: Sequence[str] = ()) -> dict[str, Classifier]:
+    """The classifiers in an encoder's folder, by name; those named ``first`` lead."""
+    there = sorted(path.parent.name for path in (encoder / FOLDER).glob(f"*/{ABOUT}"))
+    names = [*(name for name in first if name in there), *(name for name in there if name not in first)]
+    return {name: Classifier.load(encoder / FOLDER / name) for name in names}
 
 
 def reliability_bins(found: Reliability) -> list[tuple[Bin, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +13,11 @@ from clocs.similarity.judgement.audit import in_rows
 
 
 @dataclass(frozen=True)
-class Findings:
-    """All that a card tells."""
+class Task:
+    """A dataset whose labels a classifier knows, and what was found on its test patients."""
 
     name: str
-    about: dict[str, Any]
-    """The encoder's config.json."""
+    """The classifier's."""
     classifier: ClassifierCard
     test: dict[str, Any]
     """Of ``judge``."""
@@ -28,38 +29,63 @@ class Findings:
     """Of ``audit``."""
 
 
+@dataclass(frozen=True)
+class Findings:
+    """All that a card tells."""
+
+    name: str
+    about: dict[str, Any]
+    """The encoder's config.json."""
+    tasks: tuple[Task, ...]
+    """The default classifier's first."""
+
+
 def write_card(found: Findings) -> str:
     """Markdown with the header that model hubs read."""
-    parts = (_header, _what, _data, _results, _everyone, _given_away, _limits)
-    return "\n\n".join(part(found) for part in parts) + "\n"
+    parts = [_header(found), _what(found), _data(found)]
+    parts += [_section(title, found, part) for title, part in SECTIONS]
+    return "\n\n".join((*parts, _limits(found))) + "\n"
+
+
+def _section(title: str, found: Findings, part: Callable[[Task], list[str]]) -> str:
+    """What a part says of each task, under the classifier's name where there are several."""
+    lines = [f"## {title}"]
+    for task in found.tasks:
+        lines += ["", f"### `{task.name}`: {task.classifier.trained_on['title']}"] if len(found.tasks) > 1 else []
+        lines += ["", *part(task)]
+    return "\n".join(lines)
 
 
 def _header(found: Findings) -> str:
-    lines = (
-        "---",
-        "library_name: clocs",
-        f"license: {found.about['licence'].lower().replace(' ', '-')}",
-        "tags: [ecg, electrocardiogram, self-supervised, contrastive-learning]",
-        "---",
-    )
-    return "\n".join(lines)
+    licences = [f"license: {found.about['licence'].lower().replace(' ', '-')}"]
+    if ";" in found.about["licence"]:
+        licences = ["license: other", f"license_name: {found.about['licence']}"]
+    tags = "tags: [ecg, electrocardiogram, self-supervised, contrastive-learning]"
+    return "\n".join(("---", "library_name: clocs", *licences, tags, "---"))
 
 
 def _what(found: Findings) -> str:
     training, taken = found.about["training"], found.about["input"]
     method, options = training["method"]["name"].upper(), found.about["encoder"]["options"]
     seconds = taken["samples"] / taken["rate"]
+    first, *others = (task.name for task in found.tasks)
+    many = f"{len(others) + 1} linear classifiers" if others else "a linear classifier"
+    words = (
+        f"An encoder of single-lead ECGs, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
+        f"ICML 2021), and {many} on it. Research use only: not a medical device, not for diagnosis."
+    )
+    calls = [f'encoder.classify("file"){f"  # by {first}" if others else ""}']
+    calls += [f'encoder.classify("file", classifier="{other}")' for other in others]
     return f"""# {found.name}
 
-An encoder of single-lead ECGs, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, ICML 2021),
-and a linear classifier on it. Research use only: not a medical device, not for diagnosis.
+{_paragraph(words)}
 
 ```python
 import clocs
 
 encoder = clocs.load_encoder("{found.name}")
 encoder.embed("file").pooled()  # {options["embedding"]} numbers
-encoder.classify("file")
+{chr(10).join(calls)}
 ```
 
 | it takes | |
@@ -73,73 +99,86 @@ Recordings in another unit, at another rate or with other leads are brought to t
 
 
 def _data(found: Findings) -> str:
-    training, origin = found.about["training"], found.classifier.trained_on
-    counts = found.counts
-    return f"""## Training
+    training = found.about["training"]
+    lines = ["## Training", "", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
+    for task in found.tasks:
+        origin, counts = task.classifier.trained_on, (f"{count:,}" for count in task.counts.values())
+        lines.append(f"| {origin['title']}. {origin['citation']} | {origin['licence']} | {' | '.join(counts)} |")
+    length = f"{training['steps']:,} steps" if training["steps"] else f"{training['epochs']} epochs"
+    optimiser = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimiser"], training["optimiser"])
+    words = (
+        "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "
+        "when to stop, the classifier's regularisation and its temperature. Test patients were kept for the results "
+        "below. Nobody is in two parts, nor is a signal that two names share. `seen.npy` lists keys of the signals "
+        "that were seen, so that an evaluation can refuse them.",
+        f"Seed {training['seed']}, batches of {training['batch']}, {optimiser} at {training['learning_rate']:g}, the "
+        f"best of at most {length} by validation loss: epoch {found.about['epoch']}, loss "
+        f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
+    )
+    return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, words))
 
-Data: {origin["title"]}, {origin["licence"]}. {origin["citation"]}.
 
-{counts["train"]:,} patients trained the encoder and the classifier, {counts["validation"]:,} decided when to stop, the
-classifier's regularisation and its temperature, {counts["test"]:,} were kept for the results below. Nobody is in two
-parts, nor is a signal that two names share. `seen.npy` lists keys of the signals that were seen, so that an evaluation
-can refuse them.
-
-Seed {training["seed"]}, batches of {training["batch"]}, {training["optimiser"].capitalize()} at
-{training["learning_rate"]:g}, best of at most {training["epochs"]} epochs by validation loss: epoch
-{found.about["epoch"]}, loss {found.about["validation_loss"]:.3f}. The whole config and the hashes of data and split are
-in `config.json`."""
-
-
-def _results(found: Findings) -> str:
-    lines = ["## Results on test patients", "", "Macro AUC and average precision, 95 % intervals over patients:", ""]
+def _results(task: Task) -> list[str]:
+    lines = ["Macro AUC and average precision, 95 % intervals over patients:", ""]
     lines += ["| | AUC | average precision | calibration error |", "|---|---|---|---|"]
-    for level, values in found.test.items():
+    for level, values in task.test.items():
         lines.append(f"| per {level} ({values['rows']:,}) | {_cells(values)} |")
     lines += ["", "Per recording (leads and frames averaged), by class:", ""]
     lines += [
         "| class | meaning | recordings | AUC | average precision | calibration error |",
         "|---|---|---|---|---|---|",
     ]
-    meanings = {item.name: item.meaning for item in found.classifier.classes}
-    for name, values in found.test["recording"]["classes"].items():
+    meanings = {item.name: item.meaning for item in task.classifier.classes}
+    for name, values in task.test["recording"]["classes"].items():
         lines.append(f"| {name} | {meanings[name]} | {values['positives']:,} | {_cells(values)} |")
-    return "\n".join(lines)
+    return lines
 
 
-def _everyone(found: Findings) -> str:
-    lines = ["## For whom", "", "Macro AUC per recording:", "", "| group | recordings | AUC |", "|---|---|---|"]
-    for name, values in found.subgroups.items():
+def _everyone(task: Task) -> list[str]:
+    lines = ["Macro AUC per recording:", "", "| group | recordings | AUC |", "|---|---|---|"]
+    for name, values in task.subgroups.items():
         said = "too few to say" if values["auc"] is None else in_words(values["auc"])
         lines.append(f"| {name} | {values['recordings']:,} | {said} |")
-    lines += ["", "A group's macro mean is over the classes that occur in it, so small groups may lack some."]
-    return "\n".join(lines)
+    return [*lines, "", "A group's macro mean is over the classes that occur in it, so small groups may lack some."]
 
 
-def _given_away(found: Findings) -> str:
-    told, taken = found.audit, found.about["input"]
+def _given_away(task: Task) -> list[str]:
+    told = task.audit
     again, trained = told["reidentification"], told["membership"]
-    lines = ["## What the embeddings give away", ""]
-    lines += [f"By `clocs audit`, on {told['patients']:,} test patients, 95 % intervals over patients:", ""]
+    lines = [f"By `clocs audit`, on {told['patients']:,} test patients, 95 % intervals over patients:", ""]
     lines += ["| test | found | guessing |", "|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in in_rows(told)]
-    lines += ["", "These are simple attacks: an attacker who does more finds no less."]
+    words = ["These are simple attacks: an attacker who does more finds no less."]
     if again is not None:
-        lines.append(f"A segment is {taken['samples'] / taken['rate']:g} s of all leads.")
+        words.append("A segment is one frame of all leads.")
         if again["other_recordings"] is None:
-            lines.append("Nobody here has a second recording: segments of one share its noise and its electrodes, and")
-            lines.append("how well the embeddings tell a patient on another day was not measured.")
+            words.append(
+                "Nobody here has a second recording: segments of one share its noise and its electrodes, and how well "
+                "the embeddings tell a patient on another day was not measured."
+            )
     if trained is not None:
-        lines.append(f"Membership was tried on {trained['members']:,} training and {trained['others']:,} test records,")
-        lines.append(f"by one score: {trained['score']}.")
-    lines += ["", *(f"- {note}" for note in told["notes"])] if told["notes"] else []
-    return "\n".join(lines)
+        words.append(
+            f"Membership was tried on {trained['members']:,} training and {trained['others']:,} test records, by one "
+            f"score: {trained['score']}."
+        )
+    lines += ["", _paragraph(" ".join(words))]
+    return [*lines, "", *(f"- {note}" for note in told["notes"])] if told["notes"] else lines
+
+
+SECTIONS: tuple[tuple[str, Callable[[Task], list[str]]], ...] = (
+    ("Results on test patients", _results),
+    ("For whom", _everyone),
+    ("What the embeddings give away", _given_away),
+)
 
 
 def _limits(found: Findings) -> str:
     lines = ["## Limits", ""]
-    lines += [f"- {sentence}" for sentence in found.classifier.cannot_recognise]
+    for task in found.tasks:
+        whose = f"`{task.name}`: " if len(found.tasks) > 1 else ""
+        lines += [f"- {whose}{sentence}" for sentence in task.classifier.cannot_recognise]
     lines += [
-        "- It was tested on patients of the same source only. Another hospital's machines, filters and patients will",
+        "- It was tested on patients of the same sources only. Another hospital's machines, filters and patients will",
         "  give other results.",
         "- A recording at a lower rate is resampled, which does not bring back the frequencies it lacks.",
         "- Embeddings are personal data: they may tell a patient again. Keep them as the recordings are kept.",
@@ -152,3 +191,7 @@ def _limits(found: Findings) -> str:
 def _cells(values: dict[str, Any]) -> str:
     both = (in_words(values[key]) for key in ("auc", "average_precision"))
     return " | ".join((*both, f"{values['calibration_error']:.3f}"))
+
+
+def _paragraph(words: str) -> str:
+    return textwrap.fill(words, 120, break_long_words=False, break_on_hyphens=False)

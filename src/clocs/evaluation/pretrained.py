@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from torch import nn
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.encoders.encoder import parse_encoder
-from clocs.evaluation.classifier import ABOUT, Bin, Classifier
+from clocs.evaluation.classifier import FOLDER, Bin, Classifier, load_classifiers
 from clocs.evaluation.preparation import EncoderInput, prepare
 from clocs.evaluation.recordings import Signal, recording_of
 from clocs.evaluation.shipped import DEFAULT_ENCODER, encoder_folder
@@ -87,12 +87,16 @@ class PretrainedEncoder:
     What its config.json says about rate, leads, unit and normalisation is done to them, or they are refused.
     """
 
-    def __init__(self, name: str, module: nn.Module, about: dict[str, Any], classifier: Classifier | None) -> None:
-        self.name, self.module, self.about, self.classifier = name, module.eval(), about, classifier
+    def __init__(
+        self, name: str, module: nn.Module, about: dict[str, Any], classifiers: Mapping[str, Classifier]
+    ) -> None:
+        self.name, self.module, self.about = name, module.eval(), about
+        self.classifiers = dict(classifiers)
+        """By name, the one that ``classify`` takes by default first."""
         self.input = _input(name, about)
         self.embedding = parse_encoder(about["encoder"]["name"], about["encoder"]["options"]).embedding
         """E, the length of an embedding."""
-        if classifier is not None:
+        for classifier in self.classifiers.values():
             _refuse_foreign(name, classifier, about)
 
     def __repr__(self) -> str:
@@ -123,18 +127,30 @@ class PretrainedEncoder:
         leads: Sequence[str] | None = None,
         unit: str | None = None,
         any_lead: bool = False,
+        classifier: str | None = None,
     ) -> Classification:
-        """Class probabilities of a recording, given as to ``embed``: means over its leads and frames."""
-        if self.classifier is None:
-            raise StoreError(f"encoder '{self.name}' comes without a classifier: there is no {ABOUT} beside it")
+        """Class probabilities of a recording, given as to ``embed``: means over its leads and frames.
+
+        ``classifier``: one of ``classifiers`` by name; without it, the first.
+        """
+        chosen = self.classifier(classifier)
         embeddings = self.embed(source, rate=rate, leads=leads, unit=unit, any_lead=any_lead)
-        found, card = self.classifier.classify(embeddings.values), self.classifier.card
+        found, card = chosen.classify(embeddings.values), chosen.card
         classes = [
             ClassProbability(item.name, item.meaning, found[item.name], item.prevalence, item.bin_of(found[item.name]))
             for item in card.classes
         ]
         classes.sort(key=lambda item: -item.probability)
         return Classification(tuple(classes), card.multi_label, card.cannot_recognise, embeddings.notes)
+
+    def classifier(self, name: str | None = None) -> Classifier:
+        """One of the classifiers by its name; without a name, the first."""
+        if not self.classifiers:
+            raise StoreError(f"encoder '{self.name}' comes without a classifier: its folder has no {FOLDER}")
+        chosen = next(iter(self.classifiers)) if name is None else name
+        if chosen not in self.classifiers:
+            raise ConfigError(f"encoder '{self.name}' has no classifier '{name}'; it has {', '.join(self.classifiers)}")
+        return self.classifiers[chosen]
 
     def embed_frames(self, frames: npt.NDArray[np.floating]) -> Floats:
         """(N, S) frames of single leads, at the encoder's rate and normalised as in training -> (N, E)."""
@@ -163,11 +179,11 @@ def _refuse_foreign(name: str, classifier: Classifier, about: dict[str, Any]) ->
 
 
 def load_encoder(name_or_folder: str | os.PathLike[str] = DEFAULT_ENCODER) -> PretrainedEncoder:
-    """A shipped encoder by its name, or any by the folder of its run, with its classifier if it has one."""
+    """A shipped encoder by its name, or any by the folder of its run, with its classifiers if it has any."""
     folder = encoder_folder(name_or_folder)
     try:
         module, about = load_encoder_folder(folder)
     except (KeyError, TypeError, RuntimeError) as error:
         raise StoreError(f"{folder} holds no encoder that can be loaded ({error!r}); a run's is in 'best'") from error
-    classifier = Classifier.load(folder) if (folder / ABOUT).exists() else None
-    return PretrainedEncoder(os.fspath(name_or_folder), module, about, classifier)
+    classifiers = load_classifiers(folder, about.get("classifiers", ()))
+    return PretrainedEncoder(os.fspath(name_or_folder), module, about, classifiers)

@@ -1,8 +1,9 @@
-"""An encoder made ready for others: with a calibrated classifier, a model card, and nothing left to guess."""
+"""An encoder made ready for others: with calibrated classifiers, a model card, and nothing left to guess."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ import numpy as np
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
-from clocs.evaluation.classifier import Classifier, ClassifierCard, ClassInfo, reliability_bins
+from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.judgement import judge, pooled
 from clocs.evaluation.linear import Linear, fit_linear
-from clocs.evaluation.model_card import Findings, write_card
+from clocs.evaluation.model_card import Findings, Task, write_card
 from clocs.evaluation.rows import Rows, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
@@ -27,42 +28,76 @@ from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
 from clocs.training.seen import save_seen, seen_keys
 
+Place = str | os.PathLike[str] | Store
+
 
 def publish(
-    checkpoint: str | os.PathLike[str], store: str | os.PathLike[str] | Store, out: str | os.PathLike[str], name: str
+    checkpoint: str | os.PathLike[str],
+    store: Place,
+    out: str | os.PathLike[str],
+    name: str,
+    *,
+    more_stores: Sequence[Place] = (),
 ) -> dict[str, Any]:
     """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
 
-    The classifier is linear, fitted on all training labels of the store the encoder was trained on, regularised and
-    calibrated on its validation patients; the card's results, and what its embeddings give away, are those of its test
-    patients.
+    For each store that the encoder was trained on there is a classifier, under the dataset's name: linear, fitted on
+    all its training labels, regularised and calibrated on its validation patients. The card's results, and what the
+    embeddings give away, are those of its test patients.
     """
-    place = store if isinstance(store, Store) else open_store(store)
-    subject = load_subject(checkpoint, place)
+    places = [place if isinstance(place, Store) else open_store(place) for place in (store, *more_stores)]
+    subject = load_subject(checkpoint, places[0])
     if subject.folder is None:
         raise ConfigError("random weights are nothing to publish; name a run")
-    told = subject.about["training"]
-    split = place.split(told["split"])
-    if (told["store_sha256"], told["split_sha256"]) != (place.sha256, split.sha256):
-        raise ConfigError("an encoder is published with the store and split it was trained with; these are others")
-    policy = frames_for(subject.about["input"], place, "encoder")
-    train, validation, test = (
-        rows_of(subject.module, place, policy, split.mask(part)) for part in ("train", "validation", "test")
-    )
-    linear = fit_linear(train, validation)
-    classifier = _classifier(linear, train, validation, subject, place, split)
-    scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
+    sources = _trained_with(subject.about["training"], places)
+    made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    about = {**subject.about, "seen_sha256": save_seen(folder, seen_keys(place, split))}
+    seen = np.unique(np.concatenate([seen_keys(place, split) for place, split in sources]))
+    tasks = tuple(task for task, _ in made)
+    about = {
+        **subject.about,
+        "seen_sha256": save_seen(folder, seen),
+        "classifiers": [task.name for task in tasks],
+    }
     save_encoder(folder, subject.module, about)
-    classifier.save(folder)
-    results = judge(scores)
-    audited = audit(checkpoint, place, split=split.name)
-    groups, counts = judge_subgroups(scores, place), _patients(place, split)
-    found = Findings(name, about, classifier.card, results, groups, counts, audited)
-    write_bytes(folder / "README.md", write_card(found).encode())
-    return {"folder": str(folder), "test": results}
+    for task, classifier in made:
+        classifier.save(folder / FOLDER / task.name)
+    write_bytes(folder / "README.md", write_card(Findings(name, about, tasks)).encode())
+    return {"folder": str(folder), "test": {task.name: task.test for task in tasks}}
+
+
+def _names(places: Sequence[Store]) -> list[str]:
+    """What classifiers are called: by dataset, with a number from the second of the same on."""
+    datasets = [str(place.manifest.dataset["name"]) for place in places]
+    counts = [datasets[: place + 1].count(name) for place, name in enumerate(datasets)]
+    return [name if count == 1 else f"{name}-{count}" for name, count in zip(datasets, counts, strict=True)]
+
+
+def _trained_with(told: dict[str, Any], places: Sequence[Store]) -> list[tuple[Store, Split]]:
+    """The stores with the split of training, if they are all those that trained the encoder, in that order."""
+    sources = [(place, place.split(told["split"])) for place in places]
+    trained = [(item["store_sha256"], item["split_sha256"]) for item in (told, *told.get("more_stores", ()))]
+    if [(place.sha256, split.sha256) for place, split in sources] != trained:
+        raise ConfigError(
+            f"an encoder is published with the stores and splits it was trained with, in their order "
+            f"({told['dataset']}); these are others"
+        )
+    return sources
+
+
+def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task, Classifier]:
+    """A classifier for the store's labels, and what it is worth to its test patients."""
+    assert subject.folder is not None
+    policy = frames_for(subject.about["input"], store, "encoder")
+    train, validation, test = (
+        rows_of(subject.module, store, policy, split.mask(part)) for part in ("train", "validation", "test")
+    )
+    classifier = _classifier(fit_linear(train, validation), train, validation, subject, store, split)
+    scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
+    audited = audit(subject.folder, store, split=split.name)
+    groups = judge_subgroups(scores, store)
+    return Task(name, classifier.card, judge(scores), groups, _patients(store, split), audited), classifier
 
 
 def _classifier(

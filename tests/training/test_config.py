@@ -8,14 +8,15 @@ import pytest
 
 from clocs.core.errors import ConfigError, UnitError
 from clocs.core.files import content_hash
-from clocs.training.config import EXECUTION, LATER, PretrainConfig, ready_configs, resolve
+from clocs.training.config import EXECUTION, LATER, OURS, PretrainConfig, ready_configs, resolve
 
 
 @pytest.mark.parametrize("name", ready_configs())
 def test_every_ready_config_resolves(name: str) -> None:
     config = resolve(name)
-    assert config.method["name"] == name.partition("-")[0]
-    assert str(config.store) == f"stores/{name.partition('-')[2]}"
+    method, _, dataset = name.partition("-")
+    assert config.method["name"] == ("cmsmlc" if method == OURS else method)
+    assert str(config.store) == f"stores/{dataset}"
 
 
 def test_the_papers_settings() -> None:

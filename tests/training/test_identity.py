@@ -8,7 +8,7 @@ from clocs.core.files import content_hash
 from clocs.core.later import later
 from clocs.encoders import ENCODERS
 from clocs.methods import METHODS
-from clocs.training.config import PretrainConfig, ready_configs, resolve
+from clocs.training.config import OURS, PretrainConfig, ready_configs, resolve
 
 RELEASED = ["encoder.final_relu=false", "method.pairs=last", "method.off_diagonals=one_triangle"]
 
@@ -41,8 +41,8 @@ def test_ready_configs_have_the_names_they_had(name: str, overrides: list[str], 
     assert content_hash(resolve(name, overrides).identity()) == sha256
 
 
-@pytest.mark.parametrize("name", ready_configs())
-def test_no_ready_config_uses_an_option_that_came_later(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in ready_configs() if not name.startswith(OURS)])
+def test_no_ready_config_of_the_paper_uses_an_option_that_came_later(name: str) -> None:
     config = resolve(name)
     identity, method, encoder = config.identity(), config.method["name"], config.encoder["name"]
     assert later(METHODS.get(method)).keys().isdisjoint(identity["method"])

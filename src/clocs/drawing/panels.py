@@ -96,7 +96,8 @@ def draw_sweep(lines: Mapping[str, Sweep], settings: Sequence[str], label: str, 
         reach = np.nan_to_num(np.stack([line.value - line.low, line.high - line.value]))
         axes.errorbar(beside, line.value, reach, color=colour, marker="o", markersize=4, elinewidth=0.8, label=name)
         _draw_papers(axes, beside, line.paper, colour, "_paper")
-    _draw_papers(axes, np.empty(0), np.empty(0), PLAIN, "the paper's")
+    if any(np.isfinite(line.paper).any() for line in lines.values()):
+        _draw_papers(axes, np.empty(0), np.empty(0), PLAIN, "the paper's")
     axes.set_xticks(places, list(settings))
     axes.set_xlabel(label, fontsize=8)
     axes.set_ylabel("test AUC", fontsize=8)

@@ -9,17 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.training.recommended import PERTURBATIONS
 
 DATASET: Final = "physionet2020"
 STEPS: Final = 460
 """Of 256 instances with two views each: five times all leads of all training recordings."""
 
-PERTURBATIONS: Final[tuple[Mapping[str, Any], ...]] = (
-    {"name": "scaling", "low": 0.7, "high": 1.4},
-    {"name": "gaussian", "sigma": 0.02},
-    {"name": "baseline_wander", "amplitude": 0.1},
-    {"name": "mask", "width": 0.2},
-)
 METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "perturbations": PERTURBATIONS}
 BASE: Final[Mapping[str, Any]] = {
     "encoder": {"name": "resnet"},

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clocs.experiments.beyond import ablation, few_labels, growth, recommended, transfer
 from clocs.experiments.cells import APART, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
 from clocs.experiments.presets import Preset
 from clocs.experiments.search import search
@@ -135,6 +136,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("released", "The released code's loss against the paper's", released),
         Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
         Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
+        Experiment("recommended", "The recommended encoder, its network at random, and with labels alone", recommended),
+        Experiment("few-labels", "How many labels the recommended encoder saves", few_labels),
+        Experiment("transfer", "The recommended encoder on datasets it was not made for", transfer),
+        Experiment("ablation", "What each part of the recommended recipe brings, by validation patients", ablation),
+        Experiment("growth", "What a wider network and more patients bring, by validation patients", growth),
         Experiment("search", "Trials for what to recommend, by validation patients", search),
     )
 }

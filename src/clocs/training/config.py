@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +17,10 @@ from clocs.datasets import DATASETS
 from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
 from clocs.training.labels import LabelDraw
+from clocs.training.recommended import RECOMMENDED
 
+OURS = "recommended"
+"""In place of a method, in the name of a ready config."""
 EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
 
@@ -114,8 +118,10 @@ LATER = later(PretrainConfig)
 
 
 def ready_configs() -> list[str]:
-    """Names of all ready configs: ``method-dataset``."""
-    return [
+    """Names of all ready configs: ``method-dataset``, and ``recommended-dataset``."""
+    purpose = METHODS.get(RECOMMENDED["method"]["name"]).purpose
+    recommended = [f"{OURS}-{dataset.name}" for dataset in DATASETS if purpose in dataset.frames]
+    return recommended + [
         f"{method.name}-{dataset.name}"
         for method in METHODS
         for dataset in DATASETS
@@ -124,13 +130,15 @@ def ready_configs() -> list[str]:
 
 
 def ready_config(name: str) -> dict[str, Any]:
-    """A method on a dataset, with the paper's settings for it."""
+    """A method on a dataset, with the paper's settings for it; or what we recommend beyond the paper."""
     known = ready_configs()
     if name not in known:
         near = get_close_matches(name, known, n=3)
         hint = f" Did you mean {', '.join(near)}?" if near else ""
         raise ConfigError(f"no config '{name}': neither a file nor METHOD-DATASET.{hint}")
     method, _, dataset = name.partition("-")
+    if method == OURS:
+        return {**copy.deepcopy(RECOMMENDED), "store": f"stores/{dataset}"}
     config: dict[str, Any] = {"method": {"name": method}, "store": f"stores/{dataset}"}
     if name == "mtssl-chapman":  # the paper: more tasks kept the network from converging
         tasks = ("scaling", "flip_amplitude", "flip_time")

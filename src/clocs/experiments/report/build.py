@@ -9,6 +9,7 @@ from typing import Final
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
+from clocs.experiments.report.beyond_page import beyond_page
 from clocs.experiments.report.claims_page import claims_page, outcomes
 from clocs.experiments.report.comparison import tables_page
 from clocs.experiments.report.estimates import Estimates, Say
@@ -29,6 +30,7 @@ PARTS: Final = {
     "claims": "which of its claims hold, with p-values",
     "figures": "its figures from our results",
     "ours": "the released code's loss, and what a leaking split would gain",
+    "beyond": "the recommended encoder, the labels it saves, what its parts bring",
     "search": "the trials for what to recommend, judged by validation patients",
     "runs": "every pre-training, and what limits these results have",
     "missing": "what is not done, and what it would cost",
@@ -60,6 +62,7 @@ def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
         claims_page(estimates),
         figures_page(estimates, gallery),
         our_page(estimates),
+        beyond_page(estimates, gallery),
         search_page(estimates.results),
         runs_page(estimates.results),
         missing_page(estimates.results),

@@ -75,7 +75,7 @@ class Finished:
 
     def auc(self, level: Level) -> Mapping[str, float | None]:
         """Macro AUC with the ends of its interval over patients."""
-        found: Mapping[str, float | None] = self.body["result"]["test"][level]["auc"]
+        found: Mapping[str, float | None] = self.body["result"][self.cell.get("part", "test")][level]["auc"]
         return found
 
     def test_data(self) -> tuple[str, ...]:

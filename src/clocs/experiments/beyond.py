@@ -1,0 +1,148 @@
+"""Beyond the paper: what the recommended encoder is worth, what each of its parts brings, and what more would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.training.recommended import RECOMMENDED
+
+SOURCES: Final = ("chapman", "physionet2020")
+TOGETHER: Final = ("physionet2020", "chapman", "physionet2017")
+"""What the one encoder for all is trained on."""
+ELSEWHERE: Final = ("physionet2017", "cardiology")
+FEW: Final = (10, 30, 100, 300, 1000)
+"""Patients with labels; then all."""
+WITH_LABELS: Final[dict[str, Any]] = {"optimiser": "adamw", "learning_rate": 1e-3}
+"""How the residual network is trained with labels."""
+FINE: Final = 3e-4
+"""Learning rate of fine-tuning."""
+EPOCHS_WITH_LABELS: Final = 20
+"""At most, where there are many labels."""
+SHORT: Final = 460
+"""Steps of an ablation: five times all leads of all training recordings of PhysioNet 2020."""
+MEDIUM: Final = 4_000
+"""Steps where growth is measured."""
+
+ABLATIONS: Final[dict[str, dict[str, Any]]] = {
+    "as recommended": {},
+    "the paper's network": {"encoder": {"name": "cnn"}},
+    "no other lead (CMSC)": {"method": {"name": "cmsc", "view_choice": None}},
+    "no other segment (CMLC)": {"method": {"name": "cmlc", "view_choice": None}},
+    "all pairs of views": {"method": {"view_choice": "all"}},
+    "no perturbations": {"method": {"perturbations": ()}},
+    "projection head": {"method": {"head": 128}},
+    "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
+    "frames scaled to 0..1": {"frames": {}},
+    "250 Hz": {"frames": {"normalisation": "none", "rate": 250, "samples": 1250}},
+    "temperature 0.1": {"method": {"temperature": 0.1}},
+    "float32": {"precision": "32-true"},
+}
+"""One change at a time in what is recommended, by name; None takes an option of the method away."""
+
+GROWTH: Final[dict[str, dict[str, Any]]] = {
+    "as recommended": {},
+    "width 12": {"encoder": {"name": "resnet", "width": 12}},
+    "width 48": {"encoder": {"name": "resnet", "width": 48}},
+    "10 % of the patients": {"patients": 0.1},
+    "30 % of the patients": {"patients": 0.3},
+}
+"""Wider and narrower networks, and fewer unlabelled patients for as many steps."""
+
+
+def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | None = None) -> Pretraining:
+    """As recommended, or with changes; the cell says all of it, so that it keeps its name when we change our mind."""
+    told = {**RECOMMENDED, **(changes or {})}
+    method = {**RECOMMENDED["method"], **told.pop("method")}
+    kept = {key: value for key, value in method.items() if key != "name" and value is not None}
+    return Pretraining(
+        method=method["name"],
+        dataset=datasets[0],
+        more=datasets[1:],
+        preset="recommended",
+        seed=seed,
+        epochs=told.pop("epochs"),
+        options=kept,
+        config=told,
+    )
+
+
+def one_encoder(seed: int) -> Pretraining:
+    """The encoder for all."""
+    return encoder(seed, TOGETHER)
+
+
+def untrained(dataset: str, seed: int) -> Pretraining:
+    """The recommended network as it starts."""
+    return encoder(seed, (dataset,), {"epochs": 0})
+
+
+def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **told: Any) -> Evaluation:
+    """By the recommended protocol; ``told``: other keys of the evaluation's config."""
+    given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "config": told}
+    return Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed, **given)
+
+
+def trained(
+    start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, epochs: int = EPOCHS_WITH_LABELS, **told: Any
+) -> Evaluation:
+    """All weights, with labels."""
+    config = {**WITH_LABELS, **told}
+    given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "epochs": epochs, "config": config}
+    return Evaluation(protocol="finetune", start=start, dataset=dataset, seed=seed, **given)
+
+
+def recommended(seeds: Iterable[int]) -> Iterator[Cell]:
+    """The one encoder beside its network at random, and trained with the same labels from scratch."""
+    for seed in seeds:
+        for dataset in SOURCES:
+            yield linear(one_encoder(seed), dataset, seed)
+            yield linear(untrained(dataset, seed), dataset, seed)
+            yield trained(untrained(dataset, seed), dataset, seed)
+
+
+def few_labels(seeds: Iterable[int]) -> Iterator[Cell]:
+    """With labels of so many patients: a linear classifier on the one encoder, and training from scratch."""
+    for seed in seeds:
+        for dataset in SOURCES:
+            for count in FEW:
+                yield linear(one_encoder(seed), dataset, seed, labelled=count)
+                yield trained(untrained(dataset, seed), dataset, seed, epochs=100, labelled=count, batch=32)
+            yield linear(one_encoder(seed), dataset, seed, 1.0)
+            yield trained(untrained(dataset, seed), dataset, seed, 1.0)
+
+
+def transfer(seeds: Iterable[int]) -> Iterator[Cell]:
+    """To the paper's other two datasets, at their physical rate: linear, fine-tuned, and from scratch."""
+    for seed in seeds:
+        for dataset in ELSEWHERE:
+            yield linear(one_encoder(seed), dataset, seed)
+            yield trained(one_encoder(seed), dataset, seed, learning_rate=FINE)
+            yield trained(untrained("physionet2020", seed), dataset, seed)
+
+
+def ablation(seeds: Iterable[int]) -> Iterator[Cell]:
+    """One change at a time, equal steps, on PhysioNet 2020, by validation patients."""
+    for seed in seeds:
+        for name in ABLATIONS:
+            yield ablated(name, seed)
+
+
+def ablated(name: str, seed: int) -> Evaluation:
+    """What is recommended, with one change and few steps."""
+    start = encoder(seed, ("physionet2020",), {**ABLATIONS[name], "steps": SHORT})
+    return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})
+
+
+def growth(seeds: Iterable[int]) -> Iterator[Cell]:
+    """On PhysioNet 2020, by validation patients: wider networks, and fewer unlabelled patients."""
+    for seed in seeds:
+        for name in GROWTH:
+            yield grown(name, seed)
+
+
+def grown(name: str, seed: int) -> Evaluation:
+    """What is recommended, larger or smaller."""
+    start = encoder(seed, ("physionet2020",), {**GROWTH[name], "steps": MEDIUM})
+    return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})

@@ -1,0 +1,239 @@
+"""The page beyond the paper: the recommended encoder, the labels it saves, what its parts and more of it bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from clocs.drawing.panels import Sweep, draw_sweep
+from clocs.experiments.beyond import (
+    ABLATIONS,
+    ELSEWHERE,
+    FEW,
+    FINE,
+    GROWTH,
+    MEDIUM,
+    SHORT,
+    SOURCES,
+    ablated,
+    grown,
+    linear,
+    one_encoder,
+    trained,
+    untrained,
+)
+from clocs.experiments.cells import Evaluation
+from clocs.experiments.paper_numbers import results_of
+from clocs.experiments.report.claims import at
+from clocs.experiments.report.comparison import SELF_SUPERVISED
+from clocs.experiments.report.estimates import Estimates, Mean
+from clocs.experiments.report.figures import Drawn, Gallery
+from clocs.experiments.report.outstanding import sentence
+from clocs.experiments.report.page import (
+    DASH,
+    DATASET_NAMES,
+    Block,
+    Entry,
+    Heading,
+    Page,
+    Table,
+    Text,
+    auc_cell,
+    hours,
+)
+from clocs.experiments.report.reading import LEVELS, Runs
+
+MOST_SEEDS: Final = 5
+"""Looked for."""
+ALL: Final = "all"
+JUDGED: Final = ("", "AUC per frame", "AUC per recording", "seeds")
+
+Seeded = Callable[[int], Evaluation]
+"""An evaluation by its seed."""
+Kind = Callable[[str, int], Evaluation]
+"""An evaluation by dataset and seed."""
+
+
+def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
+    """Five experiments of ours."""
+    names = ("recommended", "few-labels", "transfer", "ablation", "growth")
+    stand = {name: sentence(estimates.results, name) for name in names}
+    blocks: list[Block] = [
+        Text(
+            "One small encoder, trained without labels on the training patients of PhysioNet 2020, Chapman and "
+            "PhysioNet 2017 together; how it was chosen is told with the [search](search.md). Test patients judge, "
+            "unless said otherwise, at the data's physical sampling rate."
+        ),
+        Heading("The recommended encoder"),
+        Text(f"Linear evaluation with half of the training labels. {stand['recommended']}"),
+        encoder_table(estimates),
+        Heading("Few labels"),
+        Text(
+            "A linear classifier on the encoder, and the same network trained from scratch, both with the labels of so "
+            "many training patients. Both choose (regularisation, when to stop) by all validation patients, whose "
+            f"labels are not counted. {stand['few-labels']}"
+        ),
+        *gallery.panels(_few_panels(estimates)),
+        few_labels_table(estimates),
+        Heading("Transfer"),
+        Text(
+            "Beside it the best that the paper has for the dataset, fine-tuned after either of its sources (Table 2, "
+            f"per frame, by its own frames). PhysioNet 2017 was also trained on, without labels. {stand['transfer']}"
+        ),
+        _transfer(estimates),
+        Heading("Ablation"),
+        Text(
+            f"One change at a time, {SHORT:,} steps each, on PhysioNet 2020, by validation patients. With few seeds, "
+            f"small differences may be chance. {stand['ablation']}"
+        ),
+        _changed(estimates, ABLATIONS, ablated),
+        Heading("Growth"),
+        Text(f"On PhysioNet 2020, {MEDIUM:,} steps each, by validation patients. {stand['growth']}"),
+        _changed(estimates, GROWTH, grown),
+        *_fitted(estimates),
+    ]
+    return Page("beyond", "Beyond the paper", tuple(blocks))
+
+
+def encoder_table(estimates: Estimates) -> Table:
+    """The one encoder, and what it is to be compared with."""
+    kinds: dict[str, Kind] = {
+        "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
+        "its network, random weights, linear": lambda data, seed: linear(untrained(data, seed), data, seed),
+        "its network, trained with the labels": lambda data, seed: trained(untrained(data, seed), data, seed),
+    }
+    rows = []
+    for dataset in SOURCES:
+        rows += _of_dataset(estimates, dataset, kinds)
+        rows.append(_printed(f"{DATASET_NAMES[dataset]}: the paper's best", "linear", [(dataset, dataset)]))
+    return Table(JUDGED, tuple(rows))
+
+
+def few_labels_table(estimates: Estimates) -> Table:
+    """AUC per recording, by patients with labels."""
+    rows = []
+    for dataset in SOURCES:
+        for name, kind in FEW_LABELS.items():
+            means = (auc_cell(_few_mean(estimates, dataset, kind, count)) for count in COUNTS)
+            rows.append((Entry(f"{DATASET_NAMES[dataset]}: {name}"), *means))
+    return Table(("AUC per recording", *(f"{count:,}" for count in FEW), ALL), tuple(rows))
+
+
+def _frozen(dataset: str, seed: int, count: int | None) -> Evaluation:
+    start = one_encoder(seed)
+    return linear(start, dataset, seed, 1.0) if count is None else linear(start, dataset, seed, labelled=count)
+
+
+def _scratch(dataset: str, seed: int, count: int | None) -> Evaluation:
+    start = untrained(dataset, seed)
+    if count is None:
+        return trained(start, dataset, seed, 1.0)
+    return trained(start, dataset, seed, epochs=100, labelled=count, batch=32)
+
+
+COUNTS: Final = (*FEW, None)
+"""None: all."""
+FEW_LABELS: Final = {"recommended encoder, linear": _frozen, "from scratch": _scratch}
+
+
+def _few_mean(
+    estimates: Estimates, dataset: str, kind: Callable[[str, int, int | None], Evaluation], count: int | None
+) -> Mean | None:
+    return estimates.mean(_runs(estimates, lambda seed: kind(dataset, seed, count)), "recording")
+
+
+def _few_panels(estimates: Estimates) -> Drawn:
+    drawn: Drawn = []
+    settings = [*(f"{count:,}" for count in FEW), ALL]
+    for dataset in SOURCES:
+        means = {
+            name: [_few_mean(estimates, dataset, kind, count) for count in COUNTS] for name, kind in FEW_LABELS.items()
+        }
+        if any(mean is not None for line in means.values() for mean in line):
+            title = DATASET_NAMES[dataset]
+            lines = {name: _sweep(line) for name, line in means.items()}
+            figure = draw_sweep(lines, settings, "patients with labels", f"{title}, AUC per recording")
+            drawn.append((f"figure-few-labels-{dataset}", figure, f"{title}: test AUC by patients with labels"))
+    return drawn
+
+
+def _sweep(means: Sequence[Mean | None]) -> Sweep:
+    none = (np.nan, np.nan, np.nan)
+    value, low, high = np.array([none if mean is None else (mean.value, mean.low, mean.high) for mean in means]).T
+    return Sweep(value, low, high, paper=np.full(len(means), np.nan))
+
+
+def _transfer(estimates: Estimates) -> Table:
+    kinds: dict[str, Kind] = {
+        "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
+        "recommended encoder, fine-tuned": lambda data, seed: trained(
+            one_encoder(seed), data, seed, learning_rate=FINE
+        ),
+        "from scratch": lambda data, seed: trained(untrained("physionet2020", seed), data, seed),
+    }
+    rows = []
+    for dataset in ELSEWHERE:
+        rows += _of_dataset(estimates, dataset, kinds)
+        name = f"{DATASET_NAMES[dataset]}: the paper's best, fine-tuned"
+        rows.append(_printed(name, "finetune", [(source, dataset) for source in SOURCES]))
+    return Table(JUDGED, tuple(rows))
+
+
+def _of_dataset(estimates: Estimates, dataset: str, kinds: Mapping[str, Kind]) -> list[tuple[Entry, ...]]:
+    return [
+        _judged(estimates, f"{DATASET_NAMES[dataset]}: {name}", partial(kind, dataset)) for name, kind in kinds.items()
+    ]
+
+
+def _changed(estimates: Estimates, changes: Iterable[str], cell: Callable[[str, int], Evaluation]) -> Table:
+    """A row a change, with what its pre-training took."""
+    rows = []
+    for name in changes:
+        judged = _judged(estimates, name, partial(cell, name))
+        found = estimates.results.of(start) if (start := cell(name, 0).start) is not None else None
+        seconds = None if found is None else found.seconds
+        rows.append((*judged, Entry(DASH if seconds is None else hours(seconds))))
+    return Table((*JUDGED, "wall time of pre-training, one thread"), tuple(rows))
+
+
+def _fitted(estimates: Estimates) -> list[Block]:
+    """A straight line through AUC over the logarithm of the patients, and where it leads, with the caveat."""
+    shares = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
+    means = [estimates.mean(_runs(estimates, partial(grown, name)), "recording") for name in shares]
+    if any(mean is None for mean in means):
+        return []
+    values = [mean.value for mean in means if mean is not None]
+    slope, _ = np.polyfit(np.log10(list(shares.values())), values, 1)
+    return [
+        Text(
+            f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
+            "logarithm of their number. Three points within one source say little of a million recordings from "
+            "another: the same steps see each patient less often, AUC cannot pass 1, and other hospitals bring other "
+            "noise. Read it as a direction."
+        )
+    ]
+
+
+def _judged(estimates: Estimates, name: str, kind: Seeded) -> tuple[Entry, ...]:
+    runs = _runs(estimates, kind)
+    means = (estimates.mean(runs, level) for level in LEVELS)
+    return (Entry(name), *map(auc_cell, means), Entry(str(len(runs)) if runs else DASH))
+
+
+def _printed(name: str, protocol: str, places: Iterable[tuple[str, str]]) -> tuple[Entry, ...]:
+    """The best of the paper's self-supervised methods at E = 128, F = 0.5."""
+    printed = [
+        result.value
+        for source, target in places
+        for method in SELF_SUPERVISED
+        for result in results_of(at(method, source=source, target=target, protocol=protocol))
+    ]
+    return (Entry(name), Entry(f"{max(printed):.3f}" if printed else DASH), Entry(DASH), Entry(DASH))
+
+
+def _runs(estimates: Estimates, kind: Seeded) -> Runs:
+    found = {seed: estimates.results.of(kind(seed)) for seed in range(MOST_SEEDS)}
+    return {seed: each for seed, each in found.items() if each is not None}

@@ -1,0 +1,31 @@
+"""What we recommend beyond the paper, chosen by validation patients alone (docs/results/search.md).
+
+The paper's positive pairs, with a small residual network in place of its own, plain millivolt, and perturbed views: an
+instance gives two, of two segments and of two leads drawn at random.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+PERTURBATIONS: Final[tuple[dict[str, Any], ...]] = (
+    {"name": "scaling", "low": 0.7, "high": 1.4},
+    {"name": "gaussian", "sigma": 0.02},
+    {"name": "baseline_wander", "amplitude": 0.1},
+    {"name": "mask", "width": 0.2},
+)
+
+RECOMMENDED: Final[dict[str, Any]] = {
+    "method": {"name": "cmsmlc", "view_choice": "random_pair", "perturbations": PERTURBATIONS, "temperature": 0.2},
+    "encoder": {"name": "resnet"},
+    "frames": {"normalisation": "none"},
+    "optimiser": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "steps": 12_000,
+    "epochs": 400,
+    "patience": 400,
+    "precision": "bf16-mixed",
+}
+"""Keys of a pre-training's config. The length is for about 20,000 patients."""

@@ -1,0 +1,155 @@
+"""Experiments beyond the paper, and their page made of invented results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.experiments.beyond import (
+    ABLATIONS,
+    FEW,
+    GROWTH,
+    ablated,
+    ablation,
+    encoder,
+    few_labels,
+    grown,
+    growth,
+    one_encoder,
+    recommended,
+    transfer,
+    untrained,
+)
+from clocs.experiments.cells import Evaluation, Place, pretrain_config
+from clocs.experiments.report.build import make_report
+from clocs.experiments.report.reading import Results
+from clocs.experiments.search import trial
+from clocs.training.config import ready_config, resolve
+from tests.experiments.results_factory import write_results
+
+CHANGED = {
+    "as recommended": set(),
+    "the paper's network": {"encoder"},
+    "no other lead (CMSC)": {"name", "view_choice"},
+    "no other segment (CMLC)": {"name", "view_choice"},
+    "all pairs of views": {"view_choice"},
+    "no perturbations": {"perturbations"},
+    "projection head": {"head"},
+    "no positives across a patient's instances": {"off_diagonals"},
+    "frames scaled to 0..1": {"frames"},
+    "250 Hz": {"frames"},
+    "temperature 0.1": {"temperature"},
+    "float32": {"precision"},
+}
+"""By ablation: which keys differ. CMSC and CMLC have no choice of views."""
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
+
+def strength(cell: Evaluation) -> float:
+    """More of everything is better: labels, patients."""
+    assert cell.start is not None
+    known = cell.config.get("labelled", 2000)
+    base = 0.4 if cell.start.epochs == 0 else 1.4
+    return float(base + 0.3 * np.log10(known) + {0.1: -0.5, 0.3: -0.2}.get(cell.start.config.get("patients", 1), 0))
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("beyond")
+    cells = [cell for made in (recommended, few_labels, transfer, ablation, growth) for cell in made(range(1))]
+    write_results(folder / "results", cells, strength)
+    make_report(folder / "results", folder / "report")
+    return folder
+
+
+def sections(folder: Path) -> dict[str, str]:
+    text = (folder / "report" / "beyond.md").read_text()
+    return {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+
+
+def test_the_long_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> None:
+    """So its run is not repeated."""
+    place = Place(tmp_path, tmp_path, tmp_path)
+    start = trial("three datasets, long").start
+    assert start is not None
+    assert pretrain_config(one_encoder(0), place) == pretrain_config(start, place)
+
+
+def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, tmp_path)
+    cell = pretrain_config(encoder(0, ("physionet2020",)), place).identity()
+    assert resolve("recommended-physionet2020").identity() == cell
+    assert ready_config("recommended-folder")["store"] == "stores/folder"
+
+
+def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, tmp_path)
+
+    def told(cell: Evaluation) -> dict[str, object]:
+        assert cell.start is not None
+        values = pretrain_config(cell.start, place).identity()
+        return {**{key: value for key, value in values.items() if key != "method"}, **values["method"]}
+
+    base = told(ablated("as recommended", 0))
+    for name in ABLATIONS:
+        changed = told(ablated(name, 0))
+        keys = {key for key in base.keys() | changed.keys() if base.get(key) != changed.get(key)}
+        assert keys == CHANGED[name], name
+    assert len({str(told(grown(name, 0))) for name in GROWTH}) == len(GROWTH)
+
+
+def test_networks_as_they_start_are_trained_for_no_epoch() -> None:
+    assert untrained("chapman", 3).epochs == 0
+    assert untrained("chapman", 3).config["encoder"] == {"name": "resnet"}
+
+
+def test_every_table_is_full(reported: Path) -> None:
+    found = sections(reported)
+    assert list(found) == ["The recommended encoder", "Few labels", "Transfer", "Ablation", "Growth"]
+    for title, text in found.items():
+        lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")][1:]
+        ours = [line for line in lines if "the paper's best" not in line]
+        assert ours, title
+        assert not any("–" in line for line in ours), title
+        assert "All " in text, "nothing is missing for one seed"
+
+
+def test_the_papers_best_stands_beside(reported: Path) -> None:
+    """Tables 1 and 2 of the paper by hand: CMSC .896 and .715; the best of the six transfers to each dataset."""
+    best = re.findall(
+        r"\| (\w[\w ]+): the paper's best[^|]*\| ([\d.]+)", (reported / "report" / "beyond.md").read_text()
+    )
+    assert best == [
+        ("Chapman", "0.896"),
+        ("PhysioNet 2020", "0.715"),
+        ("PhysioNet 2017", "0.774"),
+        ("Cardiology", "0.717"),
+    ]
+
+
+def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
+    names = {path.name for path in (reported / "report" / "images").iterdir()}
+    assert {f"figure-few-labels-{dataset}.svg" for dataset in ("chapman", "physionet2020")} <= names
+    row = next(line for line in sections(reported)["Few labels"].splitlines() if line.startswith("| Chapman: rec"))
+    values = [float(cell.split(" ")[0]) for cell in row.strip("| ").split(" | ")[1:]]
+    assert len(values) == len(FEW) + 1
+    assert values[0] < values[-1]
+
+
+def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None:
+    """numpy's least squares on the values of the cells themselves."""
+    results = Results(reported / "results")
+    places = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
+    values = []
+    for name in places:
+        found = results.of(grown(name, 0))
+        assert found is not None
+        values.append(found.body["result"]["validation"]["recording"]["auc"]["value"])
+    matrix = np.stack([np.log10(list(places.values())), np.ones(3)], axis=1)
+    slope = np.linalg.lstsq(matrix, np.array(values), rcond=None)[0][0]
+    stated = re.search(r"patients bring ([+-][\d.]+)", sections(reported)["Growth"])
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(slope, abs=6e-4)

@@ -73,6 +73,21 @@ def test_another_unit_is_noted_where_amplitudes_are_left_as_they_are(store: Stor
     assert note == "the encoder was trained on amplitudes in adu, these frames have mV"
 
 
+def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = [shard.model_copy(update={"unit": "adu"}) for shard in store.manifest.shards]
+    manifest = store.manifest.model_copy(update={"shards": shards})
+    monkeypatch.setattr(store, "manifest", manifest)
+    plain, scaled = (FramePolicy(samples=2500, rate=500, normalisation=kind) for kind in ("none", "unit"))
+    found = frames_for(told(plain), store, "encoder")
+    assert found.normalisation == "typical"
+    (note,) = mismatches(told(plain), found, store)
+    assert note.endswith("these frames have adu, scaled to the amplitude of an ordinary lead")
+    assert frames_for({**told(plain), "unit": "adu"}, store, "encoder").normalisation == "none"
+    assert frames_for(told(scaled), store, "encoder").normalisation == "unit"
+
+
 def test_frames_of_another_length_do_not_fit(store: Store) -> None:
     short = FramePolicy(samples=1000, segments=2, rate=100)
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):

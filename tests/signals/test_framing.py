@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from fractions import Fraction
 from typing import Any
 
@@ -110,6 +111,18 @@ def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray
             np.testing.assert_allclose(frames[row, segment], expected, atol=1e-5)
             assert frames[row, segment].min() == 0
             assert frames[row, segment].max() == (1 if span > 0 else 0)
+
+
+def test_typical_amplitude_is_free_of_gain_and_offset() -> None:
+    """By Python's statistics: mean 0, standard deviation 0.15; a constant segment becomes 0."""
+    steps = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    policy = FramePolicy(samples=8, segments=2, source_samples=16, normalisation="typical")
+    frames = policy.shape_windows(steps)
+    for piece in frames.reshape(-1, 8).tolist():
+        assert statistics.fmean(piece) == pytest.approx(0, abs=1e-6)
+        assert statistics.pstdev(piece) == pytest.approx(0.15, rel=1e-5)
+    np.testing.assert_allclose(policy.shape_windows(steps * 300 + 1000), frames, atol=1e-4)
+    assert not policy.shape_windows(np.full((1, 16), 7, np.float32)).any()
 
 
 def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:

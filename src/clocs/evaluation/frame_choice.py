@@ -9,7 +9,8 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 
 FrameChoice = Literal["encoder", "paper"]
-"""``encoder``: as long, as fast and normalised as those it was trained on. ``paper``: the dataset's own in the paper,
+"""``encoder``: as long, as fast and normalised as those it was trained on; raw steps are brought to the amplitude of an
+ordinary lead where it takes millivolt. ``paper``: the dataset's own in the paper,
 whatever the encoder's rate."""
 
 
@@ -18,7 +19,9 @@ def frames_for(input: dict[str, Any], store: Store, choice: FrameChoice) -> Fram
     own = store.policy("evaluation")
     trained = FramePolicy.model_validate(input["policy"])
     if choice == "encoder" and trained.rate is not None:
-        taken = {"samples": trained.samples, "rate": trained.rate, "normalisation": trained.normalisation}
+        unknown_gain = trained.normalisation == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
+        normalisation = "typical" if unknown_gain else trained.normalisation
+        taken = {"samples": trained.samples, "rate": trained.rate, "normalisation": normalisation}
         return FramePolicy.model_validate({**own.model_dump(), **taken, "segments": 1, "source_samples": None})
     if own.samples != trained.samples:
         raise ConfigError(f"this dataset's frames have {own.samples} samples, the encoder takes {trained.samples}")
@@ -36,8 +39,12 @@ def mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -> list
     if input["rate"] != policy.rate:
         trained, taken = (f"{rate:g} Hz" if rate else "no stated rate" for rate in (input["rate"], policy.rate))
         found.append(f"the encoder was trained at {trained}, these frames have {taken}")
-    units = {shard.unit for shard in store.manifest.shards}
-    if "unit" in input and policy.normalisation == "none" and units != {input["unit"]}:
-        there = ", ".join(sorted(map(str, units)))
-        found.append(f"the encoder was trained on amplitudes in {input['unit']}, these frames have {there}")
+    if "unit" in input and policy.normalisation != "unit" and _units(store) != {input["unit"]}:
+        there = ", ".join(sorted(_units(store)))
+        scaled = ", scaled to the amplitude of an ordinary lead" if policy.normalisation == "typical" else ""
+        found.append(f"the encoder was trained on amplitudes in {input['unit']}, these frames have {there}{scaled}")
     return found
+
+
+def _units(store: Store) -> set[str]:
+    return {str(shard.unit) for shard in store.manifest.shards}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
 from clocs.evaluation.soundness import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
-from clocs.signals.framing import FramePolicy
+from clocs.signals.framing import FramePolicy, Normalisation
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample
 
@@ -29,7 +29,7 @@ class EncoderInput(BaseModel):
     samples: int
     leads: tuple[str, ...]
     """Leads it was trained on, each by itself."""
-    normalisation: Literal["none", "unit"]
+    normalisation: Normalisation
     policy: FramePolicy
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ from typing import Final
 
 from clocs.core.errors import ConfigError
 from clocs.experiments.paper_numbers import Method
+from clocs.experiments.report.beyond_page import encoder_table, few_labels_table
 from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.estimates import Estimates
@@ -97,6 +98,17 @@ def _auc(method: Method) -> Callable[[Estimates], str]:
     return made
 
 
+def _plain(made: Callable[[Estimates], Table]) -> Callable[[Estimates], str]:
+    """A table of another page, rows without a result left out."""
+
+    def filled(estimates: Estimates) -> str:
+        table = made(estimates)
+        rows = tuple(row for row in table.rows if any(entry.text != DASH for entry in row[1:]))
+        return markdown_table(Table(table.titles, rows)) if rows else "No results yet."
+
+    return filled
+
+
 BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "table1": _table(1),
     "table2": _table(2),
@@ -106,4 +118,6 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "auc-cmsc": _auc("cmsc"),
     "auc-simclr": _auc("simclr"),
     "auc-random": _auc("random"),
+    "recommended": _plain(encoder_table),
+    "few-labels": _plain(few_labels_table),
 }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.evaluation.pretrained import load_encoder
+from clocs.evaluation.shipped import DEFAULT_ENCODER
 from tests.cli.conftest import Command
 from tests.evaluation.conftest import make_classifier, make_encoder
 
@@ -91,4 +92,4 @@ def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) 
 
 
 def test_help_names_the_default_encoder(command: Command) -> None:
-    assert "[default: cmsc-chapman]" in command("embed", "--help")[0]
+    assert f"[default: {DEFAULT_ENCODER}]" in command("embed", "--help")[0]

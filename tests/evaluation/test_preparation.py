@@ -113,6 +113,17 @@ def test_a_cinc_2017_strip_is_embedded_only_on_demand(originals: Path, encoder: 
     )
 
 
+def test_a_lead_without_a_name_and_those_with_one_stand_for_each_other(originals: Path) -> None:
+    """An encoder of both kinds of recordings misses nothing in either."""
+    encoder = load_encoder("clocs-small")
+    assert encoder.input.leads == (*LEADS, "ECG")
+    strip = encoder.embed(originals / "cinc2017" / "training2017" / "A00001.hea")
+    assert strip.notes == ("resampled from 300 Hz to 500 Hz",)
+    twelve = encoder.embed(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
+    assert twelve.lead == LEADS * 2
+    assert not any("not in the recording" in note for note in twelve.notes)
+
+
 def test_on_demand_all_leads_of_a_file_are_embedded(twelve: Recording, encoder: PretrainedEncoder) -> None:
     made = encoder.embed(twelve, any_lead=True)
     assert made.lead[:12] == (*LEADS, "I", "III", "aVF", "V1", "V3", "V4", "V5", "V6")

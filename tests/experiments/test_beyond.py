@@ -23,7 +23,7 @@ from clocs.experiments.beyond import (
     transfer,
     untrained,
 )
-from clocs.experiments.cells import Evaluation, Place, pretrain_config
+from clocs.experiments.cells import Evaluation, Place, carry_out, pretrain_config
 from clocs.experiments.report.build import make_report
 from clocs.experiments.report.reading import Results
 from clocs.experiments.search import trial
@@ -101,8 +101,9 @@ def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
     assert len({str(told(grown(name, 0))) for name in GROWTH}) == len(GROWTH)
 
 
-def test_networks_as_they_start_are_trained_for_no_epoch() -> None:
-    assert untrained("chapman", 3).epochs == 0
+def test_networks_as_they_start_are_trained_for_no_epoch(place: Place) -> None:
+    found = carry_out(untrained("synthetic", 3), place)
+    assert found["result"]["steps"] == 0
     assert untrained("chapman", 3).config["encoder"] == {"name": "resnet"}
 
 

@@ -33,6 +33,17 @@ PHYSIONET2017 = Dataset(
     homepage="https://physionet.org/content/challenge-2017/1.0.0/",
     entries=_entries,
     classes={"Normal": ("N",), "AF": ("A",), "Other": ("O",), "Noisy": ("~",)},
+    meanings={
+        "Normal": "normal sinus rhythm",
+        "AF": "atrial fibrillation",
+        "Other": "any other rhythm",
+        "Noisy": "too noisy to tell",
+    },
+    blind_to=(
+        "Which other rhythm it is was not labelled, nor anything that is no rhythm: infarction, ischaemia, "
+        "hypertrophy.",
+        "Recordings were of a single lead by a hand-held device, 9 to 61 s long.",
+    ),
     frames={"evaluation": FramePolicy(samples=2500, source_samples=2500, leads=("ECG",))},
     downloads=(
         Download(

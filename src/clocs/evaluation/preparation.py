@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from clocs.evaluation.soundness import frames_that_fit, name_of, refuse_faults, 
 from clocs.signals.framing import FramePolicy, Normalisation
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample
+
+UNNAMED: Final = "ECG"
+"""The lead of recordings with one whose place nobody knows: it is there in place of the others, or they are."""
 
 
 class EncoderInput(BaseModel):
@@ -118,7 +121,9 @@ def _notes(
     """``left``: seconds at the end that fill no frame."""
     trained = f"the encoder was trained on {', '.join(wanted.leads)}"
     unused = [lead for lead in _held(recording) if lead not in leads]
-    absent = [lead for lead in wanted.leads if lead not in leads]
+    absent = [lead for lead in wanted.leads if lead not in (*leads, UNNAMED)]
+    if set(leads) == {UNNAMED} <= set(wanted.leads):
+        absent = []
     unseen = [lead for lead in leads if lead not in wanted.leads]
     notes = []
     if recording.rate != wanted.rate:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clocs.core.errors import ConfigError
 
-DEFAULT_ENCODER = "cmsc-chapman"
+DEFAULT_ENCODER = "clocs-small"
 
 
 def shipped_encoders() -> dict[str, Path]:

@@ -75,7 +75,7 @@ def one_encoder(seed: int) -> Pretraining:
 
 def untrained(dataset: str, seed: int) -> Pretraining:
     """The recommended network as it starts."""
-    return encoder(seed, (dataset,), {"epochs": 0})
+    return encoder(seed, (dataset,), {"epochs": 0, "warmup_steps": 0})
 
 
 def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **told: Any) -> Evaluation:

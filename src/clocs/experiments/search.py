@@ -46,6 +46,8 @@ TRIALS: Final[dict[str, dict[str, Any]]] = {
     "batch 128, twice the steps": {"precision": "bf16-mixed", "batch": 128, "steps": 2 * STEPS},
     "scaled to 0..1": {"precision": "bf16-mixed", "frames": {}},
     "stem stride 3": {"precision": "bf16-mixed", "encoder": {"name": "resnet", "stem_stride": 3}},
+    "no head, eight times the steps": {"precision": "bf16-mixed", "steps": 8 * STEPS},
+    "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "steps": 8 * STEPS},
     "three datasets, long": {
         "precision": "bf16-mixed",
         "temperature": 0.2,

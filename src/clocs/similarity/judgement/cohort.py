@@ -90,7 +90,8 @@ def cohort_of(subject: Subject, store: Store, frames: str, records: Bools) -> Co
     frame = Frames(store, policy, records=chosen).locate(np.arange(len(rows.values)))[1]
     notes = mismatches(subject.about["input"], policy, store)
     if left := int((records & ~distinct).sum()):
-        notes.append(f"{left} recordings left out: their signal is there under another name")
+        many = "recording left out: its" if left == 1 else "recordings left out: their"
+        notes.append(f"{left} {many} signal is there under another name")
     if (chosen != distinct).any():
         notes.append(f"{MOST_PATIENTS:,} of {_patients(store, distinct):,} patients, drawn at random")
     if seen := int(seen_records(subject, store)[chosen].sum()):

@@ -32,6 +32,7 @@ def test_report_and_pages_are_made(tmp_path: Path) -> None:
         *(
             "index.md",
             "tables.md",
+            "beyond.md",
             "claims.md",
             "figures.md",
             "ours.md",

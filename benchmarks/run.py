@@ -22,8 +22,10 @@ from typing import Any
 
 import numpy as np
 from encoder_forms import encoder_forms
+from formats import reading_speed
 from measuring import DATA, in_child, line, scratch, seconds, watched
 from search import embedding_memory, search_growth, search_lists, search_speed
+from service import service_end, service_overload, service_speed
 from training import loss_growth, training_speed
 
 import clocs
@@ -174,6 +176,10 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "search": search_speed,
     "search-growth": search_growth,
     "search-lists": search_lists,
+    "formats": reading_speed,
+    "service": service_speed,
+    "service-overload": service_overload,
+    "service-end": service_end,
 }
 
 

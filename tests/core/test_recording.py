@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from clocs.core.errors import ClocsError, LeadError, UnitError
-from clocs.core.recording import MICROVOLT_GAIN, Recording, missing_value, quantise, widen
+from clocs.core.recording import MICROVOLT_GAIN, Recording, missing_value, narrow, quantise, widen
 from tests.conftest import make_recording
 
 GAINS = st.sampled_from([1.0, 200.0, 1000.0, 4880.0])
@@ -147,3 +147,10 @@ def test_widen_keeps_every_value_and_moves_the_marker(narrow: npt.NDArray[np.int
     assert wide.dtype == np.int32
     assert wide.tolist() == [-(2**31) if value == -32768 else value for value in narrow.tolist()]
     np.testing.assert_array_equal(widen(wide), wide)
+
+
+def test_values_that_fit_are_narrowed_and_widened_without_a_change() -> None:
+    wide = np.array([[5, -32767, 32767, missing_value(np.int32)]], np.int32)
+    small = narrow(wide)
+    assert small.tolist() == [[5, -32767, 32767, missing_value(np.int16)]]
+    assert widen(small).tolist() == wide.tolist()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clocs.core import sources
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources import open_source, without_ending
 
 TREE = {
     "RECORDS": b"data/1\ndata/10\n",
@@ -190,3 +190,19 @@ def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
     assert name == "M\\xfcller.txt"
     name.encode()
     assert (source.exists(name), source.size(name), source.read(name)) == (True, 5, b"there")
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        ("a/b.c.dcm", "a/b.c"),
+        ("a/1.2.840.113619.7", "a/1.2.840.113619.7"),
+        ("a.b/c", "a.b/c"),
+        ("a.d/.hidden", "a.d/.hidden"),
+        (".hidden", ".hidden"),
+        ("plain", "plain"),
+        ("a.b/c.XML", "a.b/c"),
+    ],
+)
+def test_a_number_with_dots_has_no_ending(name: str, bare: str) -> None:
+    assert without_ending(name) == bare

@@ -148,6 +148,17 @@ def test_one_ecg_in_two_formats_beside_each_other_is_two_recordings(archive: Pat
     assert (found["a.csv"].record_id, found["a.hea"].record_id) == ("a", "a.hea")
 
 
+def test_dicom_files_named_by_their_uids_keep_them_as_ids(archive: Path) -> None:
+    """Their last number is no ending; a table may name them so."""
+    uids = ("ward/1.2.840.113619.1", "ward/1.2.840.113619.2")
+    for number, uid in enumerate(uids):
+        write(make_recording(seed=number), archive / "made.dcm", overwrite=True)
+        (archive / "made.dcm").rename(archive / uid)
+    found = entries(archive, "file,patient_id\n1.2.840.113619.2,p2\n")
+    assert [found[uid].record_id for uid in uids] == list(uids)
+    assert found[uids[1]].patient_id == "p2"
+
+
 def test_archives_that_cannot_be_opened_are_listed_and_refused(archive: Path, key: Path) -> None:
     (archive / "ward" / "Smith.zip").write_bytes(b"PK\3\4 broken")
     with zipfile.ZipFile(archive / "outer.zip", "w") as outer:

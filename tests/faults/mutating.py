@@ -6,15 +6,19 @@ import random
 import re
 import zipfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from clocs.core.errors import FormatError
+from clocs.core.recording import Episode
+from clocs.formats import read_from
+from clocs.formats.writing import WRITERS
 from tests.faults.binary_files import BINARY, RESEAL, binary_enlarged, binary_pool, number_bytes
+from tests.faults.damaging import MUTATIONS, XML_MUTATIONS, Damage
 
 Files = dict[str, bytes]
 CSV_ROWS = 400
@@ -54,7 +58,7 @@ class Kind:
     pools: tuple[str, ...]
     ending: str
     share: float
-    """Of the number of cases that a campaign is asked for."""
+    """Of the number of cases that a campaign over all kinds is asked for."""
 
 
 KINDS = {
@@ -66,7 +70,11 @@ KINDS = {
     "csv": Kind(("csv",), ".csv", 0.1),
     "episodes": Kind(("irhythm",), ".json", 0.1),
     "strip": Kind(("irhythm",), ".ecg", 0.06),
-    "xml": Kind(("xml",), ".xml", 0.08),
+    "muse": Kind(("muse",), ".xml", 0.016),
+    "aecg": Kind(("aecg",), ".xml", 0.016),
+    "philips": Kind(("philips",), ".xml", 0.016),
+    "cardiosoft": Kind(("cardiosoft",), ".xml", 0.016),
+    "schiller": Kind(("schiller",), ".xml", 0.016),
     "dicom": Kind(("dicom",), BINARY["dicom"], 0.013),
     "scp": Kind(("scp",), BINARY["scp"], 0.03),
     "edf": Kind(("edf",), BINARY["edf"], 0.01),
@@ -74,10 +82,11 @@ KINDS = {
     "mfer": Kind(("mfer",), BINARY["mfer"], 0.01),
     "atc": Kind(("atc",), BINARY["atc"], 0.02),
     "apple": Kind(("apple",), BINARY["apple"], 0.01),
+    "clocs-csv": Kind(("clocs-csv",), ".csv", 0.03),
 }
-"""Of each sample file that is not XML, the full campaign damages at least 300 copies."""
 XML = ("muse", "aecg", "philips", "cardiosoft", "schiller")
-"""Folders of hospital files that are XML: each is a pool, and ``xml`` is all of them."""
+"""Folders of hospital files that are XML: each is a pool."""
+CSV = ("csv", "clocs-csv")
 ASKED = (".hea", ".csv", ".ecg", ".xml", *BINARY.values())
 """Endings of the file of a record that is asked for."""
 
@@ -89,7 +98,7 @@ def case(data: Path, kind: str, number: int) -> tuple[Files, str]:
     there = pool(data, choice.choice(about.pools))
     files = dict(there[number % len(there)] if kind in BINARY else choice.choice(there))
     target = next(name for name in files if name.endswith(about.ending))
-    if kind == "csv" and number % CSV_WHOLE:
+    if kind in CSV and number % CSV_WHOLE:
         files[target] = b"\n".join(files[target].split(b"\n")[:CSV_ROWS])
     changed = files[target]
     for _ in range(choice.choice((1, 1, 1, 2, 3, 5))):
@@ -98,8 +107,8 @@ def case(data: Path, kind: str, number: int) -> tuple[Files, str]:
     return files, asked(files)
 
 
-def _mutations(kind: str) -> tuple[Callable[[bytes, random.Random], bytes], ...]:
-    return XML_MUTATIONS if kind == "xml" else (*MUTATIONS, *[number_bytes] * 6) if kind in BINARY else MUTATIONS
+def _mutations(kind: str) -> tuple[Damage, ...]:
+    return XML_MUTATIONS if kind in XML else (*MUTATIONS, *[number_bytes] * 6) if kind in BINARY else MUTATIONS
 
 
 def asked(files: Files) -> str:
@@ -117,8 +126,13 @@ def enlarged(data: Path, name: str, size: int) -> tuple[Files, str]:
         return {file: _longer_leads(text, size // len(text) + 1)}, file
     files = dict(pool(data, name)[0])
     signal = next(file for file in files if file.endswith((".dat", ".mat", ".csv", ".ecg")))
-    body = files[signal].rstrip() + b"\n" if name == "csv" else files[signal][: len(files[signal]) // 24 * 24]
-    files[signal] = body * (size // len(body) + 1)
+    whole = files[signal]
+    names = re.match(rb"(?:(?:#.*\n)+.*\n)?", whole)
+    head = names[0] if name in CSV and names else b""
+    body = whole[len(head) :].rstrip() + b"\n" if name in CSV else whole[: len(whole) // 24 * 24]
+    if b"\ntime," in head:  # repeated, times would not go on
+        head, body = head.replace(b"\ntime,", b"\n"), re.sub(rb"(?m)^[^,]+,", b"", body)
+    files[signal] = head + body * (size // len(body) + 1)
     for file in files:
         if file.endswith(".hea"):
             files[file] = re.sub(rb"^(\S+ \d+ \S+) \d+", rb"\1 0", files[file], count=1)
@@ -144,10 +158,10 @@ def pool(data: Path, name: str) -> list[Files]:
     originals = data / "originals.zip"
     if name in BINARY:
         return binary_pool(data, name)
-    if name == "xml":
-        return [files for folder in XML for files in pool(data, folder)]
     if name in XML:
         return _singles(data / "formats.zip", f"{name}/")
+    if name == "clocs-csv":
+        return [_as_clocs_csv(files) for files in pool(data, "16") + pool(data, "mat")[:2]]
     if name == "csv":
         return _records(originals, "chapman/ECGDataDenoised/", (".csv",), 6)
     if name == "irhythm":
@@ -186,6 +200,14 @@ def _singles(archive: Path, prefix: str) -> list[Files]:
         return [{Path(info.filename).stem + Path(info.filename).suffix.lower(): opened.read(info)} for info in members]
 
 
+def _as_clocs_csv(files: Files) -> Files:
+    """A real record in the CSV that clocs writes, with all that its head can hold."""
+    recording = replace(
+        read_from(Memory(files), asked(files)), patient_id="someone", episodes=(Episode(1, 90, "AFIB"),)
+    )
+    return {f"{recording.record_id}.csv": WRITERS.get("csv").encode(recording, recording.record_id).files[".csv"]}
+
+
 def _as_212(files: Files) -> Files:
     """A real record whose samples are packed into 12 bits, as MIT-BIH has them."""
     header, signal = files.values()
@@ -197,130 +219,3 @@ def _as_212(files: Files) -> Files:
     text = header.replace(f"{stem}.mat 16+24".encode(), f"{stem}.dat 212".encode())
     assert b" 212 " in text
     return {f"{stem}.hea": text, f"{stem}.dat": packed.tobytes()}
-
-
-def _at(data: bytes, choice: random.Random) -> int:
-    """A place; as often as not within the first bytes, where headers are."""
-    return choice.randrange(min(len(data), 200) if choice.random() < 0.5 else len(data)) if data else 0
-
-
-def flip_bit(data: bytes, choice: random.Random) -> bytes:
-    at = _at(data, choice)
-    return data[:at] + bytes([data[at] ^ (1 << choice.randrange(8))]) + data[at + 1 :] if data else data
-
-
-def insert(data: bytes, choice: random.Random) -> bytes:
-    at = _at(data, choice)
-    return data[:at] + choice.randbytes(choice.choice((1, 1, 2, 3, 16, 300))) + data[at:]
-
-
-def delete(data: bytes, choice: random.Random) -> bytes:
-    at = _at(data, choice)
-    return data[:at] + data[at + choice.choice((1, 1, 2, 3, 16, 300)) :]
-
-
-def duplicate(data: bytes, choice: random.Random) -> bytes:
-    at, length = _at(data, choice), choice.choice((1, 4, 40, 400, 4000))
-    return data[:at] + data[at : at + length] * choice.choice((2, 2, 3, 50)) + data[at + length :]
-
-
-def truncate(data: bytes, choice: random.Random) -> bytes:
-    return data[: choice.choice((0, 1, _at(data, choice), len(data) - 1))]
-
-
-def inflate(data: bytes, choice: random.Random) -> bytes:
-    """Another number in a number's place."""
-    numbers = list(re.finditer(rb"\d+", data[:4000]))
-    if not numbers:
-        return insert(data, choice)
-    found = choice.choice(numbers)
-    return data[: found.start()] + choice.choice(NUMBERS) + data[found.end() :]
-
-
-def swap_lines(data: bytes, choice: random.Random) -> bytes:
-    lines = data.split(b"\n")
-    here, there = choice.randrange(len(lines)), choice.randrange(len(lines))
-    lines[here], lines[there] = lines[there], lines[here]
-    return b"\n".join(lines)
-
-
-def replace_word(data: bytes, choice: random.Random) -> bytes:
-    """Something that stands elsewhere in these formats, or nowhere, in a word's place."""
-    words = list(re.finditer(rb"[^\s,:/()]+", data[:4000]))
-    if not words:
-        return insert(data, choice)
-    found = choice.choice(words)
-    return data[: found.start()] + choice.choice(WORDS) + data[found.end() :]
-
-
-def junk(data: bytes, choice: random.Random) -> bytes:
-    at = _at(data, choice)
-    return data[:at] + choice.choice(TEXTS) + data[at:]
-
-
-def overwrite(data: bytes, choice: random.Random) -> bytes:
-    at, length = _at(data, choice), choice.choice((1, 2, 4, 8, 64))
-    fill = choice.choice((b"\0", b"\xff", b"\x7f", b"\x80", b" ", b"\n")) * length
-    return data[:at] + fill + data[at + length :]
-
-
-def change_value(data: bytes, choice: random.Random) -> bytes:
-    """Another number or word for the text of an element or an attribute, wherever in the file."""
-    values = list(re.finditer(rb'(?<=>)[^<>]{1,40}(?=<)|(?<=")[^"<>]{1,40}(?=")', data))
-    if not values:
-        return flip_bit(data, choice)
-    found = choice.choice(values)
-    return data[: found.start()] + choice.choice((*NUMBERS, *WORDS, b"")) + data[found.end() :]
-
-
-def repeat_element(data: bytes, choice: random.Random) -> bytes:
-    """An element left out, doubled or many times."""
-    tags = list(re.finditer(rb"<(\w+)[^<>]*>", data))
-    if not tags:
-        return flip_bit(data, choice)
-    found = choice.choice(tags)
-    closing = b"</" + found[1] + b">"
-    end = data.find(closing, found.end()) + len(closing)
-    if end < found.end() or end - found.start() > 1 << 16:
-        end = found.end()
-    return data[: found.start()] + data[found.start() : end] * choice.choice((0, 0, 2, 3, 100)) + data[end:]
-
-
-def markup(data: bytes, choice: random.Random) -> bytes:
-    at = _at(data, choice)
-    return data[:at] + choice.choice(MARKUP) + data[at:]
-
-
-NUMBERS = (
-    *(b"0", b"-1", b"1", b"2", b"3", b"255", b"256", b"32768", b"65536", b"-32768", b"2147483647", b"-2147483648"),
-    *(b"4294967296", b"999999999999", b"9223372036854775807", b"9223372036854775808", b"9" * 40, b"9" * 5000),
-    *(b"1e308", b"1e-308", b"5e-324", b"1e400", b"-1e308", b"nan", b"inf", b"-inf", b"0x10", b"1_0", b"1.5", b"0.0"),
-)
-WORDS = (
-    *(b"16", b"24", b"80", b"212", b"32", b"61", b"310", b"508", b"516", b"524", b"8", b"160", b"16x2", b"16:5"),
-    *(b"16+24", b"16+999999999", b"mV", b"uV", b"nV", b"V", b"mmHg", b"I", b"II", b"I", b"II", b"III", b"aVR"),
-    *(b"NaN", b"..", b"../../etc/passwd", b"/dev/zero", b"a\0b", b"null", b"true", b"[]", b"{}", b'"', b"\\ud800"),
-)
-TEXTS = (
-    *("µV".encode(), "ẞ\u202e\u0000".encode(), b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\\ud800"),
-    *(b"\x85", b"\x1c", b"\r", b"\r\n", b"#", b"# age: nan\n", b"# Dx: ,,,\n", b'"'),
-    *(b"[" * 3000, b'{"a":' * 3000, b"," * 500, b"\n" * 500),
-)
-MARKUP = (
-    *(b"<", b">", b"&", b"&a;", b"&#0;", b"&#x10FFFF;", b"&#xD800;", b"<a>" * 3000, b"<a/>" * 3000, b"</a>", b"<!--"),
-    *(b"<![CDATA[", b"]]>", b"<?a", b"<!DOCTYPE a [<!ENTITY a 'b'>]>", b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'>"),
-    *(
-        b' a="1" a="2"',
-        b' xmlns="b"',
-        b"<a xmlns:c='d'>",
-        b"<a " + b"b='' " * 500,
-        b"\0",
-        b"\xff\xfe",
-        b'encoding="utf-7"',
-    ),
-)
-MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    *(flip_bit, flip_bit, insert, delete, duplicate, truncate, inflate, inflate),
-    *(swap_lines, replace_word, replace_word, junk, overwrite),
-)
-XML_MUTATIONS = (*MUTATIONS, *(change_value,) * 8, *(repeat_element,) * 4, markup, markup)

@@ -19,7 +19,8 @@ Rows = dict[str, Sequence[int]]
 
 PATIENT = "Winterbottom"
 TWO: Rows = {"I": (1, -2, 300, 4), "II": (50, 60, -70, 80)}
-SCP_NUMBERS = {"I": 1, "II": 2, "V1": 3, "V2": 4, "III": 61, "aVR": 62, "aVL": 63, "aVF": 64}
+SCP_NUMBERS = {"I": 1, "II": 2, **{f"V{number}": 2 + number for number in range(1, 7)}}
+SCP_NUMBERS |= {"III": 61, "aVR": 62, "aVL": 63, "aVF": 64}
 
 
 def with_first(rows: Rows, first: int) -> Rows:
@@ -84,6 +85,8 @@ def ishne_file(
     step: int = 5000,
     block: bytes = b"",
     last_name: str = "Example",
+    rate: int = 500,
+    announced: int | None = None,
 ) -> bytes:
     """An ISHNE Holter file."""
     data = np.array(list(rows.values()))
@@ -92,9 +95,9 @@ def ishne_file(
         "<iiiih40s40s20s", len(block), samples, 522, 522 + len(block), 1, b"Anna", last_name.encode(), b"H-77"
     )
     head += struct.pack("<hh3h3h3h3h", 2, 0, 24, 12, 1950, 25, 12, 2000, 26, 12, 2000, 7, 30, 5)
-    head += struct.pack("<h12h", len(data), *codes, *[0] * (12 - len(codes))) + bytes(24)
+    head += struct.pack("<h12h", announced or len(data), *codes, *[0] * (12 - len(codes))) + bytes(24)
     head += struct.pack("<12h", *[step] * len(data), *[0] * (12 - len(data)))
-    head += struct.pack("<h40sh80s80s88s", 0, b"recorder", 500, b"made up", b"nobody", b"") + block
+    head += struct.pack("<h40sh80s80s88s", 0, b"recorder", rate, b"made up", b"nobody", b"") + block
     return b"ISHNE1.0" + struct.pack("<H", binascii.crc_hqx(head, 0xFFFF)) + head + data.T.astype("<i2").tobytes()
 
 
@@ -126,12 +129,12 @@ def atc_block(kind: bytes, content: bytes) -> bytes:
     return block + struct.pack("<I", sum(block))
 
 
-def atc_file(*blocks: bytes, uuid: str = "uuid-1") -> bytes:
+def atc_file(*blocks: bytes, uuid: str = "uuid-1", rate: int = 300, nanovolts: int = 500) -> bytes:
     """An ATC file: 0.5 uV steps at 300 Hz."""
     info = struct.pack(
         "<32s40s44s32s32s32s52s", b"2020-01-02T03:04:05+01:00", uuid.encode(), b"", b"", b"", b"", b"SN=AC9,BAT=5"
     )
-    form = atc_block(b"fmt ", struct.pack("<BHHB2x", 1, 300, 500, 2))
+    form = atc_block(b"fmt ", struct.pack("<BHHB2x", 1, rate, nanovolts, 2))
     return b"".join([b"ALIVE\0\0\0\3\0\0\0", atc_block(b"info", info), form, *blocks])
 
 

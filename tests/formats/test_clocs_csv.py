@@ -50,7 +50,8 @@ def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -
     recording = read_text(tmp_path, START + known + "# a line without meaning\nI\n1\n")
     assert (recording.age, recording.sex, recording.labels, recording.patient_id) == (74.0, "male", ("a", "b"), "")
     assert recording.episodes[0].label == "AF"
-    assert identity_from(open_source(tmp_path), "r.csv") == {"patient_id": ("Smith-42",)}
+    found = identity_from(open_source(tmp_path), "r.csv")
+    assert found == {"patient_id": ("Smith-42",), "free_text": ("a line without meaning",)}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,9 @@ def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -
         (START, "0 leads"),
         (START + "time\n1\n", "0 leads"),
         (START + "I,i\n1,2\n", "named twice"),
-        (START + "I,II\n", "Empty CSV file"),
+        (START + "I,II\n", "no samples"),
+        (START + "# samples: 2\nI\n1\n2", "breaks off inside its last row"),
+        (START + "time,I\n0,1\n0.004,1\n0.008,1\n0.012,1\n", "not those of 4 samples at 500 Hz"),
         (START + "I,II\n1,2\n3\n", "not 2 numbers a row"),
         (START + "I,II\n1,hello\n", "not 2 numbers a row"),
         (START + "I\n1e30\n", "do not fit 32 bits"),

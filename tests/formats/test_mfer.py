@@ -70,11 +70,13 @@ def test_sequences_are_strung_together() -> None:
     assert made(raw).digital.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
-def test_a_sequence_that_is_not_whole_is_left_out() -> None:
-    raw = mfer_file({"I": (1, 2, 5), "II": (3, 4, 7)}, mfer_tag(0x04, b"\2"), mfer_tag(0x06, struct.pack("<I", 10**9)))
-    recording = made(raw)
-    assert recording.digital.tolist() == [[1, 2], [5, 3]]
-    assert recording.provenance.declared_samples == 2 * 10**9
+def test_counts_that_do_not_fit_the_samples_are_refused_or_told() -> None:
+    rows: Rows = {"I": (1, 2, 5), "II": (3, 4, 7)}
+    with pytest.raises(FormatError, match="not whole sequences of 8 bytes"):
+        made(mfer_file(rows, mfer_tag(0x04, b"\2")))
+    announced = made(mfer_file(rows, mfer_tag(0x06, struct.pack("<I", 10**9))))
+    assert announced.digital.tolist() == steps(rows)
+    assert announced.provenance.declared_samples == 3 * 10**9
 
 
 @pytest.mark.parametrize(("code", "kind"), [(1, "<u2"), (5, "i1"), (3, "u1"), (2, "<i4")])

@@ -225,7 +225,7 @@ r.dat 16 100/mV 16 0 0 0 0 V5
 
 
 def test_no_voltage_at_all_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, "r 1 360 2\nr.dat 16 10/mmHg 16 0 0 0 0 ABP\n", r"no signal is a voltage.*mmHg", r_dat=b"1234")
+    refused(tmp_path, "r 1 360 2\nr.dat 16 10/mmHg 16 0 0 0 0 ABP\n", "no signal is a voltage", r_dat=b"1234")
 
 
 def test_the_same_name_twice_is_told_apart(tmp_path: Path) -> None:
@@ -309,9 +309,9 @@ def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str
         ("r 1 360 4\nr.dat 16 1e999/mV 16 0 0 0 0 I\n", "out of range"),
         ("r 1 360 4\nr.dat 16 200(99999999999)/mV 16 0 0 0 0 I\n", "out of range"),
         ("r 1 360 4\nr.dat 16 200/mV 16 zero 0 0 0 I\n", "is no number"),
-        ("r 1 360 4\nabsent.dat 16 200/mV 16 0 0 0 0 I\n", r"absent.dat: no such file"),
+        ("r 1 360 4\nabsent.dat 16 200/mV 16 0 0 0 0 I\n", "a signal file that it names is not there"),
         ("r 1 360 4\nr.dat 16+99 200/mV 16 0 0 0 0 I\n", "hold no sample"),
-        ("r 1 360 4\nr.dat 516 200/mV 16 0 0 0 0 I\n", r"r.dat: damaged FLAC"),
+        ("r 1 360 4\nr.dat 516 200/mV 16 0 0 0 0 I\n", "r.hea: damaged FLAC"),
         ("r 3 360 4\nr.dat 16\nx.dat 16\nr.dat 16\n", "must stand together"),
         ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must stand together"),
     ],
@@ -335,7 +335,7 @@ def test_a_flac_stream_that_claims_a_huge_length_is_refused_before_memory_is_tak
     raw[22:26] = b"\xff\xff\xff\xff"
     tracemalloc.start()
     try:
-        refused(tmp_path, f"r 1 360 {declared}\nr.dat 516 200/mV 16 0 0 0 0 I\n", "r.dat", r_dat=bytes(raw))
+        refused(tmp_path, f"r 1 360 {declared}\nr.dat 516 200/mV 16 0 0 0 0 I\n", "claims", r_dat=bytes(raw))
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
@@ -400,4 +400,5 @@ def test_when_a_record_began(line: str, acquired: str, tmp_path: Path) -> None:
 def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> None:
     comments = ("Age: 74", "<sex>: Male", "Dx: 59118001,426783006", "Rx: aspirin", "Age: 69 of Main St", "plain text")
     make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n" + "".join(f"# {comment}\n" for comment in comments))
-    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"free_text": comments[3:]}
+    typed = ("aspirin", "69 of Main St", "plain text")
+    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"free_text": typed}

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
 from clocs.core.sources import open_source
+from clocs.datasets.synthetic import SYNTHETIC
 from clocs.formats import read_from
 from clocs.signals.leads import STANDARD, derive
 from clocs.signals.quality import OFF, REASONS, GatePolicy, _normals, assess
@@ -34,7 +36,10 @@ def twelve(change: Change | None = None) -> Recording:
     return replace(full, digital=digital, provenance=Provenance())
 
 
-def found(recording: Recording, policy: GatePolicy = GatePolicy()) -> set[tuple[str, str]]:
+EVERYTHING = GatePolicy(judge_rate=True, judge_electrodes=True)
+
+
+def found(recording: Recording, policy: GatePolicy = EVERYTHING) -> set[tuple[str, str]]:
     return {(finding.reason, finding.lead) for finding in assess(recording, policy)}
 
 
@@ -56,6 +61,25 @@ def swap(one: str, other: str) -> Change:
     return change
 
 
+def heart() -> Recording:
+    """A made-up heart in sinus rhythm, 68 beats a minute, twelve leads at 500 Hz."""
+    options = SYNTHETIC.options.model_validate({"records": 7})
+    nowhere: Any = None
+    *_, entry = SYNTHETIC.entries(nowhere, options)
+    made: Recording = SYNTHETIC.load(nowhere, entry, options)
+    assert found(made) == set()
+    return made
+
+
+def arms_exchanged() -> Recording:
+    made = heart()
+    digital = made.digital.copy()
+    order = [row(lead) for lead in ("I", "III", "II", "aVL", "aVR")]
+    digital[:5] = digital[order]
+    digital[0] *= -1
+    return replace(made, digital=digital)
+
+
 PLANTED: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
     "length": (replace(twelve(), provenance=Provenance(declared_samples=5001)), {("length", "")}),
     "short": (make_recording(samples=499), {("short", "")}),
@@ -64,6 +88,8 @@ PLANTED: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
     "amplitude": (replace(make_recording(), gain=np.array([1000.0, 1.0, 1000.0])), {("amplitude", "II")}),
     "saturated": (twelve(put("V5", 2500, 1000, 1101)), {("saturated", "V5")}),
     "identity": (twelve(swap("aVR", "aVL")), {("identity", "aVR"), ("identity", "aVL")}),
+    "rate": (replace(heart(), rate=250.0, provenance=Provenance(heart_rate=68)), {("rate", "")}),
+    "electrodes": (arms_exchanged(), {("electrodes", "I")}),
 }
 
 
@@ -76,7 +102,7 @@ def test_each_reason_has_a_planted_fault() -> None:
 def test_a_planted_fault_is_found_with_its_lead_and_reason(fault: str) -> None:
     recording, expected = PLANTED[fault]
     assert found(recording) == expected
-    assert all(finding.detail for finding in assess(recording, GatePolicy()))
+    assert all(finding.detail for finding in assess(recording, EVERYTHING))
 
 
 @pytest.mark.parametrize("fault", PLANTED)
@@ -84,22 +110,33 @@ def test_with_the_gate_off_everything_passes(fault: str) -> None:
     assert assess(PLANTED[fault][0], OFF) == []
 
 
-LIMITS = {
-    "length": GatePolicy(match_header_length=False),
-    "short": GatePolicy(min_seconds=None),
-    "missing": GatePolicy(max_missing=None),
-    "flat": GatePolicy(min_span=None),
-    "amplitude": GatePolicy(max_amplitude=None),
-    "saturated": GatePolicy(max_saturated_seconds=None),
-    "identity": GatePolicy(max_identity_error=None),
+OFF_ALONE: dict[str, dict[str, bool | None]] = {
+    "length": {"match_header_length": False},
+    "short": {"min_seconds": None},
+    "missing": {"max_missing": None},
+    "flat": {"min_span": None},
+    "amplitude": {"max_amplitude": None},
+    "saturated": {"max_saturated_seconds": None},
+    "identity": {"max_identity_error": None},
+    "rate": {"judge_rate": False},
+    "electrodes": {"judge_electrodes": False},
 }
 
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_each_check_can_be_switched_off_alone(fault: str) -> None:
-    assert found(PLANTED[fault][0], LIMITS[fault]) == set()
+    policy = EVERYTHING.model_copy(update=OFF_ALONE[fault])
+    assert found(PLANTED[fault][0], policy) == set()
     others = [name for name in PLANTED if name != fault]
-    assert all(found(PLANTED[name][0], LIMITS[fault]) == PLANTED[name][1] for name in others)
+    assert all(found(PLANTED[name][0], policy) == PLANTED[name][1] for name in others)
+
+
+def test_what_is_off_and_came_later_does_not_change_what_a_store_says_of_its_gate() -> None:
+    """A store's hash is over it; results name stores by their hash."""
+    assert "judge_rate" not in GatePolicy().model_dump(mode="json")
+    told = EVERYTHING.model_dump(mode="json")
+    assert (told["judge_rate"], told["judge_electrodes"]) == (True, True)
+    assert GatePolicy.model_validate(told) == EVERYTHING
 
 
 def test_a_clean_recording_passes_with_measured_and_with_derived_leads() -> None:

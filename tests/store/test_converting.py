@@ -190,6 +190,14 @@ def test_patient_ids_are_read_only_when_asked(archive: Path, tmp_path: Path) -> 
     assert '# patient: "Smith-42"' in (tmp_path / "q.csv").read_text()
 
 
+def test_the_id_that_is_written_is_the_patients(hospital_files: Path, tmp_path: Path) -> None:
+    """An aECG gives the issuer's object number first; ids that stand for nobody are left out."""
+    convert(hospital_files / "aecg" / "hl7_example_aecg.xml", tmp_path / "p.csv", patient_ids=True)
+    assert '# patient: "SBJ-123"' in (tmp_path / "p.csv").read_text()
+    convert(hospital_files / "dicom" / "ecgprocess_example-DICOM1.dcm", tmp_path / "q.csv", patient_ids=True)
+    assert "# patient" not in (tmp_path / "q.csv").read_text()
+
+
 def test_mistakes_are_told(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="say what to convert to: wfdb, dicom, edf, bdf, csv, parquet"):
         convert(archive, tmp_path / "out")

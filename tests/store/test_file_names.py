@@ -37,6 +37,11 @@ def test_a_name_that_is_taken_keeps_its_ending_or_gets_a_number() -> None:
     assert [names.of_file(name).name for name in given_names] == ["a.edf", "a.dcm.edf", "a.dcm-2.edf", "a.dcm-3.edf"]
 
 
+def test_long_names_of_wide_signs_get_a_number_too() -> None:
+    names = FileNames(OUT, WRITERS.get("edf"))
+    assert len({names.of_record("𝄞" * 200) for _ in range(5)}) == 5
+
+
 def test_names_of_wfdb_are_plain() -> None:
     names = FileNames(OUT, WRITERS.get("wfdb"))
     assert names.of_file("ä b/a.b c.xml") == OUT / "ä b" / "a_b_c.hea"

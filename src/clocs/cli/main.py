@@ -17,6 +17,7 @@ from clocs.cli.index import index
 from clocs.cli.pretrain import pretrain
 from clocs.cli.report import report
 from clocs.cli.reproduce import reproduce
+from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similar import similar
 from clocs.cli.similarity import similarity
@@ -47,6 +48,7 @@ app.command()(classify)
 app.command()(export_onnx)
 app.command()(similar)
 app.command()(audit)
+app.command()(serve)
 
 
 @app.callback(invoke_without_command=True)

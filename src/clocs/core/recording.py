@@ -45,6 +45,8 @@ class Provenance:
     derived_leads: tuple[str, ...] = ()
     """Leads computed from others, not read."""
     notes: tuple[str, ...] = ()
+    heart_rate: float | None = None
+    """Beats a minute as the device counted them, for the gate to compare; no store keeps it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,3 +143,10 @@ def widen(digital: Digital) -> Digital:
     wide = digital.astype(np.int32)
     wide[digital == missing_value(np.int16)] = missing_value(np.int32)
     return wide
+
+
+def narrow(digital: Digital) -> Digital:
+    """The same values, all of which must fit, as int16, missing samples marked as that type marks them."""
+    small = digital.astype(np.int16)
+    small[digital == missing_value(digital.dtype)] = missing_value(np.int16)
+    return small

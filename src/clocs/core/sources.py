@@ -181,3 +181,9 @@ def _bounded(data: bytes, name: str) -> bytes:
     if len(data) > MAX_FILE_BYTES:
         raise FormatError(f"{name}: larger than {MAX_FILE_BYTES >> 20} MiB; split it before reading")
     return data
+
+
+def without_ending(name: str) -> str:
+    """A file's name, with its folders, less its ending; a number with dots, as DICOM files are named by, has none."""
+    stem, dot, ending = name.rpartition(".")
+    return name if not dot or not stem or "/" in ending or stem.endswith("/") or ending.isdigit() else stem

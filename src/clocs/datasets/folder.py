@@ -15,11 +15,12 @@ from clocs.core.errors import ConfigError, FormatError, MissingExtraError
 from clocs.core.identity import Identity
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source
+from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.dataset import Dataset, Entry, Options, age_of, load_entry, read_csv, sex_of
 from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import GatePolicy
 
 COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
@@ -83,7 +84,7 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     for name in source.names():
         if not _is_recording(source, name):
             continue
-        stem = name.rsplit(".", 1)[0]
+        stem = without_ending(name)
         row = about.get(name) or about.get(stem) or about.get(stem.rsplit("/", 1)[-1]) or {}
         known = _own_name(name, stem, taken)
         yield Entry(
@@ -141,7 +142,7 @@ def _nameless(error: Exception, source: Source, name: str, key: Path) -> str:
     said = str(error) if isinstance(error, FormatError) else f"unexpected {type(error).__name__}"
     alias = read_key(key).record(name)
     names = (f"{source.path}/{name}", source.path, name, *name.split("/"))
-    said = without(said, (*names, *(each.rsplit(".", 1)[0] for each in names)), alias)
+    said = without(said, (*names, *map(without_ending, names)), alias)
     return without(said, telling(_identity(source, name)), "[left out]")
 
 
@@ -220,6 +221,7 @@ FOLDER = Dataset(
     load=_load,
     shown=_shown,
     options=FolderOptions,
+    gate=GatePolicy(judge_rate=True, judge_electrodes=True),
     grows=True,
     frames={
         "evaluation": FramePolicy(samples=2500, rate=500),

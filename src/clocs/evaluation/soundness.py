@@ -29,6 +29,8 @@ ADVICE: Final[dict[Reason, str]] = {
     "saturated": "Pass a part without this as an array, or leave the lead out: recording.select(...).",
     "identity": "Check the names of its leads: each limb lead follows from two others, and here it does not, as if two "
     "leads were exchanged.",
+    "rate": "Check the rate: its beats are those of another one.",
+    "electrodes": "Check the electrodes of the arms.",
 }
 
 

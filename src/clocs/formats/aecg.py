@@ -14,13 +14,14 @@ from clocs.core.sources import Source
 from clocs.formats.channels import Channel, gain_of, millivolts, recording_of
 from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import identity_of, integers_of, number_of, parse, root_name, text_of
+from clocs.formats.xml_tree import identity_of, integers_of, number_of, parse, root_name, stated_of, text_of
 
 NAME: Final = "aecg"
 LEAD: Final = "MDC_ECG_LEAD_"
 TIMES: Final = ("TIME_ABSOLUTE", "TIME_RELATIVE")
 SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 MOMENTS: Final = ("%Y%m%d%H%M%S.%f", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d")
+HEART_RATE: Final = "MDC_ECG_HEART_RATE"
 REPORTED_AGE: Final = "21612-7"
 """LOINC."""
 NEAR_WHOLE: Final = 5e-4
@@ -71,6 +72,7 @@ def _read(source: Source, name: str) -> Recording:
         name,
         NAME,
         person=_person(root),
+        heart_rate=_heart_rate(root),
         notes=_notes(chosen, len(sets)),
     )
 
@@ -136,6 +138,11 @@ def _rounds_to(value: float, written: str) -> bool:
     except (InvalidOperation, ValueError):
         return False
     return 0 <= decimals <= 20 and round(value, decimals) == float(written)
+
+
+def _heart_rate(root: Element) -> float | None:
+    stated = [each for each in root.iter("annotation") if text_of(each, "code@code") == HEART_RATE]
+    return stated_of(stated[0], "value@value") if stated else None
 
 
 def _person(root: Element) -> Person:

@@ -22,6 +22,8 @@ NAME: Final = "alivecor"
 SIGNATURE: Final = b"ALIVE\0\0\0"
 BLOCKS_AT: Final = 12
 MAX_BLOCKS: Final = 1000
+RATES: Final = (200, 450)
+"""Hz. Every device records at 300."""
 LEADS: Final = {
     b"ecg" + f"{number:x}".encode() if number > 1 else b"ecg ": STANDARD[number - 1] for number in range(1, 13)
 }
@@ -66,6 +68,8 @@ def _read(source: Source, name: str) -> Recording:
     kind, rate, resolution = unpack("<BHH", blocks[b"fmt "], 0, name)
     if kind != 1:
         raise FormatError(f"{name}: ECG format {kind} is not supported; 1, 16-bit numbers, is")
+    if not RATES[0] <= rate <= RATES[1]:
+        raise FormatError(f"{name}: a rate of {rate} Hz, but AliveCor's devices record at 300")
     found = {lead: blocks[block] for block, lead in LEADS.items() if block in blocks}
     if not found:
         raise FormatError(f"{name}: no ECG block")

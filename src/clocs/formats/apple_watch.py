@@ -32,7 +32,10 @@ NAME: Final = "apple-watch"
 GAIN: Final = 1e6
 """Steps per millivolt: 1 nV, for the files have three decimals of a microvolt."""
 MAX_MILLIVOLT: Final = 1000.0
-RATES: Final = (100.0, 2000.0)
+RATES: Final = (400.0, 650.0)
+"""Hz. Watches record at 512, or nearly."""
+SECONDS, SHORTEST = 30, 29
+"""Of a recording, and of one that is whole: a shorter one is part of it."""
 
 _DEVICE = re.compile(r'^"?Watch\d+,\d+"?$')
 _RATE = re.compile(r'^"?(\d{2,4}(?:[.,]\d+)?)\s*[^\d\s,.][^\d]*"?$')
@@ -94,15 +97,19 @@ def _recognises(head: bytes, source: Source, name: str) -> bool:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     header = _header(raw[:HEAD_BYTES])
-    if header is None or not RATES[0] <= header.rate <= RATES[1]:
+    if header is None:
         raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
+    if not RATES[0] <= header.rate <= RATES[1]:
+        raise FormatError(f"{name}: a rate of {header.rate:g} Hz, but an Apple Watch records at about 512")
+    steps = _steps(raw, header, name)
     return recording_of(
-        [Channel(header.lead, _steps(raw, header, name), GAIN)],
+        [Channel(header.lead, steps, GAIN)],
         header.rate,
         raw,
         name,
         NAME,
         person=Person(age=age_at(_birth(header), _recorded(header))),
+        declared=round(SECONDS * header.rate) if len(steps) < SHORTEST * header.rate else None,
     )
 
 

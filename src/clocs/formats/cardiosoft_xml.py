@@ -13,7 +13,7 @@ from clocs.core.sources import Source
 from clocs.formats.channels import Channel, gain_of, recording_of
 from clocs.formats.demographics import Person, age_at, age_of, moment, sex_of
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, text_of
+from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, stated_of, text_of
 
 NAME: Final = "cardiosoft-xml"
 
@@ -55,6 +55,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         person=_person(root),
         declared=count_of(strip, "ChannelSampleCountTotal"),
+        heart_rate=stated_of(root, "RestingECGMeasurements/VentricularRate"),
         notes=["left out the FullDisclosure"] if root.find("FullDisclosure") is not None else [],
     )
 

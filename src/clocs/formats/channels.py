@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
+from clocs.core.sources import without_ending
 from clocs.formats.demographics import Person
 from clocs.signals.leads import canonical
 
@@ -20,6 +20,8 @@ Steps = npt.NDArray[np.integer[Any]]
 
 RATES: Final = (1.0, 1e6)
 """Hz."""
+HEART_RATES: Final = (10.0, 400.0)
+"""Beats a minute; what a file states beyond these stands for none."""
 GAINS: Final = (1e-9, 1e12)
 """Steps per millivolt; beyond these a file is damaged, and its millivolts would not be numbers."""
 MAX_CHANNELS: Final = 256
@@ -68,6 +70,7 @@ def recording_of(
     *,
     person: Person = NOBODY,
     declared: int | None = None,
+    heart_rate: float | None = None,
     notes: Sequence[str] = (),
 ) -> Recording:
     """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
@@ -78,7 +81,7 @@ def recording_of(
         baseline=np.array([channel.baseline for channel in channels], np.int32),
         rate=rate,
         leads=distinct([canonical(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels]),
-        record_id=_record_id(name),
+        record_id=without_ending(name).rsplit("/", 1)[-1],
         age=person.age,
         sex=person.sex,
         provenance=Provenance(
@@ -87,14 +90,9 @@ def recording_of(
             hashlib.sha256(raw).hexdigest(),
             declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
             notes=tuple(notes),
+            heart_rate=heart_rate if heart_rate and HEART_RATES[0] <= heart_rate <= HEART_RATES[1] else None,
         ),
     )
-
-
-def _record_id(name: str) -> str:
-    """The file's name without its ending; a number with dots, as DICOM files are often named by, has none."""
-    path = PurePosixPath(name)
-    return path.name if path.suffix[1:].isdigit() else path.stem
 
 
 def _check(channels: Sequence[Channel], rate: float, name: str) -> None:

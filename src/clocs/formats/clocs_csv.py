@@ -1,7 +1,7 @@
 """The CSV that clocs writes: ``#`` lines of what is known, a line of names, then a row a sample.
 
 Only the first line and the rate are needed, so it is also the plainest way into clocs for what no other format
-here holds. Without gains, values are taken in steps of 1 uV.
+here holds. Without gains, values are taken in steps of 1 uV. Where a column of times is there, it must fit the rate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
-from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, widen
+from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, narrow, widen
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES
@@ -29,6 +29,9 @@ from clocs.signals.leads import canonical
 NAME: Final = "clocs-csv"
 MAGIC: Final = "# clocs ECG 1"
 TIME: Final = "time"
+KEYS: Final = ("rate", "samples", "unit", "gain", "baseline", "patient", "age", "sex", "labels", "episodes", "derived")
+MOST_TIME_ERROR: Final = 0.01
+"""Between the times of the first and the last sample and what the rate says: this part of it, and one sample."""
 MAX_HEAD: Final = 1 << 20
 """Bytes before the samples."""
 
@@ -70,13 +73,18 @@ def _read(source: Source, name: str) -> Recording:
         sex="female" if sex == "female" else "male" if sex == "male" else None,
         labels=_labels(head.known.get("labels", []), name),
         episodes=tuple(_episodes(head.known.get("episodes", []), name)),
-        provenance=Provenance(name, NAME, hashlib.sha256(raw).hexdigest()),
+        provenance=Provenance(
+            name, NAME, hashlib.sha256(raw).hexdigest(), declared_samples=_announced(raw, head, name)
+        ),
     )
 
 
 def _identify(source: Source, name: str) -> Identity:
-    known, _ = _known(source.read(name), name)
-    return gathered(patient_id=[str(known.get("patient", ""))])
+    raw = source.read(name)
+    known, end = _known(raw, name)
+    lines = [line[1:].strip() for line in raw[:end].decode("utf-8", "replace").splitlines()[1:]]
+    typed = [line for line in lines if line.partition(":")[0].strip() not in KEYS]
+    return gathered(patient_id=[str(known.get("patient", ""))], free_text=typed)
 
 
 def _leads(names: list[str]) -> list[str]:
@@ -93,8 +101,8 @@ def _head(raw: bytes, name: str) -> _Head:
         rate = float(known.get("rate", 0))
         gain = np.array(known.get("gain", [MICROVOLT_GAIN] * count), np.float64)
         baseline = np.array(known.get("baseline", [0] * count), np.int32)
-    except (ValueError, TypeError, OverflowError, csv.Error) as error:
-        raise FormatError(f"{name}: its names, rate, gains or baselines cannot be read: {error}") from error
+    except (ValueError, TypeError, OverflowError, csv.Error):
+        raise FormatError(f"{name}: its names, rate, gains or baselines cannot be read") from None
     if not 1 <= count <= MAX_CHANNELS or not gain.shape == baseline.shape == (count,):
         raise FormatError(f"{name}: {count} leads with {gain.size} gains and {baseline.size} baselines")
     if not RATES[0] <= rate <= RATES[1] or not ((np.abs(gain) >= GAINS[0]) & (np.abs(gain) <= GAINS[1])).all():
@@ -116,9 +124,20 @@ def _known(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
             try:
                 known[key.strip()] = json.loads(value)
             except (ValueError, RecursionError) as error:
-                raise FormatError(f"{name}: what '{key.strip()[:40]}' says is no JSON") from error
+                what = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
+                raise FormatError(f"{name}: what {what} says is no JSON") from error
         end = last + 1
     return known, end
+
+
+def _announced(raw: bytes, head: _Head, name: str) -> int | None:
+    """How many samples the head says there are; a file that says so also ends its last row."""
+    samples = head.known.get("samples")
+    if not isinstance(samples, int) or not 0 < samples <= MAX_SAMPLES:
+        return None
+    if not raw.endswith(b"\n"):
+        raise FormatError(f"{name}: breaks off inside its last row")
+    return samples
 
 
 def _labels(given: Any, name: str) -> tuple[str, ...]:
@@ -142,12 +161,17 @@ def _digital(raw: bytes, head: _Head, name: str) -> Digital:
     """(leads, samples), missing where a field is empty or NaN."""
     import pyarrow as pa
 
+    times: list[float] = []
     try:
-        blocks = [_steps(batch, head, name) for batch in _batches(raw, head)]
-    except pa.ArrowException as error:
-        raise FormatError(f"{name}: not {len(head.names)} numbers a row: {str(error)[:200]}") from error
-    if not sum(block.shape[1] for block in blocks):
+        blocks = [_steps(batch, head, times, name) for batch in _batches(raw, head)]
+    except pa.ArrowException:  # it quotes the row
+        raise FormatError(f"{name}: no samples, or not {len(head.names)} numbers a row") from None
+    samples = sum(block.shape[1] for block in blocks)
+    if not samples:
         raise FormatError(f"{name}: holds no sample")
+    expected = (samples - 1) / head.rate
+    if times and not abs(times[-1] - times[0] - expected) <= MOST_TIME_ERROR * expected + 1 / head.rate:
+        raise FormatError(f"{name}: its times are not those of {samples} samples at {head.rate:g} Hz")
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [widen(block) for block in blocks]
     return np.concatenate(blocks, axis=1)
@@ -169,18 +193,24 @@ def _batches(raw: bytes, head: _Head) -> Iterator[Any]:
     )
 
 
-def _steps(batch: Any, head: _Head, name: str) -> Digital:
+def _steps(batch: Any, head: _Head, times: list[float], name: str) -> Digital:
+    """(leads, rows of a batch); where there is a column of times, the first and the last are added to ``times``."""
     columns = batch.columns[len(head.names) - len(head.gain) :]
-    values = np.stack([column.to_numpy(zero_copy_only=False) for column in columns])
-    steps = np.rint(values * head.gain[:, None] + head.baseline[:, None])
-    absent = np.isnan(steps)
-    steps[absent] = 0
-    peak = np.abs(steps).max(initial=0)
-    if not peak <= np.iinfo(np.int32).max:
-        raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
-    digital: Digital = steps.astype(np.int16 if peak <= np.iinfo(np.int16).max else np.int32)
-    digital[absent] = missing_value(digital.dtype)
-    return digital
+    if len(columns) < len(head.names) and len(batch):
+        times += batch.columns[0].take([0, len(batch) - 1]).to_numpy(zero_copy_only=False).tolist()
+    digital: Digital = np.empty((len(columns), len(batch)), np.int32)
+    peak = 0.0
+    for row, column, gain, zero in zip(digital, columns, head.gain, head.baseline, strict=True):
+        with np.errstate(over="ignore"):
+            steps = np.rint(column.to_numpy(zero_copy_only=False) * gain + zero)
+        absent = np.isnan(steps)
+        steps[absent] = 0
+        peak = max(peak, float(np.abs(steps).max(initial=0)))
+        if not peak <= np.iinfo(np.int32).max:
+            raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
+        row[:] = steps
+        row[absent] = missing_value(np.int32)
+    return narrow(digital) if peak <= np.iinfo(np.int16).max else digital
 
 
 CLOCS_CSV = Format(NAME, "the CSV that clocs writes", _recognises, _read, _identify)

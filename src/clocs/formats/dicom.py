@@ -20,7 +20,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered, library_faults
-from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, Channel, gain_of, millivolts, recording_of
+from clocs.formats.channels import MAX_CHANNELS, Channel, gain_of, millivolts, recording_of
 from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
 from clocs.formats.lead_codes import CALCULATED, LEADS
 from clocs.formats.reading import Format
@@ -38,6 +38,8 @@ TYPES: Final = {"SB": "i1", "UB": "u1", "SS": "i2", "US": "u2", "SL": "i4"}
 AVERAGED: Final = re.compile(r"MEDIAN|AVERAGE|REPRESENTATIVE|TEMPLATE|BEAT")
 SHORTEST_DERIVED: Final = 2.0
 """Seconds. What is derived and shorter is an averaged beat, also where its label does not say so."""
+HEART_RATE, INTERVAL = "8867-4", "5.10.2.1-3"
+"""Annotations: beats a minute (LOINC), and milliseconds from beat to beat (SCP-ECG)."""
 AGE_UNITS: Final = {"Y": "years", "M": "months", "W": "weeks", "D": "days"}
 MDC_BASE: Final = 2 << 16
 """MDC writes lead 1 as ``2:1``, as this number plus 1, or as ``MDC_ECG_LEAD_I``."""
@@ -56,6 +58,8 @@ class _Group(NamedTuple):
     rhythm: bool
     size: int
     contents: Dataset
+    leads: list[str | None]
+    """Of its channels; None where one is no ECG."""
 
 
 def _recognises(head: bytes, source: Source, name: str) -> bool:
@@ -88,20 +92,21 @@ def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     with _opened(raw, name) as dataset:
         group, notes = _rhythm(dataset, name)
-        channels, more = _channels(dataset, group, name)
+        channels, more = _channels(dataset, group.contents, group.leads, name)
         return recording_of(
             channels,
-            float(group.SamplingFrequency),
+            float(group.contents.SamplingFrequency),
             raw,
             name,
             NAME,
             person=_person(dataset),
-            declared=int(group.NumberOfWaveformSamples),
+            declared=int(group.contents.NumberOfWaveformSamples),
+            heart_rate=_heart_rate(dataset) if HEART_RATE.encode() in raw or INTERVAL.encode() in raw else None,
             notes=[*notes, *more],
         )
 
 
-def _rhythm(dataset: Dataset, name: str) -> tuple[Dataset, list[str]]:
+def _rhythm(dataset: Dataset, name: str) -> tuple[_Group, list[str]]:
     """The group to read: original before derived, labelled rhythm before not, more ECG before less."""
     ecg_class = _is_ecg_class(dataset)
     groups = [group for each in dataset.get("WaveformSequence") or () if (group := _judged(each, ecg_class))]
@@ -112,7 +117,7 @@ def _rhythm(dataset: Dataset, name: str) -> tuple[Dataset, list[str]]:
         raise FormatError(f"{name}: none of its channels is an ECG in V, mV or uV")
     best = max(with_ecg, key=lambda group: group[:3])
     equals = sum(group[:2] == best[:2] for group in with_ecg) - 1
-    return best.contents, [f"left out {equals} more groups of the same kind"] if equals else []
+    return best, [f"left out {equals} more groups of the same kind"] if equals else []
 
 
 def _judged(contents: Dataset, ecg_class: bool) -> _Group | None:
@@ -122,22 +127,24 @@ def _judged(contents: Dataset, ecg_class: bool) -> _Group | None:
     short = samples < SHORTEST_DERIVED * float(contents.SamplingFrequency)
     if (AVERAGED.search(label) and "RHYTHM" not in label) or (short and not original):
         return None
-    leads = sum(_lead(definition, ecg_class) is not None for definition in contents.ChannelDefinitionSequence)
-    return _Group(original, "RHYTHM" in label, samples * leads, contents)
+    leads = [_lead(definition, ecg_class) for definition in contents.ChannelDefinitionSequence]
+    return _Group(original, "RHYTHM" in label, samples * (len(leads) - leads.count(None)), contents, leads)
 
 
 def _is_ecg_class(dataset: Dataset) -> bool:
     return str(dataset.get("SOPClassUID") or "").startswith(ECG_CLASSES)
 
 
-def _channels(dataset: Dataset, group: Dataset, name: str) -> tuple[list[Channel], list[str]]:
-    definitions = group.ChannelDefinitionSequence
+def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: str) -> tuple[list[Channel], list[str]]:
+    definitions = list(group.ChannelDefinitionSequence)
     frames = _frames(dataset, group, len(definitions), name)
-    leads = [_lead(definition, _is_ecg_class(dataset)) for definition in definitions]
     kept = [row for row, lead in enumerate(leads) if lead]
     padding, notes = _padding(group, frames.dtype)
-    channels = [_channel(definitions[row], leads[row] or "ECG", frames[:, row], padding, name) for row in kept]
-    zeros = [_scale(definitions[row])[1] for row in kept]
+    scales = [_scale(definitions[row], name) for row in kept]
+    channels = [
+        _channel(leads[row] or "ECG", frames[:, row], scale, padding) for row, scale in zip(kept, scales, strict=True)
+    ]
+    zeros = [zero for _, zero in scales]
     missing = sum(int(np.count_nonzero(mask)) for channel in channels if (mask := channel.missing) is not None)
     notes += [f"left out {len(leads) - len(kept)} channels that are no ECG"] if len(kept) < len(leads) else []
     notes += [f"{missing} samples are padding and taken as missing"] if missing else []
@@ -149,7 +156,7 @@ def _channels(dataset: Dataset, group: Dataset, name: str) -> tuple[list[Channel
 
 
 def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.NDArray[np.integer[Any]]:
-    """(samples, channels), as many as are announced and there."""
+    """(samples, channels), as many as are there: the gate compares with those announced."""
     kind = str(group.WaveformSampleInterpretation)
     if kind not in TYPES:
         raise FormatError(f"{name}: samples of another kind than {', '.join(TYPES)} are not supported")
@@ -160,8 +167,7 @@ def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.N
     if int(group.WaveformBitsAllocated) != 8 * dtype.itemsize:
         raise FormatError(f"{name}: {kind} samples with other bits than {8 * dtype.itemsize} are damaged")
     data = group.WaveformData
-    announced = min(max(int(group.NumberOfWaveformSamples), 0), MAX_SAMPLES)
-    samples = min(announced, len(data) // (channels * dtype.itemsize))
+    samples = len(data) // (channels * dtype.itemsize)
     return np.frombuffer(data, dtype, samples * channels).reshape(samples, channels)
 
 
@@ -177,24 +183,22 @@ def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]
     return lowest, ["padding is declared to be 0, which is also a sample: zeros are kept"]
 
 
-def _channel(
-    definition: Dataset, lead: str, steps: npt.NDArray[np.integer[Any]], padding: list[int], name: str
-) -> Channel:
-    unit = str(definition.ChannelSensitivityUnitsSequence[0].CodeValue)
-    step, zero = _scale(definition)
-    if not abs(zero) < 2**31:
-        raise FormatError(f"{name}: a channel's sensitivity or baseline is out of range")
+def _channel(lead: str, steps: npt.NDArray[np.integer[Any]], scale: tuple[float, float], padding: list[int]) -> Channel:
     missing = np.zeros(len(steps), np.bool_)
     for value in padding:
         missing |= steps == value
-    return Channel(lead, steps, gain_of(step, unit, name), round(zero), missing if missing.any() else None)
+    return Channel(lead, steps, scale[0], round(scale[1]), missing if missing.any() else None)
 
 
-def _scale(definition: Dataset) -> tuple[float, float]:
-    """The unit's worth of a step, and the step that means zero: the baseline is given in the unit, not in steps."""
+def _scale(definition: Dataset, name: str) -> tuple[float, float]:
+    """Steps per mV, and the step that means zero: the baseline is given in the unit, not in steps."""
+    unit = str(definition.ChannelSensitivityUnitsSequence[0].CodeValue)
     step = _number(definition, "ChannelSensitivity", 0.0)
     step *= _number(definition, "ChannelSensitivityCorrectionFactor", 1.0)
-    return step, -_number(definition, "ChannelBaseline", 0.0) / step if step else math.inf
+    zero = -_number(definition, "ChannelBaseline", 0.0) / step if step else math.inf
+    if not abs(zero) < 2**31:
+        raise FormatError(f"{name}: a channel's sensitivity or baseline is out of range")
+    return gain_of(step, unit, name), zero
 
 
 def _number(item: Dataset, keyword: str, default: float) -> float:
@@ -216,6 +220,15 @@ def _lead(definition: Dataset, ecg_class: bool) -> str | None:
     found = _MDC_NAME.fullmatch(code) or _MEANING.fullmatch(meaning)
     lead = canonical(found.group(1)) if found else ""
     return lead if lead in STANDARD or _CHEST.fullmatch(lead) else "ECG" if ecg_class else None
+
+
+def _heart_rate(dataset: Dataset) -> float | None:
+    for annotation in dataset.get("WaveformAnnotationSequence") or ():
+        names, value = annotation.get("ConceptNameCodeSequence"), _number(annotation, "NumericValue", 0.0)
+        code = str(names[0].get("CodeValue")) if names and value > 0 else ""
+        if code in (HEART_RATE, INTERVAL):
+            return value if code == HEART_RATE else 60_000 / value
+    return None
 
 
 def _person(dataset: Dataset) -> Person:

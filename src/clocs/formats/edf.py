@@ -167,9 +167,8 @@ def _rate(samples: int, header: _Header) -> float:
 
 
 def _data(raw: bytes, header: _Header) -> npt.NDArray[np.uint8]:
-    """(data records, bytes of one), as many as are announced and there."""
+    """(data records, bytes of one), as many as are there: the gate compares with those announced."""
     records = (len(raw) - header.data_at) // header.record_bytes
-    records = min(records, header.records) if header.records > 0 else records
     data = np.frombuffer(raw, np.uint8, records * header.record_bytes, header.data_at)
     return data.reshape(records, header.record_bytes)
 

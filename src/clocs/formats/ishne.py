@@ -88,7 +88,7 @@ def _read(source: Source, name: str) -> Recording:
     there = (len(raw) - header.samples_at) // 2
     # Some writers count the samples of one lead, some of all.
     declared = header.samples // header.leads if header.samples == there else header.samples
-    samples = min(declared, there // header.leads) if declared > 0 else there // header.leads
+    samples = there // header.leads
     frames = np.frombuffer(raw, "<i2", samples * header.leads, header.samples_at).reshape(samples, header.leads)
     return recording_of(
         [

@@ -179,9 +179,10 @@ def _channels(raw: bytes, frame: _Frame, name: str) -> tuple[list[Channel], floa
     """The ECG channels of one rate, that rate, the samples announced, and notes."""
     places, size = _places(frame, name)
     there = (frame.stop - frame.start) // size
+    if (frame.stop - frame.start) % size:
+        raise FormatError(f"{name}: its samples are not whole sequences of {size} bytes; channels or blocks are wrong")
     stated = frame.number(-1, SEQUENCES, 0)
-    data = np.frombuffer(raw, np.uint8, (frame.stop - frame.start) // size * size, frame.start).reshape(there, size)
-    data = data[:stated] if stated else data
+    data = np.frombuffer(raw, np.uint8, there * size, frame.start).reshape(there, size)
     ecgs = {channel: lead for channel in places if (lead := _lead(frame, channel))}
     if not ecgs:
         raise FormatError(f"{name}: none of its {len(places)} channels is an ECG")

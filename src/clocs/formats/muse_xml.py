@@ -17,7 +17,7 @@ from clocs.core.sources import Source
 from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_of, recording_of
 from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, text_of
+from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
 
 NAME: Final = "muse-xml"
 DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
@@ -69,6 +69,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         person=_person(root),
         declared=count_of(leads[0], "LeadSampleCountTotal") if leads else None,
+        heart_rate=stated_of(root, "RestingECGMeasurements/VentricularRate"),
         notes=notes,
     )
 

@@ -83,13 +83,13 @@ def parse_header(data: bytes, name: str) -> Header:
         count = int(fields[1])
         rate = float(re.split(r"[/(]", fields[2])[0]) if len(fields) > 2 else 250.0
         samples = int(fields[3]) if len(fields) > 3 else 0
-    except (IndexError, ValueError) as error:
-        raise FormatError(f"{name}: the record line is not 'name signals rate samples': {error}") from error
+    except (IndexError, ValueError):
+        raise FormatError(f"{name}: the record line is not 'name signals rate samples'") from None
     if "/" in fields[0]:
         raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
     if not 1 <= count <= MAX_SIGNALS or not 1 <= rate <= 1e6 or not 0 <= samples <= MAX_SAMPLES:
         raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
-    if len(body) < 1 + count:
+    if len(body) != 1 + count:
         raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
     signals = tuple(_signal_line(line, name) for line in body[1 : 1 + count])
     return Header(rate, samples or None, signals, comments, tuple(fields[4:6]))
@@ -99,15 +99,15 @@ def _signal_line(line: str, name: str) -> SignalLine:
     fields = line.split(maxsplit=8)
     form = _SIGNAL_FORMAT.match(fields[1]) if len(fields) > 1 else None
     if form is None:
-        raise FormatError(f"{name}: signal line '{line[:80]}' names no format")
+        raise FormatError(f"{name}: a signal line names no format")
     try:
         code, per_frame, skew, offset = (int(group) if group else 0 for group in form.groups())
-    except ValueError as error:  # Python reads no number of over 4,300 digits
-        raise FormatError(f"{name}: format '{fields[1][:80]}' is out of range") from error
+    except ValueError:  # Python reads no number of over 4,300 digits
+        raise FormatError(f"{name}: the format of a signal is out of range") from None
     if per_frame > 1 or skew:
         raise FormatError(f"{name}: signals sampled at several rates or skewed are not supported")
     if "/" in fields[0] or "\\" in fields[0] or fields[0] in (".", ".."):
-        raise FormatError(f"{name}: signal file '{fields[0][:80]}' lies outside the record's folder")
+        raise FormatError(f"{name}: a signal file lies outside the record's folder")
     gain, baseline, unit = _gain(fields, name)
     return SignalLine(fields[0], code, offset, gain, baseline, unit, fields[8].strip() if len(fields) > 8 else "")
 
@@ -118,29 +118,38 @@ def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
         gain = float(match.group(1)) if match else 0.0
         zero = int(fields[4]) if len(fields) > 4 else 0
         baseline = int(match.group(2)) if match and match.group(2) else zero
-    except ValueError as error:
-        raise FormatError(f"{name}: gain or baseline is no number: {error}") from error
+    except ValueError:
+        raise FormatError(f"{name}: gain or baseline is no number") from None
     if not np.isfinite(gain) or abs(baseline) >= 2**31:
         raise FormatError(f"{name}: gain {gain} with baseline {baseline} is out of range")
     return gain, baseline, (match.group(3) or "mV") if match else "mV"
 
 
 def _decode(data: bytes, code: int, channels: int, samples: int | None, name: str) -> Digital:
-    """(channels, samples) from the bytes of one signal file, in pieces: memory stays near that of the result."""
+    """(channels, samples) from the bytes of one signal file, in pieces: memory stays near that of the result.
+
+    All that is there, for the gate to compare with the ``samples`` announced, but for padding after them.
+    """
     if code in FLAC_BITS:
-        return _decode_flac(data, FLAC_BITS[code], channels, samples, name)
+        return _decode_flac(data, FLAC_BITS[code], channels, name)
     if code not in UNPACK:
         known = sorted([*UNPACK, *FLAC_BITS])
         raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
     bits, dtype, unpack = UNPACK[code]
     frames = len(data) * 8 // bits // channels
-    frames = min(samples, frames) if samples else frames
+    if samples and samples < frames and _is_padding(data[-(-samples * channels * bits // 8) :]):
+        frames = samples
     digital: Digital = np.empty((channels, frames), dtype)
     for start in range(0, frames, PIECE_FRAMES):
         stop = min(start + PIECE_FRAMES, frames)
         piece = data[start * channels * bits // 8 : -(-stop * channels * bits // 8)]
         digital[:, start:stop] = unpack(piece)[: (stop - start) * channels].reshape(-1, channels).T
     return digital
+
+
+def _is_padding(rest: bytes) -> bool:
+    """Bytes of one value, or those that fill up a packed sample."""
+    return len(rest) <= 2 or rest.count(rest[:1]) == len(rest)
 
 
 def _unpack_80(data: bytes) -> Digital:
@@ -162,18 +171,19 @@ def _unpack_212(data: bytes) -> Digital:
     return _remark(flat[: len(data) * 2 // 3], -2048)
 
 
-def _decode_flac(data: bytes, bits: int, channels: int, samples: int | None, name: str) -> Digital:
+def _decode_flac(data: bytes, bits: int, channels: int, name: str) -> Digital:
     import soundfile
 
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
             if file.format != "FLAC" or file.channels != channels:
                 raise FormatError(f"{name}: {file.channels} channels of {file.format}, header says {channels} of FLAC")
-            wanted = min(samples, file.frames) if samples else file.frames
             width = 2 if bits <= 16 else 4
-            if wanted * channels * width > 4 * len(data) + SPARE_BYTES:
-                raise FormatError(f"{name}: claims {wanted} samples, more than {len(data)} bytes are trusted to hold")
-            values = file.read(wanted, dtype="int16" if width == 2 else "int32", always_2d=True)
+            if file.frames * channels * width > 4 * len(data) + SPARE_BYTES:
+                raise FormatError(
+                    f"{name}: claims {file.frames} samples, more than {len(data)} bytes are trusted to hold"
+                )
+            values = file.read(dtype="int16" if width == 2 else "int32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise FormatError(f"{name}: damaged FLAC: {error}") from error
     if bits == 16:
@@ -209,9 +219,12 @@ def _read(source: Source, name: str) -> Recording:
     if len({place[0] for place, _ in files}) < len(files):
         raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
     for (file, code, offset), channels in files:
-        data = source.read(f"{folder}/{file}" if folder else file)
+        place = f"{folder}/{file}" if folder else file
+        if not source.exists(place):
+            raise FormatError(f"{name}: a signal file that it names is not there")
+        data = source.read(place)
         digest.update(data)
-        blocks.append(_decode(data[offset:], code, channels, header.samples, file))
+        blocks.append(_decode(data[offset:], code, channels, header.samples, name))
     samples = min(block.shape[1] for block in blocks)
     if not samples:
         raise FormatError(f"{name}: its signal files hold no sample")
@@ -223,7 +236,7 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Recording:
-    keep, unit, notes = _voltages(header)
+    keep, unit, notes = _voltages(header, name)
     lines = [header.signals[row] for row in keep]
     gain = [line.gain / MILLIVOLT[line.unit.lower()] if unit == "mV" else 1.0 for line in lines]
     if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
@@ -245,14 +258,13 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Reco
     )
 
 
-def _voltages(header: Header) -> tuple[list[int], Literal["mV", "adu"], tuple[str, ...]]:
+def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"], tuple[str, ...]]:
     """Rows that are voltages; in mV where the header gives gains, else in raw steps."""
     volts = [row for row, line in enumerate(header.signals) if line.unit.lower() in MILLIVOLT]
     scaled = [row for row in volts if header.signals[row].gain != 0]
     keep = scaled or volts
     if not keep:
-        units = sorted({line.unit for line in header.signals})
-        raise FormatError(f"no signal is a voltage (units: {', '.join(units)[:80]})")
+        raise FormatError(f"{name}: no signal is a voltage in V, mV, uV or nV")
     left = [line.name or str(row) for row, line in enumerate(header.signals) if row not in keep]
     return keep, "mV" if scaled else "adu", tuple(f"left out signal {label}" for label in left)
 
@@ -274,7 +286,8 @@ def _age(text: str) -> float | None:
 
 def _identify(source: Source, name: str) -> Identity:
     header = parse_header(source.read(name), name)
-    return gathered(acquired=[_start(header)], free_text=filter(_typed, header.comments))
+    typed = [comment for comment in header.comments if _typed(comment)]
+    return gathered(acquired=[_start(header)], free_text=[text.partition(":")[2].strip() or text for text in typed])
 
 
 def _start(header: Header) -> str:

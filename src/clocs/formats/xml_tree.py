@@ -207,11 +207,8 @@ def text_of(element: Element | None, path: str = ".") -> str:
 
 def number_of(element: Element | None, path: str, name: str) -> float:
     """The number at a path as in ``text_of``; none, or an endless one, is a ``FormatError`` that names the place."""
-    try:
-        value = float(text_of(element, path))
-    except ValueError:
-        value = float("nan")
-    if not np.isfinite(value):
+    value = stated_of(element, path)
+    if value is None:
         raise FormatError(f"{name}: no number in {_place(element, path)}")
     return value
 
@@ -220,6 +217,15 @@ def count_of(element: Element | None, path: str) -> int | None:
     """A whole number at a path, as far as one is there: what a file claims about itself."""
     text = text_of(element, path)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def stated_of(element: Element | None, path: str) -> float | None:
+    """A number at a path, as far as one is there: what a device measured."""
+    try:
+        value = float(text_of(element, path))
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
 
 
 def integers_of(element: Element | None, path: str, name: str, separator: str | None = None) -> npt.NDArray[np.int64]:

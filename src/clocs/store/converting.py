@@ -15,6 +15,7 @@ from clocs.core.engine import Engine, run
 from clocs.core.errors import ConfigError, FormatError, LeadError, SignalError, UnitError
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
+from clocs.datasets.deidentifying import patient_of
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.formats.writers.parquet import notes
 from clocs.formats.writing import (
@@ -243,7 +244,7 @@ def _read(source: Source, name: str, contents: Contents) -> Recording:
     recording = read_from(source, name)
     if not contents.patient_ids or recording.patient_id:
         return recording
-    return replace(recording, patient_id=next(iter(identity_from(source, name).get("patient_id", ())), ""))
+    return replace(recording, patient_id=patient_of(identity_from(source, name)))
 
 
 def _count(done: Conversion, outcome: _Outcome) -> None:

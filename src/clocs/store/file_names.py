@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path, PurePosixPath
 
+from clocs.core.sources import without_ending
 from clocs.formats.writing import Writer, plain_name
 
-LONGEST = 180
-"""Bytes of a part of a path; file systems take 255, and endings come on top."""
+LONGEST, SHORTER = 180, 160
+"""Bytes of a part of a path, and of one that a number follows; file systems take 255, and endings come on top."""
 
 
 class FileNames:
@@ -22,9 +23,7 @@ class FileNames:
     def of_file(self, name: str) -> Path:
         """For a recording in a file of a source: its place is kept, its ending replaced."""
         path = PurePosixPath(name)
-        # A number with dots, as DICOM files are often named by, has no ending.
-        stem = path.name if path.suffix[1:].isdigit() else path.stem
-        return self._free(path.parent.parts, stem, path.name)
+        return self._free(path.parent.parts, without_ending(path.name), path.name)
 
     def of_record(self, record_id: str) -> Path:
         """For a recording of a store; slashes in its id make folders."""
@@ -35,7 +34,7 @@ class FileNames:
         """The stem where it is free, else the whole name, else that with a number."""
         parent = "/".join(safe(part) for part in folders if part)
         for number in count(0):
-            name = safe(stem if number == 0 else whole if number == 1 else f"{whole[:100]}-{number}")
+            name = safe(stem) if number == 0 else safe(whole) if number == 1 else f"{safe(whole, SHORTER)}-{number}"
             name = plain_name(name) if self._writer.plain_names else name
             path = f"{parent}/{name}{self._writer.suffixes[0]}" if parent else name + self._writer.suffixes[0]
             if path not in self._taken:
@@ -44,8 +43,8 @@ class FileNames:
         return self._folder / path
 
 
-def safe(part: str) -> str:
+def safe(part: str, longest: int = LONGEST) -> str:
     """One part of a path that leads nowhere else and that file systems take."""
     printable = "".join(sign if sign.isprintable() and sign != "/" else "_" for sign in part)
-    short = printable.encode(errors="replace")[:LONGEST].decode(errors="ignore")
+    short = printable.encode(errors="replace")[:longest].decode(errors="ignore")
     return "_" if short in ("", ".", "..") else short

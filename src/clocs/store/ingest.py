@@ -21,7 +21,7 @@ from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
 from clocs.core.files import content_hash, exclusive, write_bytes
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source
+from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.signals.leads import without_derived
@@ -168,7 +168,7 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
 
 
 def _unreadable(entry: Entry, detail: str) -> Refused:
-    record_id = entry.record_id or entry.file.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    record_id = entry.record_id or without_ending(entry.file).rsplit("/", 1)[-1]
     return Refused(
         record_id=record_id,
         source=entry.file,

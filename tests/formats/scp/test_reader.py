@@ -186,8 +186,10 @@ def test_a_record_whose_own_checksum_alone_fails_is_read_with_a_note() -> None:
         ({2: struct.pack("<H", 0)}, "0 Huffman tables"),
         ({2: struct.pack("<HH", 1, 60000)}, "a Huffman table of 60000 codes"),
         ({2: struct.pack("<HHBBBhI", 1, 1, 30, 30, 1, 0, 0)}, "codes of 1 to 18 bits"),
-        ({6: struct.pack("<HHBB", 0, 2000, 0, 0) + struct.pack("<HH", 10, 10) + bytes(20)}, "no voltage"),
-        ({6: struct.pack("<HHBB", 2500, 0, 0, 0) + struct.pack("<HH", 10, 10) + bytes(20)}, "interval of 0 us"),
+        ({6: struct.pack("<HHBB", 0, 2000, 0, 0) + struct.pack("<HH", 2, 2) + bytes(4)}, "no voltage"),
+        ({6: struct.pack("<HHBB", 2500, 0, 0, 0) + struct.pack("<HH", 2, 2) + bytes(4)}, "interval of 0 us"),
+        ({6: struct.pack("<HHBB", 2500, 2000, 0, 0) + struct.pack("<HH", 20, 2) + bytes(22)}, "holds 19 bytes more"),
+        ({6: struct.pack("<HHBB", 2500, 2000, 0, 0) + struct.pack("<HH", 2, 2) + bytes(24)}, "holds 20 bytes more"),
         ({6: struct.pack("<HHBB", 2500, 2000, 7, 0) + bytes(40)}, "differences of order 7"),
     ],
 )

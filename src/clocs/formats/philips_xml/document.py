@@ -16,7 +16,7 @@ from clocs.formats.channels import MAX_LEAD_NAME, Channel, Steps, gain_of, recor
 from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
 from clocs.formats.philips_xml.xli import unpack
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, text_of
+from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
 from clocs.signals.leads import STANDARD
 
 NAME: Final = "philips-xml"
@@ -72,6 +72,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         person=_person(root),
         declared=_declared(parsed, rate),
+        heart_rate=stated_of(next(root.iter("heartrate"), None), "."),
         notes=_calibration(labels, leads, spare),
     )
 

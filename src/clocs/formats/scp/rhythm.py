@@ -19,6 +19,8 @@ from clocs.formats.scp.record import Record, Section
 
 SPARE_BYTES: Final = 4 << 20
 """Samples may take four times their section plus this."""
+PADDING: Final = 8
+"""Bytes that may follow on what was announced: samples have at most one."""
 MAX_SPAN: Final = 16
 """Leads recorded one after another may span so many times the longest of them."""
 BIMODAL_UNTIL: Final = 30
@@ -212,7 +214,9 @@ def _coded(section: Section, number: int, counts: list[int], decoder: Decoder | 
     sizes = list(unpack(f"<{len(counts)}H", body, 6, name))
     _check_claim(sum(counts), body, name)
     data = body[6 + 2 * len(counts) :]
-    leads = _huffman(data, sizes, counts, decoder) if decoder else _plain(data, sizes, counts)
+    leads, surplus = _huffman(data, sizes, counts, decoder) if decoder else _plain(data, sizes, counts)
+    if number == 6 and surplus > PADDING:
+        raise FormatError(f"{name}: holds {surplus} bytes more of a lead or of leads than it announces")
     if decoder and number == 6 and any(len(lead) < count for lead, count in zip(leads, counts, strict=True)):
         raise FormatError(f"{name}: the Huffman code of a lead ends before its last sample; the file is damaged")
     return Coded(nanovolts, interval, [_summed(lead, order) for lead in leads])
@@ -223,8 +227,8 @@ def _check_claim(samples: int, body: bytes, name: str) -> None:
         raise FormatError(f"{name}: claims {samples} samples, more than {len(body)} bytes are trusted to hold")
 
 
-def _plain(data: bytes, sizes: list[int], counts: list[int]) -> list[npt.NDArray[np.int16]]:
-    """16-bit samples. A lead of over 64 KiB overflows its count of bytes, which its samples then give."""
+def _plain(data: bytes, sizes: list[int], counts: list[int]) -> tuple[list[npt.NDArray[np.int16]], int]:
+    """16-bit samples, and the bytes beyond. A lead of over 64 KiB overflows its count of bytes: its samples give it."""
     expected = [2 * count for count in counts]
     if sum(sizes) != len(data) and sum(expected) in (len(data), len(data) - 1):
         sizes = expected
@@ -233,18 +237,22 @@ def _plain(data: bytes, sizes: list[int], counts: list[int]) -> list[npt.NDArray
         piece = data[at : at + min(size, 2 * count)]
         leads.append(np.frombuffer(piece[: len(piece) // 2 * 2], "<i2").astype(np.int16))
         at += size
-    return leads
+    beyond = [size - 2 * count for size, count in zip(sizes, counts, strict=True)]
+    return leads, max(len(data) - at, *beyond)
 
 
-def _huffman(data: bytes, sizes: list[int], counts: list[int], decoder: Decoder) -> list[npt.NDArray[np.int16]]:
-    """Huffman-coded numbers, each lead from the first table on; a count of bytes may have overflowed."""
+def _huffman(
+    data: bytes, sizes: list[int], counts: list[int], decoder: Decoder
+) -> tuple[list[npt.NDArray[np.int16]], int]:
+    """Huffman-coded numbers, each lead from the first table on, and bytes beyond them, unless a count overflowed."""
     overflows = sum(sizes) + (1 << 16) <= len(data)
-    leads, at = [], 0
+    leads, at, beyond = [], 0, 0
     for size, count in zip(sizes, counts, strict=True):
         lead, used = decoder.decode(data[at:] if overflows else data[at : at + size], count)
         leads.append(lead)
         at += size + (max(used - size, 0) + 0xFFFF & ~0xFFFF if overflows else 0)
-    return leads
+        beyond = max(beyond, size - used)
+    return leads, 0 if overflows else max(beyond, len(data) - at)
 
 
 def _summed(values: npt.NDArray[np.int16], order: int) -> npt.NDArray[np.int16]:

@@ -40,6 +40,7 @@ def _head(recording: Recording) -> str:
 
 def _known(recording: Recording) -> Iterator[tuple[str, Any]]:
     yield "rate", recording.rate
+    yield "samples", recording.samples
     yield "unit", recording.unit
     yield "gain", recording.gain.tolist()
     yield "baseline", recording.baseline.tolist()

@@ -1,0 +1,226 @@
+"""The service on loopback: against the same work without HTTP, beyond what it can do, and at its end under load."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import select
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from measuring import line, scratch
+from service_load import processor_seconds
+
+import clocs
+from clocs.formats.writing import write
+
+ENCODER = "cmsc-chapman"
+LEADS = ("II", "V2", "aVL", "aVR")
+SECONDS, ROUNDS, CLIENTS = 3.0, 5, 4
+OVERLOAD, OVERLOAD_SECONDS = 5.0, 10.0
+ENDS = 3
+LOAD = Path(__file__).with_name("service_load.py")
+
+
+def service_speed() -> None:
+    """Three ways that take turns: functions alone, the service's processes and threads without HTTP, the service."""
+    with scratch() as folder, ExitStack() as stack:
+        ecg = _four_leads(folder)
+        service = stack.enter_context(_served(folder))
+        bare, pool = (stack.enter_context(_helper(kind, ecg, ENCODER)) for kind in ("bare", "pool"))
+        clients = stack.enter_context(_helper("clients", ecg, service.port, service.token))
+        ways = {
+            "functions, one thread": lambda: bare.measured(seconds=SECONDS),
+            "processes and threads, 4 at once": lambda: pool.measured(clients=CLIENTS, seconds=SECONDS),
+            "service, 4 clients": lambda: _asked(service, clients, CLIENTS),
+            "processes and threads, one at a time": lambda: pool.measured(clients=1, seconds=SECONDS),
+            "service, one client": lambda: _asked(service, clients, 1),
+        }
+        for way in ways.values():
+            way()
+        rounds = [{name: way() for name, way in ways.items()} for _ in range(ROUNDS)]
+    rates = {name: [_rate(found[name]) for found in rounds] for name in ways}
+    costs = {name: [found[name]["processor"] / len(found[name]["times"]) for found in rounds] for name in ways}
+    for name in ways:
+        _print_times(name, [seconds for found in rounds for seconds in found[name]["times"]])
+        rate, cost = statistics.median(rates[name]), statistics.median(costs[name]) * 1e3
+        print(f"    {rate:.0f}/s, {cost:.1f} ms of processor time")
+    functions, processes, served, _, _ = ways
+    print(f"  service / functions: {_ratio(rates[served], rates[functions]):.2f} x in requests/s, ", end="")
+    print(f"{_ratio(costs[functions], costs[served]):.2f} x in processor time")
+    line("classify, service / without HTTP, requests/s", _ratio(rates[served], rates[processes]), 0.5, unit="x")
+
+
+def service_overload() -> None:
+    """Five times what it can do: who is refused, how soon, and the memory. On kept connections, and on new ones."""
+    with scratch() as folder, ExitStack() as stack:
+        ecg = _four_leads(folder)
+        service = stack.enter_context(_served(folder))
+        clients = stack.enter_context(_helper("clients", ecg, service.port, service.token))
+        sustained = clients.measured(clients=CLIENTS, seconds=2 * SECONDS)
+        rate = OVERLOAD * len(sustained["answers"]) / sustained["seconds"]
+        clients.measured(rate=rate, seconds=SECONDS, keep=False)
+        print(f"  sustained {rate / OVERLOAD:.0f}/s, now {rate:.0f}/s for {OVERLOAD_SECONDS:.0f} s")
+        for name, keep in (("kept connections", True), ("a connection each", False)):
+            _overloaded(service, clients, name, rate=rate, seconds=OVERLOAD_SECONDS, keep=keep)
+
+
+def _overloaded(service: _Service, clients: _Helper, name: str, **asked: Any) -> None:
+    before = peak = service.memory()
+    clients.ask(**asked)
+    while not clients.answered():
+        peak = max(peak, service.memory())
+        time.sleep(0.1)
+    found = clients.result()
+    outcomes = Counter(status for status, _, _ in found["answers"])
+    refused = [seconds for status, seconds, _ in found["answers"] if status == 503]
+    told = ", ".join(f"{count} {status}" for status, count in outcomes.most_common())
+    print(f"  {name}: {told}; the clients took {found['processor'] / found['seconds']:.2f} of a processor")
+    print(f"    memory {before >> 20} MB before, {peak >> 20} MB at most")
+    _print_times("  refused, within the service", service.refusal_seconds(len(found["answers"])))
+    _print_times("  refused, as the client sees it", refused)
+    line(f"refusals at 5 x, {name}, p99", _percentile(refused, 99) * 1e3, 50, at_least=False, unit="ms")
+    line(f"memory at 5 x, {name}, peak / before", peak / before, 1.05, at_least=False, unit="x")
+
+
+def service_end() -> None:
+    """SIGTERM while clients ask without pause: what the service says it answered, its clients have."""
+    lost = cut = accepted = 0
+    for _ in range(ENDS):
+        with scratch() as folder, ExitStack() as stack:
+            service = stack.enter_context(_served(folder))
+            clients = stack.enter_context(_helper("clients", _four_leads(folder), service.port, service.token))
+            clients.ask(clients=4 * CLIENTS, seconds=60)
+            time.sleep(2.0)
+            service.process.terminate()
+            if service.process.wait(70):
+                raise RuntimeError("the service did not end well")
+            answers = clients.result()["answers"]
+            said = {entry["request_id"] for entry in service.requests()}
+            got = {request_id for status, _, request_id in answers if status == 200}
+            lost, cut = lost + len(said - got), cut + sum(isinstance(status, str) for status, _, _ in answers)
+            accepted += len(said)
+    print(f"  {ENDS} ends: {accepted} accepted; {cut} connections closed before their next request was accepted")
+    line("accepted requests lost at SIGTERM", lost, 0, at_least=False)
+
+
+def _asked(service: _Service, clients: _Helper, count: int) -> dict[str, Any]:
+    """As the other ways say it: times, and the service's processor time."""
+    used = processor_seconds(service.process.pid)
+    found = clients.measured(clients=count, seconds=SECONDS)
+    if {status for status, _, _ in found["answers"]} != {200}:
+        raise RuntimeError("the service refused")
+    times = [seconds for _, seconds, _ in found["answers"]]
+    return {"times": times, "processor": processor_seconds(service.process.pid) - used, "seconds": found["seconds"]}
+
+
+def _rate(found: dict[str, Any]) -> float:
+    return len(found["times"]) / float(found["seconds"])
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Median over rounds."""
+    return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
+
+
+def _four_leads(folder: Path) -> Path:
+    """Ten seconds of four leads at 500 Hz as a WFDB record."""
+    dataset = clocs.DATASETS.get("synthetic")
+    options = dataset.parse_options({"records": 1, "leads": 12})
+    nothing: Any = None
+    recording = dataset.load(nothing, next(iter(dataset.entries(nothing, options))), options).select(LEADS)
+    (folder / "ecg").mkdir()
+    write(replace(recording, record_id="ecg"), folder / "ecg" / "ecg.hea")
+    return folder / "ecg"
+
+
+class _Service:
+    """A running ``clocs serve``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.token, self._log = secrets.token_urlsafe(24), folder / "log"
+        (folder / "token").write_text(self.token)
+        (folder / "token").chmod(0o600)
+        options = ("--encoder", ENCODER, "--port", 0, "--token-file", folder / "token", "--audit-log", folder / "audit")
+        command = [sys.executable, "-m", "clocs", "serve", *map(str, options)]
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
+
+    def memory(self) -> int:
+        """Resident bytes of the process that listens; its parsing processes have limits and are replaced."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def requests(self) -> list[dict[str, Any]]:
+        entries = [json.loads(entry) for entry in self._log.read_text().splitlines()]
+        return [entry for entry in entries if entry.get("endpoint") == "/api/v1/classify"]
+
+    def refusal_seconds(self, last: int) -> list[float]:
+        """Of its last requests, from the head of one that was refused to the end of its answer."""
+        entries = [json.loads(entry) for entry in self._log.read_text().splitlines()]
+        return [entry["seconds"] for entry in entries[-last:] if entry.get("status") == 503]
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[_Service]:
+    service = _Service(folder)
+    try:
+        yield service
+    finally:
+        service.process.kill()
+        service.process.wait()
+
+
+class _Helper:
+    """A process of ``service_load.py``."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, str(LOAD), *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.result()
+
+    def ask(self, **asked: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+
+    def measured(self, **asked: Any) -> dict[str, Any]:
+        self.ask(**asked)
+        return self.result()
+
+    def answered(self) -> bool:
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
+    def result(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+
+@contextmanager
+def _helper(*arguments: object) -> Iterator[_Helper]:
+    helper = _Helper(*arguments)
+    try:
+        yield helper
+    finally:
+        helper.process.kill()
+        helper.process.wait()
+
+
+def _percentile(seconds: Sequence[float], share: int) -> float:
+    return statistics.quantiles(seconds, n=100)[share - 1] if len(seconds) > 1 else float("nan")
+
+
+def _print_times(name: str, seconds: Sequence[float]) -> None:
+    middle, high = (_percentile(seconds, share) * 1e3 for share in (50, 99))
+    print(f"  {name}: {len(seconds)} requests, p50 {middle:.1f} ms, p99 {high:.1f} ms", flush=True)

@@ -1,0 +1,238 @@
+"""The second process of ``service.py``: asks a running service, or does the same work without one.
+
+    python benchmarks/service_load.py clients FOLDER PORT TOKEN
+    python benchmarks/service_load.py bare FOLDER ENCODER
+    python benchmarks/service_load.py pool FOLDER ENCODER
+
+All read one JSON object a line from their input and answer each with one: how long, how many, what came of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+MOST = 20_000
+"""Requests of one measurement."""
+BOUNDARY = "boundary-of-a-benchmark"
+
+
+def files_in(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def processor_seconds(pid: int | None = None) -> float:
+    """Of a process and its children, those that ended included."""
+    main = psutil.Process(pid)
+    own = main.cpu_times()
+    others = [child.cpu_times() for child in main.children()]
+    ended: float = own.children_user + own.children_system
+    return ended + sum(each.user + each.system for each in (own, *others))
+
+
+class Bare:
+    """The same parsing, framing, model and reply in this process: no HTTP, no process in between."""
+
+    def __init__(self, folder: str, encoder: str) -> None:
+        import torch
+
+        from clocs.evaluation.pretrained import load_encoder
+        from clocs.service.parsing.reading import read_upload
+        from clocs.service.replies import classes_reply
+
+        torch.set_num_threads(1)
+        loaded, files = load_encoder(encoder), files_in(folder)
+        self._once = lambda: classes_reply(loaded.classify(read_upload(files))).model_dump_json(exclude_unset=True)
+        self.measure({"seconds": 1.0})
+
+    def measure(self, asked: dict[str, Any]) -> dict[str, Any]:
+        started, used, times = time.perf_counter(), time.process_time(), []
+        while time.perf_counter() - started < asked["seconds"] and len(times) < MOST:
+            before = time.perf_counter()
+            self._once()
+            times.append(time.perf_counter() - before)
+        return {
+            "times": times,
+            "processor": time.process_time() - used,
+            "seconds": time.perf_counter() - started,
+        }
+
+
+class Pool:
+    """The service's own parsing processes, threads and model, asked without HTTP."""
+
+    def __init__(self, folder: str, encoder: str) -> None:
+        self._folder, self._encoder = folder, encoder
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._open())
+
+    async def _open(self) -> None:
+        import torch
+
+        from clocs.evaluation.pretrained import load_encoder
+        from clocs.service.inference import Threads
+        from clocs.service.parsing.pool import ParsingPool
+        from clocs.service.settings import Limits
+
+        torch.set_num_threads(1)
+        limits, self._loaded = Limits(), load_encoder(self._encoder)
+        self._pool, self._threads = ParsingPool(limits), Threads(limits.active)
+        await asyncio.gather(self._pool.open(), self._threads.warm_up(self._loaded))
+
+    def measure(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return self._loop.run_until_complete(self._in_turn(**asked))
+
+    async def _in_turn(self, clients: int, seconds: float) -> dict[str, Any]:
+        from clocs.service.replies import classes_reply
+        from clocs.service.uploads import Upload
+
+        files = files_in(self._folder)
+        sizes = tuple((name, len(data)) for name, data in files.items())
+        started, used, times = time.perf_counter(), processor_seconds(), []
+
+        async def client() -> None:
+            while time.perf_counter() - started < seconds and len(times) < MOST:
+                before = time.perf_counter()
+                recording = await self._pool.recording(Upload(io.BytesIO(b"".join(files.values())), sizes, ""))
+                found = await self._threads.run(self._loaded.classify, recording)
+                classes_reply(found).model_dump_json(exclude_unset=True)
+                times.append(time.perf_counter() - before)
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return {
+            "times": times,
+            "processor": processor_seconds() - used,
+            "seconds": time.perf_counter() - started,
+        }
+
+
+class _Connection(asyncio.Protocol):
+    """Asks one question after another with as little work for the asking process as may be."""
+
+    answered: asyncio.Future[int | str]
+    last = False
+    """The other side closes after this answer."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request, self._got = request, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def ask(self) -> asyncio.Future[int | str]:
+        self._got, self.answered = b"", asyncio.get_running_loop().create_future()
+        self._transport.write(self._request)
+        return self.answered
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head, end, body = self._got.lower().partition(b"\r\n\r\n")
+        if end and len(body) >= int(head.partition(b"content-length: ")[2].split(b"\r", 1)[0]):
+            self.last = b"connection: close" in head
+            self.answered.set_result(int(head.split(b" ", 2)[1]))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.last = True
+        if not self.answered.done():
+            self.answered.set_result("broken off")
+
+    def close(self) -> None:
+        self._transport.abort()
+
+
+class Clients:
+    """Several at once over loopback."""
+
+    def __init__(self, folder: str, port: str, token: str) -> None:
+        self._port = int(port)
+        disposition = 'Content-Disposition: form-data; name="files"; filename='
+        parts = [
+            f'--{BOUNDARY}\r\n{disposition}"{name}"\r\n\r\n'.encode() + data + b"\r\n"
+            for name, data in files_in(folder).items()
+        ]
+        body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+        head = (
+            f"POST /api/v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: multipart/form-data; boundary={BOUNDARY}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._request = head.encode() + body
+
+    def measure(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """``rate``: so many a second, each on a connection of its own, whether or not the others are answered.
+        Otherwise so many ``clients``, each of which asks again once it is answered."""
+        return asyncio.run(self._at_rate(**asked) if "rate" in asked else self._in_turn(**asked))
+
+    async def _in_turn(self, clients: int, seconds: float) -> dict[str, Any]:
+        answers: list[Any] = []
+        started = time.perf_counter()
+
+        async def client() -> None:
+            try:
+                streams = await asyncio.open_connection("127.0.0.1", self._port)
+                while time.perf_counter() - started < seconds and len(answers) < MOST:
+                    answers.append(await self._ask(*streams))
+                streams[1].close()
+            except (OSError, EOFError) as error:
+                answers.append((type(error).__name__, 0.0, ""))
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return {"answers": answers, "seconds": time.perf_counter() - started}
+
+    async def _at_rate(self, rate: float, seconds: float, keep: bool) -> dict[str, Any]:
+        answers: list[Any] = []
+        idle: list[_Connection] = []
+        loop, used = asyncio.get_running_loop(), time.process_time()
+
+        async def once() -> None:
+            before = time.perf_counter()
+            try:
+                while idle and idle[-1].last:
+                    idle.pop()
+                connection = idle.pop() if idle else await self._connected(loop)
+                status = await connection.ask()
+                if keep and not connection.last:
+                    idle.append(connection)
+                else:
+                    connection.close()
+            except OSError as error:
+                status = type(error).__name__
+            answers.append((status, time.perf_counter() - before, ""))
+
+        started, tasks = time.perf_counter(), []
+        for number in range(min(MOST, int(rate * seconds))):
+            await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
+            tasks.append(asyncio.create_task(once()))
+        spent = time.perf_counter() - started
+        await asyncio.gather(*tasks)
+        return {"answers": answers, "seconds": spent, "processor": time.process_time() - used}
+
+    async def _connected(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+        return (await loop.create_connection(lambda: _Connection(self._request), "127.0.0.1", self._port))[1]
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, float, str]:
+        before = time.perf_counter()
+        writer.write(self._request)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        await reader.readexactly(int(fields["content-length"]))
+        return int(head.split(" ", 2)[1]), time.perf_counter() - before, fields.get("x-request-id", "")
+
+
+def main() -> None:
+    kinds: dict[str, type[Bare | Pool | Clients]] = {"bare": Bare, "pool": Pool, "clients": Clients}
+    worker = kinds[sys.argv[1]](*sys.argv[2:])
+    print("{}", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(worker.measure(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Counts and durations for Prometheus. Labels are names of our own: nothing of a request's content is one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
+SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """Of one application."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self.requests = Counter("clocs_requests", "Requests answered", ["endpoint", "status"], registry=self._registry)
+        self.seconds = Histogram(
+            "clocs_request_seconds",
+            "From a request's head to the end of its answer",
+            ["endpoint"],
+            registry=self._registry,
+            buckets=SECONDS,
+        )
+        self.parsing = Counter("clocs_parsing", "Uploads parsed", ["outcome"], registry=self._registry)
+        self.active = Gauge("clocs_requests_active", "Requests worked on", registry=self._registry)
+        self.waiting = Gauge(
+            "clocs_requests_waiting", "Requests that send their body or wait for their turn", registry=self._registry
+        )
+        self.searches = Counter("clocs_searches", "Searches for similar patients", registry=self._registry)
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return generate_latest(self._registry)

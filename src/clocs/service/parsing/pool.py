@@ -1,0 +1,260 @@
+"""The parsing processes: asked one upload at a time, watched, and replaced when they die, hang or grow old."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Final, Literal, TypeVar, cast
+
+from pydantic import ValidationError
+
+from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
+from clocs.core.recording import Recording
+from clocs.service.parsing.messages import (
+    Answer,
+    Ask,
+    Failure,
+    Start,
+    WireError,
+    packed,
+    receive_message,
+    recording_of,
+)
+from clocs.service.problems import UNREADABLE, ProblemError
+from clocs.service.settings import Limits
+from clocs.service.uploads import Upload
+
+START_SECONDS: Final = 120.0
+"""For the libraries of a process to load, on a busy machine."""
+RETRY_SECONDS: Final = 2.0
+FREE_SECONDS: Final = 30.0
+PIECE: Final = 1 << 18
+"""Bytes of an upload that are passed on at once."""
+PATIENCE: Final = 3
+"""The limit is of processor time, which a process that computes ends by itself; on a busy machine that takes longer."""
+GRACE_SECONDS: Final = 1.0
+"""For a process that has closed its pipe to end."""
+_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "MPLCONFIGDIR", "XDG_CACHE_HOME")
+_ONE_THREAD: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "MPLBACKEND": "agg",
+}
+_ERRORS: Final[dict[str, type[ClocsError]]] = {
+    "FormatError": FormatError,
+    "LeadError": LeadError,
+    "SignalError": SignalError,
+    "MemoryError": FormatError,
+    "unexpected": FormatError,
+}
+Result = TypeVar("Result")
+Report = Callable[[str, str], None]
+"""Called with the outcome of each upload (ok, refused, memory, crashed, timeout, unexpected) and a place in code."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What came out of an upload."""
+
+    recording: Recording
+    """All of it, or its beginning."""
+    seconds: float
+    """Of all of it."""
+
+
+class _Process:
+    """One parsing process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._requests, self._answers = process, process.stdin, process.stdout
+        self.files = 0
+
+    @classmethod
+    async def started(cls, start: Start) -> _Process:
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _ONE_THREAD
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "clocs.service.parsing.worker"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,  # libraries warn there with values of files
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+        made = cls(process)
+        try:
+            made._requests.write(packed(start))
+            await asyncio.wait_for(receive_message(made._answers), START_SECONDS)
+        except BaseException:
+            await made.end()
+            raise
+        return made
+
+    async def ask(self, ask: Ask, content: IO[bytes]) -> tuple[Answer, bytes]:
+        self.files += 1
+        self._requests.write(packed(ask, sum(size for _, size in ask.files)))
+        content.seek(0)
+        while piece := content.read(PIECE):
+            self._requests.write(piece)
+            await self._requests.drain()
+        body, raw = await receive_message(self._answers)
+        try:
+            return Answer.model_validate(body), raw
+        except ValidationError as error:
+            raise WireError("not an answer") from error
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def end(self, grace: float = 0) -> int:
+        """Ended by itself within so many seconds, or killed: the code it ended with."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                return await self._process.wait()
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)  # the library's own way may lose the code
+        self._requests.close()
+        return await self._process.wait()
+
+
+class ParsingPool:
+    """Parses uploads; made in a running event loop."""
+
+    def __init__(self, limits: Limits, report: Report = lambda outcome, place: None) -> None:
+        self._limits, self._report = limits, report
+        self._start = Start(memory_bytes=limits.parse_memory_bytes, cpu_seconds=limits.parse_seconds)
+        self._idle: asyncio.Queue[_Process] = asyncio.Queue()
+        self._all: set[_Process] = set()
+        self._replacing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Start every process; returns when all are ready."""
+        await asyncio.gather(*(self._add() for _ in range(self._limits.parsing_processes)))
+
+    async def close(self) -> None:
+        """End every process."""
+        self._closed = True
+        for task in self._replacing:
+            task.cancel()
+        await asyncio.gather(*self._replacing, return_exceptions=True)
+        await asyncio.gather(*(process.end() for process in self._all))
+        self._all.clear()
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that run now."""
+        return [process.pid for process in self._all]
+
+    async def recording(self, upload: Upload) -> Recording:
+        """The whole recording of an upload; refused where it is too long."""
+        ask = Ask(files=upload.files, want="recording", seconds=self._limits.longest_seconds)
+        return (await self._answered(ask, upload, _parsed)).recording
+
+    async def beginning(self, upload: Upload) -> Parsed:
+        """The beginning of an upload's recording."""
+        ask = Ask(files=upload.files, want="beginning", seconds=self._limits.shown_seconds)
+        return await self._answered(ask, upload, _parsed)
+
+    async def drawing(self, upload: Upload, form: Literal["png", "pdf"], seconds: float) -> bytes:
+        """A recording's beginning on ECG paper, as PNG or PDF."""
+        ask = Ask(files=upload.files, want=form, seconds=seconds)
+        return await self._answered(ask, upload, lambda answer, raw: raw)
+
+    async def _answered(self, ask: Ask, upload: Upload, take: Callable[[Answer, bytes], Result]) -> Result:
+        process = await self._free()
+        usable = False
+        try:
+            async with asyncio.timeout(PATIENCE * self._limits.parse_seconds):
+                answer, raw = await process.ask(ask, upload.content)
+            found = None if answer.failure else take(answer, raw)
+            usable = True
+        except TimeoutError:
+            self._report("timeout", "")
+            raise _too_slow(self._limits.parse_seconds) from None
+        except (asyncio.IncompleteReadError, ConnectionError, WireError):
+            if await process.end(grace=GRACE_SECONDS) == -signal.SIGXCPU:
+                self._report("timeout", "")
+                raise _too_slow(self._limits.parse_seconds) from None
+            self._report("crashed", "")
+            raise _crashed() from None
+        finally:
+            self._give_back(process, usable)
+        if answer.failure is not None:
+            raise self._refusal(answer.failure)
+        self._report("ok", "")
+        return cast(Result, found)
+
+    async def _free(self) -> _Process:
+        """A process without work; there is one soon, unless none can be started."""
+        try:
+            async with asyncio.timeout(FREE_SECONDS):
+                return await self._idle.get()
+        except TimeoutError:
+            detail = "No parsing process is ready. Try again in a moment."
+            raise ProblemError(503, "busy", "The service is busy", detail, {"retry-after": "5"}) from None
+
+    def _refusal(self, failure: Failure) -> ClocsError:
+        outcomes = {"MemoryError": "memory", "unexpected": "unexpected"}
+        self._report(outcomes.get(failure.error, "refused"), failure.place)
+        if failure.error == "MissingExtraError":
+            return MissingExtraError("serve", "reading this format")
+        return _ERRORS[failure.error](failure.message)
+
+    def _give_back(self, process: _Process, usable: bool) -> None:
+        if usable and process.files < self._limits.files_per_process:
+            self._idle.put_nowait(process)
+            return
+        task = asyncio.create_task(self._replace(process))
+        self._replacing.add(task)
+        task.add_done_callback(self._replacing.discard)
+
+    async def _replace(self, process: _Process) -> None:
+        self._all.discard(process)
+        await process.end()
+        while not self._closed:
+            try:
+                return await self._add()
+            except (OSError, EOFError, TimeoutError, WireError):
+                self._report("not started", "")
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _add(self) -> None:
+        process = await _Process.started(self._start)
+        self._all.add(process)
+        self._idle.put_nowait(process)
+
+
+def _parsed(answer: Answer, raw: bytes) -> Parsed:
+    if answer.told is None:
+        raise WireError("no recording")
+    return Parsed(recording_of(answer.told, raw), answer.told.seconds)
+
+
+def _too_slow(seconds: float) -> ProblemError:
+    return ProblemError(
+        504,
+        "parsing-too-slow",
+        "Reading the file took too long",
+        f"Reading was stopped after {seconds:g} s. A whole ECG file takes far less: check that it is one.",
+    )
+
+
+def _crashed() -> ProblemError:
+    return ProblemError(
+        422,
+        "unreadable-file",
+        UNREADABLE,
+        "Its reader broke off: the file is damaged, or needs more time or memory than the service gives it.",
+    )

@@ -1,0 +1,112 @@
+"""From the files of an upload to one recording without anybody's identity, or a failure without it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
+from clocs.core.pseudonyms import PatientKey
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.datasets.deidentifying import deidentify, telling, without
+from clocs.formats.reading import identity_from, read_from, recognise
+from clocs.service.parsing.memory_source import MemorySource, upload_source
+from clocs.service.parsing.messages import MOST_VALUES, Failure
+from clocs.service.parsing.plain_words import LEFT_OUT, plain
+from clocs.signals.leads import STANDARD, derive
+
+MOST_MEMBERS: Final = 64
+"""Files of an upload, those within an archive included."""
+_NO_KEY: Final = PatientKey(bytes(32))
+"""Pseudonyms are thrown away at once."""
+_KINDS: Final = {FormatError: "FormatError", LeadError: "LeadError", SignalError: "SignalError"}
+
+
+def read_upload(files: Mapping[str, bytes]) -> Recording:
+    """The one ECG of an upload, as ``clocs.read`` gives it, without ids, names, labels; faults are ``ClocsError``."""
+    source: Source = MemorySource(files)
+    name = ""
+    try:
+        source = upload_source(files)
+        name = _chosen(source)
+        return nameless(derive(read_from(source, name)))
+    except (MemoryError, MissingExtraError):
+        raise
+    except ClocsError as error:
+        kind = next((kind for kind in _KINDS if isinstance(error, kind)), FormatError)
+        raise kind(_safe(str(error), source, name)) from None
+
+
+def nameless(recording: Recording) -> Recording:
+    """A recording without what may say whose it is, in the leads' usual order; notes in the package's own words."""
+    free = deidentify(recording, _NO_KEY, name="", patient="", keep=("notes",))
+    origin = replace(free.provenance, source="", sha256="", notes=tuple(plain(note) for note in free.provenance.notes))
+    leads = sorted(free.leads, key=lambda lead: STANDARD.index(lead) if lead in STANDARD else len(STANDARD))
+    return replace(free, record_id="", patient_id="", provenance=origin).select(tuple(leads))
+
+
+def whole(recording: Recording, longest: float) -> Recording:
+    """The recording, refused where it is longer than a service takes."""
+    if recording.seconds > longest or recording.digital.size > MOST_VALUES:
+        raise SignalError(
+            f"the recording has {len(recording.leads)} leads of {recording.seconds:.0f} s; this service takes up to "
+            f"{longest:g} s and {MOST_VALUES:,} samples. Cut a part of it out, or use the command line."
+        )
+    return recording
+
+
+def beginning(recording: Recording, seconds: float) -> Recording:
+    """Its first seconds, fewer where there are very many samples."""
+    samples = min(recording.samples, max(1, round(seconds * recording.rate)), MOST_VALUES // len(recording.leads))
+    return replace(recording, digital=recording.digital[:, :samples])
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What is said about an error; of an unexpected one, only its type and where in the code it rose."""
+    if isinstance(error, MemoryError):
+        return Failure(error="MemoryError", message="reading this file takes more memory than the service gives it")
+    if isinstance(error, MissingExtraError):
+        return Failure(error="MissingExtraError", message=str(error))
+    name = next((name for kind, name in _KINDS.items() if isinstance(error, kind)), None)
+    if name is not None:
+        return Failure.model_validate({"error": name, "message": str(error)})
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    message = "the file is damaged in a way that its reader does not expect"
+    return Failure(error="unexpected", message=message, place=f"{type(error).__name__} {place}")
+
+
+def _chosen(source: Source) -> str:
+    """The file that stands for the recording: the one whose format is known."""
+    names = []
+    for name in source.names():
+        names.append(name)
+        if len(names) > MOST_MEMBERS:
+            raise FormatError(f"the upload holds over {MOST_MEMBERS} files; send one recording")
+    if not names:
+        raise FormatError("the upload holds no file")
+    known = [name for name in names if recognise(source, name) is not None]
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        return min(names)  # reading it says what is wrong
+    raise FormatError(f"the upload holds {len(known)} recordings; send one at a time")
+
+
+def _safe(message: str, source: Source, name: str) -> str:
+    """A message without names, and without what the file says about anybody."""
+    message = message.removeprefix(f"{name}: ")
+    names = (name, *name.split("/"))
+    with suppress(Exception):
+        message = without(message, telling(identity_from(source, name)), LEFT_OUT)
+    if "that it names is not there" in message:
+        return (
+            "the header names a signal file that is not in the upload. Send both together, the signal file under the "
+            "name that the header gives, or send a zip of them"
+        )
+    return plain(message, *names) or "the file cannot be read"

@@ -1,0 +1,158 @@
+"""From what was found to what is answered: every reply of the API is put together here."""
+
+from __future__ import annotations
+
+from clocs.evaluation.classifier import Classifier
+from clocs.evaluation.pretrained import Classification, Embeddings
+from clocs.service import schemas
+from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search, shown_age
+from clocs.service.handles import Handles
+from clocs.service.parsing.reading import beginning
+from clocs.service.previews import preview_json
+from clocs.service.state import Loaded
+
+
+def model_reply(loaded: Loaded) -> schemas.ModelAbout:
+    """The encoder, its classifiers and the index."""
+    encoder, limits = loaded.encoder, loaded.settings.limits
+    takes, classifiers = encoder.input, [_classifier(*item) for item in encoder.classifiers.items()]
+    first = classifiers[0] if classifiers else None
+    assert takes.rate is not None
+    return schemas.ModelAbout(
+        encoder=loaded.encoder_name,
+        embedding=encoder.embedding,
+        rate=takes.rate,
+        seconds=takes.samples / takes.rate,
+        leads=list(takes.leads),
+        multi_label=first.multi_label if first else False,
+        classes=first.classes if first else [],
+        cannot_recognise=first.cannot_recognise if first else [],
+        classifiers=classifiers,
+        card=loaded.card,
+        index=_index(loaded.archive),
+        shows_ids=loaded.settings.show_ids,
+        embeddings=loaded.settings.allow_embeddings,
+        limits=schemas.LimitsAbout(
+            upload_bytes=limits.upload_bytes,
+            upload_files=limits.upload_files,
+            longest_seconds=limits.longest_seconds,
+        ),
+        notice=schemas.NOTICE,
+    )
+
+
+def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierAbout:
+    card = classifier.card
+    classes = [
+        schemas.ClassOfModel(
+            name=item.name,
+            meaning=item.meaning,
+            prevalence=item.prevalence,
+            reliability=[schemas.ReliabilityBin(**vars(one)) for one in item.reliability],
+        )
+        for item in card.classes
+    ]
+    return schemas.ClassifierAbout(
+        name=name,
+        title=str(card.trained_on.get("title", "")),
+        multi_label=card.multi_label,
+        classes=classes,
+        cannot_recognise=list(card.cannot_recognise),
+    )
+
+
+def _index(archive: ArchiveView | None) -> schemas.IndexAbout | None:
+    if archive is None:
+        return None
+    about, rows = archive.manifest, archive.map.rows
+    return schemas.IndexAbout(
+        patients=about.patients,
+        recordings=about.recordings,
+        kind=about.kind,
+        labels=sorted({label for row in rows for label in row["labels"]}),
+        sites=sorted({row["site"] for row in rows if row["site"]}),
+    )
+
+
+def classes_reply(found: Classification) -> schemas.Classified:
+    """What a classifier says, with the track record of each probability."""
+    classes = [
+        schemas.ClassFound(
+            name=item.name,
+            meaning=item.meaning,
+            probability=item.probability,
+            prevalence=item.prevalence,
+            validation=None if item.validation is None else schemas.ReliabilityBin(**vars(item.validation)),
+            track_record=item.track_record,
+        )
+        for item in found.classes
+    ]
+    return schemas.Classified(
+        multi_label=found.multi_label,
+        classes=classes,
+        cannot_recognise=list(found.cannot_recognise),
+        notes=list(found.notes),
+        notice=schemas.NOTICE,
+    )
+
+
+def similar_reply(search: Search, handles: Handles, show_ids: bool) -> schemas.SimilarFound:
+    """Neighbours under handles; with their ids only where that was asked for when the service was started."""
+    return schemas.SimilarFound(
+        neighbours=[_neighbour(found, handles, show_ids) for found in search.found],
+        query=schemas.QueryPlace(map=_place(search.at)),
+        notes=search.notes,
+        notice=schemas.NOTICE,
+    )
+
+
+def _neighbour(found: Found, handles: Handles, show_ids: bool) -> schemas.NeighbourFound:
+    item = found.neighbour
+    ids = {"patient_id": item.patient_id, "record_id": item.record_id} if show_ids else {}
+    return schemas.NeighbourFound(
+        handle=handles.give(item.record_id),
+        similarity=item.similarity,
+        distance=item.distance,
+        labels=list(item.labels),
+        age=shown_age(item.age),
+        sex=item.sex,  # type: ignore[arg-type]  # the index holds no other values
+        site=item.site,
+        recordings=item.recordings,
+        why=[schemas.LeadAlike(**vars(lead)) for lead in item.why],
+        map=_place(found.at),
+        **ids,
+    )
+
+
+def _place(at: tuple[float, float] | None) -> list[float] | None:
+    return None if at is None else list(at)
+
+
+def neighbour_preview(archive: ArchiveView, record_id: str, seconds: float) -> bytes:
+    """A recording of the index, as previews of files are."""
+    recording = archive.recording(record_id)
+    return preview_json(beginning(recording, seconds), recording.seconds)
+
+
+def map_reply(found: PatientsMap, plane: Plane) -> schemas.MapShown:
+    """The points of a map and what is known of them."""
+    return schemas.MapShown(
+        method="pca",
+        explained=list(plane.explained),
+        points=[list(row["at"]) for row in found.rows],
+        label=[next(iter(row["labels"]), "") for row in found.rows],
+        age=[shown_age(row["age"]) for row in found.rows],
+        sex=[row["sex"] for row in found.rows],
+        site=[row["site"] for row in found.rows],
+    )
+
+
+def embeddings_reply(made: Embeddings) -> schemas.Embedded:
+    """Embeddings of a recording."""
+    return schemas.Embedded(
+        embedding=made.pooled().tolist(),
+        rows=made.values.tolist(),
+        leads=list(made.lead),
+        start=made.start.tolist(),
+        notes=list(made.notes),
+    )

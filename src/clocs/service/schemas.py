@@ -1,0 +1,262 @@
+"""What the API answers, with examples: the source of the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NOTICE: Final = "For research. Not a medical device; not a diagnosis."
+Sex = Literal["female", "male"]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Place = Annotated[list[float], Field(min_length=2, max_length=2, description="x and y on the map")]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Health(_Answer):
+    """That the service runs."""
+
+    status: Literal["ok", "starting"]
+    version: str = Field(examples=["0.1.0"])
+
+
+class ReliabilityBin(_Answer):
+    """Validation patients whose probability was over ``low`` and up to ``high``: how many of them had the class."""
+
+    low: Probability
+    high: Probability
+    count: int = Field(examples=[120])
+    mean_probability: Probability
+    observed: Probability
+
+
+class ClassOfModel(_Answer):
+    """A class that the classifier knows."""
+
+    name: str = Field(examples=["AFIB"])
+    meaning: str = Field(examples=["atrial fibrillation and flutter"])
+    prevalence: Probability
+    reliability: list[ReliabilityBin]
+
+
+class ClassifierAbout(_Answer):
+    """One of the encoder's classifiers."""
+
+    name: str = Field(examples=["chapman"])
+    title: str = Field(description="Of the data it was trained on.")
+    multi_label: bool
+    classes: list[ClassOfModel]
+    cannot_recognise: list[str]
+
+
+class IndexAbout(_Answer):
+    """The index that is searched."""
+
+    patients: int = Field(examples=[300])
+    recordings: int = Field(examples=[600])
+    kind: str = Field(examples=["exact"])
+    labels: list[str] = Field(description="Labels that patients on the map have.", examples=[["AFIB", "SR"]])
+    sites: list[str] = Field(description="Sites that patients on the map have.", examples=[["synthetic"]])
+
+
+class LimitsAbout(_Answer):
+    """What the viewer should know before it sends."""
+
+    upload_bytes: int = Field(examples=[67108864])
+    upload_files: int = Field(examples=[16])
+    longest_seconds: float = Field(examples=[600.0])
+
+
+class ModelAbout(_Answer):
+    """The encoder, its classifier and the index."""
+
+    encoder: str = Field(examples=["cmsc-chapman"])
+    embedding: int = Field(examples=[128])
+    rate: float = Field(description="Hz", examples=[500.0])
+    seconds: float = Field(description="Of a frame.", examples=[5.0])
+    leads: list[str] = Field(examples=[["II", "V2", "aVL", "aVR"]])
+    multi_label: bool
+    classes: list[ClassOfModel]
+    cannot_recognise: list[str]
+    classifiers: list[ClassifierAbout] = Field(description="All; what stands above is the first's.")
+    card: str = Field(description="The encoder's README, Markdown.")
+    index: IndexAbout | None
+    shows_ids: bool
+    embeddings: bool
+    limits: LimitsAbout
+    notice: str = Field(examples=[NOTICE])
+
+
+class LeadShown(_Answer):
+    """A lead of a preview."""
+
+    name: str = Field(examples=["aVR"])
+    derived: bool = Field(description="Computed from I and II, not in the file.")
+
+
+class SignalShown(_Answer):
+    """Samples: value = number x scale, in the preview's unit."""
+
+    scale: float = Field(examples=[0.001])
+    missing: int = Field(description="Stands for a missing sample.", examples=[-32768])
+    samples: dict[str, list[int]] = Field(examples=[{"II": [12, 15, 21, 30]}])
+
+
+class Preview(_Answer):
+    """A recording to draw."""
+
+    format: str = Field(examples=["muse-xml"])
+    rate: float = Field(description="Hz", examples=[500.0])
+    seconds: float = Field(description="Of the whole recording.", examples=[10.0])
+    shown_seconds: float = Field(description="Of the samples here: the beginning.", examples=[10.0])
+    unit: Literal["mV", "adu"]
+    age: float | None = Field(description="Years; 90 stands for 90 and more.", examples=[63.0])
+    sex: Sex | None
+    leads: list[LeadShown]
+    signal: SignalShown
+    notes: list[str]
+
+
+class ClassFound(_Answer):
+    """A class and how probable it is."""
+
+    name: str = Field(examples=["AFIB"])
+    meaning: str = Field(examples=["atrial fibrillation and flutter"])
+    probability: Probability
+    prevalence: Probability = Field(description="Share of the training patients that had it.")
+    validation: ReliabilityBin | None = Field(description="Validation patients with about this probability.")
+    track_record: str = Field(examples=["of 120 validation patients with about 80%, 78% had it"])
+
+
+class Classified(_Answer):
+    """What the classifier says, the most probable first."""
+
+    multi_label: bool
+    classes: list[ClassFound]
+    cannot_recognise: list[str]
+    notes: list[str]
+    notice: str = Field(examples=[NOTICE])
+
+
+class LeadAlike(_Answer):
+    """How alike one lead is: the cosine of its embeddings."""
+
+    lead: str = Field(examples=["II"])
+    similarity: float = Field(examples=[0.97])
+
+
+class NeighbourFound(_Answer):
+    """A patient near the query. The ids are there only where the service was started with --show-ids."""
+
+    handle: str = Field(examples=["p-3f9c0d6c1f2e4b5a6d70"])
+    similarity: float = Field(examples=[0.93])
+    distance: float = Field(examples=[0.07])
+    labels: list[str] = Field(examples=[["AFIB"]])
+    age: float | None = Field(examples=[71.0])
+    sex: Sex | None
+    site: str = Field(examples=["synthetic"])
+    recordings: int
+    why: list[LeadAlike]
+    map: Place | None
+    patient_id: str | None = None
+    record_id: str | None = None
+
+
+class QueryPlace(_Answer):
+    """Where the query lies on the map."""
+
+    map: Place | None
+
+
+class SimilarFound(_Answer):
+    """Patients like the one who was recorded, the nearest first."""
+
+    neighbours: list[NeighbourFound]
+    query: QueryPlace
+    notes: list[str]
+    notice: str = Field(examples=[NOTICE])
+
+
+class MapShown(_Answer):
+    """Patients of the index in the plane; nobody's id. At most 5,000, drawn by a fixed lot."""
+
+    method: Literal["pca"]
+    explained: list[Probability] = Field(min_length=2, max_length=2, examples=[[0.31, 0.12]])
+    points: list[Place]
+    label: list[str] = Field(description="Of each point the first label, or empty.")
+    age: list[float | None]
+    sex: list[Sex | None]
+    site: list[str]
+
+
+class Embedded(_Answer):
+    """Embeddings of a recording. They are personal data."""
+
+    embedding: list[float] = Field(description="The mean over all leads and frames.")
+    rows: list[list[float]]
+    leads: list[str] = Field(description="Of each row.")
+    start: list[float] = Field(description="Of each row, seconds.")
+    notes: list[str]
+
+
+class ProblemShown(_Answer):
+    """A refusal (RFC 9457)."""
+
+    type: str = Field(examples=["/problems/unreadable-file"])
+    title: str = Field(examples=["The file cannot be read as an ECG"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["not a format clocs knows (wfdb, chapman-csv, ...)"])
+    instance: str = Field(description="The request's id.", examples=["8c1f0b6e2d3a4f57"])
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Refusals that an endpoint may answer with, for its documentation."""
+    known = {
+        400: "The body is broken, or holds no file",
+        401: "A token is needed",
+        403: "Switched off, or asked by another site's page",
+        404: "There is no such thing",
+        408: "The body took too long",
+        413: "The body is too large",
+        415: "Not multipart/form-data",
+        421: "Asked by a name that is not the service's",
+        422: "The file or an option is wrong",
+        500: "A fault of the service",
+        501: "A part is not installed",
+        503: "Busy, or the archive cannot be read",
+        504: "Reading the file took too long",
+    }
+    schema = {"$ref": "#/components/schemas/ProblemShown"}
+    return {
+        status: {"description": known[status], "content": {"application/problem+json": {"schema": schema}}}
+        for status in statuses
+    }
+
+
+NO_TOKEN: Final[dict[str, Any]] = {"security": []}
+"""For the documentation: what may be asked without a token."""
+UPLOAD_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["files"],
+                    "properties": {
+                        "files": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": {"type": "string", "format": "binary"},
+                            "description": "One ECG: a file, a WFDB header with its signal file, or a zip of these.",
+                        }
+                    },
+                }
+            }
+        },
+    }
+}
+"""For the documentation: bodies are read by ``uploads``, not by the framework."""

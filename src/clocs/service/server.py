@@ -1,0 +1,108 @@
+"""Runs the service: listens, answers, and at SIGTERM lets every accepted request end."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+
+from clocs.core.errors import ConfigError
+from clocs.service.app import create_app
+from clocs.service.logs import log, write_logs_to
+from clocs.service.parsing.pool import PATIENCE
+from clocs.service.protocol import edge_protocol
+from clocs.service.settings import Limits, ServiceSettings
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 15
+SWITCH_SECONDS = 0.001
+"""How long a working thread may keep the event loop waiting for the interpreter."""
+SPARE_SECONDS = 15.0
+
+
+def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address: None) -> None:
+    """Serve until SIGTERM or Ctrl-C; ``ready`` is called with the address once requests are answered."""
+    with _listener(settings.host, settings.port) as listener:
+        app = create_app(settings)
+        torch.set_num_threads(1)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        write_logs_to()
+        address = _address(settings.host, listener.getsockname()[1])
+        log("starting", address=address)
+        with _signals_spent():
+            _Server(_config(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
+    log("stopped")
+
+
+def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=edge_protocol(limits.head_seconds, app.state.gate, app.state.metrics),
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(limits.upload_seconds + PATIENCE * limits.parse_seconds + SPARE_SECONDS),
+        backlog=BACKLOG,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        gc.collect()
+        gc.freeze()  # what was loaded stays: looking through it again and again held requests up for 0.2 s
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        log("stopping")
+        await super().shutdown(sockets)
+
+
+@contextlib.contextmanager
+def _signals_spent() -> Iterator[None]:
+    """The web server raises a signal again once it has stopped for it; by then it has done its work."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(socket.socket(family, kind, protocol))  # asyncio: TCP_NODELAY if TCP
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            stack.pop_all()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port, or 0 for any."
+        ) from error
+    return listener
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

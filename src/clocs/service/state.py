@@ -1,0 +1,102 @@
+"""What a running service holds: loaded before it listens, given back when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clocs.core.errors import ConfigError
+from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+from clocs.evaluation.shipped import encoder_folder
+from clocs.service.admission import Gate
+from clocs.service.archive_view import ArchiveView
+from clocs.service.audit_log import AuditLog
+from clocs.service.handles import Handles
+from clocs.service.inference import Threads
+from clocs.service.logs import log
+from clocs.service.metrics import Metrics
+from clocs.service.parsing.pool import ParsingPool
+from clocs.service.settings import ServiceSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """What needs no event loop; a fault in it is said before anything listens."""
+
+    settings: ServiceSettings
+    encoder: PretrainedEncoder
+    encoder_name: str
+    """Without its folder's place."""
+    card: str
+    """The encoder's README; empty where it has none."""
+    archive: ArchiveView | None
+    audit: AuditLog
+
+
+@dataclass(frozen=True, eq=False)
+class ServiceState:
+    """All parts of a service."""
+
+    loaded: Loaded
+    handles: Handles
+    metrics: Metrics
+    gate: Gate
+    threads: Threads
+    pool: ParsingPool
+
+    @property
+    def settings(self) -> ServiceSettings:
+        return self.loaded.settings
+
+
+def load(settings: ServiceSettings) -> Loaded:
+    """Open the encoder, the index and the audit log."""
+    archive = ArchiveView(settings.index, settings.encoder) if settings.index else None
+    encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default)
+    if encoder.input.rate is None:
+        raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
+    card = encoder_folder(encoder.name) / "README.md"
+    return Loaded(
+        settings=settings,
+        encoder=encoder,
+        encoder_name=Path(encoder.name).name,
+        card=card.read_text(encoding="utf-8") if card.exists() else "",
+        archive=archive,
+        audit=AuditLog(settings.audit_log),
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(loaded: Loaded, gate: Gate, metrics: Metrics) -> AsyncIterator[ServiceState]:
+    """Start the parsing processes; at the end, leave nothing behind."""
+    limits = loaded.settings.limits
+    threads = Threads(limits.active)
+
+    def report(outcome: str, place: str) -> None:
+        metrics.parsing.labels(outcome).inc()
+        if outcome not in ("ok", "refused"):
+            log("parsing", logging.WARNING, outcome=outcome, place=place)
+
+    pool = ParsingPool(limits, report)
+    try:
+        try:
+            await asyncio.gather(pool.open(), threads.warm_up(loaded.encoder))
+        except (EOFError, OSError, TimeoutError) as error:
+            log("parsing processes cannot be started", logging.ERROR, error)
+            raise
+        yield ServiceState(
+            loaded=loaded,
+            handles=Handles(),
+            metrics=metrics,
+            gate=gate,
+            threads=threads,
+            pool=pool,
+        )
+    finally:
+        await pool.close()
+        threads.close()
+        loaded.audit.close()

@@ -1,0 +1,176 @@
+"""From a request's body to the files in it: sizes and time are checked while it streams, names cleaned.
+
+Nothing gets a name on disk: a small upload stays in memory, a larger one goes to a temporary file that has no name,
+so that even a killed service leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect, Request
+
+from clocs.service.problems import ProblemError, problem_of_status
+from clocs.service.settings import Limits
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
+
+FIELD: Final = b"files"
+IN_MEMORY: Final = 1 << 20
+"""Bytes of an upload that are kept in memory."""
+LONGEST_NAME: Final = 80
+LONGEST_ENDING: Final = 16
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """The files of a request."""
+
+    content: IO[bytes]
+    """All files, one after another."""
+    files: tuple[tuple[str, int], ...]
+    """Cleaned names, and bytes."""
+    sha256: str
+    """Of the hashes of all files, in the order of their names."""
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size in self.files)
+
+
+@asynccontextmanager
+async def received(request: Request, limits: Limits) -> AsyncIterator[Upload]:
+    """The files of a multipart request; gone afterwards."""
+    media, options = parse_options_header(request.headers.get("content-type", ""))
+    if media != b"multipart/form-data" or not options.get(b"boundary"):
+        raise problem_of_status(415, "Send the file as multipart/form-data, in a part named 'files'.")
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as content:
+        parts = _Parts(content, limits.upload_files)
+        try:
+            parser = MultipartParser(options[b"boundary"], parts.callbacks())
+            await _stream(request, parser)
+        except FormParserError:
+            raise problem_of_status(400, "The multipart body is broken: its parts do not end as they should.") from None
+        if not parts.complete:
+            raise problem_of_status(400, "The multipart body breaks off before its last boundary.")
+        yield parts.upload()
+
+
+async def _stream(request: Request, parser: MultipartParser) -> None:
+    try:
+        async for piece in request.stream():
+            if piece:
+                parser.write(piece)
+                await asyncio.sleep(0)
+    except ClientDisconnect:
+        raise problem_of_status(400, "The body broke off.") from None
+
+
+@dataclass
+class _Parts:
+    """The parts of a body as they arrive."""
+
+    content: IO[bytes]
+    most: int
+    complete: bool = False
+    _files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    _hash: Any = None
+    _name: str = ""
+    _size: int = 0
+    _header: bytes = b""
+    _value: bytes = b""
+    _disposition: bytes = b""
+
+    def callbacks(self) -> MultipartCallbacks:
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._on_header,
+            "on_header_value": self._on_value,
+            "on_header_end": self._header_end,
+            "on_headers_finished": self._open,
+            "on_part_data": self._data,
+            "on_part_end": self._end,
+            "on_end": self._finish,
+        }
+
+    def upload(self) -> Upload:
+        if not self._files:
+            raise problem_of_status(400, "The request holds no file: send it in a part named 'files'.")
+        digests = b"".join(digest for _, (_, digest) in sorted(self._files.items()))
+        files = tuple((name, size) for name, (size, _) in self._files.items())
+        return Upload(self.content, files, hashlib.sha256(digests).hexdigest())
+
+    def _begin(self) -> None:
+        self._disposition = b""
+
+    def _on_header(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+
+    def _on_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _header_end(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._header = self._value = b""
+
+    def _open(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        if options.get(b"name") != FIELD or b"filename" not in options:
+            raise problem_of_status(400, "Every part must be a file and be named 'files'.")
+        if len(self._files) >= self.most:
+            raise problem_of_status(400, f"At most {self.most} files make one recording here.")
+        self._name = clean_name(options[b"filename"].decode("utf-8", "replace"))
+        if self._name in self._files:
+            raise problem_of_status(400, "Two files of the request have the same name.")
+        self._hash, self._size = hashlib.sha256(), 0
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        piece = memoryview(data)[start:end]
+        self.content.write(piece)
+        self._hash.update(piece)
+        self._size += end - start
+
+    def _end(self) -> None:
+        self._files[self._name] = (self._size, self._hash.digest())
+
+    def _finish(self) -> None:
+        self.complete = True
+
+
+def clean_name(given: str) -> str:
+    """A base name of plain letters, digits, dot, hyphen and underscore, from whatever a client calls its file."""
+    base = given.replace("\\", "/").rsplit("/", 1)[-1]
+    clean = _UNUSUAL.sub("_", base).lstrip(".-")
+    stem, dot, ending = clean.rpartition(".")
+    if not dot:
+        return clean[:LONGEST_NAME] or "file"
+    return f"{stem[:LONGEST_NAME] or 'file'}.{ending[:LONGEST_ENDING]}"
+
+
+def too_large(limits: Limits) -> ProblemError:
+    """The refusal of a body over the limit."""
+    return ProblemError(
+        413,
+        "too-large",
+        "The upload is too large",
+        f"This service takes up to {limits.upload_bytes >> 10:,} KiB in one request.",
+    )
+
+
+def too_slow(limits: Limits) -> ProblemError:
+    """The refusal of a body that does not arrive in time."""
+    return ProblemError(
+        408, "too-slow", "The upload took too long", f"The body did not arrive within {limits.upload_seconds:g} s."
+    )

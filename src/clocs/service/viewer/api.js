@@ -1,0 +1,73 @@
+/** Questions to the service. Each carries the files themselves, since the service keeps nothing. */
+
+import * as token from "./token.js";
+
+const BASE = "/api/v1/";
+const MOST_TRIES = 8;
+const LONGEST_WAIT = 30;
+
+/** What the service says is wrong, or that it does not answer. */
+export class Problem extends Error {
+    constructor({ type = "", status = 0, title = "The service does not answer", detail = "", instance = "" }) {
+        super(title);
+        Object.assign(this, { kind: type.split("/").pop(), status, title, detail, instance });
+    }
+}
+
+/**
+ * GET `path`, or POST it with `files`. Asks for the token where it is missing, and waits where the service is busy:
+ * `waiting(seconds)` is called each time, and `waiting(0)` when it goes on.
+ */
+export async function ask(path, { files = null, query = {}, signal = null, waiting = () => {}, as = "json" } = {}) {
+    const address = BASE + path + queryText(query);
+    for (let tries = 1; ; tries += 1) {
+        const response = await send(address, files, signal);
+        if (response.ok) return as === "blob" ? response.blob() : response.json();
+        if (response.status === 401) {
+            await token.ask(token.current() !== null);
+        } else if ((response.status === 429 || response.status === 503) && tries < MOST_TRIES) {
+            const pause = Math.min(Number(response.headers.get("Retry-After")) || 2, LONGEST_WAIT);
+            waiting(pause);
+            await sleep(pause, signal);
+            waiting(0);
+        } else {
+            throw await problemOf(response);
+        }
+    }
+}
+
+function queryText(query) {
+    const given = Object.entries(query).filter(([, value]) => value !== "" && value !== null);
+    return given.length ? `?${new URLSearchParams(given)}` : "";
+}
+
+async function send(address, files, signal) {
+    const used = token.current();
+    const headers = used === null ? {} : { Authorization: `Bearer ${used}` };
+    const body = files && new FormData();
+    for (const file of files ?? []) body.append("files", file, file.name);
+    try {
+        return await fetch(address, { method: files ? "POST" : "GET", headers, body, signal, cache: "no-store" });
+    } catch (error) {
+        if (error.name === "AbortError") throw error;
+        throw new Problem({ detail: "There was no answer from the machine that serves this page." });
+    }
+}
+
+async function problemOf(response) {
+    try {
+        return new Problem({ ...(await response.json()), status: response.status });
+    } catch {
+        return new Problem({ status: response.status, title: "The service failed", detail: response.statusText });
+    }
+}
+
+function sleep(seconds, signal) {
+    return new Promise((resolve, reject) => {
+        const timer = setTimeout(resolve, seconds * 1000);
+        signal?.addEventListener("abort", () => {
+            clearTimeout(timer);
+            reject(signal.reason);
+        });
+    });
+}

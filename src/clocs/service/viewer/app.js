@@ -1,0 +1,248 @@
+/** From a file to its paper, classes, neighbours and place on the map. */
+
+import { Problem, ask } from "./api.js";
+import { showClasses } from "./classes.js";
+import { Comparison } from "./comparison.js";
+import { announce, byId, element } from "./dom.js";
+import { watchForFiles } from "./drop-zone.js";
+import { resultText, save, sheetPicture } from "./exports.js";
+import { trouble, waiting, working } from "./messages.js";
+import { showModel } from "./model-page.js";
+import { buildFilters, chosen, markRow, showNeighbours } from "./neighbours.js";
+import { PaperPanel } from "./paper-panel.js";
+import { PatientMap } from "./patient-map.js";
+import { recordingOf } from "./recording.js";
+import * as token from "./token.js";
+import { count, formatName, megabytes, person, seconds } from "./wording.js";
+
+const paperPanel = new PaperPanel();
+const patientMap = new PatientMap(byId("map"), { pointed: (index) => markRow(byId("neighbours"), index) });
+
+/** What is open now; every question about it ends when another is opened. */
+let open = null;
+/** What is assumed of the service until it has told. */
+let model = {
+    encoder: null,
+    classifiers: [],
+    leads: [],
+    index: { labels: [], sites: [] },
+    limits: { upload_bytes: Infinity },
+    notice: "For research. Not a diagnosis.",
+};
+
+/** Show in `place` that it works, waits or failed; else what `show` makes of the answer, which is also returned. */
+async function fill(place, text, question, show, again) {
+    place.setAttribute("aria-busy", "true");
+    place.replaceChildren(working(text));
+    try {
+        const answer = await question((pause) => place.replaceChildren(pause ? waiting(pause) : working(text)));
+        show(answer);
+        return answer;
+    } catch (error) {
+        if (error.name !== "AbortError") place.replaceChildren(trouble(error, again));
+        return null;
+    } finally {
+        place.setAttribute("aria-busy", "false");
+    }
+}
+
+async function openFiles(files) {
+    open?.abort.abort();
+    open?.searching?.abort();
+    const now = (open = { files, abort: new AbortController(), classes: null, similar: null });
+    showOpening();
+    const message = byId("opening-message");
+    const most = model.limits.upload_bytes;
+    const size = files.reduce((sum, file) => sum + file.size, 0);
+    if (size > most) {
+        const detail = `It has ${megabytes(size)} MB; this service takes ${megabytes(most)} MB.`;
+        message.replaceChildren(trouble(new Problem({ status: 413, title: "The file is too large", detail })));
+        return;
+    }
+    const { signal } = now.abort;
+    const preview = await fill(
+        message,
+        "Reading the file …",
+        (wait) => ask("preview", { files, signal, waiting: wait }),
+        () => message.replaceChildren(),
+    );
+    if (!preview) message.scrollIntoView({ block: "nearest" });
+    if (!preview || open !== now) return;
+    now.recording = recordingOf(preview);
+    showRecording(now.recording);
+    await told;
+    if (open !== now) return;
+    await Promise.all([classify(now), findSimilar(now, {})]);
+}
+
+function showOpening() {
+    byId("workspace").hidden = true;
+    byId("opening").hidden = false;
+    location.hash = "recording";
+}
+
+function showRecording(recording) {
+    byId("opening").hidden = true;
+    byId("workspace").hidden = false;
+    byId("save-message").replaceChildren();
+    const known = person(recording.age, recording.sex);
+    const facts = [
+        ...(known ? [] : ["age and sex not given"]),
+        count(recording.leads.length, "lead"),
+        seconds(recording.seconds),
+        `${recording.rate} Hz`,
+        formatName(recording.format),
+    ];
+    byId("recording-title").textContent = known || "ECG";
+    byId("recording-facts").textContent = facts.join(" · ");
+    byId("recording-notes").replaceChildren(...recording.notes.map((note) => element("li", {}, note)));
+    paperPanel.open(recording);
+    byId("recording-title").focus({ preventScroll: true });
+    scrollTo({ top: 0 });
+    announce(`ECG opened: ${facts.join(", ")}`);
+}
+
+async function classify(now, name = model.classifiers[0]?.name ?? "") {
+    now.classes = await fill(
+        byId("classes"),
+        "Classifying …",
+        (wait) =>
+            ask("classify", { files: now.files, query: { classifier: name }, signal: now.abort.signal, waiting: wait }),
+        (found) =>
+            showClasses(byId("classes"), found, {
+                classifiers: model.classifiers,
+                chosen: name,
+                choose: (other) => classify(now, other),
+            }),
+        () => classify(now, name),
+    );
+}
+
+async function findSimilar(now, query) {
+    if (!model.index) {
+        const text = "This service was started without an archive of patients, so there is nobody to compare with.";
+        byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
+        return;
+    }
+    now.searching?.abort();
+    now.searching = new AbortController();
+    patientMap.showQuery({ query: { map: null }, neighbours: [] });
+    const { signal } = now.searching;
+    now.similar = await fill(
+        byId("neighbours"),
+        "Searching …",
+        (wait) => ask("similar", { files: now.files, query, signal, waiting: wait }),
+        (found) => {
+            showNeighbours(byId("neighbours"), found, { open: compare, point: (index) => patientMap.mark(index) });
+            patientMap.showQuery(found);
+            announce(`${count(found.neighbours.length, "neighbour")} found`);
+        },
+        () => findSimilar(now, query),
+    );
+}
+
+async function compare(neighbour, number) {
+    const dialog = byId("comparison");
+    const rows = byId("neighbours");
+    const button = rows.querySelectorAll(".neighbour button")[number - 1];
+    button.setAttribute("aria-busy", "true");
+    try {
+        const preview = await ask(`neighbours/${encodeURIComponent(neighbour.handle)}/preview`, {
+            signal: open.abort.signal,
+        });
+        new Comparison(dialog, open.recording, recordingOf(preview), { neighbour, number, encoderLeads: model.leads });
+    } catch (error) {
+        if (error.name === "AbortError") return;
+        dialog.replaceChildren(
+            trouble(error),
+            element("button", { type: "button", click: () => dialog.close() }, "Close"),
+        );
+        dialog.showModal();
+    } finally {
+        button.removeAttribute("aria-busy");
+    }
+}
+
+const EXPORTS = {
+    png: () => sheetPicture(paperPanel.sheet, open.recording, model.notice),
+    pdf: () =>
+        ask("figure", {
+            files: open.files,
+            query: { format: "pdf", seconds: open.recording.shown },
+            signal: open.abort.signal,
+            as: "blob",
+        }),
+    json: async () => {
+        const reading = paperPanel.calipers.on ? paperPanel.calipers.reading() : null;
+        const filters = chosen(byId("filters"));
+        return new Blob([resultText({ model, ...open, filters, reading })], { type: "application/json" });
+    },
+};
+
+async function saveAs(kind) {
+    const message = byId("save-message");
+    message.replaceChildren();
+    try {
+        save(await EXPORTS[kind](), `clocs-ecg.${kind}`);
+        announce(`${kind.toUpperCase()} saved`);
+    } catch (error) {
+        if (error.name !== "AbortError") message.replaceChildren(trouble(error));
+    }
+}
+
+/** The pages are parts of this one, named in the address. */
+function turnPage() {
+    const page = location.hash.slice(1) || "recording";
+    if (page !== "recording" && page !== "model") return;
+    for (const name of ["recording", "model"]) byId(`page-${name}`).hidden = name !== page;
+    for (const link of document.querySelectorAll("nav [data-page]")) {
+        if (link.dataset.page === page) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+    }
+}
+
+async function learnModel() {
+    const found = await fill(
+        byId("model"),
+        "Asking for the model …",
+        (wait) => ask("model", { waiting: wait }),
+        (about) => showModel(byId("model"), about),
+        learnModel,
+    );
+    if (!found) return;
+    model = found;
+    byId("foot-notice").textContent = model.notice;
+    byId("foot-version").textContent = `clocs ${(await (await fetch("/healthz")).json()).version}`;
+    if (!model.index) {
+        byId("map-side").hidden = true;
+        byId("filters").hidden = true;
+        return;
+    }
+    buildFilters(byId("filters"), model.index, (query) => findSimilar(open, query));
+    learnMap();
+}
+
+async function learnMap() {
+    const map = await fill(
+        byId("map-message"),
+        "Asking for the map …",
+        (wait) => ask("map", { waiting: wait }),
+        () => byId("map-message").replaceChildren(),
+        learnMap,
+    );
+    if (map) patientMap.showMap(map);
+}
+
+token.takeFromAddress();
+addEventListener("hashchange", () => {
+    if (token.takeFromAddress()) location.reload();
+    else turnPage();
+});
+turnPage();
+watchForFiles(openFiles);
+byId("open-another").addEventListener("click", () => {
+    showOpening();
+    byId("file-input").focus();
+});
+for (const kind of Object.keys(EXPORTS)) byId(`save-${kind}`).addEventListener("click", () => saveAs(kind));
+const told = learnModel();

@@ -1,0 +1,96 @@
+/** Class probabilities, each with how often such a probability was right on validation patients. */
+
+import { element } from "./dom.js";
+import { notes } from "./messages.js";
+import { percent, sentence } from "./wording.js";
+
+const FEW = 20; // validation patients below which their share says little
+
+/** `classifiers` are {name, title} to choose from; `choose(name)` is called with another. */
+export function showClasses(place, found, { classifiers, chosen, choose }) {
+    place.replaceChildren(
+        ...[
+            classifiers.length > 1 && classifierChoice(classifiers, chosen, choose),
+            element("p", { class: "lead-text" }, reading(found.multi_label)),
+            legend(),
+            element("ul", { class: "classes" }, found.classes.map(classRow)),
+            cannot(found.cannot_recognise),
+            notes(found.notes),
+        ].filter(Boolean),
+    );
+}
+
+function classifierChoice(classifiers, chosen, choose) {
+    const options = classifiers.map(({ name, title }) =>
+        element("option", { value: name, selected: name === chosen }, title ? `${name}: ${title}` : name),
+    );
+    const select = element("select", { change: () => choose(select.value) }, options);
+    return element("label", { class: "classifier" }, "Trained on", select);
+}
+
+const reading = (multiLabel) =>
+    multiLabel
+        ? "Each finding is judged by itself; several may be true at once, or none."
+        : "One of these is assumed to be true, so the probabilities sum to 100 %, whatever the recording shows.";
+
+function legend() {
+    const item = (kind, text) =>
+        element("li", {}, element("span", { class: `key key-${kind}`, "aria-hidden": "true" }), text);
+    return element(
+        "ul",
+        { class: "legend", "aria-label": "How to read the bars" },
+        item("probability", "probability given"),
+        item("observed", "how often it was right, among validation patients with about this probability"),
+        item("prevalence", "how common it was among training patients"),
+    );
+}
+
+function classRow({ name, meaning, probability, prevalence, validation, track_record: record }) {
+    return element(
+        "li",
+        { class: "class-row" },
+        element(
+            "p",
+            { class: "class-name" },
+            element("strong", {}, name),
+            element("span", {}, meaning),
+            element("b", { class: "class-probability" }, percent(probability)),
+        ),
+        bar(probability, prevalence, validation),
+        element("p", { class: "class-record" }, sentence(record), rare(validation)),
+    );
+}
+
+function rare(validation) {
+    if (!validation || validation.count >= FEW) return null;
+    return element("em", {}, " Too few to rely on.");
+}
+
+function bar(probability, prevalence, validation) {
+    const at = (part, kind) => {
+        const mark = element("span", { class: `bar-${kind}` });
+        mark.style[kind === "probability" ? "width" : "left"] = `${part * 100}%`;
+        return mark;
+    };
+    return element(
+        "div",
+        { class: "bar-track", "aria-hidden": "true" },
+        at(probability, "probability"),
+        at(prevalence, "prevalence"),
+        validation && at(validation.observed, "observed"),
+    );
+}
+
+function cannot(items) {
+    if (!items.length) return null;
+    return element(
+        "div",
+        { class: "cannot" },
+        element("h3", {}, "What it cannot recognise"),
+        element(
+            "ul",
+            {},
+            items.map((item) => element("li", {}, item)),
+        ),
+    );
+}

@@ -1,0 +1,175 @@
+/** The query and a neighbour, side by side, one on the other, or beat by beat. */
+
+import { choice, element } from "./dom.js";
+import { handle } from "./gestures.js";
+import { besideEachOther, farthestApart, onTopOfEachOther, pair, typicalSheet } from "./pairing.js";
+import { PaperView, TRUE_SCALE } from "./paper-view.js";
+import { SHADE_FROM } from "./paper.js";
+import { person } from "./wording.js";
+
+const VIEWS = [
+    ["beside", "Side by side"],
+    ["over", "Overlay"],
+    ["beats", "Typical beats"],
+];
+
+const NARROW = 700; // pixels of a window that has room for two typical beats side by side
+
+export class Comparison {
+    /** Lives in a dialog, which it fills when one is opened. */
+    constructor(dialog, query, other, { neighbour, number, encoderLeads }) {
+        Object.assign(this, { dialog, neighbour, number });
+        this.both = pair(query, other);
+        const used = encoderLeads.filter((name) => this.both.names.includes(name));
+        this.encoderLeads = used.length ? used : this.both.names;
+        this.settings = { view: "beside", leads: "encoder", gain: 10, speed: 25, shade: true };
+        this.papers = [];
+        this.build();
+        dialog.onclose = () => this.clear();
+        dialog.showModal();
+        this.draw();
+    }
+
+    get names() {
+        return this.settings.leads === "encoder" ? this.encoderLeads : this.both.names;
+    }
+
+    build() {
+        const { both, settings } = this;
+        const views = both.typical.size ? VIEWS : VIEWS.slice(0, 2);
+        const set = (name) => (value) => {
+            settings[name] = value;
+            this.draw();
+        };
+        this.explained = element("p", { class: "scale-line" });
+        this.stages = element("div", { class: "comparison-stages" });
+        const shade = element("input", { type: "checkbox", checked: true, change: () => set("shade")(shade.checked) });
+        this.shade = element("label", { class: "check" }, shade, "Shade the difference");
+        this.dialog.replaceChildren(
+            element(
+                "header",
+                { class: "comparison-head" },
+                element("h2", { id: "comparison-title" }, `This ECG and neighbour ${this.number}`),
+                element("button", { type: "button", class: "primary", click: () => this.dialog.close() }, "Close"),
+            ),
+            element(
+                "div",
+                { class: "tools" },
+                choice("Compare", views, settings.view, set("view")),
+                this.encoderLeads.length < both.names.length &&
+                    choice(
+                        "Leads",
+                        [
+                            ["encoder", "those compared"],
+                            ["all", "all"],
+                        ],
+                        settings.leads,
+                        set("leads"),
+                    ),
+                choice(
+                    "Gain, mm/mV",
+                    [5, 10, 20].map((gain) => [gain, String(gain)]),
+                    settings.gain,
+                    set("gain"),
+                ),
+                this.shade,
+            ),
+            this.facts(),
+            this.stages,
+            this.explained,
+        );
+    }
+
+    facts() {
+        const { both, neighbour } = this;
+        const rate = (side) => (both.rate[side] ? `about ${both.rate[side]} / min` : "no regular beats found");
+        const about = (...parts) => parts.filter(Boolean).join(" · ");
+        return element(
+            "ul",
+            { class: "comparison-facts" },
+            element(
+                "li",
+                { class: "is-query" },
+                element("strong", {}, "This ECG"),
+                about(person(both.query.age, both.query.sex), rate(0)),
+            ),
+            element(
+                "li",
+                { class: "is-other" },
+                element("strong", {}, `Neighbour ${this.number}`),
+                about(
+                    neighbour.labels.join(", "),
+                    person(neighbour.age, neighbour.sex),
+                    rate(1),
+                    `similarity ${neighbour.similarity.toFixed(3)}`,
+                ),
+            ),
+        );
+    }
+
+    draw() {
+        const { both, settings, names } = this;
+        const sheets = {
+            beside: () => besideEachOther(both, names, settings),
+            over: () => [onTopOfEachOther(both, names, settings)],
+            beats: () => [
+                typicalSheet(both, names, { ...settings, columns: innerWidth < NARROW ? 2 : names.length > 4 ? 6 : 4 }),
+            ],
+        }[settings.view]();
+        const titles = settings.view === "beside" ? ["This ECG", `Neighbour ${this.number}`] : ["Both recordings"];
+        this.clear();
+        this.papers = titles.map((title) => this.paper(title, titles.length));
+        this.stages.dataset.view = settings.view;
+        this.stages.replaceChildren(...this.papers.map((paper) => paper.canvas.parentElement));
+        this.papers.forEach((paper, index) => paper.show(sheets[index]));
+        this.shade.hidden = settings.view === "over" || !both.typical.size;
+        this.explained.textContent = this.explanation();
+    }
+
+    clear() {
+        for (const paper of this.papers) paper.close();
+        this.papers = [];
+    }
+
+    /** Papers side by side move together, and are true to scale at first. */
+    paper(title, many) {
+        const canvas = element("canvas", { tabindex: "0", role: "application", "aria-label": title });
+        element("div", { class: "paper-stage" }, canvas);
+        const paper = new PaperView(canvas, {
+            ...(many > 1
+                ? { readable: TRUE_SCALE }
+                : { whole: this.settings.view === "beats" && innerWidth >= NARROW }),
+            changed: ({ view }) => {
+                for (const other of this.papers) {
+                    const moved = other.view.x !== view.x || other.view.y !== view.y || other.view.scale !== view.scale;
+                    if (other !== paper && other.sheet && moved) other.look(view);
+                }
+            },
+        });
+        handle(paper);
+        return paper;
+    }
+
+    explanation() {
+        const { both, settings, names } = this;
+        if (!both.typical.size) return "Too few beats were found to line them up: both start at their beginning.";
+        const farthest = farthestApart(both, names);
+        const where = farthest && `${farthest.millivolt.toFixed(2)} mV, ${placed(farthest.milliseconds)}`;
+        const how = {
+            beside:
+                "Both to one scale, lined up on a QRS complex (dashed). " +
+                `Shaded: the distance to the other's typical beat, where over ${SHADE_FROM} mV.`,
+            over: "Lined up on one QRS complex; after it, each goes on at its own rate.",
+            beats: "The median of each recording's beats, at 50 mm/s. The area between them is shaded.",
+        }[settings.view];
+        if (both.standIn) {
+            return `${how} No lead is in both: ${names[0]} is held against the neighbour's ${both.standIn}.`;
+        }
+        return farthest ? `${how} The typical beats are farthest apart in ${farthest.name}: ${where}.` : how;
+    }
+}
+
+const placed = (milliseconds) =>
+    Math.abs(milliseconds) < 5
+        ? "at the QRS complex"
+        : `${Math.abs(milliseconds)} ms ${milliseconds < 0 ? "before" : "after"} the QRS complex`;

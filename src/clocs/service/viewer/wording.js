@@ -1,0 +1,58 @@
+/** How numbers and facts are put into words. */
+
+const OLDEST = 90; // years from which the service pools ages
+
+/** 0.824 -> "82 %"; never "0 %" or "100 %" of what is neither. */
+export function percent(part) {
+    if (part > 0 && part < 0.005) return "under 1 %";
+    if (part < 1 && part >= 0.995) return "over 99 %";
+    return `${Math.round(part * 100)} %`;
+}
+
+export function count(number, one, many = `${one}s`) {
+    return `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
+}
+
+export function age(years) {
+    if (years === null || years === undefined) return "";
+    if (years >= OLDEST) return `${OLDEST} years or more`;
+    return years < 2 ? `${Math.round(years * 12)} months` : `${Math.floor(years)} years`;
+}
+
+/** "63 years, female", or what is known of it. */
+export function person(years, sex) {
+    return [age(years), sex ?? ""].filter(Boolean).join(", ");
+}
+
+export const megabytes = (bytes) => Math.round(bytes / 2 ** 20);
+
+/** With a capital and a full stop. */
+export function sentence(text) {
+    const whole = text.charAt(0).toUpperCase() + text.slice(1);
+    return /[.!?]$/.test(whole) ? whole : `${whole}.`;
+}
+
+export function seconds(value) {
+    return `${Number(value.toFixed(1))} s`;
+}
+
+const FORMATS = {
+    wfdb: "WFDB",
+    "chapman-csv": "Chapman CSV",
+    irhythm: "iRhythm",
+    "muse-xml": "GE MUSE XML",
+    aecg: "HL7 aECG",
+    "philips-xml": "Philips XML",
+    "cardiosoft-xml": "CardioSoft XML",
+    "schiller-xml": "Schiller XML",
+    dicom: "DICOM",
+    scp: "SCP-ECG",
+    edf: "EDF or BDF",
+    ishne: "ISHNE Holter",
+    mfer: "MFER",
+    alivecor: "AliveCor ATC",
+    "apple-watch": "Apple Watch CSV",
+    "clocs-csv": "clocs CSV",
+};
+
+export const formatName = (format) => FORMATS[format] ?? format;

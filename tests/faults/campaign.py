@@ -1,0 +1,134 @@
+"""A script: the campaign of damaged files, by default 20,000 of each kind; what came of it goes to a JSON file.
+
+python -m tests.faults.campaign SUMMARY [--count N] [--data FOLDER] [KIND ...]
+
+Run again, it goes on where it was. A kind ends with its first failure. At the end a table is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import ROOT, data_folder
+from tests.faults.mutating import KINDS
+
+FULL, FIRST, CHUNK = 20_000, 10_000, 1_000
+"""Cases of a kind, the number of the first (lower ones are in every test run), and of those read by one process."""
+HANG_SECONDS = 30.0
+"""Of processor time, without any progress. A case that ends, but takes over 2 s, is reported by the reader itself."""
+PATIENCE = 20
+"""So many times that of wall time: something waits, or the machine is very busy."""
+ALLOCATORS = {
+    # One heap that gives back what is freed, so that the limit counts what a case takes.
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
+
+@dataclass
+class Outcome:
+    """What came of a range of cases of one kind."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    """Seconds of processor time."""
+
+    def add(self, more: Outcome) -> None:
+        for name, number in more.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+        self.failures += more.failures
+        self.slowest = max(self.slowest, more.slowest)
+
+
+def run_cases(
+    data: Path, kind: str, first: int, count: int, tmp_path: Path, hang_seconds: float = HANG_SECONDS
+) -> Outcome:
+    """Read cases in a process of its own."""
+    progress = tmp_path / "progress"
+    progress.write_bytes(bytes(8))
+    arguments = ["-m", "tests.faults.reading", str(data), kind, str(first), str(count), str(progress)]
+    process = subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", *arguments],
+        cwd=ROOT,
+        env=os.environ | ALLOCATORS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    hung = not _watched(process, progress, hang_seconds)
+    out, errors = process.communicate()
+    number = int.from_bytes(progress.read_bytes(), "little")
+    if hung or process.returncode:
+        how = "hangs" if hung else f"ends the interpreter ({process.returncode})"
+        return Outcome(failures=[f"{kind} {number}: {how}\n{errors[-2000:]}"])
+    said = json.loads(out)
+    failures = [f"{kind} {item['number']}: {item['what']}" for item in said["failures"]]
+    return Outcome(said["outcomes"], failures, said["slowest"])
+
+
+def _watched(process: subprocess.Popen[str], progress: Path, hang_seconds: float) -> bool:
+    """Wait for the end; False: nothing moved for too long, and it was killed."""
+    seen, since, begun = b"", 0.0, time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.1)
+        now, spent = progress.read_bytes(), _processor_seconds(process.pid)
+        if now != seen:
+            seen, since, begun = now, spent, time.monotonic()
+        elif spent - since > hang_seconds or time.monotonic() - begun > PATIENCE * hang_seconds:
+            process.kill()
+            return False
+    return True
+
+
+def _processor_seconds(pid: int) -> float:
+    try:
+        return sum(psutil.Process(pid).cpu_times()[:2])
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def table(found: dict[str, Outcome]) -> str:
+    """A row a kind."""
+    rows = ["| files | cases | read | refused | other | slowest |", "|---|---|---|---|---|---|"]
+    for kind, outcome in found.items():
+        read, refused = outcome.counts.get("read", 0), outcome.counts.get("FormatError", 0)
+        cases = sum(outcome.counts.values()) + len(outcome.failures)
+        other = cases - read - refused
+        rows.append(f"| {kind} | {cases:,} | {read:,} | {refused:,} | {other:,} | {outcome.slowest:.2f} s |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("summary", type=Path)
+    parser.add_argument("kinds", nargs="*", help=", ".join(KINDS))
+    parser.add_argument("--count", type=int, default=FULL)
+    parser.add_argument("--data", type=Path, default=data_folder())
+    given = parser.parse_intermixed_args()
+    known = json.loads(given.summary.read_text()) if given.summary.exists() else {}
+    found = {kind: Outcome(**about) for kind, about in known.items()}
+    for kind in given.kinds or KINDS:
+        outcome = found.setdefault(kind, Outcome())
+        with tempfile.TemporaryDirectory() as folder:
+            while (done := sum(outcome.counts.values())) < given.count and not outcome.failures:
+                count = min(CHUNK, given.count - done)
+                outcome.add(run_cases(given.data, kind, FIRST + done, count, Path(folder)))
+                given.summary.write_text(json.dumps({kind: asdict(one) for kind, one in found.items()}, indent=1))
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Recordings cross over to the service exactly, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clocs.core.recording import Recording, missing_value, widen
+from clocs.service.parsing.messages import (
+    HEAD,
+    MOST_JSON,
+    MOST_RAW,
+    Answer,
+    Start,
+    Told,
+    WireError,
+    packed,
+    read_message,
+    receive_message,
+    recording_of,
+    told_of,
+)
+from tests.conftest import make_recording
+
+
+def sent(recording: Recording) -> tuple[Told, bytes]:
+    """A recording as it arrives, through the JSON."""
+    told, raw = told_of(recording, recording.seconds)
+    message = read_message(io.BytesIO(packed(Answer(told=told), len(raw)) + raw))
+    assert message is not None
+    arrived = Answer.model_validate(message[0]).told
+    assert arrived is not None
+    return arrived, message[1]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_recording_arrives_exactly(wide: bool) -> None:
+    plain = make_recording(("I", "II", "V2"), samples=501, rate=333.25, labels=("AFIB",))
+    digital = widen(plain.digital) if wide else plain.digital.copy()
+    digital[1, 7] = missing_value(digital.dtype)
+    recording = replace(
+        plain,
+        digital=digital,
+        gain=np.array([1000.0, 1 / 3, 204.8]),
+        baseline=np.array([0, -5, 77], np.int32),
+        age=61.0,
+        sex="female",
+        site="a hospital",
+        provenance=replace(
+            plain.provenance, format="muse-xml", derived_leads=("II",), notes=("a note",), heart_rate=61.0
+        ),
+    )
+    back = recording_of(*sent(recording))
+    assert np.array_equal(back.digital, recording.digital)
+    assert back.digital.dtype == recording.digital.dtype
+    assert np.array_equal(back.gain, recording.gain)
+    assert np.array_equal(back.baseline, recording.baseline)
+    assert (back.rate, back.leads, back.unit, back.age, back.sex) == (333.25, ("I", "II", "V2"), "mV", 61.0, "female")
+    assert back.provenance == recording.provenance
+    assert (back.record_id, back.patient_id, back.site, back.labels) == ("", "", "", ())
+
+
+def test_lengths_that_do_not_fit_are_refused() -> None:
+    told, raw = told_of(make_recording(("I",), samples=600), 1.2)
+    for wrong in (raw[:-2], raw + raw):
+        with pytest.raises(WireError):
+            recording_of(told, wrong)
+    with pytest.raises(WireError):
+        recording_of(told.model_copy(update={"gain": (1.0, 2.0)}), raw)
+    with pytest.raises(WireError):
+        recording_of(told.model_copy(update={"baseline": (2**40,)}), raw)
+
+
+async def arrived(data: bytes) -> object:
+    stream = asyncio.StreamReader()
+    stream.feed_data(data)
+    stream.feed_eof()
+    return await receive_message(stream)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD.pack(MOST_JSON + 1, 0),
+        HEAD.pack(2, MOST_RAW + 1),
+        HEAD.pack(2, 0) + b"[]",
+        HEAD.pack(2, 0) + b"{x",
+        HEAD.pack(4000, 0) + b"[" * 4000,
+        struct.pack("<II", 2**32 - 1, 2**32 - 1),
+    ],
+    ids=["long JSON", "many bytes", "a list", "no JSON", "deep", "the longest"],
+)
+def test_what_a_process_cannot_mean_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        asyncio.run(arrived(data))
+
+
+def test_a_stream_that_ends_is_noticed() -> None:
+    with pytest.raises(asyncio.IncompleteReadError):
+        asyncio.run(arrived(HEAD.pack(20, 0) + b"{}"))
+    assert read_message(io.BytesIO(b"")) is None
+    message = packed(Start(memory_bytes=1, cpu_seconds=1), 10) + b"short"
+    assert read_message(io.BytesIO(message)) is None

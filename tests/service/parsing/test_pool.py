@@ -1,0 +1,155 @@
+"""Parsing processes: what they give, and what becomes of them when they hang, die, run out or grow old."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import FormatError, SignalError
+from clocs.service.parsing.pool import ParsingPool
+from clocs.service.parsing.reading import read_upload
+from clocs.service.problems import ProblemError
+from clocs.service.settings import Limits
+from tests.service.parsing.test_memory_source import zipped
+from tests.service.samples import SAMPLES, sample, sample_upload
+from tests.service.uploading import upload_of
+
+Outcomes = list[str]
+
+
+@asynccontextmanager
+async def opened(**limits: Any) -> AsyncIterator[tuple[ParsingPool, Outcomes]]:
+    outcomes: Outcomes = []
+    chosen = Limits.model_validate({"parsing_processes": 1, **limits})
+    pool = ParsingPool(chosen, lambda outcome, place: outcomes.append(outcome))
+    await pool.open()
+    try:
+        yield pool, outcomes
+    finally:
+        pids = pool.pids
+        await pool.close()
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 200))
+
+
+def test_what_it_parses(real_data: Path) -> None:
+    """Eight real files, whole, begun and drawn, one after another in one process; refusals in between."""
+
+    async def scenario() -> None:
+        async with opened() as (pool, outcomes):
+            (pid,) = pool.pids
+            for name in SAMPLES:
+                wanted = read_upload(sample(real_data, name))
+                found = await pool.recording(sample_upload(real_data, name))
+                assert np.array_equal(found.digital, wanted.digital)
+                assert (found.leads, found.rate, found.provenance) == (wanted.leads, wanted.rate, wanted.provenance)
+                with pytest.raises(FormatError, match="not a format clocs knows"):
+                    await pool.recording(upload_of({"x.csv": b"nothing"}))
+            begun = await pool.beginning(sample_upload(real_data, "scp"))
+            assert (begun.seconds, begun.recording.samples) == (10.0, 5000)
+            png = await pool.drawing(sample_upload(real_data, "scp"), "png", 5.0)
+            pdf = await pool.drawing(sample_upload(real_data, "scp"), "pdf", 5.0)
+            assert png.startswith(b"\x89PNG")
+            assert pdf.startswith(b"%PDF")
+            assert outcomes.count("ok") == len(SAMPLES) + 3
+            assert pool.pids == [pid]
+            mapped = Path(f"/proc/{pid}/maps").read_text()
+            assert "numpy" in mapped
+            assert "torch" not in mapped
+
+    run(scenario())
+
+
+def test_a_recording_over_the_limit_is_refused_but_shown(real_data: Path) -> None:
+    async def scenario() -> None:
+        async with opened(longest_seconds=9, shown_seconds=2) as (pool, _):
+            with pytest.raises(SignalError, match="takes up to 9 s"):
+                await pool.recording(sample_upload(real_data, "scp"))
+            begun = await pool.beginning(sample_upload(real_data, "scp"))
+            assert (begun.seconds, begun.recording.seconds) == (10.0, 2.0)
+
+    run(scenario())
+
+
+def test_one_that_hangs_or_dies_is_replaced(real_data: Path) -> None:
+    async def refused(pool: ParsingPool, *signals: int) -> int:
+        """The status of a request during which these signals reach the stopped process."""
+        (pid,) = pool.pids
+        os.kill(pid, signal.SIGSTOP)
+        task = asyncio.create_task(pool.recording(sample_upload(real_data, "cpsc")))
+        await asyncio.sleep(0.2)
+        for number in signals:
+            os.kill(pid, number)
+        with pytest.raises(ProblemError) as refusal:
+            await task
+        return refusal.value.status
+
+    async def scenario() -> None:
+        async with opened(parse_seconds=1) as (pool, outcomes):
+            seen = set(pool.pids)
+            assert await refused(pool) == 504  # never wakes up
+            for number, status in ((signal.SIGKILL, 422), (signal.SIGXCPU, 504)):
+                assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+                seen |= set(pool.pids)
+                assert await refused(pool, number, signal.SIGCONT) == status
+            assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+            seen |= set(pool.pids)
+            assert len(seen) == 4
+            assert [each for each in outcomes if each != "ok"] == ["timeout", "crashed", "timeout"]
+
+    run(scenario())
+
+
+def test_it_ignores_the_signals_that_stop_the_service(real_data: Path) -> None:
+    """Ctrl-C and systemd signal whole groups; accepted requests must still be parsed."""
+
+    async def scenario() -> None:
+        async with opened() as (pool, _):
+            (pid,) = pool.pids
+            for number in (signal.SIGTERM, signal.SIGINT):
+                os.kill(pid, number)
+            assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+            assert pool.pids == [pid]
+
+    run(scenario())
+
+
+def test_memory_is_bounded_and_age_too(real_data: Path) -> None:
+    """A zip of 60 kB that would become 60 MB of numbers, and many uploads."""
+
+    async def scenario() -> None:
+        bomb = upload_of({"x.zip": zipped({"a.csv": b"0,0,0,0,0,0,0,0,0,0,0,0\n" * 2_500_000})})
+        assert bomb.size < 1 << 20
+        async with opened(parse_memory_bytes=64 << 20, files_per_process=3) as (pool, outcomes):
+            before = pool.pids
+            with pytest.raises(FormatError, match="more memory"):
+                await pool.recording(bomb)
+            for _ in range(4):
+                assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+            assert outcomes == ["memory", "ok", "ok", "ok", "ok"]
+            assert pool.pids != before
+
+    run(scenario())
+
+
+def test_it_ends_with_its_service(real_data: Path) -> None:
+    """A service that is killed takes its processes with it: they see the end of their input."""
+
+    async def scenario() -> None:
+        async with opened() as (pool, _):
+            (process,) = pool._all
+            process._requests.close()
+            assert await asyncio.wait_for(process._process.wait(), 20) == 0
+
+    run(scenario())

@@ -1,0 +1,191 @@
+"""An upload becomes the recording that ``clocs.read`` gives, without anybody's identity."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
+from clocs.core.recording import Provenance
+from clocs.formats import read
+from clocs.formats.writing import write
+from clocs.service.parsing import reading
+from clocs.service.parsing.messages import MOST_VALUES, Told
+from clocs.service.parsing.reading import beginning, failure_of, nameless, read_upload, whole
+from clocs.signals.leads import STANDARD
+from tests.conftest import make_recording
+from tests.service.parsing.test_memory_source import zipped
+from tests.service.samples import FORMATS, SAMPLES, sample
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_real_file_is_read_as_the_package_reads_it(name: str, real_data: Path, tmp_path: Path) -> None:
+    files = sample(real_data, name)
+    for file, data in files.items():
+        (tmp_path / file).write_bytes(data)
+    wanted, found = read(tmp_path / next(iter(files))), read_upload(files)
+    assert sorted(found.leads) == sorted(wanted.leads)
+    assert np.array_equal(found.digital, wanted.select(found.leads).digital)
+    assert np.array_equal(found.gain, wanted.select(found.leads).gain)
+    assert (found.rate, found.unit, found.age, found.sex) == (wanted.rate, wanted.unit, wanted.age, wanted.sex)
+    assert found.provenance.format == FORMATS.get(name, name)
+    assert (found.record_id, found.patient_id, found.site, found.labels) == ("", "", "", ())
+    known = [lead for lead in STANDARD if lead in found.leads]
+    assert list(found.leads[: len(known)]) == known
+
+
+@pytest.mark.parametrize("name", ["cpsc", "muse-xml"])
+def test_a_zip_of_it_is_as_good(name: str, real_data: Path) -> None:
+    files = sample(real_data, name)
+    packed = zipped({f"folder/{file}": data for file, data in files.items()})
+    assert np.array_equal(read_upload({"ecg.zip": packed}).digital, read_upload(files).digital)
+
+
+def test_what_lies_beside_a_recording_in_a_zip_is_passed_over(real_data: Path) -> None:
+    beside = {"__MACOSX/._x.xml": b"\x00\x05\x16\x07", ".DS_Store": b"Bud1", "readme.txt": b"hello"}
+    assert read_upload({"ecg.zip": zipped({**sample(real_data, "muse-xml"), **beside})}).samples == 5000
+
+
+def refusal(files: dict[str, bytes]) -> str:
+    with pytest.raises(FormatError) as error:
+        read_upload(files)
+    return str(error.value)
+
+
+def test_two_recordings_are_one_too_many(real_data: Path) -> None:
+    both = {**sample(real_data, "muse-xml"), **sample(real_data, "scp")}
+    assert "holds 2 recordings" in refusal(both)
+    assert "holds 2 recordings" in refusal({"x.zip": zipped(both)})
+
+
+def test_a_header_without_its_signal_says_what_to_do(real_data: Path) -> None:
+    header = {name: data for name, data in sample(real_data, "cpsc").items() if name.endswith(".hea")}
+    assert refusal(header).startswith("the header names a signal file that is not in the upload. Send both together")
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n" + bytes(1000), b"%PDF-1.4"])
+def test_other_files_are_explained(data: bytes) -> None:
+    assert "not a format clocs knows (wfdb, chapman-csv" in refusal({"mrs-smith.pdf": data})
+    assert "smith" not in refusal({"mrs-smith.pdf": data})
+
+
+def test_uploads_without_end_are_refused() -> None:
+    many = {f"{number}.txt": b"x" for number in range(100)}
+    assert "over 64 files" in refusal({"x.zip": zipped(many)})
+    assert "holds no file" in refusal({"x.zip": zipped({})})
+
+
+def test_a_zip_in_a_zip_is_not_opened(real_data: Path) -> None:
+    inner = zipped(sample(real_data, "muse-xml"))
+    assert "not a format" in refusal({"x.zip": zipped({"y.zip": inner})})
+
+
+def test_an_encrypted_zip_is_refused() -> None:
+    raw = bytearray(zipped({"a.xml": b"x" * 100}))
+    for signature, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        raw[raw.index(signature) + place] |= 1
+    assert "damaged in its archive" in refusal({"x.zip": bytes(raw)})
+
+
+@pytest.mark.parametrize("place", ["/etc/passwd", "../../etc/passwd", "..", "\\etc\\passwd", "file:///etc/passwd"])
+def test_a_header_cannot_name_a_file_elsewhere(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file at all is opened while an upload is read."""
+
+    def opened(*arguments: object, **options: object) -> None:
+        raise AssertionError(f"opened {arguments}")
+
+    header = f"rec 1 500 100\n{place} 16 200/mV 16 0 0 0 0 I\n".encode()
+    refusal({"rec.hea": header, "rec.dat": bytes(200)})  # loads what it needs
+    monkeypatch.setattr("builtins.open", opened)
+    monkeypatch.setattr("io.open", opened)
+    said = refusal({"rec.hea": header, "rec.dat": bytes(200)})
+    assert "passwd" not in said
+
+
+def test_names_that_can_be_typed_in_are_replaced() -> None:
+    recording = replace(
+        make_recording(("Ada Winterbottom", "V2", "I"), labels=("AFIB",)),
+        age=94.0,
+        site="St. Winter",
+    )
+    noted = replace(recording.provenance, notes=("lead Ada Winterbottom left out", "2 samples missing"), source="x.xml")
+    found = nameless(replace(recording, provenance=noted))
+    assert found.leads == ("I", "V2", "lead 1")
+    assert "Winter" not in repr(replace(found, digital=found.digital[:, :1]))
+    assert found.provenance.notes == ("lead ... ... left out", "2 samples missing")
+    assert found.age == 90
+    assert np.array_equal(found.digital[2], recording.digital[0])
+
+
+def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
+    """A field that is new here may hold what was typed: decide in ``nameless`` whether it may leave."""
+    assert {field.name for field in fields(Provenance)} == {
+        *("source", "sha256"),  # emptied
+        *("derived_leads", "notes"),  # cleaned
+        *("format", "declared_samples", "heart_rate"),
+    }
+    assert set(Told.model_fields) == {
+        *("leads", "gain", "baseline", "dtype", "samples", "rate", "unit", "age", "sex", "provenance", "seconds")
+    }
+
+
+def test_only_so_much_of_a_recording_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = make_recording(samples=5000)
+    assert whole(recording, 10.0) is recording
+    with pytest.raises(SignalError, match=r"3 leads of 10 s; this service takes up to 9 s"):
+        whole(recording, 9.0)
+    assert beginning(recording, 4.0).samples == 2000
+    assert beginning(recording, 40.0).samples == 5000
+    monkeypatch.setattr(reading, "MOST_VALUES", 3000)
+    assert beginning(recording, 40.0).samples == 1000
+    with pytest.raises(SignalError, match="3,000 samples"):
+        whole(recording, 10.0)
+    assert MOST_VALUES > 12 * 600 * 1000
+
+
+def test_any_format_that_can_be_written_is_read(tmp_path: Path) -> None:
+    recording = make_recording(("I", "II", "V1"), samples=5000, record_id="ecg")
+    write(recording, tmp_path / "ecg.csv")
+    assert read_upload({"ecg.csv": (tmp_path / "ecg.csv").read_bytes()}).provenance.format == "clocs-csv"
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "words"),
+    [
+        (FormatError("holds no sample"), "FormatError", "holds no sample"),
+        (LeadError("x"), "LeadError", "x"),
+        (SignalError("x"), "SignalError", "x"),
+        (MemoryError(), "MemoryError", "more memory"),
+        (MissingExtraError("formats", "DICOM"), "MissingExtraError", "clocs[formats]"),
+    ],
+)
+def test_failures(error: Exception, name: str, words: str) -> None:
+    failure = failure_of(error)
+    assert failure.error == name
+    assert words in failure.message
+
+
+def test_of_an_unexpected_error_only_type_and_place_are_told() -> None:
+    try:
+        int("Winterbottom")
+    except ValueError as error:
+        failure = failure_of(error)
+    assert failure.error == "unexpected"
+    assert failure.place.startswith("ValueError test_reading.py:")
+    assert "Winterbottom" not in failure.model_dump_json()
+
+
+def test_errors_of_an_archive_are_of_the_package() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.xml", b"<RestingECG>" + random.Random(0).randbytes(10_000))
+    raw = bytearray(buffer.getvalue())
+    raw[5000:5020] = b"\xff" * 20
+    with pytest.raises(ClocsError, match="damaged"):
+        read_upload({"x.zip": bytes(raw)})

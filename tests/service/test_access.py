@@ -1,0 +1,119 @@
+"""Who may ask."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from clocs.service.access import Access
+from clocs.service.settings import ServiceSettings
+from tests.service.serving import Served
+from tests.service.uploading import TOKEN
+
+
+def answer(settings: ServiceSettings, path: str, **headers: str) -> int:
+    """The status of a request that nothing else would refuse."""
+    statuses: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive() -> Any:
+        raise AssertionError("the body was read")
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    scope = {"type": "http", "path": path, "method": "POST", "headers": raw}
+    asyncio.run(Access(app, settings)(scope, receive, send))
+    return statuses[0]
+
+
+CLOSED = ServiceSettings(token=SecretStr(TOKEN), audit_log=Path("x"))
+OPEN = ServiceSettings(open_access=True, audit_log=Path("x"))
+HERE = {"host": "localhost:8000"}
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {TOKEN}", 200),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN[:-1]}", 401),
+        ("Bearer ", 401),
+        (TOKEN, 401),
+        (f"Basic {TOKEN}", 401),
+        ("Bearer \xff\xfe", 401),
+        ("", 401),
+    ],
+)
+def test_the_token(header: str, status: int) -> None:
+    assert answer(CLOSED, "/api/v1/map", authorization=header, **HERE) == status
+
+
+@pytest.mark.parametrize("path", ["/api/v1/model", "/api/openapi.json", "/metrics", "/api/v1/nothing"])
+def test_whatever_holds_data_needs_it(path: str) -> None:
+    assert answer(CLOSED, path, **HERE) == 401
+    assert answer(OPEN, path, **HERE) == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/viewer/app.js", "/healthz", "/readyz"])
+def test_what_holds_none_does_not(path: str) -> None:
+    assert answer(CLOSED, path, **HERE) == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:1", 200), ("[::1]:8000", 200), ("LOCALHOST", 200), ("evil.example", 421), ("", 421)],
+)
+def test_a_page_that_points_its_name_here_is_refused(host: str, status: int) -> None:
+    """DNS rebinding: the browser believes it talks to that site, and would let its scripts read the answer."""
+    assert answer(OPEN, "/api/v1/map", host=host) == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://localhost:8000", 200), ("http://localhost:9000", 403), ("https://evil.example", 403), ("null", 403)],
+)
+def test_pages_of_other_sites_are_refused(origin: str, status: int) -> None:
+    assert answer(OPEN, "/api/v1/preview", origin=origin, **HERE) == status
+
+
+def test_a_proxy_is_known_by_its_name() -> None:
+    settings = CLOSED.model_copy(update={"allowed_hosts": ("ecg.ward",)})
+    token = {"authorization": f"Bearer {TOKEN}"}
+    assert answer(settings, "/api/v1/map", host="ecg.ward", origin="https://ecg.ward", **token) == 200
+    assert answer(settings, "/api/v1/map", host="127.0.0.1:8000", origin="https://ecg.ward", **token) == 200
+    assert answer(CLOSED, "/api/v1/map", host="ecg.ward", **token) == 421
+
+
+def test_on_the_network_any_name_is_good_but_the_token_is_needed() -> None:
+    settings = ServiceSettings(host="0.0.0.0", token=SecretStr(TOKEN), audit_log=Path("x"))
+    assert answer(settings, "/api/v1/map", host="ecg.ward", authorization=f"Bearer {TOKEN}") == 200
+    assert answer(settings, "/api/v1/map", host="ecg.ward") == 401
+
+
+WANTED = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+@pytest.mark.parametrize("path", ["/", "/viewer/app.js", "/healthz", "/api/v1/model", "/api/v1/nothing", "/nothing"])
+def test_every_answer_closes_what_it_can(client: Served, path: str) -> None:
+    reply = client.get(path)
+    assert {name: reply.headers.get(name) for name in WANTED} == WANTED
+    assert "camera=()" in reply.headers["permissions-policy"]
+    assert len(reply.headers["x-request-id"]) == 16
+    assert reply.headers["cache-control"] == ("no-store" if path.startswith("/api") else "no-cache")

@@ -1,0 +1,288 @@
+"""The API as a client sees it: every endpoint, every refusal, and the document that describes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from clocs import __version__
+from clocs.evaluation.pretrained import load_encoder
+from clocs.service import schemas
+from clocs.service.parsing.reading import read_upload
+from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
+from tests.service.serving import Reply, Served, served
+from tests.service.uploading import TOKEN, multipart
+
+
+def checked(model: type[BaseModel], reply: Reply) -> Any:
+    """A reply that is what its model says, as plain JSON."""
+    assert reply.status == 200, reply.body
+    assert reply.headers["content-type"] == "application/json"
+    model.model_validate_json(reply.body)
+    return reply.json()
+
+
+def problem(reply: Reply, status: int, kind: str) -> dict[str, Any]:
+    assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json")
+    told = schemas.ProblemShown.model_validate_json(reply.body)
+    assert (told.type, told.status, told.instance) == (f"/problems/{kind}", status, reply.headers["x-request-id"])
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def test_health(client: Served) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert checked(schemas.Health, client.get(path)) == {"status": "ok", "version": __version__}
+
+
+def test_model(client: Served) -> None:
+    found = checked(schemas.ModelAbout, client.get("/api/v1/model"))
+    encoder = load_encoder("cmsc-chapman")
+    assert (found["encoder"], found["embedding"], found["rate"], found["seconds"]) == ("cmsc-chapman", 128, 500.0, 5.0)
+    assert found["leads"] == list(encoder.input.leads)
+    assert [item["name"] for item in found["classes"]] == [item.name for item in encoder.classifier().card.classes]
+    assert [item["name"] for item in found["classifiers"]] == list(encoder.classifiers)
+    assert found["card"].startswith("---\nlibrary_name: clocs")
+    assert found["index"]["patients"] == 20
+    assert set(found["index"]["labels"]) <= {"SR", "SB", "ST", "AFIB", "PVC"}
+    assert (found["shows_ids"], found["embeddings"]) == (False, False)
+    assert "Not a medical device" in found["notice"]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_real_files(name: str, client: Served, real_data: Path) -> None:
+    """Shown as read; classified as the package classifies; neighbours found; drawn."""
+    files = sample(real_data, name)
+    recording = read_upload(files)
+    shown = checked(schemas.Preview, client.post("/api/v1/preview", files))
+    assert shown["format"] == FORMATS.get(name, name)
+    assert [lead["name"] for lead in shown["leads"]] == list(recording.leads)
+    assert shown["shown_seconds"] == recording.seconds
+    more = "?any_lead=true" if name in UNTRAINED else ""
+    if more:
+        told = problem(client.post("/api/v1/classify", files), 422, "unknown-leads")
+        assert "the encoder was trained on II" in told["detail"]
+    found = checked(schemas.Classified, client.post(f"/api/v1/classify{more}", files))
+    truth = load_encoder("cmsc-chapman").classify(recording, any_lead=bool(more))
+    assert [item["name"] for item in found["classes"]] == [item.name for item in truth.classes]
+    wanted = [item.probability for item in truth.classes]
+    assert [item["probability"] for item in found["classes"]] == pytest.approx(wanted, abs=1e-6)
+    assert [item["track_record"] for item in found["classes"]] == [item.track_record for item in truth.classes]
+    assert found["notes"] == list(truth.notes)
+    alike = checked(schemas.SimilarFound, client.post(f"/api/v1/similar{more or '?'}&k=3", files))
+    assert len(alike["neighbours"]) == 3
+    drawn = client.post("/api/v1/figure?seconds=2", files)
+    assert (drawn.status, drawn.body[:4]) == (200, b"\x89PNG")
+
+
+def test_neighbours_are_shown_by_handle(client: Served, real_data: Path) -> None:
+    reply = client.post("/api/v1/similar?k=4&sex=female&age_from=20&label=", sample(real_data, "muse-xml"))
+    found = checked(schemas.SimilarFound, reply)
+    assert [item["sex"] for item in found["neighbours"]] == ["female"] * len(found["neighbours"])
+    assert found["neighbours"]
+    for item in found["neighbours"]:
+        assert {"patient_id", "record_id"}.isdisjoint(item)
+        shown = checked(schemas.Preview, client.get(f"/api/v1/neighbours/{item['handle']}/preview"))
+        assert (shown["age"], shown["sex"], len(shown["leads"])) == (item["age"], "female", 12)
+    problem(client.get("/api/v1/neighbours/p-00000000000000000000/preview"), 404, "not-found")
+
+
+def test_no_id_leaves(client: Served, real_data: Path) -> None:
+    """Ids of the demonstration are P0000001 and 0000001."""
+    files = sample(real_data, "muse-xml")
+    replies = [client.post("/api/v1/similar?k=20", files), client.get("/api/v1/map"), client.get("/api/v1/model")]
+    handle = replies[0].json()["neighbours"][0]["handle"]
+    replies.append(client.get(f"/api/v1/neighbours/{handle}/preview"))
+    for reply in replies:
+        assert reply.status == 200
+        assert not re.search(rb"P00000\d\d|\"00000\d\d\"", reply.body)
+
+
+def test_the_map(client: Served) -> None:
+    found = checked(schemas.MapShown, client.get("/api/v1/map"))
+    assert len(found["points"]) == len(found["label"]) == len(found["age"]) == 20
+    assert 0 < found["explained"][1] <= found["explained"][0] < 1
+
+
+def test_figures(client: Served, real_data: Path) -> None:
+    for form, start, kind in (("png", b"\x89PNG", "image/png"), ("pdf", b"%PDF", "application/pdf")):
+        reply = client.post(f"/api/v1/figure?format={form}", sample(real_data, "scp"))
+        assert reply.body.startswith(start)
+        assert reply.headers["content-type"] == kind
+        assert reply.headers["content-disposition"] == f'attachment; filename="ecg.{form}"'
+
+
+def test_embeddings_are_kept_back(client: Served, real_data: Path) -> None:
+    problem(client.post("/api/v1/embed", sample(real_data, "muse-xml")), 403, "embeddings-switched-off")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("k=0", "k: Input should be greater than or equal to 1"),
+        ("k=101", "k: "),
+        ("k=Winterbottom", "k: Input should be a valid integer"),
+        ("sex=Winterbottom", "sex: Input should be 'female', 'male'"),
+        ("age_from=-1", "age_from: "),
+        ("age_to=nan", "age_to: "),
+        ("age_from=80&age_to=20", "an age band goes from the younger"),
+        ("label=" + "x" * 201, "label: "),
+        ("label=XYZ", "no patient of the index has the label"),
+    ],
+)
+def test_wrong_options_are_explained(query: str, words: str, client: Served, real_data: Path) -> None:
+    told = problem(client.post(f"/api/v1/similar?{query}", sample(real_data, "muse-xml")), 422, "wrong-option")
+    assert words in told["detail"]
+    assert "Winterbottom" not in told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/nothing", 404, "not-found"),
+        ("GET", "/api/v1/nothing", 404, "not-found"),
+        ("GET", "/viewer/nothing.js", 404, "not-found"),
+        ("GET", "/viewer/../settings.py", 404, "not-found"),
+        ("GET", "/viewer/%2e%2e/settings.py", 404, "not-found"),
+        ("GET", "/viewer/..%2fsettings.py", 404, "not-found"),
+        ("GET", "/docs", 404, "not-found"),
+        ("GET", "/api/v1/classify", 405, "method-not-allowed"),
+        ("DELETE", "/api/v1/map", 405, "method-not-allowed"),
+        ("POST", "/healthz", 405, "method-not-allowed"),
+        ("POST", "/api/v1/classify?classifier=none", 404, "not-found"),
+    ],
+)
+def test_what_is_not_there(method: str, path: str, status: int, kind: str, client: Served) -> None:
+    problem(client.ask(method, path), status, kind)
+
+
+def test_without_a_token_nothing_is_told(client: Served, real_data: Path) -> None:
+    body, headers = multipart(sample(real_data, "muse-xml"))
+    for path in ("/api/v1/classify", "/api/v1/similar", "/api/v1/preview"):
+        reply = client.ask("POST", path, body, headers | {"authorization": "Bearer wrong-wrong-wrong"})
+        problem(reply, 401, "token-needed")
+        assert reply.headers["www-authenticate"] == "Bearer"
+    problem(client.get("/metrics", authorization=""), 401, "token-needed")
+
+
+def test_the_viewer_is_served(client: Served) -> None:
+    page = client.get("/", authorization="")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    script = client.get("/viewer/app.js", authorization="")
+    assert script.status == 200
+    assert "javascript" in script.headers["content-type"]
+
+
+def test_searches_are_written_down(client: Served, real_data: Path) -> None:
+    """Each with what was asked and given, and nobody's id; so are the previews of neighbours."""
+    files = sample(real_data, "aecg")
+    reply = client.post("/api/v1/similar?k=2&sex=male", files)
+    handles = [item["handle"] for item in reply.json()["neighbours"]]
+    looked = client.get(f"/api/v1/neighbours/{handles[0]}/preview")
+    text = client.audit_log.read_text()
+    lines = {line["request_id"]: line for line in map(json.loads, text.splitlines())}
+    line = lines[reply.headers["x-request-id"]]
+    assert (line["endpoint"], line["k"], line["filters"]["sex"], line["handles"]) == ("similar", 2, "male", handles)
+    assert re.fullmatch("[0-9a-f]{64}", line["upload_sha256"])
+    assert lines[looked.headers["x-request-id"]]["handles"] == handles[:1]
+    assert not re.search(r"P?00000[0-9]{2}", text)
+    assert "hl7" not in text
+    assert client.audit_log.stat().st_mode & 0o777 == 0o600
+
+
+def test_metrics(client: Served, real_data: Path) -> None:
+    client.post("/api/v1/classify", sample(real_data, "muse-xml"))
+    client.post("/api/v1/classify", {"x.txt": b"nothing"})
+    client.get("/mrs-smith")
+    text = client.get("/metrics").body.decode()
+    for wanted in (
+        r'clocs_requests_total\{endpoint="/api/v1/classify",status="200"\} [1-9]',
+        r'clocs_requests_total\{endpoint="/api/v1/classify",status="422"\} [1-9]',
+        r'clocs_requests_total\{endpoint="other",status="404"\} [1-9]',
+        r'clocs_request_seconds_bucket\{endpoint="/api/v1/classify",le="30.0"\} [1-9]',
+        r'clocs_parsing_total\{outcome="ok"\} [1-9]',
+        r'clocs_parsing_total\{outcome="refused"\} [1-9]',
+        r"clocs_requests_active 0\.0",
+        r"clocs_requests_waiting 0\.0",
+        r"process_resident_memory_bytes [1-9]",
+    ):
+        assert re.search(wanted, text), wanted
+    assert "smith" not in text
+
+
+def test_the_document(client: Served) -> None:
+    """Every endpoint with its refusals, every schema there, examples in it, nothing from elsewhere."""
+    reply = client.get("/api/openapi.json")
+    document = reply.json()
+    assert document["openapi"].startswith("3.1")
+    paths = {path for path in document["paths"] if path.startswith("/api/v1")}
+    assert paths == {
+        f"/api/v1/{name}"
+        for name in ("model", "preview", "classify", "similar", "neighbours/{handle}/preview", "map", "embed", "figure")
+    }
+    references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', reply.body.decode()))
+    assert references <= set(document["components"]["schemas"])
+    assert "ProblemShown" in references
+    assert '"examples"' in reply.body.decode()
+    assert "http://" not in reply.body.decode().replace("http://localhost", "")
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert path == "/healthz" or any(status[0] in "45" for status in operation["responses"])
+            if "requestBody" in operation:
+                assert "multipart/form-data" in operation["requestBody"]["content"]
+
+
+@pytest.fixture(scope="module")
+def generous(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A service that was told to show ids and give out embeddings, another encoder's folder moved away."""
+    log = tmp_path_factory.mktemp("generous") / "searches.jsonl"
+    with served(
+        {"parse_memory_bytes": 128 << 20},
+        index=str(demo / "index"),
+        audit_log=str(log),
+        show_ids=True,
+        allow_embeddings=True,
+    ) as running:
+        yield running
+
+
+def test_ids_and_embeddings_where_they_were_asked_for(generous: Served, real_data: Path) -> None:
+    files = sample(real_data, "muse-xml")
+    found = checked(schemas.SimilarFound, generous.post("/api/v1/similar?k=1", files))["neighbours"][0]
+    assert re.fullmatch(r"P\d{7}", found["patient_id"])
+    assert re.fullmatch(r"\d{7}", found["record_id"])
+    made = checked(schemas.Embedded, generous.post("/api/v1/embed", files))
+    truth = load_encoder("cmsc-chapman").embed(read_upload(files))
+    assert made["embedding"] == pytest.approx(truth.pooled().tolist(), abs=1e-5)
+    assert (made["leads"], len(made["rows"][0])) == (list(truth.lead), 128)
+    assert "P00000" not in generous.audit_log.read_text()
+
+
+def test_an_archive_that_goes_away_is_said_without_its_place(
+    demo: Path, tmp_path: Path, generous: Served, real_data: Path
+) -> None:
+    handle = generous.post("/api/v1/similar?k=1", sample(real_data, "muse-xml")).json()["neighbours"][0]["handle"]
+    (demo / "store").rename(demo / "elsewhere")
+    try:
+        told = problem(generous.get(f"/api/v1/neighbours/{handle}/preview"), 503, "archive-unavailable")
+    finally:
+        (demo / "elsewhere").rename(demo / "store")
+    assert str(demo) not in json.dumps(told)
+    written = [line for line in generous.log if '"error"' in line]
+    assert "StoreError" in written[-1]
+    assert "0000" not in written[-1].replace(told["instance"], "")
+    assert TOKEN not in "".join(generous.log)
+
+
+def test_a_service_without_an_index_says_so(tmp_path: Path, real_data: Path) -> None:
+    with served(audit_log=str(tmp_path / "x.jsonl"), encoder="cmsc-physionet2020") as running:
+        assert running.get("/api/v1/model").json()["index"] is None
+        assert running.get("/api/v1/model").json()["multi_label"] is True
+        problem(running.get("/api/v1/map"), 404, "not-found")
+        problem(running.post("/api/v1/similar", sample(real_data, "scp")), 404, "not-found")
+        checked(schemas.Classified, running.post("/api/v1/classify", sample(real_data, "scp")))

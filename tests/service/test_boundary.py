@@ -1,0 +1,81 @@
+"""The outer wall: whatever happens inside, the answer is a problem and the log says where."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from clocs.core.errors import FormatError, StoreError
+from clocs.service.boundary import Boundary
+from clocs.service.metrics import Metrics
+
+SECRET = "Winterbottom 4711"
+
+
+def answered(app: Any, method: str = "GET", path: str = "/api/v1/map") -> tuple[list[dict[str, Any]], Metrics]:
+    sent: list[dict[str, Any]] = []
+    metrics = Metrics()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    scope = {"type": "http", "path": path, "method": method, "headers": [], "query_string": SECRET.encode()}
+    asyncio.run(Boundary(app, metrics)(scope, receive, send))
+    return sent, metrics
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyError(SECRET), 500), (StoreError(SECRET), 503), (FormatError("holds no sample"), 422)]
+)
+def test_an_error_becomes_a_problem(error: Exception, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(scope: Any, receive: Any, send: Any) -> None:
+        raise error
+
+    with caplog.at_level(logging.INFO, "clocs.service"):
+        (start, body), metrics = answered(fails)
+    told = json.loads(body["body"])
+    headers = dict(start["headers"])
+    assert (start["status"], told["status"]) == (status, status)
+    assert told["instance"].encode() == headers[b"x-request-id"]
+    assert SECRET not in body["body"].decode()
+    assert f'status="{status}"' in metrics.text().decode()
+    assert [record.getMessage() for record in caplog.records] == (["error"] if status >= 500 else []) + ["request"]
+    assert SECRET not in repr([vars(record).get("fields") for record in caplog.records])
+
+
+def test_an_answer_that_breaks_off_is_not_mended() -> None:
+    async def begins(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise KeyError(SECRET)
+
+    with pytest.raises(KeyError):
+        answered(begins)
+
+
+def test_a_log_line_has_no_word_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    async def answers(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+
+    with caplog.at_level(logging.INFO, "clocs.service"):
+        answered(answers, method="WINTERBOTTOM", path="/winterbottom/4711")
+    (record,) = caplog.records
+    fields = vars(record)["fields"]
+    assert (fields["method"], fields["endpoint"], fields["status"]) == ("other", "other", 404)
+    assert "winterbottom" not in repr(fields).lower()
+
+
+def test_what_is_no_request_passes() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["type"])
+
+    asyncio.run(Boundary(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    assert seen == ["lifespan"]

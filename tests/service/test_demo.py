@@ -1,0 +1,38 @@
+"""A demonstration is made once, and gone unless it was to be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clocs.evaluation.shipped import DEFAULT_ENCODER
+from clocs.service import demo as module
+from clocs.service.demo import demo_index, make_demo
+from clocs.similarity.index.search import open_index
+
+
+def test_without_a_folder_it_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[tuple[Path, str]] = []
+    monkeypatch.setattr(module, "make_demo", lambda folder, encoder: made.append((folder, encoder)))
+    with demo_index(None, None) as index:
+        folder = index.parent
+        assert folder.is_dir()
+        assert made == [(folder, DEFAULT_ENCODER)]
+    assert not folder.exists()
+    with demo_index(tmp_path, "cmsc-physionet2020") as index:
+        assert index == tmp_path / "index"
+    assert tmp_path.exists()
+
+
+def test_one_that_is_there_stays(demo: Path) -> None:
+    index = open_index(demo / "index")
+    assert (len(index), index.manifest.recordings) == (20, 40)
+    before = (demo / "index" / "index.json").stat().st_mtime_ns
+    make_demo(demo, "cmsc-chapman")
+    assert (demo / "index" / "index.json").stat().st_mtime_ns == before
+
+
+def test_it_shows_several_rhythms(demo: Path) -> None:
+    table = open_index(demo / "index")._snapshot.volumes[0].patients
+    assert len({label for labels in table.column("labels").to_pylist() for label in labels}) >= 3

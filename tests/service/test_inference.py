@@ -1,0 +1,53 @@
+"""Threads give what one call after another gives."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from clocs.core.errors import SignalError
+from clocs.evaluation.pretrained import load_encoder
+from clocs.service.inference import Threads
+from tests.conftest import make_recording
+
+
+def test_many_at_once_are_as_good_as_one_by_one() -> None:
+    encoder = load_encoder()
+    recordings = [make_recording(("I", "II", "V2"), seed=seed) for seed in range(12)]
+    wanted = [encoder.embed(recording).values for recording in recordings]
+
+    async def scenario() -> list[np.ndarray]:
+        threads = Threads(4)
+        await threads.warm_up(encoder)
+        made = await asyncio.gather(*(threads.run(encoder.embed, recording) for recording in recordings * 3))
+        threads.close()
+        return [one.values for one in made]
+
+    for found, truth in zip(asyncio.run(scenario()), wanted * 3, strict=True):
+        assert np.abs(found - truth).max() < 1e-5
+
+
+def test_each_has_one_of_torchs_threads_and_not_the_event_loops() -> None:
+    async def scenario() -> None:
+        threads = Threads(1)
+        assert await threads.run(torch.get_num_threads) == 1
+        assert await threads.run(threading.get_ident) != threading.get_ident()
+        threads.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_comes_back() -> None:
+    async def scenario() -> None:
+        threads = Threads(1)
+        try:
+            await threads.run(load_encoder().classify, make_recording(("I", "II", "V2"), samples=500))
+        finally:
+            threads.close()
+
+    with pytest.raises(SignalError, match="lasts 1 s"):
+        asyncio.run(scenario())

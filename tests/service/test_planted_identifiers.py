@@ -1,0 +1,176 @@
+"""Fifty planted identifiers in uploads of many formats: none of them in an answer, a log, a metric or a picture."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pydicom
+import pytest
+
+from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
+from tests.formats.xml_examples import WRITERS as XML_WRITERS
+from tests.service.samples import sample
+from tests.service.serving import Served
+
+Files = dict[str, bytes]
+
+NAMES = ["Winterbottom", "Featherstonehaugh", "Quisenberry", "Zwetschkenbaum", "Ayşegül", "Þorgeirsdóttir", "Oyelaran"]
+NUMBERS = [
+    "4711081599",
+    "19450312",
+    "1945-03-12",
+    "12.03.1945",
+    "8172635405",
+    "MRN-0099817",
+    "A-77-31415",
+    "555-010-7788",
+]
+TEXTS = [
+    "Zanzibarstrasse",
+    "ada.winterbottom@ward.example",
+    "Sankt-Polykarp-Spital",
+    "Marcumar-Patientin",
+    "Stichverletzung",
+    "quokka-station",
+    "SN90210XK",
+    "<script>alert(31337)</script>",
+    "Bettplatz-Q17",
+    "Xylophonistin",
+]
+IDENTIFIERS = [
+    *NAMES,
+    *NUMBERS,
+    *TEXTS,
+    *(f"Probandin{number:02d}ẞ" for number in range(8)),
+    *(f"Zq{number:02d}vx" for number in range(9)),
+    *(f"9{number:02d}83746{number:02d}" for number in range(8)),
+]
+
+
+def test_there_are_fifty() -> None:
+    assert len(set(IDENTIFIERS)) == 50
+
+
+def planted_wfdb(real: Files) -> Iterator[Files]:
+    """In comments, in the names of leads, signal files and the record, in numbers' places, and as file names."""
+    header = next(data for name, data in real.items() if name.endswith(".hea")).decode()
+    signal = next(data for name, data in real.items() if not name.endswith(".hea"))
+    stem = header.split()[0]
+    for number, word in enumerate(IDENTIFIERS):
+        plain = word.replace(" ", "_")
+        ways = (
+            header + f"# Name: {word}\n# comment {word}\n",
+            header.replace(" V2\n", f" {plain}\n"),
+            header.replace(f"{stem}.mat", f"{plain}.mat", 1),
+            header.replace("16+24", plain, 1),
+            header.replace("1000/mV", f"{plain}/mV", 1),
+            header.replace("1000/mV", plain, 1),
+            header.replace(f"{stem} 12", f"{plain} 12", 1),
+            header.replace(f"{stem} 12", f"{stem} {plain}", 1),
+            header.replace(f"{stem} 12 500", f"{stem} 12 {plain}", 1),
+            header.replace("#Age: ", f"#Age: {word} "),
+        )
+        for text in ways[number % 4 :: 4]:
+            yield {f"{stem}.hea": text.encode(), f"{stem}.mat": signal}
+
+
+def planted_texts(real: bytes, ending: str, words: list[str]) -> Iterator[Files]:
+    """In place of each text of an XML or CSV file in turn, cut to some, and as its name."""
+    text = real.decode("latin-1")
+    places = [place for place in re.finditer(r"(?<=>)[^<>\s][^<>]{0,60}(?=<)", text)] or [
+        place for place in re.finditer(r"[^,\n]+", text[:400])
+    ]
+    for number, word in enumerate(words):
+        place = places[number * len(places) // len(words)]
+        changed = text[: place.start()].encode("latin-1") + word.encode() + text[place.end() :].encode("latin-1")
+        yield {f"{word}{ending}": changed}
+
+
+def planted_dicom(real: bytes) -> Iterator[Files]:
+    keywords = ("PatientName", "PatientID", "InstitutionName", "StudyDescription", "OperatorsName")
+    for number, word in enumerate(IDENTIFIERS[::2]):
+        dataset = pydicom.dcmread(io.BytesIO(real))
+        dataset.SpecificCharacterSet = "ISO_IR 192"
+        setattr(dataset, keywords[number % len(keywords)], word)
+        dataset.WaveformSequence[0].MultiplexGroupLabel = word[:16]
+        if number % 2:
+            channel = dataset.WaveformSequence[0].ChannelDefinitionSequence[number % 12]
+            channel.ChannelLabel = word[:16]
+            channel.ChannelSourceSequence[0].CodeMeaning = word
+            channel.ChannelSourceSequence[0].CodeValue = word[:16]
+        buffer = io.BytesIO()
+        dataset.save_as(buffer)
+        yield {f"{word}.dcm": buffer.getvalue()}
+
+
+def planted_examples() -> Iterator[Files]:
+    """Small files of every other format, which hold one of the names, damaged byte by byte."""
+    examples = {name: writer().encode() for name, writer in XML_WRITERS.items()}
+    examples |= {name: writer(1) for name, writer in BINARY_WRITERS.items()}
+    for name, example in examples.items():
+        example = example.replace(b"</", b"<!-- Winterbottom --></", 1) if name in XML_WRITERS else example
+        for at in range(0, len(example), 1 + len(example) // 12):
+            yield {f"Quisenberry.{name}": example[:at] + bytes([example[at] ^ 0x41]) + example[at + 1 :]}
+
+
+def everything(real_data: Path) -> Iterator[Files]:
+    yield from planted_wfdb(sample(real_data, "cpsc"))
+    for number, name in enumerate(("muse-xml", "aecg", "chapman-csv")):
+        ((_, data),) = sample(real_data, name).items()
+        yield from planted_texts(data, ".csv" if name == "chapman-csv" else ".xml", IDENTIFIERS[number::3])
+    yield from planted_dicom(next(iter(sample(real_data, "dicom").values())))
+    yield from planted_examples()
+
+
+def found_in(body: bytes) -> list[str]:
+    """Identifiers, or the beginning of long ones, in a text as it is or as JSON spells it."""
+    text = body.decode("utf-8", "replace")
+    begun = {word: word[:12] for word in IDENTIFIERS}
+    return [word for word, part in begun.items() if part in text or part.encode("unicode_escape").decode() in text]
+
+
+def contents(pdf: bytes) -> bytes:
+    """A PDF with its streams inflated."""
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    inflated = []
+    for stream in streams:
+        try:
+            inflated.append(zlib.decompress(stream))
+        except zlib.error:
+            inflated.append(stream)
+    return pdf + b"".join(inflated)
+
+
+ENDPOINTS = ("preview", "classify", "similar?k=1")
+
+
+@pytest.mark.timeout(280)
+def test_none_of_them_leaves(client: Served, real_data: Path) -> None:
+    statuses: dict[int, int] = {}
+    for number, files in enumerate(everything(real_data)):
+        endpoint = ENDPOINTS[number % 3]
+        reply = client.post(f"/api/v1/{endpoint}", files)
+        statuses[reply.status] = statuses.get(reply.status, 0) + 1
+        assert found_in(reply.body) == [], (endpoint, reply.body[:500])
+        assert found_in(repr(reply.headers).encode()) == []
+    assert set(statuses) == {200, 422}
+    assert min(statuses.values()) > 60
+    assert found_in("".join(client.log).encode()) == []
+    assert found_in(client.audit_log.read_bytes()) == []
+    assert found_in(client.get("/metrics").body) == []
+
+
+def test_none_of_them_is_in_a_picture(client: Served, real_data: Path) -> None:
+    """A PDF holds its texts; a PNG its metadata."""
+    uploads = [*planted_dicom(next(iter(sample(real_data, "dicom").values())))][:2]
+    uploads += [*planted_wfdb(sample(real_data, "cpsc"))][1:40:20]
+    for files in uploads:
+        for form in ("pdf", "png"):
+            reply = client.post(f"/api/v1/figure?format={form}&seconds=1", files)
+            assert reply.status == 200
+            assert found_in(contents(reply.body)) == []
+            assert b"CreationDate" not in reply.body

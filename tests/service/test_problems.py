@@ -1,0 +1,85 @@
+"""Errors as answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from clocs.core.errors import (
+    ClocsError,
+    ConfigError,
+    FormatError,
+    IntegrityError,
+    LeadError,
+    SignalError,
+    StoreError,
+    UnitError,
+)
+from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem_of_status, send_problem, unexpected
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (FormatError("not a format"), 422, "unreadable-file"),
+        (UnitError("in steps"), 422, "unsuitable-recording"),
+        (SignalError("too short"), 422, "unsuitable-recording"),
+        (LeadError("has ECG"), 422, "unknown-leads"),
+        (ConfigError("no such label"), 422, "wrong-option"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_said_in_the_packages_words(error: ClocsError, status: int, kind: str) -> None:
+    problem = problem_of(error)
+    assert (problem.status, problem.kind, problem.detail) == (status, kind, str(error))
+
+
+@pytest.mark.parametrize("error", [StoreError("/home/x/index is gone"), IntegrityError("patient 17: changed")])
+def test_what_is_wrong_with_the_archive_stays_here(error: ClocsError) -> None:
+    problem = problem_of(error)
+    assert problem.status == 503
+    assert str(error) not in problem.detail
+
+
+def test_of_our_own_faults_only_the_request_is_named() -> None:
+    body = json.loads(unexpected().body("abc"))
+    assert (body["status"], body["instance"]) == (500, "abc")
+
+
+def test_an_unknown_status_is_answered_too() -> None:
+    assert problem_of_status(418, "no").title
+
+
+def test_a_refusal_is_sent_as_problem_json() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    problem = ProblemError(503, "busy", "Busy", "Wait.", {"retry-after": "1"})
+    asyncio.run(send_problem({"method": "POST", "headers": [], REQUEST_ID: "id-1"}, send, problem))
+    start, body = sent
+    headers = dict(start["headers"])
+    assert start["status"] == 503
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert headers[b"retry-after"] == b"1"
+    assert int(headers[b"content-length"]) == len(body["body"])
+    assert json.loads(body["body"]) == {
+        "type": "/problems/busy",
+        "title": "Busy",
+        "status": 503,
+        "detail": "Wait.",
+        "instance": "id-1",
+    }
+
+
+def test_a_head_request_gets_no_body() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(send_problem({"method": "HEAD", "headers": []}, send, problem_of_status(404, "no")))
+    assert sent[1]["body"] == b""

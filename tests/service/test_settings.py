@@ -1,0 +1,71 @@
+"""Safe unless told otherwise, and what is unsafe is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from clocs.core.errors import ConfigError
+from clocs.service.settings import ServiceSettings, default_audit_log, read_token
+
+TOKEN = SecretStr("sixteen-signs-ok")
+
+
+def test_by_default_it_listens_here_only_and_keeps_everything_back() -> None:
+    settings = ServiceSettings(token=TOKEN)
+    assert settings.on_loopback
+    assert (settings.open_access, settings.show_ids, settings.allow_embeddings) == (False, False, False)
+    assert "sixteen" not in repr(settings)
+
+
+@pytest.mark.parametrize(("host", "here"), [("127.0.0.2", True), ("::1", True), ("0.0.0.0", False), ("ward", False)])
+def test_what_is_loopback(host: str, here: bool) -> None:
+    assert ServiceSettings(host=host, token=TOKEN).on_loopback is here
+
+
+def test_open_access_is_for_loopback_only() -> None:
+    assert ServiceSettings(open_access=True).token is None
+    with pytest.raises(ConfigError, match="everyone on the network"):
+        ServiceSettings(host="0.0.0.0", open_access=True)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        ServiceSettings(open_access=True, token=TOKEN)
+
+
+@pytest.mark.parametrize("token", [None, SecretStr("short")])
+def test_without_a_good_token_there_is_no_service(token: SecretStr | None) -> None:
+    with pytest.raises(ConfigError, match="at least 16"):
+        ServiceSettings(token=token)
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(ValidationError, match="colour"):
+        ServiceSettings.model_validate({"token": "sixteen-signs-ok", "colour": "red"})
+
+
+def test_a_token_is_read_from_a_file_of_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("sixteen-signs-ok\n")
+    path.chmod(0o600)
+    assert read_token(path).get_secret_value() == "sixteen-signs-ok"
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_token(path)
+
+
+@pytest.mark.parametrize("text", ["", "short", "two words are no token", "not-ascii-äöü-äöü-äöü"])
+def test_what_is_no_token(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError) as refusal:
+        read_token(path)
+    assert not text or text not in str(refusal.value).replace(str(path), "")
+    with pytest.raises(ConfigError, match="no token"):
+        read_token(tmp_path / "absent")
+
+
+def test_searches_are_written_down_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
+    assert default_audit_log() == Path("/somewhere/clocs/searches.jsonl")

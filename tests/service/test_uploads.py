@@ -1,0 +1,75 @@
+"""Bodies taken apart: names cleaned, broken ones refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clocs.service.uploads import clean_name
+from tests.service.serving import Served
+from tests.service.uploading import BOUNDARY, multipart
+
+
+@given(st.text(max_size=300))
+def test_a_name_is_plain_whatever_it_was(given_name: str) -> None:
+    clean = clean_name(given_name)
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", clean)
+
+
+@pytest.mark.parametrize(
+    ("given_name", "clean"),
+    [
+        ("A0001.hea", "A0001.hea"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\ECG\\Mrs Smith.xml", "Mrs_Smith.xml"),
+        (".htaccess", "htaccess"),
+        ("..", "file"),
+        ("", "file"),
+        ("a\0b\n.dcm", "a_b_.dcm"),
+        ("x" * 300 + ".zip", "x" * 80 + ".zip"),
+    ],
+)
+def test_names(given_name: str, clean: str) -> None:
+    assert clean_name(given_name) == clean
+
+
+def part(headers: str, data: bytes = b"x") -> bytes:
+    return f"--{BOUNDARY}\r\n{headers}\r\n\r\n".encode() + data + b"\r\n"
+
+
+END = f"--{BOUNDARY}--\r\n".encode()
+FILE = 'Content-Disposition: form-data; name="files"; filename="a.csv"'
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (END, "no file"),
+        (b"", "breaks off"),
+        (b"nothing of the kind", "broken"),
+        (part(FILE), "breaks off"),
+        (part(FILE)[:-9], "breaks off"),
+        (part('Content-Disposition: form-data; name="other"; filename="a.csv"') + END, "named 'files'"),
+        (part('Content-Disposition: form-data; name="files"') + END, "must be a file"),
+        (part("X-Nothing: 1") + END, "must be a file"),
+        (part(FILE) + part(FILE) + END, "same name"),
+        (b"".join(part(FILE.replace("a.csv", f"{number}.csv")) for number in range(17)) + END, "At most 16"),
+        (part("X: " + "y" * 100_000) + END, "broken"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_broken_bodies_are_refused(client: Served, body: bytes, words: str) -> None:
+    _, headers = multipart({})
+    reply = client.ask("POST", "/api/v1/preview", body, headers)
+    assert reply.status == 400
+    assert words in reply.json()["detail"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "multipart/form-data", "text/plain; boundary=x", ""])
+def test_other_bodies_are_refused(client: Served, kind: str) -> None:
+    reply = client.ask("POST", "/api/v1/classify", b"{}", {"content-type": kind})
+    assert reply.status == 415
+    assert reply.json()["type"] == "/problems/not-multipart"

@@ -1,0 +1,134 @@
+"""Getting in, and what is said when something is in the way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from playwright.sync_api import Page, Route
+
+from tests.service.viewer.conftest import MARKS, Visit
+
+pytestmark = MARKS
+
+NASTY = "<img src=x onerror='document.title = 1'><script>document.title = 2</script>"
+
+
+def test_a_token_in_the_address_is_taken_out_of_it(visit: Visit) -> None:
+    page = visit.enter()
+    page.wait_for_selector("#foot-version:has-text('clocs')")
+    assert visit.service.token not in page.url
+    assert page.evaluate("sessionStorage.getItem('clocs-token')") == visit.service.token
+    assert page.evaluate("localStorage.length") == 0
+    assert page.evaluate("document.cookie") == ""
+    assert page.is_hidden("#token-dialog")
+
+
+def test_a_wrong_token_is_refused_and_the_right_one_accepted(visit: Visit) -> None:
+    visit.watch.expected.add(401)
+    page = visit.page
+    page.goto(visit.service.address)
+    page.wait_for_selector("#token-dialog[open]")
+    assert page.inner_text("#token-refused") == ""
+    page.keyboard.type("not-the-token")  # the field has the focus
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#token-refused:has-text('refused this token')")
+    page.keyboard.press("Escape")
+    assert page.is_visible("#token-dialog")
+    page.fill("#token-input", visit.service.token)
+    page.click("#token-form button")
+    page.wait_for_selector("#foot-version:has-text('clocs')")
+    assert page.is_hidden("#token-dialog")
+    page.click("#open-example")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+
+
+def test_an_address_with_another_token_is_taken_by_an_open_page(visit: Visit) -> None:
+    visit.watch.expected.add(401)
+    page = visit.page
+    page.goto(f"{visit.service.address}/#token=old")
+    page.wait_for_selector("#token-refused:has-text('refused this token')")
+    page.goto(visit.service.entrance)
+    page.wait_for_selector("#foot-version:has-text('clocs')")
+    assert visit.service.token not in page.url
+
+
+def test_a_busy_service_is_waited_for_in_sight(visit: Visit) -> None:
+    visit.watch.expected.add(503)
+    page = visit.enter()
+    refused: list[str] = []
+
+    def busy(route: Route) -> None:
+        if len(refused) >= 1:
+            route.continue_()
+            return
+        refused.append(route.request.url)
+        body = json.dumps({"title": "The service is busy", "status": 503, "detail": "Full."})
+        headers = {"Retry-After": "1", "Content-Type": "application/problem+json"}
+        route.fulfill(status=503, headers=headers, body=body)
+
+    page.route("**/api/v1/classify*", busy)
+    page.click("#open-example")
+    page.wait_for_selector("#classes .waiting:has-text('Trying again in 1 s')")
+    page.wait_for_selector("#classes .class-row")
+    assert len(refused) == 1
+
+
+def test_a_service_that_is_gone_is_said_to_be_gone(visit: Visit) -> None:
+    page = visit.enter()
+    page.wait_for_selector("#foot-version:has-text('clocs')")
+    page.route("**/api/v1/preview", lambda route: route.abort())
+    visit.watch.expected.add(0)
+    page.click("#open-example")
+    page.wait_for_selector("#opening-message .trouble:has-text('The service does not answer')")
+    visit.watch.errors.clear()  # Chromium writes the broken connection to the console
+
+
+def test_a_file_that_is_too_large_is_not_even_sent(visit: Visit) -> None:
+    page = visit.enter()
+    page.wait_for_selector("#foot-version:has-text('clocs')")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    page.evaluate("""() => {
+        const carried = new DataTransfer();
+        carried.items.add(new File([new ArrayBuffer(65 * 2 ** 20)], "large.dcm"));
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+    }""")
+    page.wait_for_selector("#opening-message .trouble:has-text('65 MB; this service takes 64 MB')")
+    assert sent == []
+
+
+def poison(page: Page, pattern: str, change: dict[str, Any]) -> None:
+    """Let the service answer, then put other values into its answer."""
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json=response.json() | change)
+
+    page.route(pattern, answer)
+
+
+def test_a_service_without_patients_is_not_asked_for_them(visit: Visit) -> None:
+    page = visit.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    poison(page, "**/api/v1/model", {"index": None})
+    visit.open()
+    assert "nobody to compare with" in page.inner_text("#neighbours")
+    assert page.is_hidden("#map-side")
+    assert not any(url.split("?")[0].endswith(("/api/v1/similar", "/api/v1/map")) for url in asked)
+
+
+def test_markup_in_an_answer_stays_text(visit: Visit) -> None:
+    """The service cleans what it says; the viewer does not rely on it."""
+    page = visit.page
+    poison(page, "**/api/v1/preview", {"notes": [NASTY], "format": NASTY, "sex": NASTY})
+    poison(page, "**/api/v1/classify*", {"notes": [NASTY], "cannot_recognise": [NASTY]})
+    poison(page, "**/api/v1/similar*", {"notes": [NASTY]})
+    poison(page, "**/api/v1/model", {"card": f"# {NASTY}\n\n{NASTY}\n\n| a |\n|---|\n| {NASTY} |\n\n[x](javascript:1)"})
+    visit.open()
+    page.wait_for_selector("#neighbours .notes")
+    for place in ("#recording-notes", "#recording-facts", "#recording-title", "#classes", "#neighbours", "#model"):
+        assert NASTY in (page.text_content(place) or "")
+    assert page.locator("main img, main script, main a[href^=javascript]").count() == 0
+    assert page.title().startswith("clocs")

@@ -1,0 +1,73 @@
+"""What is saved: valid files, true to scale, with nobody's identity in name or content."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from playwright.sync_api import Page
+
+from tests.service.viewer.conftest import MARKS, Visit
+
+pytestmark = MARKS
+
+
+def saved(page: Page, kind: str) -> bytes:
+    with page.expect_download() as download:
+        page.click(f"#save-{kind}")
+    assert download.value.suggested_filename == f"clocs-ecg.{kind}"
+    return download.value.path().read_bytes()
+
+
+@pytest.mark.parametrize("visit", [{"color_scheme": "dark"}], indirect=True)
+def test_the_png_has_the_whole_sheet_on_white_whatever_the_theme(visit: Visit) -> None:
+    """8 pixels per mm: ten seconds at 25 mm/s with margins are 270 + 12 mm."""
+    page = visit.open()
+    picture = matplotlib.image.imread(io.BytesIO(saved(page, "png")), format="png")
+    assert picture.shape[1] == 8 * (270 + 12)
+    assert (picture[0, :, :3] == 1).all()
+    assert 0.01 < (picture[..., :3].sum(axis=2) < 1).mean() < 0.1
+
+
+def test_the_json_has_what_is_shown_and_no_identity(
+    visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]]
+) -> None:
+    """The DICOM sample names its patient; its file name is an identity too."""
+    (file,) = samples(hospital_files, "dicom/ecgtoolkit_Example.dcm")
+    named = file.rename(file.with_name("Winterbottom_19501224.dcm"))
+    page = visit.page
+    with page.expect_response("**/api/v1/similar*") as answered:
+        visit.open(named)
+    page.click("button:has-text('Calipers')")
+    text = saved(page, "json").decode()
+    result = json.loads(text)
+    assert result["recording"]["format"] == "dicom"
+    assert len(result["recording"]["leads"]) == 12
+    assert result["calipers"] == {"milliseconds": 800, "beats": 75, "millivolt": 1}
+    assert len(result["classes"]["classes"]) == page.locator(".class-row").count()
+    assert len(result["similar"]["neighbours"]) == 10
+    assert "not a diagnosis" in result["notice"]
+    assert "Winterbottom" not in text
+    assert not any(item["handle"] in text for item in answered.value.json()["neighbours"])
+    assert not {"handle", "patient_id", "record_id"} & set(result["similar"]["neighbours"][0])
+
+
+def test_the_pdf_is_valid_and_does_not_say_how_the_file_was_named(
+    visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]]
+) -> None:
+    (file,) = samples(hospital_files, "muse/braveheart_example1.xml")
+    page = visit.open(file.rename(file.with_name("Winterbottom_19501224.xml")))
+    pdf = saved(page, "pdf")
+    assert pdf.startswith(b"%PDF-")
+    assert pdf.rstrip().endswith(b"%%EOF")
+    assert re.search(rb"/MediaBox ?\[", pdf)
+    streams = re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.DOTALL)
+    texts = [zlib.decompressobj().decompress(stream) for stream in streams if stream[:1] == b"\x78"]
+    assert texts
+    assert not any(b"Winterbottom" in part for part in [pdf, *texts])

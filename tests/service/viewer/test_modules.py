@@ -1,0 +1,111 @@
+"""Parts of the viewer that compute, called in the browser that runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import clocs
+from clocs.core.sources import open_source
+from clocs.datasets import DATASETS
+from clocs.formats.reading import read
+from tests.service.viewer.conftest import MARKS, Visit
+
+pytestmark = MARKS
+
+BEATS = """async ({ rate, rows }) => {
+    const { findBeats } = await import("/viewer/beats.js");
+    const leads = rows.map((values, index) => ({ name: `${index}`, values: Float32Array.from(values) }));
+    return findBeats({ rate, samples: rows[0].length, leads });
+}"""
+TYPICAL = """async ({ values, rate, beats, span }) => {
+    const { cutBeats, typicalBeat } = await import("/viewer/beats.js");
+    return [...typicalBeat(cutBeats(Float32Array.from(values), rate, beats, span))];
+}"""
+MARKDOWN = """async (text) => {
+    const { markdown } = await import("/viewer/markdown.js");
+    return markdown(text, 2).map((node) => node.outerHTML);
+}"""
+
+
+def made_up_beats(rate: float, at: np.ndarray[Any, Any], noise: float) -> np.ndarray[Any, Any]:
+    """(2, samples): sharp complexes at known times, a T wave after each, wander and noise; one lead upside down."""
+    time = np.arange(round(10 * rate)) / rate
+    random = np.random.default_rng(5)
+    one = 0.3 * np.sin(2 * np.pi * 0.3 * time) + noise * random.normal(size=time.size)
+    for beat in at:
+        one += np.exp(-0.5 * ((time - beat) / 0.012) ** 2) + 0.25 * np.exp(-0.5 * ((time - beat - 0.28) / 0.05) ** 2)
+    return np.stack([one, -0.6 * one])
+
+
+def test_beats_are_found_where_they_were_put(visit: Visit) -> None:
+    """At rates and speeds from one end to the other, a little irregular."""
+    page = visit.enter()
+    for rate, beats_a_minute in ((250.0, 150), (500.0, 38), (500.0, 75), (1000.0, 100)):
+        random = np.random.default_rng(beats_a_minute)
+        at = np.cumsum(60 / beats_a_minute * random.uniform(0.85, 1.15, 40))
+        at = at[at < 9.5]
+        found = page.evaluate(BEATS, {"rate": rate, "rows": made_up_beats(rate, at, 0.01).tolist()})
+        np.testing.assert_allclose(found, at, atol=0.02)
+
+
+def test_no_beats_are_found_in_nothing(visit: Visit) -> None:
+    page = visit.enter()
+    assert page.evaluate(BEATS, {"rate": 500, "rows": [[0.0] * 5000]}) == []
+
+
+def test_rows_keep_clear_of_each_other(visit: Visit) -> None:
+    """A deep wave above a high one, at one place, a name beside them: 10 mm, 20 mm and 3 mm between, up to 5 mm."""
+    page = visit.enter()
+    zeros = page.evaluate("""async () => {
+        const { arranged } = await import("/viewer/sheet.js");
+        const wave = (height) => Float32Array.from({ length: 500 }, (_, at) => (at === 60 ? height : 0));
+        const strip = (name, height) => ({ name, values: wave(height), rate: 500, from: 0, to: 1, x: 15 });
+        const rows = [[strip("", -0.2), strip("I", -1)], [strip("", 2), strip("II", 0.1)]];
+        return arranged(rows, { gain: 10, speed: 25, calibrated: true, from: 0, to: 1 }).strips.map((one) => one.zero);
+    }""")
+    assert zeros[2] - zeros[0] == 35
+
+
+def test_a_typical_beat_is_numpys_median(visit: Visit) -> None:
+    page = visit.enter()
+    random = np.random.default_rng(1)
+    values = random.normal(size=5000).astype(np.float32)
+    beats = np.array([0.1, 1.0, 2.0, 3.002, 4.0, 9.9])
+    span = {"before": 0.2, "after": 0.4}
+    starts = np.rint(beats * 500).astype(int) - 100
+    cut = [values[start : start + 301] for start in starts if start >= 0 and start + 301 <= 5000]
+    wanted = np.median(np.stack(cut), axis=0)
+    question = {"values": values.tolist(), "rate": 500, "beats": beats.tolist(), "span": span}
+    np.testing.assert_allclose(page.evaluate(TYPICAL, question), wanted, atol=1e-6)
+
+
+def test_cards_become_elements(visit: Visit) -> None:
+    page = visit.enter()
+    parts = ["---\nx: 1\n---\n# A `b`", "one\ntwo **three** [four](http://x)", "- i\n  j\n- k"]
+    card = "\n\n".join([*parts, "| a | b |\n|---|:-:|\n| 1 | |", "```py\n<x>\n```"])
+    heading, paragraph, items, table, code = page.evaluate(MARKDOWN, card)
+    assert heading == "<h2>A <code>b</code></h2>"
+    assert paragraph == "<p>one two <strong>three</strong> four</p>"
+    assert items == "<ul><li>i j</li><li>k</li></ul>"
+    assert '<th scope="col">a</th>' in table
+    assert "<tr><td>1</td><td></td></tr>" in table
+    assert code == '<pre tabindex="0"><code>&lt;x&gt;</code></pre>'
+
+
+def test_the_example_is_a_made_up_patient_of_the_synthetic_dataset(tmp_path: Path) -> None:
+    """Made anew, it is the same; this is how it was written, by ``clocs.write``."""
+    shipped = Path(clocs.__file__).parent / "service" / "viewer" / "example.csv"
+    kind = DATASETS.get("synthetic")
+    options = kind.parse_options({"records": "19", "seed": "2020"})
+    entry = list(kind.entries(open_source(tmp_path), options))[18]
+    made = kind.load(open_source(tmp_path), entry, options)
+    eight = made.select(("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"))
+    clocs.write(dataclasses.replace(eight, labels=()), tmp_path / "example.csv")
+    again, known = read(tmp_path / "example.csv"), read(shipped)
+    np.testing.assert_array_equal(known.digital, again.digital)
+    assert (known.leads, known.rate, known.age, known.sex) == (again.leads, again.rate, again.age, again.sex)
+    assert known.labels == ()

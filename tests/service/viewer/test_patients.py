@@ -1,0 +1,151 @@
+"""Classes with their track record, neighbours, the comparison and the map."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.service.viewer.conftest import MARKS, RECORDS, Visit
+
+pytestmark = MARKS
+
+
+def test_classes_come_with_their_track_record(visit: Visit) -> None:
+    page = visit.page
+    with page.expect_response("**/api/v1/classify*") as answered:
+        visit.open()
+    found = answered.value.json()
+    rows = page.locator(".class-row")
+    assert rows.count() == len(found["classes"])
+    for row, item in zip(rows.all(), found["classes"], strict=True):
+        text = row.inner_text()
+        assert text.startswith(item["name"])
+        assert item["track_record"][1:] in text
+        width = row.locator(".bar-probability").evaluate("node => node.style.width")
+        assert float(width.removesuffix("%")) == pytest.approx(100 * item["probability"], abs=0.01)
+    assert found["cannot_recognise"] == page.locator(".cannot li").all_inner_texts()
+
+
+def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
+    page = visit.page
+    with page.expect_response("**/api/v1/model") as answered:
+        visit.open()
+    first, *others = answered.value.json()["classifiers"]
+    assert page.input_value(".classifier select") == first["name"]
+    for other in others:
+        with page.expect_response(f"**/api/v1/classify?classifier={other['name']}"):
+            page.select_option(".classifier select", other["name"])
+        page.wait_for_selector("#classes[aria-busy=false] .class-row")
+        shown = page.locator(".class-name strong").all_inner_texts()
+        assert set(shown) == {item["name"] for item in other["classes"]}
+
+
+def test_filters_narrow_the_neighbours(visit: Visit) -> None:
+    page = visit.open()
+    with page.expect_response("**/api/v1/similar?*") as answered:
+        page.select_option("#filters [name=sex]", "female")
+    assert "sex=female" in answered.value.url
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    assert all("female" in text for text in page.locator(".neighbour-about").all_inner_texts())
+    page.fill("#filters [name=age_from]", "129")
+    page.press("#filters [name=age_from]", "Tab")
+    page.wait_for_selector("#neighbours[aria-busy=false]:has-text('Nobody in the archive fits')")
+
+
+def test_no_handle_and_no_id_is_shown(visit: Visit) -> None:
+    page = visit.page
+    with page.expect_response("**/api/v1/similar*") as answered:
+        visit.open()
+    handles = [item["handle"] for item in answered.value.json()["neighbours"]]
+    assert len(set(handles)) == 10
+    assert not any(handle in page.content() for handle in handles)
+
+
+def compare(page: Page) -> None:
+    page.focus(".neighbour:first-child button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#comparison[open] canvas")
+
+
+def test_a_neighbour_is_compared_by_keys_in_three_ways(visit: Visit) -> None:
+    page = visit.open()
+    compare(page)
+    assert page.locator("#comparison canvas").count() == 2
+    assert "lined up on a QRS complex" in page.inner_text("#comparison")
+    page.wait_for_timeout(100)
+    sides = [canvas.evaluate("node => node.toDataURL()") for canvas in page.locator("#comparison canvas").all()]
+    assert sides[0] != sides[1]
+    for view in ("over", "beats"):
+        page.check(f"#comparison input[value={view}]", force=True)
+        assert page.locator("#comparison canvas").count() == 1
+    page.check("#comparison input[value=all]", force=True)
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#comparison")
+    assert page.evaluate("document.activeElement.textContent") == "Compare"
+
+
+def test_papers_side_by_side_move_together_and_the_difference_can_be_left_out(visit: Visit) -> None:
+    page = visit.open()
+    compare(page)
+    left, right = page.locator("#comparison canvas").all()
+    page.wait_for_timeout(100)
+    shaded = right.evaluate("node => node.toDataURL()")
+    page.uncheck("#comparison input[type=checkbox]")
+    page.wait_for_timeout(100)
+    left, right = page.locator("#comparison canvas").all()
+    plain = right.evaluate("node => node.toDataURL()")
+    assert plain != shaded
+    left.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(100)
+    assert right.evaluate("node => node.toDataURL()") != plain
+
+
+def test_the_map_is_walked_by_keys_and_points_at_rows(visit: Visit) -> None:
+    page = visit.open()
+    page.wait_for_selector("#map .map-key")
+    page.mouse.move(0, 0)
+    page.focus("#map canvas")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(".map-facts").startswith("Neighbour 1 · ")
+    assert page.locator(".neighbour.pointed .neighbour-rank").inner_text() == "1"
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".neighbour.pointed .neighbour-rank").inner_text() == "2"
+    page.focus(".neighbour:nth-child(4) button")
+    assert page.inner_text(".map-facts").startswith("Neighbour 4 · ")
+
+
+def test_the_map_is_coloured_and_groups_can_be_left_out(visit: Visit) -> None:
+    page = visit.open()
+    page.wait_for_selector("#map .map-key")
+    picture = "() => document.querySelector('#map canvas').toDataURL()"
+    page.wait_for_timeout(100)
+    drawn = [page.evaluate(picture)]
+    keys = page.locator(".map-key").all_inner_texts()
+    assert {key.split()[0] for key in keys} == {"SR", "SB", "ST", "AFIB", "PVC"}
+    assert sum(int(key.split()[1]) for key in keys) == RECORDS / 2
+    page.click(".map-key >> nth=0")
+    assert page.get_attribute(".map-key >> nth=0", "aria-pressed") == "false"
+    page.wait_for_timeout(100)
+    drawn.append(page.evaluate(picture))
+    page.select_option(".map-by select", "age")
+    page.wait_for_timeout(100)
+    drawn.append(page.evaluate(picture))
+    assert len(set(drawn)) == 3
+    assert "40 to 59" in page.inner_text(".map-legend")
+
+
+def test_the_model_page_has_its_card_and_a_diagram_a_class(visit: Visit) -> None:
+    page = visit.page
+    with page.expect_response("**/api/v1/model") as answered:
+        visit.enter()
+    model = answered.value.json()
+    page.click("nav >> text=Model")
+    page.wait_for_selector("#model .diagram")
+    many = sum(len(classifier["classes"]) for classifier in model["classifiers"])
+    assert page.locator("#model .diagram").count() == many > 0
+    assert page.locator("#model table").count() >= 3
+    assert "What the embeddings give away" in page.inner_text("#model")
+    assert page.locator("nav [aria-current]").inner_text() == "Model"
+    page.go_back()
+    assert page.is_visible("#drop-zone")

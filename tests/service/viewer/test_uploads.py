@@ -1,0 +1,156 @@
+"""Original files of every kind that the viewer promises, through the real page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.service.viewer.conftest import MARKS, Visit
+
+pytestmark = MARKS
+
+ORIGINALS = {
+    "chapman": ("chapman/ECGDataDenoised/MUSE_20180111_155115_19000.csv",),
+    "ptbxl": ("ptbxl/records500/00000/00001_hr.hea", "ptbxl/records500/00000/00001_hr.dat"),
+    "cpsc": ("cpsc2018/Training_WFDB/A0001.hea", "cpsc2018/Training_WFDB/A0001.mat"),
+    "cinc": ("cinc2017/training2017/A00001.hea", "cinc2017/training2017/A00001.mat"),
+}
+BROKEN = "chapman/ECGDataDenoised/MUSE_20180113_180425_75000.csv"
+"""Its chest leads have next to no samples."""
+HOSPITAL = {
+    "muse": "muse/braveheart_example1.xml",
+    "aecg": "aecg/hl7_example_aecg.xml",
+    "dicom": "dicom/ecgtoolkit_Example.dcm",
+    "scp": "scp/ecgtoolkit_Example.scp",
+}
+FACTS = {
+    "chapman": "12 leads · 10 s · 500 Hz · Chapman CSV",
+    "ptbxl": "12 leads · 10 s · 500 Hz · WFDB",
+    "cpsc": "12 leads · 15 s · 500 Hz · WFDB",
+    "cinc": "1 lead · 30 s · 300 Hz · WFDB",
+    "muse": "12 leads · 10 s · 500 Hz · GE MUSE XML",
+    "aecg": "12 leads · 10 s · 500 Hz · HL7 aECG",
+    "dicom": "12 leads · 10 s · 500 Hz · DICOM",
+    "scp": "12 leads · 10 s · 500 Hz · SCP-ECG",
+}
+INK = """() => {
+    const canvas = document.getElementById("paper");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let [dark, red] = [0, 0];
+    for (let at = 0; at < data.length; at += 4) {
+        if (data[at] + data[at + 1] + data[at + 2] < 200) dark += 1;
+        if (data[at] - data[at + 2] > 20) red += 1;
+    }
+    return { dark, red, all: data.length / 4 };
+}"""
+
+
+def assert_paper_is_drawn(page: Page) -> None:
+    """Black traces on a red grid."""
+    page.wait_for_timeout(100)
+    ink = page.evaluate(INK)
+    assert ink["dark"] > 2000
+    assert 0.1 < ink["red"] / ink["all"] < 0.6
+
+
+def assert_everything_is_shown(page: Page, facts: str) -> None:
+    assert facts in page.inner_text("#recording-facts")
+    assert_paper_is_drawn(page)
+    rows = page.locator(".class-row")
+    assert rows.count() >= 4
+    assert all("validation patients" in text for text in page.locator(".class-record").all_inner_texts())
+    assert page.locator(".cannot li").count() > 0
+    assert page.locator(".neighbour").count() == 10
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_a_published_record_is_drawn_classified_and_compared(
+    visit: Visit, originals: Path, samples: Callable[..., list[Path]], name: str
+) -> None:
+    page = visit.open(*samples(originals, *ORIGINALS[name]))
+    assert_everything_is_shown(page, FACTS[name])
+
+
+@pytest.mark.parametrize("name", HOSPITAL)
+def test_a_hospital_file_is_drawn_classified_and_compared(
+    visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]], name: str
+) -> None:
+    page = visit.open(*samples(hospital_files, HOSPITAL[name]))
+    assert_everything_is_shown(page, FACTS[name])
+
+
+def test_a_single_lead_is_compared_with_the_neighbours_main_lead(
+    visit: Visit, originals: Path, samples: Callable[..., list[Path]]
+) -> None:
+    """CinC 2017 names its lead ECG; nobody in the archive has one of that name."""
+    page = visit.open(*samples(originals, *ORIGINALS["cinc"]))
+    page.click(".neighbour:first-child button")
+    page.wait_for_selector("#comparison[open] canvas")
+    assert "ECG is held against the neighbour's II" in page.inner_text("#comparison")
+
+
+def test_a_recording_that_is_not_fit_for_the_model_is_drawn_and_the_refusal_explained(
+    visit: Visit, originals: Path, samples: Callable[..., list[Path]]
+) -> None:
+    visit.watch.expected.add(422)
+    page = visit.open(*samples(originals, BROKEN))
+    assert "12 leads" in page.inner_text("#recording-facts")
+    assert_paper_is_drawn(page)
+    assert page.locator("#classes .unfit").count() == page.locator("#neighbours .unfit").count() == 1
+    said = page.inner_text("#classes")
+    assert "V2 missing: 4979 of 5000 samples" in said
+    assert "can still be read" in said
+
+
+@pytest.mark.parametrize("content", [b"", b"%PDF-1.4 \x00\x01\x02"])
+def test_a_file_that_is_no_ecg_is_explained_kindly(visit: Visit, tmp_path: Path, content: bytes) -> None:
+    visit.watch.expected |= {400, 422}
+    page = visit.enter()
+    (tmp_path / "letter.txt").write_bytes(content)
+    page.set_input_files("#file-input", tmp_path / "letter.txt")
+    page.wait_for_selector("#opening-message .trouble")
+    said = page.inner_text("#opening-message")
+    assert "cannot" in said
+    assert "Is it an ECG" in said or "Try again" in said
+    assert page.is_hidden("#workspace")
+    assert page.is_visible("#drop-zone")
+
+
+def test_a_header_without_its_signal_is_told_what_it_lacks(
+    visit: Visit, originals: Path, samples: Callable[..., list[Path]]
+) -> None:
+    visit.watch.expected.add(422)
+    page = visit.enter()
+    page.set_input_files("#file-input", samples(originals, "ptbxl/records500/00000/00001_hr.hea"))
+    page.wait_for_selector("#opening-message .trouble")
+    assert "needs its header (.hea) and its signal file" in page.inner_text("#opening-message")
+
+
+def test_files_can_be_dropped_on_the_page(visit: Visit) -> None:
+    """The drop is made in the page, from the example that the viewer ships."""
+    page = visit.enter()
+    page.evaluate("""async () => {
+        const carried = new DataTransfer();
+        const content = await (await fetch("/viewer/example.csv")).blob();
+        carried.items.add(new File([content], "dropped.csv"));
+        for (const kind of ["dragenter", "dragover", "drop"]) {
+            const how = { dataTransfer: carried, bubbles: true, cancelable: true };
+            document.body.dispatchEvent(new DragEvent(kind, how));
+        }
+    }""")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    assert "clocs CSV" in page.inner_text("#recording-facts")
+
+
+def test_another_file_takes_the_place_of_the_first(
+    visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]]
+) -> None:
+    page = visit.open()
+    page.click("#open-another")
+    assert page.is_visible("#drop-zone")
+    page.set_input_files("#file-input", samples(hospital_files, HOSPITAL["scp"]))
+    page.wait_for_selector("#recording-facts:has-text('SCP-ECG')")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")

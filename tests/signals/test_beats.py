@@ -1,0 +1,205 @@
+"""Beats are found where they are, and what they say of rate and electrodes holds on real recordings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clocs.core.recording import Provenance, Recording, missing_value, quantise
+from clocs.core.sources import open_source
+from clocs.datasets import DATASETS
+from clocs.datasets.chapman import _sheet
+from clocs.datasets.folder import FOLDER
+from clocs.formats.reading import read_from
+from clocs.signals.beats import find_beats
+from clocs.signals.quality import OFF, assess
+from tests.conftest import make_recording
+
+RATE = 500.0
+BEATS_ONLY = OFF.model_copy(update={"judge_rate": True, "judge_electrodes": True})
+
+
+def waves(interval: float, seconds: float = 10.0, qrs: float = 0.02, t_delay: float = 0.25) -> Recording:
+    """P, QRS and T as bell curves of known place and size, in leads I, II and, upside down, V2."""
+    times = np.arange(round(seconds * RATE)) / RATE
+    bells = [(-0.16, 0.02, 0.1), (0.0, qrs, 1.0), (t_delay, 0.04, 0.3)]
+    beat = np.zeros_like(times)
+    for centre in np.arange(0.4, seconds - 0.1, interval):
+        for delay, width, size in bells:
+            beat += size * np.exp(-(((times - centre - delay) / width) ** 2) / 2)
+    return Recording(
+        digital=quantise(np.stack([beat, 0.8 * beat, -beat])),
+        gain=np.full(3, 1000.0),
+        baseline=np.zeros(3, np.int32),
+        rate=RATE,
+        leads=("I", "II", "V2"),
+    )
+
+
+@settings(deadline=None)
+@given(st.floats(0.6, 1.6), st.floats(0.008, 0.03), st.floats(0.22, 0.3))
+def test_what_was_made_is_found(interval: float, qrs: float, t_delay: float) -> None:
+    """Of a bell curve's squared slope the middle 90 % lie within 2.8 of its standard deviations each side at most."""
+    found = find_beats(waves(interval, qrs=qrs, t_delay=t_delay))
+    assert found is not None
+    assert found.interval == pytest.approx(interval, abs=0.009)
+    assert found.t_delay == pytest.approx(t_delay, abs=0.03)
+    assert 3 * qrs < found.qrs < 6 * qrs + 0.01
+    assert found.agreement > 0.9
+    assert found.unevenness < 0.05
+
+
+def test_waves_point_where_they_do() -> None:
+    found = find_beats(waves(0.8))
+    assert found is not None
+    assert all(size > 0 for size in found.waves["I"])
+    assert all(size < 0 for size in found.waves["V2"])
+    np.testing.assert_allclose(found.waves["I"], (0.1, 1.0, 0.3), atol=0.06)
+
+
+@settings(deadline=None)
+@given(st.sampled_from([100.0, 128.0, 250.0, 257.0, 1000.0]))
+def test_seconds_follow_the_stated_rate(rate: float) -> None:
+    found = find_beats(replace(waves(0.8), rate=rate))
+    if rate > 125:  # else the beats are too far apart for the longest that is looked for
+        assert found is not None
+        assert found.interval == pytest.approx(0.8 * RATE / rate, rel=0.02)
+
+
+def test_missing_samples_and_leads_of_other_names_do_no_harm() -> None:
+    plain = waves(0.8)
+    digital = plain.digital.copy()
+    digital[:, 1000:1050] = missing_value(digital.dtype)
+    for changed in (replace(plain, digital=digital), replace(plain, leads=("a", "b", "c"))):
+        found = find_beats(changed)
+        assert found is not None
+        assert found.interval == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize("recording", [make_recording(samples=400), waves(0.8, seconds=2.0), waves(5.0)])
+def test_too_few_beats_are_none(recording: Recording) -> None:
+    assert find_beats(recording) is None
+
+
+def test_a_flat_recording_has_no_beats() -> None:
+    flat = make_recording()
+    assert find_beats(replace(flat, digital=np.zeros_like(flat.digital))) is None
+
+
+def test_of_a_long_recording_the_middle_is_looked_at() -> None:
+    short, long = waves(0.8), waves(1.0, seconds=200.0)
+    digital = np.concatenate([short.digital, long.digital, short.digital], axis=1)
+    found = find_beats(replace(long, digital=digital))
+    assert found is not None
+    assert found.interval == pytest.approx(1.0, abs=0.006)
+
+
+DEVICES = ("muse/", "cardiosoft/", "philips/", "scp/scptools", "dicom/g", "dicom/p", "aecg/cvrg")
+WITHOUT = ("philips/fox_", "scp/scptools_test_log.scp")
+
+
+def test_beats_come_as_often_as_real_devices_say(hospital_files: Path) -> None:
+    """MUSE, CardioSoft, Philips, SCP, DICOM and aECG files state a heart rate: another program counted."""
+    source = open_source(hospital_files)
+    names = [name for name in source.names() if name.startswith(DEVICES) and not name.startswith(WITHOUT)]
+    assert len(names) >= 20
+    for name in names:
+        recording = read_from(source, name)
+        beats, stated = find_beats(recording), recording.provenance.heart_rate
+        assert beats is not None
+        assert stated is not None, name
+        assert 60 / beats.interval == pytest.approx(stated, rel=0.11), name
+
+
+SETS = {"chapman": "chapman.zip", "physionet2020": "cpsc2018.zip", "physionet2017": "cinc2017.zip"}
+
+
+def real(data: Path, name: str, every: int) -> Iterator[Recording]:
+    """Recordings that the set's own gate lets pass; Chapman's with lead I, and with the rate that MUSE counted."""
+    dataset = DATASETS.get(name)
+    source, options = open_source(data / SETS[name]), dataset.parse_options({})
+    counted = chapman_rates(data / SETS[name]) if name == "chapman" else {}
+    for entry in list(dataset.entries(source, options))[::every]:
+        recording = dataset.load(source, entry, options)
+        if not assess(recording, dataset.gate):
+            yield with_lead_one(recording, counted[recording.record_id]) if counted else recording
+
+
+def chapman_rates(archive: Path) -> dict[str, float]:
+    source = open_source(archive)
+    head, *rows = _sheet(source.read("Diagnostics.xlsx"), "Diagnostics.xlsx")
+    column = head.index("VentricularRate")
+    return {str(row[0]): float(str(row[column])) for row in rows}
+
+
+def with_lead_one(recording: Recording, heart_rate: float) -> Recording:
+    """I = -2 aVR - II; the file stores II, aVR, aVL, V2 in steps of one size."""
+    rows = dict(zip(recording.leads, recording.digital.astype(np.int32), strict=True))
+    digital = np.stack([-2 * rows["aVR"] - rows["II"], rows["II"], rows["V2"]]).astype(np.int32)
+    return replace(
+        recording.select(("aVR", "II", "V2")),
+        digital=digital,
+        leads=("I", "II", "V2"),
+        provenance=Provenance(heart_rate=heart_rate),
+    )
+
+
+def verdict(recording: Recording) -> str:
+    found = assess(recording, BEATS_ONLY)
+    return found[0].reason if found else ""
+
+
+def count(data: Path, name: str, every: int) -> dict[str, Counter[str]]:
+    """Verdicts by what was done: nothing, a wrong rate stated, the arms exchanged; with and without a heart rate."""
+    found: dict[str, Counter[str]] = {}
+    for recording in real(data, name, every):
+        silent = replace(recording, provenance=Provenance())
+        for kind, one in (("", silent), (", heart rate stated", recording)):
+            if not one.provenance.heart_rate and kind:
+                continue
+            found.setdefault(f"as it is{kind}", Counter())[verdict(one)] += 1
+            for word, factor in (("half", 0.5), ("twice", 2.0)):
+                wrong = replace(one, rate=one.rate * factor)
+                found.setdefault(f"{word} the rate{kind}", Counter())[verdict(wrong)] += 1
+        if "I" in recording.leads:
+            turned = silent.digital.copy()
+            turned[0] = -turned[0]
+            found.setdefault("arms exchanged", Counter())[verdict(replace(silent, digital=turned))] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", ["physionet2020", "physionet2017"])
+def test_real_recordings_are_not_refused(name: str, real_data: Path) -> None:
+    found = count(real_data, name, 101)
+    assert {kind: set(counts) for kind, counts in found.items() if kind.startswith("as it is")} == {
+        kind: {""} for kind in found if kind.startswith("as it is")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("name", "refused"), [("chapman", 1), ("physionet2020", 0), ("physionet2017", 0)])
+def test_all_real_recordings(name: str, refused: int, real_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one of Chapman's is a tachycardia: MUSE counts 222 beats a minute, and 110 are found here."""
+    found = count(real_data, name, 1)
+    with capsys.disabled():
+        print(f"\n{name}")
+        for kind, counts in found.items():
+            print(f"  {kind}: {sum(counts.values())}, refused {dict(counts - Counter({'': counts['']}))}")
+    kinds = [counts for kind, counts in found.items() if kind.startswith("as it is")]
+    assert sum(counts.total() - counts[""] for counts in kinds) <= refused
+
+
+def test_a_folder_is_judged_by_its_beats(originals: Path) -> None:
+    assert FOLDER.gate.judge_rate
+    assert FOLDER.gate.judge_electrodes
+    others: list[Any] = [dataset for dataset in DATASETS if dataset.name != "folder"]
+    assert not any(dataset.gate.judge_rate or dataset.gate.judge_electrodes for dataset in others)

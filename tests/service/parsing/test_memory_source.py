@@ -45,7 +45,11 @@ def test_an_archive_comes_alone() -> None:
         upload_source({"x.zip": zipped({}), "a.hea": b""})
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"no archive", zipped({"a": b"1"})[:-5]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PK\x03\x04", b"no archive", zipped({"a": b"1"})[:-5]],
+    ids=["empty", "a beginning", "something else", "without its end"],  # a zip's bytes hold the time
+)
 def test_a_broken_archive_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match="the upload is not a readable zip"):
         upload_source({"x.zip": data})

@@ -57,6 +57,16 @@ def test_the_temperature_divides_the_logits() -> None:
     np.testing.assert_allclose(odds[0] * 4, odds[1], atol=1e-5)
 
 
+def test_an_adjustment_is_of_the_mean_and_not_of_its_rows() -> None:
+    classifier, embeddings, expected = fitted(multi_label=True)
+    chosen = ((2.0, 0.5), (1.0, 0.0), (1.0, -1.0))
+    keener = replace(classifier, card=classifier.card.model_copy(update={"adjustment": chosen}))
+    np.testing.assert_array_equal(keener.probabilities(embeddings), classifier.probabilities(embeddings))
+    mean = expected[:8].mean(axis=0)
+    odds = np.log(mean / (1 - mean)) * [2, 1, 1] + [0.5, 0, -1]
+    np.testing.assert_allclose(list(keener.classify(embeddings[:8]).values()), 1 / (1 + np.exp(-odds)), atol=1e-5)
+
+
 def test_a_recording_has_the_mean_of_its_rows() -> None:
     classifier, embeddings, expected = fitted(multi_label=False)
     found = classifier.classify(embeddings[:8])
@@ -113,6 +123,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     [
         ({"format": "clocs-classifier-2"}, "clocs-classifier-2"),
         ({"temperature": 0}, "temperature"),
+        ({"adjustment": ((1.0, 0.0),)}, "1 adjustments for"),
         ({"classes": []}, "classes"),
         ({"colour": "red"}, "colour"),
     ],

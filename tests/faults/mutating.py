@@ -6,17 +6,16 @@ import random
 import re
 import zipfile
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from clocs.core.errors import FormatError
 from clocs.core.recording import Episode
 from clocs.formats import read_from
 from clocs.formats.writing import WRITERS
+from clocs.service.parsing.memory_source import MemorySource
 from tests.faults.binary_files import BINARY, RESEAL, binary_enlarged, binary_pool, number_bytes
 from tests.faults.damaging import MUTATIONS, XML_MUTATIONS, Damage
 
@@ -24,31 +23,6 @@ Files = dict[str, bytes]
 CSV_ROWS = 400
 """Most CSV cases are cut to so many rows; every tenth is whole."""
 CSV_WHOLE = 10
-
-
-class Memory:
-    """A source whose files are in memory."""
-
-    def __init__(self, files: Files) -> None:
-        self.path = "memory"
-        self._files = files
-
-    def names(self) -> Iterator[str]:
-        yield from sorted(self._files)
-
-    def exists(self, name: str) -> bool:
-        return name in self._files
-
-    def size(self, name: str) -> int:
-        return len(self._files[name])
-
-    def read(self, name: str) -> bytes:
-        if name not in self._files:
-            raise FormatError(f"{name}: no such file in {self.path}")
-        return self._files[name]
-
-    def head(self, name: str, count: int) -> bytes:
-        return self.read(name)[:count]
 
 
 @dataclass(frozen=True)
@@ -203,7 +177,7 @@ def _singles(archive: Path, prefix: str) -> list[Files]:
 def _as_clocs_csv(files: Files) -> Files:
     """A real record in the CSV that clocs writes, with all that its head can hold."""
     recording = replace(
-        read_from(Memory(files), asked(files)), patient_id="someone", episodes=(Episode(1, 90, "AFIB"),)
+        read_from(MemorySource(files), asked(files)), patient_id="someone", episodes=(Episode(1, 90, "AFIB"),)
     )
     return {f"{recording.record_id}.csv": WRITERS.get("csv").encode(recording, recording.record_id).files[".csv"]}
 

@@ -26,11 +26,12 @@ from clocs.core.files import canonical_json
 from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
+from clocs.service.parsing.memory_source import MemorySource
 from clocs.signals.leads import derive, without_derived
 from clocs.signals.quality import GatePolicy, assess
 from clocs.store.shard import Shard, write_shard
 from tests.faults.binary_files import BINARY
-from tests.faults.mutating import KINDS, XML, Files, Memory, asked, case, enlarged, pool
+from tests.faults.mutating import KINDS, XML, Files, asked, case, enlarged, pool
 
 SECONDS = 2.0
 SPARE = 64 << 20
@@ -60,8 +61,8 @@ def limited(size: int) -> Iterator[None]:
 def read_case(files: Files, name: str, folder: Path | None) -> str:
     """Read, judge, derive, and with a folder also store and read again; 'read' or the error's name."""
     try:
-        recording = read_from(Memory(files), name)
-        identity = identity_from(Memory(files), name)
+        recording = read_from(MemorySource(files), name)
+        identity = identity_from(MemorySource(files), name)
     except ClocsError as error:
         if isinstance(error.__cause__, MemoryError):
             raise MemoryError("refused only after memory ran out") from error
@@ -111,7 +112,7 @@ def attempt(data: Path, kind: str, number: int, folder: Path) -> tuple[str, floa
     if kind.startswith(LARGE):
         files, name = enlarged(data, kind.removeprefix(LARGE), LARGE_BYTES)
         with limited(sum(map(len, files.values()))):
-            recording = read_from(Memory(files), name)
+            recording = read_from(MemorySource(files), name)
         return f"read {recording.samples > 1 << 17}", 0.0
     if kind not in KINDS:
         started = time.process_time()

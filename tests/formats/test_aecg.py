@@ -20,8 +20,8 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
+from clocs.service.parsing.memory_source import MemorySource
 from clocs.signals.quality import GatePolicy, assess
-from tests.faults.mutating import Memory
 from tests.formats.independent import ecgdatakit_reads, same
 from tests.formats.xml_examples import TWO, aecg, aecg_lead, aecg_series, aecg_time
 
@@ -39,7 +39,7 @@ SHAPES = {
 
 
 def made(text: str) -> Recording:
-    return read_from(Memory({"a.xml": text.encode()}), "a.xml")
+    return read_from(MemorySource({"a.xml": text.encode()}), "a.xml")
 
 
 def refused(text: str, said: str) -> None:
@@ -231,7 +231,7 @@ def test_the_identity() -> None:
         "<name>Dr <given>Ann</given><family>Lee</family></name><birthTime value='19800301'/><PatientID>9</PatientID>"
     )
     raw = aecg(about=subject(inside)).encode()
-    assert identity_from(Memory({"a.xml": raw}), "a.xml") == {
+    assert identity_from(MemorySource({"a.xml": raw}), "a.xml") == {
         "patient_id": ("S-1", "9"),
         "patient_name": ("Dr", "Ann", "Lee"),
         "birth_date": ("19800301",),

@@ -16,7 +16,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.binary_examples import TWO, atc_block, atc_file, atc_leads
 
 LIMBS = ("I", "II", "III", "aVR", "aVL", "aVF")
@@ -32,7 +32,7 @@ BROKEN = "atc/atcpy_broken_checksum.atc"
 
 
 def made(raw: bytes) -> Recording:
-    return read_from(Memory({"k.atc": raw}), "k.atc")
+    return read_from(MemorySource({"k.atc": raw}), "k.atc")
 
 
 def test_there_are_no_other_files(hospital_files: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_broken_checksum_is_refused(hospital_files: Path) -> None:
 
 
 def test_what_a_file_says_about_people() -> None:
-    assert identity_from(Memory({"k.atc": atc_file(*atc_leads())}), "k.atc") == {
+    assert identity_from(MemorySource({"k.atc": atc_file(*atc_leads())}), "k.atc") == {
         "acquired": ("2020-01-02T03:04:05+01:00",),
         "order": ("uuid-1",),
         "device_serial": ("SN=AC9,BAT=5",),

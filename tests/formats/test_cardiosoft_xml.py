@@ -15,16 +15,16 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
+from clocs.service.parsing.memory_source import MemorySource
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import GatePolicy, assess
-from tests.faults.mutating import Memory
 from tests.formats.xml_examples import TWO, cardiosoft
 
 FILES = ["cardiosoft/ecgprocess_example-XML1.xml", "cardiosoft/heartwise_dummy_ecg.xml"]
 
 
 def made(text: str) -> Recording:
-    return read_from(Memory({"c.xml": text.encode("latin-1")}), "c.xml")
+    return read_from(MemorySource({"c.xml": text.encode("latin-1")}), "c.xml")
 
 
 def test_there_are_no_other_files(hospital_files: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_identity() -> None:
 <PatientInfo><PID>77</PID><Name><FamilyName>Groß</FamilyName></Name>{BORN}<Race>ASIAN</Race></PatientInfo>
 <Interpretation><Diagnosis><DiagnosisText>Sinus rhythm</DiagnosisText></Diagnosis></Interpretation>"""
     raw = cardiosoft(about=about).encode("latin-1")
-    assert identity_from(Memory({"c.xml": raw}), "c.xml") == {
+    assert identity_from(MemorySource({"c.xml": raw}), "c.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
         "birth_date": ("1949-7-16",),

@@ -12,7 +12,7 @@ import pytest
 from clocs.core.errors import FormatError
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.binary_examples import (
     TWO,
     atc_block,
@@ -69,7 +69,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_costs_nothing(claim: str) -> None:
-    source = Memory({"neutral": CLAIMS[claim]})
+    source = MemorySource({"neutral": CLAIMS[claim]})
     _attempt(source)  # loads what there is to load
     tracemalloc.start()
     try:
@@ -79,7 +79,7 @@ def test_a_claim_costs_nothing(claim: str) -> None:
         tracemalloc.stop()
 
 
-def _attempt(source: Memory) -> None:
+def _attempt(source: MemorySource) -> None:
     for action in (read_from, identity_from):
         with contextlib.suppress(FormatError):
             action(source, "neutral")

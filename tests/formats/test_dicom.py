@@ -23,7 +23,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.binary_examples import TWO, Rows, dicom_channel, dicom_file, dicom_group
 from tests.formats.independent import ecgdatakit_reads
 
@@ -40,7 +40,7 @@ IN_MILLIVOLT = {"uV": 1e-3, "mV": 1.0}
 
 
 def made(raw: bytes) -> Recording:
-    return read_from(Memory({"d.dcm": raw}), "d.dcm")
+    return read_from(MemorySource({"d.dcm": raw}), "d.dcm")
 
 
 def bare(raw: bytes, group: int = 0) -> npt.NDArray[np.float64]:
@@ -113,7 +113,7 @@ def test_names_texts_and_network_names_count_wherever_they_stand() -> None:
     dataset.WaveformAnnotationSequence = [note]
     buffer = io.BytesIO()
     dataset.save_as(buffer)
-    assert identity_from(Memory({"d.dcm": buffer.getvalue()}), "d.dcm") == {
+    assert identity_from(MemorySource({"d.dcm": buffer.getvalue()}), "d.dcm") == {
         "contact": ("Main St 1",),
         "operator": ("Op",),
         "physician": ("Dr Who",),
@@ -328,4 +328,4 @@ def test_without_pydicom_only_dicom_files_ask_for_the_extra(monkeypatch: pytest.
     with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
         made(raw)
     with pytest.raises(FormatError, match="not a format clocs knows"):
-        read_from(Memory({"x": b"hello"}), "x")
+        read_from(MemorySource({"x": b"hello"}), "x")

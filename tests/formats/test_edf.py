@@ -16,7 +16,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read, read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.binary_examples import TWO, Rows, edf_file
 from tests.formats.independent import ecgdatakit_reads
 
@@ -25,7 +25,7 @@ PERSON = "MCH-77 F 24-DEC-1950 Anna_Example"
 
 
 def made(raw: bytes) -> Recording:
-    return read_from(Memory({"e.edf": raw}), "e.edf")
+    return read_from(MemorySource({"e.edf": raw}), "e.edf")
 
 
 def written(
@@ -113,7 +113,7 @@ def test_what_edf_plus_says_about_people(tmp_path: Path) -> None:
 
 def test_in_plain_edf_the_fields_are_given_whole() -> None:
     raw = edf_file(patient="Example, Anna 24.12.50", recording="ward 7, Dr Who", start="25.12.9907.30.05")
-    found = identity_from(Memory({"e.edf": raw}), "e.edf")
+    found = identity_from(MemorySource({"e.edf": raw}), "e.edf")
     assert found["patient_id"] == ("Example, Anna 24.12.50",)
     assert found["free_text"] == ("ward 7, Dr Who",)
     assert found["acquired"] == ("1999-12-25T07:30:05",)

@@ -16,8 +16,8 @@ from clocs.core.identity import IDENTITY_FIELDS
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
 from clocs.formats.reading import Format, identity_from, read_from, read_identity
+from clocs.service.parsing.memory_source import MemorySource
 from tests.conftest import data_folder
-from tests.faults.mutating import Memory
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.formats.xml_examples import WRITERS
 
@@ -49,7 +49,7 @@ def said(recording: Recording) -> str:
 def test_no_identity_of_a_file_is_in_its_recording(name: str, hospital_files: Path) -> None:
     """Under a name of its own: a file's name is the user's, and may well be a patient's number."""
     with zipfile.ZipFile(hospital_files) as archive:
-        source = Memory({"neutral": archive.read(name)})
+        source = MemorySource({"neutral": archive.read(name)})
     found = identity_from(source, "neutral")
     assert set(found) <= set(IDENTITY_FIELDS)
     assert all(value == value.strip() != "" for values in found.values() for value in values)
@@ -67,7 +67,7 @@ def test_a_refusal_tells_no_identity_either(name: str) -> None:
     for place in re.finditer(r'(?<=>)[^<]+(?=<)|(?<=")[^"<>]*(?=")', example):
         text = f"{example[: place.start()]}Winterbottom{example[place.end() :]}"
         try:
-            read_from(Memory({"neutral": text.encode()}), "neutral")
+            read_from(MemorySource({"neutral": text.encode()}), "neutral")
         except FormatError as refusal:
             messages.append(str(refusal))
     assert len(messages) > 5
@@ -79,13 +79,13 @@ def test_a_refusal_of_a_binary_file_tells_no_identity_either(name: str) -> None:
     """Its bytes are changed one by one; the file holds a patient's name throughout."""
     example = BINARY_WRITERS[name](1)
     assert example.count(b"Winterbottom") == 1
-    identity = identity_from(Memory({"neutral": example}), "neutral")
+    identity = identity_from(MemorySource({"neutral": example}), "neutral")
     assert any("Winterbottom" in value for values in identity.values() for value in values)
     messages = []
     for at in range(0, len(example), 1 + len(example) // 400):
         damaged = example[:at] + bytes([example[at] ^ 0x41]) + example[at + 1 :]
         try:
-            read_from(Memory({"neutral": damaged}), "neutral")
+            read_from(MemorySource({"neutral": damaged}), "neutral")
         except FormatError as refusal:
             messages.append("".join(traceback.format_exception(refusal)))
     assert len(messages) > 5

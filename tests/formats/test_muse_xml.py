@@ -18,7 +18,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.independent import ecgdatakit_reads, same
 from tests.formats.xml_examples import TWO, muse, muse_lead, muse_waveform
 
@@ -27,7 +27,7 @@ EIGHT = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
 
 
 def made(text: str) -> Recording:
-    return read_from(Memory({"m.xml": text.encode("latin-1")}), "m.xml")
+    return read_from(MemorySource({"m.xml": text.encode("latin-1")}), "m.xml")
 
 
 def refused(text: str, said: str) -> None:
@@ -105,7 +105,7 @@ def test_a_byte_changed_in_the_samples_is_noticed_by_the_checksum(
     at = next(at for at in range(start + int((end - start) * place), end) if chr(raw[at]).isalnum())
     raw[at] = ord("A") if raw[at] != ord("A") else ord("B")
     with pytest.raises(FormatError, match="samples of lead I do not match their LeadDataCRC32"):
-        read_from(Memory({"m.xml": bytes(raw)}), "m.xml")
+        read_from(MemorySource({"m.xml": bytes(raw)}), "m.xml")
 
 
 def test_a_file_without_checksums_is_read_and_a_strange_one_is_not() -> None:
@@ -204,7 +204,7 @@ def test_the_identity() -> None:
     order = "<Order><HISOrderNumber>88</HISOrderNumber><AdmitDiagnosis>pain</AdmitDiagnosis></Order>"
     stated = "<Diagnosis><DiagnosisStatement><StmtText>Sinus rhythm</StmtText></DiagnosisStatement></Diagnosis>"
     raw = muse(about=about(patient, test) + order + stated).encode("latin-1")
-    assert identity_from(Memory({"m.xml": raw}), "m.xml") == {
+    assert identity_from(MemorySource({"m.xml": raw}), "m.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
         "birth_date": ("07-15-1949",),
@@ -220,7 +220,7 @@ def test_the_identity() -> None:
 
 def test_an_acquisition_date_that_is_not_understood_is_given_as_it_stands() -> None:
     raw = muse(about=about("", "<AcquisitionDate>Tuesday</AcquisitionDate>")).encode()
-    assert identity_from(Memory({"m.xml": raw}), "m.xml") == {"acquired": ("Tuesday",)}
+    assert identity_from(MemorySource({"m.xml": raw}), "m.xml") == {"acquired": ("Tuesday",)}
 
 
 def test_a_claimed_length_takes_no_memory() -> None:

@@ -15,15 +15,15 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
+from clocs.service.parsing.memory_source import MemorySource
 from clocs.signals.leads import STANDARD
-from tests.faults.mutating import Memory
 from tests.formats.xml_examples import TWO, schiller
 
 FILE = "schiller/cvrg_schiller_scrubbed.xml"
 
 
 def made(text: str) -> Recording:
-    return read_from(Memory({"s.xml": text.encode()}), "s.xml")
+    return read_from(MemorySource({"s.xml": text.encode()}), "s.xml")
 
 
 def test_there_are_no_other_files(hospital_files: Path) -> None:
@@ -96,7 +96,7 @@ ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19490716</bi
 def test_the_person_and_the_identity() -> None:
     recording = made(schiller(about=ABOUT))
     assert (recording.age, recording.sex, recording.patient_id) == (59.0, "female", "")
-    assert identity_from(Memory({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
+    assert identity_from(MemorySource({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
         "birth_date": ("19490716",),

@@ -30,7 +30,7 @@ from clocs.formats.xml_tree import (
     root_name,
     text_of,
 )
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.xml_examples import WRITERS
 
 NAME = "Jürgen Groß"
@@ -38,7 +38,7 @@ CODED = '<?xml version="1.0" encoding="{}"?>\n<a><b c="1">{}</b></a>'
 
 
 def named(raw: bytes) -> str:
-    return root_name(raw[:HEAD_BYTES], Memory({"x": raw}), "x")
+    return root_name(raw[:HEAD_BYTES], MemorySource({"x": raw}), "x")
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from clocs.core.recording import Recording, quantise
 from clocs.datasets.folder import FOLDER
 from clocs.formats.reading import read_from
 from clocs.formats.writing import WRITERS
+from clocs.service.parsing.memory_source import MemorySource
 from clocs.signals.beats import find_beats
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import REASONS, assess
-from tests.faults.mutating import Memory
 from tests.formats.binary_examples import (
     APPLE_LINES,
     Rows,
@@ -394,7 +394,7 @@ def wrong_files(case: Case, form: Form, fault: str, choice: random.Random) -> Fi
 def outcome(files: Files, truth: Recording) -> str:
     """What ``clocs data ingest folder`` makes of them: the reason of a refusal, ``corrected`` or ``stored``."""
     try:
-        read = read_from(Memory(files), next(iter(files)))
+        read = read_from(MemorySource(files), next(iter(files)))
     except FormatError:
         return "unreadable"
     if found := assess(read, FOLDER.gate):

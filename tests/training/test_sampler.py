@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from clocs.core.errors import ConfigError
-from clocs.training.sampler import PatientSampler, Permutation, ShuffledSampler
+from clocs.training.sampler import PatientSampler, Permutation, ShuffledSampler, TurnsSampler
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,3 +74,19 @@ def test_each_patient_brings_as_many_items_as_asked() -> None:
     assert len(seen) == len(set(seen)), "a patient comes once an epoch"
     with pytest.raises(ConfigError, match="multiple"):
         PatientSampler(patients, batch=10, each=3, seed=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes=st.lists(st.integers(8, 60), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_stores_take_turns_and_each_is_gone_through_before_it_begins_anew(sizes: list[int], seed: int) -> None:
+    batch, sampler = 8, TurnsSampler(sizes, 8, seed)
+    drawn = [sampler.batch(epoch, step) for epoch in range(3) for step in range(sampler.steps)]
+    assert sampler.steps == len(sizes) * (sizes[0] // batch)
+    for store, size in enumerate(sizes):
+        begin, whole = sum(sizes[:store]), size // batch
+        own = drawn[store :: len(sizes)]
+        assert len(own) == 3 * (sizes[0] // batch)
+        assert all(begin <= items.min() and items.max() < begin + size for items in own)
+        for at in range(0, len(own) - whole + 1, whole):
+            through = np.concatenate(own[at : at + whole])
+            assert len(set(through.tolist())) == whole * batch

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import file_hash, seal, unseal, write_bytes
-from clocs.metrics.calibration import Reliability, probabilities
+from clocs.metrics.calibration import Reliability, adjusted, probabilities
 
 TENSORS, ABOUT = "classifier.safetensors", "classifier.json"
 FOLDER = "classifiers"
@@ -69,6 +69,8 @@ class ClassifierCard(BaseModel):
     """Whether a recording may have several classes: then each has a probability of its own, else they sum to 1."""
     temperature: float = Field(gt=0)
     """Logits are divided by it."""
+    adjustment: tuple[tuple[float, float], ...] = ()
+    """By class: slope and offset that make a recording's mean probability one of its own; empty: the mean as it is."""
     cannot_recognise: tuple[str, ...]
     """Plain sentences."""
     trained_on: dict[str, Any]
@@ -80,6 +82,8 @@ class ClassifierCard(BaseModel):
     def _distinct(self) -> Self:
         if len({item.name for item in self.classes}) != len(self.classes):
             raise ValueError("a class is named twice")
+        if self.adjustment and len(self.adjustment) != len(self.classes):
+            raise ValueError(f"{len(self.adjustment)} adjustments for {len(self.classes)} classes")
         return self
 
 
@@ -121,12 +125,19 @@ class Classifier:
         """(N, E) -> (N, K)."""
         return probabilities(self.logits(embeddings), self.card.temperature, self.card.multi_label)
 
+    def of_whole(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+        """(G, K): what means of a recording's probabilities over leads and frames stand for."""
+        if not self.card.adjustment:
+            return np.asarray(means, np.float64)
+        slope, offset = np.array(self.card.adjustment).T
+        return adjusted(means, slope, offset, self.card.multi_label)
+
     def classify(self, embeddings: npt.NDArray[np.floating]) -> dict[str, float]:
         """The probability of each class, from the embeddings (N, E) of all leads and frames of one recording."""
         if not len(embeddings):
             raise ConfigError("a recording without embeddings cannot be classified")
-        pooled = self.probabilities(embeddings).mean(axis=0)
-        return {item.name: float(value) for item, value in zip(self.card.classes, pooled, strict=True)}
+        (found,) = self.of_whole(self.probabilities(embeddings).mean(axis=0, keepdims=True))
+        return {item.name: float(value) for item, value in zip(self.card.classes, found, strict=True)}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write its two files; the JSON last, with the tensors' hash."""

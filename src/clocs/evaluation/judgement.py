@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,24 +17,29 @@ LEVELS = ("frame", "recording", "patient")
 """``frame``: every lead and frame by itself, as the paper reports. Else the mean of a recording's, or a patient's."""
 
 
-def levels(scores: Rows) -> Iterator[tuple[str, Rows]]:
+Adjust = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]]
+"""(G, K) means of probabilities to those of the wholes."""
+
+
+def levels(scores: Rows, adjust: Adjust | None = None) -> Iterator[tuple[str, Rows]]:
     """The scores of each level."""
     for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
-        yield level, scores if groups is None else pooled(scores, groups)
+        yield level, scores if groups is None else pooled(scores, groups, adjust)
 
 
-def pooled(scores: Rows, groups: npt.NDArray[np.int64]) -> Rows:
-    """One row a group, its values averaged."""
+def pooled(scores: Rows, groups: npt.NDArray[np.int64], adjust: Adjust | None = None) -> Rows:
+    """One row a group, its values averaged, and adjusted."""
     unique, values = pool(scores.values, groups)
+    values = values if adjust is None else np.asarray(adjust(values))
     first = np.unique(groups, return_index=True)[1]
     assert np.array_equal(groups[first], unique)
     truth = pool_truth(scores.truth, groups)[1]
     return Rows(values.astype(np.float32), truth, scores.record[first], scores.patient[first], scores.classes)
 
 
-def judge(scores: Rows, *, replicates: int = 1000) -> dict[str, Any]:
+def judge(scores: Rows, *, adjust: Adjust | None = None, replicates: int = 1000) -> dict[str, Any]:
     """Everything there is to say about the probabilities of a test part, as JSON."""
-    return {level: _level(rows, replicates) for level, rows in levels(scores)}
+    return {level: _level(rows, replicates) for level, rows in levels(scores, adjust)}
 
 
 def _level(rows: Rows, replicates: int) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _data(found: Findings) -> str:
     optimiser = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimiser"], training["optimiser"])
     words = (
         "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "
-        "when to stop, the classifier's regularisation and its temperature. Test patients were kept for the results "
+        "when to stop, the classifier's regularisation and its calibration. Test patients were kept for the results "
         "below. Nobody is in two parts, nor is a signal that two names share. `seen.npy` lists keys of the signals "
         "that were seen, so that an evaluation can refuse them.",
         f"Seed {training['seed']}, batches of {training['batch']}, {optimiser} at {training['learning_rate']:g}, the "

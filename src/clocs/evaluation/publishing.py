@@ -21,7 +21,7 @@ from clocs.evaluation.model_card import Findings, Task, write_card
 from clocs.evaluation.rows import Rows, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
-from clocs.metrics.calibration import fit_temperature, reliability
+from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
 from clocs.similarity.judgement.audit import audit
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -97,15 +97,16 @@ def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task
     scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
     audited = audit(subject.folder, store, split=split.name)
     groups = judge_subgroups(scores, store)
-    return Task(name, classifier.card, judge(scores), groups, _patients(store, split), audited), classifier
+    judged = judge(scores, adjust=classifier.of_whole)
+    return Task(name, classifier.card, judged, groups, _patients(store, split), audited), classifier
 
 
 def _classifier(
     linear: Linear, train: Rows, validation: Rows, subject: Subject, store: Store, split: Split
 ) -> Classifier:
-    """The linear classifier with a temperature, and what its probabilities were worth on validation patients."""
+    """The linear classifier, calibrated, and what its probabilities were worth on validation patients."""
     dataset = DATASETS.get(store.manifest.dataset["name"])
-    shares = _by_patient(train).truth.mean(0)
+    shares = pooled(train, train.patient).truth.mean(0)
     card = ClassifierCard(
         classes=tuple(
             ClassInfo(name, dataset.meanings.get(name, name), float(share), ())
@@ -129,15 +130,14 @@ def _classifier(
     )
     arrays = (linear.mean, linear.scale, linear.weight, linear.bias)
     bare = Classifier(card, *(np.asarray(array, np.float32) for array in arrays))
-    found = validation.with_values(bare.probabilities(validation.values).astype(np.float32))
-    by_patient = _by_patient(found)
+    scores = validation.with_values(bare.probabilities(validation.values).astype(np.float32))
+    means = pooled(scores, scores.record)
+    fitted = np.stack(fit_adjustment(means.values, means.truth, linear.multi_label), axis=1)
+    adjusted = replace(bare, card=card.model_copy(update={"adjustment": tuple(map(tuple, fitted.tolist()))}))
+    by_patient = pooled(scores, scores.patient, adjusted.of_whole)
     bins = reliability_bins(reliability(by_patient.truth, by_patient.values))
     classes = tuple(replace(item, reliability=own) for item, own in zip(card.classes, bins, strict=True))
-    return replace(bare, card=card.model_copy(update={"classes": classes}))
-
-
-def _by_patient(rows: Rows) -> Rows:
-    return pooled(rows, rows.patient)
+    return replace(adjusted, card=adjusted.card.model_copy(update={"classes": classes}))
 
 
 def _always(linear: Linear, rows: Rows) -> tuple[str, ...]:

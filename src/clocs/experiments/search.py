@@ -48,6 +48,9 @@ TRIALS: Final[dict[str, dict[str, Any]]] = {
     "stem stride 3": {"precision": "bf16-mixed", "encoder": {"name": "resnet", "stem_stride": 3}},
     "no head, eight times the steps": {"precision": "bf16-mixed", "steps": 8 * STEPS},
     "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "steps": 8 * STEPS},
+    "decorrelation 0.3": {"precision": "bf16-mixed", "decorrelation": 0.3},
+    "decorrelation 1": {"precision": "bf16-mixed", "decorrelation": 1.0},
+    "decorrelation 3": {"precision": "bf16-mixed", "decorrelation": 3.0},
     "three datasets, long": {
         "precision": "bf16-mixed",
         "temperature": 0.2,
@@ -60,7 +63,7 @@ TRIALS: Final[dict[str, dict[str, Any]]] = {
 }
 """What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
 
-OF_METHOD: Final = frozenset({"view_choice", "perturbations", "head", "temperature"})
+OF_METHOD: Final = frozenset({"view_choice", "perturbations", "head", "temperature", "decorrelation"})
 
 
 def search(seeds: Iterable[int], names: Iterable[str] = TRIALS) -> Iterator[Cell]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
+from clocs.core.later import Later
+from clocs.losses.cosine import units
+from clocs.losses.decorrelation import decorrelation
 from clocs.losses.patient_nce import patient_nce
 from clocs.methods.method import ProjectedOptions
 
@@ -26,8 +29,14 @@ class PatientContrast(ProjectedOptions):
     pairs: Literal["all", "last"] = "all"
     """``last``: as in the released code, whose loss overwrote itself per pair of views."""
 
+    decorrelation: Annotated[float, Later()] = Field(default=0.0, ge=0)
+    """Weight of the penalty on numbers of the embedding that repeat each other; not in the paper."""
+
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
-        """The paper's equations 1 to 4, over all pairs of views."""
-        return patient_nce(
+        """The paper's equations 1 to 4, over all pairs of views; beyond the paper, with decorrelation."""
+        contrast = patient_nce(
             outputs, patients, temperature=self.temperature, off_diagonals=self.off_diagonals, pairs=self.pairs
         )
+        if not self.decorrelation:
+            return contrast
+        return contrast + self.decorrelation * decorrelation(units(outputs).flatten(0, 1))

@@ -1,4 +1,4 @@
-"""Whether a probability means what it says: reliability, its errors, and the temperature that mends confidence."""
+"""Whether a probability means what it says: reliability, its errors, and what mends confidence."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from clocs.metrics.ranking import Bools, Floats, check_classes
 
 TEMPERATURES: Final = (0.01, 100.0)
 """What a fitted temperature is held between: logits that separate the classes would otherwise ask for 0."""
+
+SLOPES: Final = (0.1, 10.0)
+"""Of an adjustment: it never turns an order round."""
+PRIOR: Final = 1.0
+"""Weight of an adjustment's prior, about that of one row."""
+SURE: Final = 1e-6
+"""Probabilities nearer to 0 or 1 count as this near."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,47 @@ def _fit_pooled(logits: Floats, truth: Bools, multi_label: bool, groups: Groups)
         )
 
     return float(np.exp(minimize_scalar(surprise, bounds=np.log(TEMPERATURES), method="bounded").x))
+
+
+def adjusted(
+    pooled: npt.NDArray[np.floating],
+    slope: npt.NDArray[np.floating],
+    offset: npt.NDArray[np.floating],
+    multi_label: bool,
+) -> Floats:
+    """Means of probabilities (G, K) as probabilities of the whole: evidence times slope (K,), plus offset (K,).
+
+    A mean is too timid where few of its parts can show a class. Evidence: log odds, or log probabilities where classes
+    exclude each other.
+    """
+    return probabilities(_evidence(pooled, multi_label) * slope + offset, 1.0, multi_label)
+
+
+def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> tuple[Floats, Floats]:
+    """Slope and offset (K,) that make the truth (G, K) likeliest under ``adjusted``, with a prior at no adjustment."""
+    from scipy.optimize import minimize
+
+    _check_probabilities(truth, pooled)
+    evidence, classes = _evidence(pooled, multi_label), truth.shape[1]
+
+    def surprise(numbers: Floats) -> tuple[float, Floats]:
+        """Minus the log likelihood and the prior's, and the gradient."""
+        slope, offset = numbers[:classes], numbers[classes:]
+        found = probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
+        likely = np.where(truth, np.log(found), np.log1p(-found)) if multi_label else np.log(found[truth])
+        error, strange = found - truth, np.concatenate([slope - 1, offset])
+        gradient = np.concatenate([(error * evidence).sum(0), error.sum(0)]) + PRIOR * strange
+        return float(PRIOR * np.square(strange).sum() / 2 - likely.sum()), gradient
+
+    start = np.concatenate([np.ones(classes), np.zeros(classes)])
+    bounds = [SLOPES] * classes + [(None, None)] * classes
+    best = minimize(surprise, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return np.asarray(best[:classes]), np.asarray(best[classes:])
+
+
+def _evidence(pooled: npt.NDArray[np.floating], multi_label: bool) -> Floats:
+    inside = np.asarray(pooled, np.float64).clip(SURE, 1 - SURE)
+    return np.asarray(np.log(inside) - (np.log1p(-inside) if multi_label else 0.0))
 
 
 def _check_probabilities(truth: Bools, probabilities: npt.NDArray[np.floating]) -> None:

@@ -38,6 +38,8 @@ class PretrainConfig(BaseModel):
     store: Path = Path("store")
     more_stores: tuple[Path, ...] = ()
     """Trained on together with ``store``, whose frames they take over, each with its own leads and split."""
+    take_turns: Annotated[bool, Later()] = False
+    """Whether each batch is of one store, as many of each; else batches mix them as chance has it."""
     split: str = "default"
     frames: dict[str, Any] = Field(default_factory=dict)
     """Fields of the dataset's frame policy to replace, e.g. ``{"normalisation": "none"}``."""

@@ -17,7 +17,7 @@ from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.config import PretrainConfig
 from clocs.training.labels import labelled_items, labelled_records
-from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler
+from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler, TurnsSampler
 from clocs.training.seen import Keys, seen_keys
 from clocs.views.batch import BatchMaker
 from clocs.views.joint import JointBatchMaker
@@ -107,6 +107,8 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
     if config.fraction < 1 and config.label_draw == "frames":
         chosen = labelled_items(len(train), config.fraction, config.seed)
         sampler = ShuffledSampler(len(train), config.batch, config.seed, chosen)
+    elif isinstance(train, JointBatchMaker) and config.take_turns:
+        sampler = TurnsSampler(train.sizes, config.batch, config.seed)
     elif config.same_patient:
         patients = train.patients(np.arange(len(train)))
         sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)

@@ -7,6 +7,7 @@ is listed or shuffled, and each rank finds its own share without being told.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -88,6 +89,27 @@ class ShuffledSampler:
         steps = min((group + 1) * TOGETHER, self.steps)
         items = order(np.arange(group * TOGETHER * self._batch, steps * self._batch)).reshape(-1, self._batch)
         return items if self._chosen is None else self._chosen[items]
+
+
+class TurnsSampler:
+    """Stores take turns: every batch is of one of them, and all have as many, however large they are.
+
+    An epoch takes every item of the first store once; the others go on where they were, and begin anew when they are
+    through. In a batch of several stores, most others are told apart by the device alone, and teach nothing.
+    """
+
+    def __init__(self, sizes: Sequence[int], batch: int, seed: int) -> None:
+        self._samplers = [
+            ShuffledSampler(size, batch, derived_seed(seed, "store", number)) for number, size in enumerate(sizes)
+        ]
+        self._first = np.cumsum([0, *sizes])
+        self.steps = len(sizes) * self._samplers[0].steps
+
+    def batch(self, epoch: int, step: int) -> Ints:
+        """(B,) item numbers, store after store numbered through."""
+        turn, store = divmod(epoch * self.steps + step, len(self._samplers))
+        items = self._samplers[store].batch(*divmod(turn, self._samplers[store].steps))
+        return np.asarray(self._first[store] + items)
 
 
 class PatientSampler:

@@ -1,4 +1,4 @@
-"""Batches from several stores at once: every batch mixes them as chance has it."""
+"""Batches from several stores: items may be of any of them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ class JointBatchMaker:
 
     def __len__(self) -> int:
         return int(self._items[-1])
+
+    @property
+    def sizes(self) -> list[int]:
+        """Items of each store."""
+        return [len(maker) for maker in self._makers]
 
     def patients(self, items: Ints) -> Ints:
         """The patient of each item."""

@@ -17,8 +17,8 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
+from clocs.service.parsing.memory_source import MemorySource
 from clocs.signals.leads import STANDARD
-from tests.faults.mutating import Memory
 from tests.formats.independent import ecgdatakit_reads, same
 from tests.formats.xml_examples import TWO, philips
 
@@ -42,7 +42,7 @@ KINDS = ("philips/1_03_129DYPRG.XML", "philips/1_04_01_2020-5-18_15-48-11.xml", 
 
 
 def made(text: str) -> Recording:
-    return read_from(Memory({"p.xml": text.encode()}), "p.xml")
+    return read_from(MemorySource({"p.xml": text.encode()}), "p.xml")
 
 
 def refused(text: str, said: str) -> None:
@@ -196,7 +196,7 @@ def test_the_identity() -> None:
         "<interpretations><interpretation><mdsignatureline>by Kay</mdsignatureline></interpretation></interpretations>"
     )
     raw = philips(about=patient(inside) + order + signed).encode()
-    assert identity_from(Memory({"p.xml": raw}), "p.xml") == {
+    assert identity_from(MemorySource({"p.xml": raw}), "p.xml") == {
         "patient_id": ("77", "78"),
         "patient_name": ("Groß", "Ann"),
         "birth_date": ("1949-07-16",),

@@ -15,7 +15,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.independent import ecgdatakit_reads
 from tests.formats.scp_encoding import Scp, crc, record, scp_leads, section
 
@@ -43,7 +43,7 @@ SMALL = np.array([[1, -2, 300, 4, 0], [50, 60, -70, 80, -500]])
 
 
 def made(raw: bytes) -> Recording:
-    return read_from(Memory({"s.scp": raw}), "s.scp")
+    return read_from(MemorySource({"s.scp": raw}), "s.scp")
 
 
 def test_there_are_no_other_files(hospital_files: Path) -> None:
@@ -140,7 +140,7 @@ def test_section_1_is_followed_as_far_as_it_goes() -> None:
     scp = scp_leads(SMALL)
     scp.sections[1] = struct.pack("<BHB", 8, 1, 2) + struct.pack("<BH", 0, 5000) + b"cut off"
     assert made(record(scp)).sex == "female"
-    assert identity_from(Memory({"s.scp": record(scp)}), "s.scp") == {"patient_name": ("cut off",)}
+    assert identity_from(MemorySource({"s.scp": record(scp)}), "s.scp") == {"patient_name": ("cut off",)}
 
 
 @pytest.mark.parametrize(

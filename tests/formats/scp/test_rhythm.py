@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.formats import read_from
-from tests.faults.mutating import Memory
+from clocs.service.parsing.memory_source import MemorySource
 from tests.formats.independent import ecgdatakit_reads
 from tests.formats.scp_encoding import (
     DEFAULT_TABLE,
@@ -46,7 +46,7 @@ SAMPLES = 1000
 
 
 def made(scp: Scp) -> Recording:
-    return read_from(Memory({"s.scp": record(scp)}), "s.scp")
+    return read_from(MemorySource({"s.scp": record(scp)}), "s.scp")
 
 
 def wave(seed: int, samples: int = SAMPLES) -> Ints:

@@ -23,7 +23,7 @@ from service_load import processor_seconds
 import clocs
 from clocs.formats.writing import write
 
-ENCODER = "cmsc-chapman"
+ENCODER = "clocs-small"
 LEADS = ("II", "V2", "aVL", "aVR")
 SECONDS, ROUNDS, CLIENTS = 3.0, 5, 4
 OVERLOAD, OVERLOAD_SECONDS = 5.0, 10.0

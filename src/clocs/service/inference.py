@@ -1,6 +1,7 @@
 """The encoder at work: a few threads, one of torch's in each, so that requests share the machine evenly.
 
-torch, not ONNX Runtime: for a ten-second ECG of four leads they take 0.5 and 0.2 ms of a request's 8 ms.
+torch, not ONNX Runtime: for a ten-second ECG of four leads they take 3.7 and 2.2 ms of a request's 10 ms, and the
+second would need three more packages, and make numbers of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from clocs.core.recording import Recording
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import Dataset
 from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.service.parsing.confinement import give_way
 from clocs.service.parsing.memory_source import MemorySource
 
 Given = ParamSpec("Given")
@@ -29,7 +31,7 @@ class Threads:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._pool = ThreadPoolExecutor(count, "clocs-work", initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(count, "clocs-work", initializer=_begin)
 
     async def warm_up(self, encoder: PretrainedEncoder) -> None:
         """Have every thread load what the first request would wait for."""
@@ -44,6 +46,11 @@ class Threads:
     def close(self) -> None:
         """Wait for what is under way."""
         self._pool.shutdown()
+
+
+def _begin() -> None:
+    torch.set_num_threads(1)
+    give_way()
 
 
 def _made_up() -> Recording:

@@ -11,7 +11,7 @@ import pytest
 BEFORE = """
 import ctypes, os, resource, signal, socket, subprocess, sys, json, email.message
 from clocs.service.parsing.confinement import (
-    library_folders, limit_cpu, limit_resources, raise_fence, restrict_files
+    give_way, library_folders, limit_cpu, limit_resources, raise_fence, restrict_files
 )
 """
 
@@ -103,3 +103,15 @@ def test_the_time_is_counted_anew_for_each_upload() -> None:
     code = "import time\nfor _ in range(3):\n    limit_cpu(0)\n    start = time.process_time()\n"
     code += "    while time.process_time() - start < 0.7:\n        pass\nprint('done')"
     assert outcome(code) == (0, "done")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness of their own on Linux only")
+def test_a_thread_gives_way_alone() -> None:
+    code = """
+import threading
+niceness = []
+thread = threading.Thread(target=lambda: (give_way(), niceness.append(os.getpriority(os.PRIO_PROCESS, 0))))
+thread.start(); thread.join()
+print(niceness[0] - os.getpriority(os.PRIO_PROCESS, 0))
+"""
+    assert outcome(code) == (0, "10")

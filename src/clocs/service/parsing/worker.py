@@ -16,7 +16,14 @@ from typing import Any, BinaryIO, Final
 
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
-from clocs.service.parsing.confinement import library_folders, limit_cpu, limit_resources, raise_fence, restrict_files
+from clocs.service.parsing.confinement import (
+    give_way,
+    library_folders,
+    limit_cpu,
+    limit_resources,
+    raise_fence,
+    restrict_files,
+)
 from clocs.service.parsing.messages import Answer, Ask, Start, packed, read_message, told_of
 from clocs.service.parsing.plain_words import plain
 from clocs.service.parsing.reading import beginning, failure_of, read_upload, whole
@@ -34,6 +41,7 @@ def main() -> None:
     if message is None:
         return
     start = Start.model_validate(message[0])
+    give_way()
     _load()
     limit_resources(start.memory_bytes)
     restrict_files(library_folders())

@@ -197,7 +197,8 @@ def _steps(batch: Any, head: _Head, times: list[float], name: str) -> Digital:
     """(leads, rows of a batch); where there is a column of times, the first and the last are added to ``times``."""
     columns = batch.columns[len(head.names) - len(head.gain) :]
     if len(columns) < len(head.names) and len(batch):
-        times += batch.columns[0].take([0, len(batch) - 1]).to_numpy(zero_copy_only=False).tolist()
+        ends = (batch.columns[0][0].as_py(), batch.columns[0][-1].as_py())
+        times += [float("nan") if time is None else time for time in ends]
     digital: Digital = np.empty((len(columns), len(batch)), np.int32)
     peak = 0.0
     for row, column, gain, zero in zip(digital, columns, head.gain, head.baseline, strict=True):

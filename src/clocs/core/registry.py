@@ -21,6 +21,7 @@ class Registry(Generic[Part]):
         self.kind = kind
         self._places = dict(catalogue)
         self._foreign: set[str] = set()
+        self._parts: dict[str, Part] = {}
         self._entry_points_read = False
 
     def names(self) -> list[str]:
@@ -30,6 +31,8 @@ class Registry(Generic[Part]):
 
     def get(self, name: str) -> Part:
         """The part of that name; an unknown one is refused with what is known."""
+        if name in self._parts:
+            return self._parts[name]
         self._read_entry_points()
         if name not in self._places:
             near = get_close_matches(name, self._places, n=1)
@@ -37,7 +40,8 @@ class Registry(Generic[Part]):
             raise ConfigError(f"unknown {self.kind} '{name}'.{hint} Known: {', '.join(self._places)}.")
         module, _, attribute = self._places[name].partition(":")
         try:
-            return cast(Part, getattr(import_module(module), attribute))
+            part = self._parts[name] = cast(Part, getattr(import_module(module), attribute))
+            return part
         except Exception as error:
             if name not in self._foreign:
                 raise

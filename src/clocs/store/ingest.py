@@ -12,7 +12,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,14 @@ def _tasks(
     def entries() -> Iterator[Entry]:
         return dataset.entries(source, options)  # type: ignore[arg-type]  # None only where no source is needed
 
+    common = content_hash(shared)
+
     def digest(entry: Entry) -> str:
-        return content_hash([*shared, asdict(entry), source.size(entry.file) if source is not None else 0])[:16]
+        return content_hash([common, vars(entry), source.size(entry.file) if source is not None else 0])[:16]
 
     def task(chunk: tuple[Entry, ...]) -> Task:
         sizes = [source.size(entry.file) for entry in chunk] if source is not None else []
-        name = content_hash([*shared, [asdict(entry) for entry in chunk], sizes])
+        name = content_hash([*shared, [vars(entry) for entry in chunk], sizes])
         digests = tuple(map(digest, chunk)) if pool is not None else ()
         return Task(folder, path, dataset, options, gate, chunk, name, digests)
 

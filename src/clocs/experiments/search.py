@@ -49,6 +49,11 @@ TRIALS: Final[dict[str, dict[str, Any]]] = {
     "no head, eight times the steps": {"precision": "bf16-mixed", "steps": 8 * STEPS},
     "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "steps": 8 * STEPS},
     "decorrelation 0.3": {"precision": "bf16-mixed", "decorrelation": 0.3},
+    "decorrelation 0.3, eight times the steps": {
+        "precision": "bf16-mixed",
+        "decorrelation": 0.3,
+        "steps": 8 * STEPS,
+    },
     "decorrelation 1": {"precision": "bf16-mixed", "decorrelation": 1.0},
     "three datasets, long": {
         "precision": "bf16-mixed",

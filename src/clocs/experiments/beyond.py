@@ -74,8 +74,10 @@ def one_encoder(seed: int) -> Pretraining:
 
 
 def untrained(dataset: str, seed: int) -> Pretraining:
-    """The recommended network as it starts."""
-    return encoder(seed, (dataset,), {"epochs": 0, "warmup_steps": 0})
+    """The recommended network as it starts; what it would have been trained with does not matter to it."""
+    shape = {key: RECOMMENDED[key] for key in ("encoder", "frames")}
+    method: str = RECOMMENDED["method"]["name"]
+    return Pretraining(method=method, dataset=dataset, preset="recommended", seed=seed, epochs=0, config=shape)
 
 
 def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **told: Any) -> Evaluation:

@@ -8,6 +8,7 @@ import select
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,14 +37,19 @@ def service_speed() -> None:
     with scratch() as folder, ExitStack() as stack:
         ecg = _four_leads(folder)
         service = stack.enter_context(_served(folder))
+        by_onnx = stack.enter_context(_served(folder, "--runtime", "onnx"))
         bare, pool = (stack.enter_context(_helper(kind, ecg, ENCODER)) for kind in ("bare", "pool"))
-        clients = stack.enter_context(_helper("clients", ecg, service.port, service.token))
+        clients, others = (
+            stack.enter_context(_helper("clients", ecg, one.port, one.token)) for one in (service, by_onnx)
+        )
         ways = {
             "functions, one thread": lambda: bare.measured(seconds=SECONDS),
             "processes and threads, 4 at once": lambda: pool.measured(clients=CLIENTS, seconds=SECONDS),
             "service, 4 clients": lambda: _asked(service, clients, CLIENTS),
             "processes and threads, one at a time": lambda: pool.measured(clients=1, seconds=SECONDS),
             "service, one client": lambda: _asked(service, clients, 1),
+            "service by ONNX Runtime, 4 clients": lambda: _asked(by_onnx, others, CLIENTS),
+            "service by ONNX Runtime, one client": lambda: _asked(by_onnx, others, 1),
         }
         for way in ways.values():
             way()
@@ -54,7 +60,7 @@ def service_speed() -> None:
         _print_times(name, [seconds for found in rounds for seconds in found[name]["times"]])
         rate, cost = statistics.median(rates[name]), statistics.median(costs[name]) * 1e3
         print(f"    {rate:.0f}/s, {cost:.1f} ms of processor time")
-    functions, processes, served, _, _ = ways
+    functions, processes, served, *_ = ways
     print(f"  service / functions: {_ratio(rates[served], rates[functions]):.2f} x in requests/s, ", end="")
     print(f"{_ratio(costs[functions], costs[served]):.2f} x in processor time")
     line("classify, service / without HTTP, requests/s", _ratio(rates[served], rates[processes]), 0.5, unit="x")
@@ -146,12 +152,13 @@ def _four_leads(folder: Path) -> Path:
 class _Service:
     """A running ``clocs serve``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.token, self._log = secrets.token_urlsafe(24), folder / "log"
+    def __init__(self, place: Path, *more: str) -> None:
+        self.token, folder = secrets.token_urlsafe(24), Path(tempfile.mkdtemp(dir=place))
+        self._log = folder / "log"
         (folder / "token").write_text(self.token)
         (folder / "token").chmod(0o600)
         options = ("--encoder", ENCODER, "--port", 0, "--token-file", folder / "token", "--audit-log", folder / "audit")
-        command = [sys.executable, "-m", "clocs", "serve", *map(str, options)]
+        command = [sys.executable, "-m", "clocs", "serve", *map(str, options), *more]
         with self._log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
@@ -172,8 +179,8 @@ class _Service:
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[_Service]:
-    service = _Service(folder)
+def _served(folder: Path, *more: str) -> Iterator[_Service]:
+    service = _Service(folder, *more)
     try:
         yield service
     finally:

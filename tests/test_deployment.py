@@ -160,7 +160,7 @@ def test_temporary_files_have_room_for_all_uploads_at_once_and_memory_for_them()
     uploads = megabytes * (processes + Limits().waiting)
     assert int(room) > uploads
     parsing = processes * ((Limits().parse_memory_bytes >> 20) + 150)
-    assert int(SERVICE["mem_limit"].removesuffix("g")) * 1024 > parsing + uploads + 400
+    assert int(SERVICE["mem_limit"].removesuffix("g")) * 1024 > parsing + uploads + 600
     assert unit()["MemoryMax"] == [SERVICE["mem_limit"].upper()]
     assert option(commands()["unit"], "--max-upload-mb") == str(megabytes)
     (body,) = re.findall(r"client_max_body_size (\d+)m;", (DEPLOY / "nginx.conf").read_text())

@@ -1,4 +1,4 @@
-"""ONNX: the file gives what the encoder gives, for any batch, and is not written where it would not."""
+"""ONNX: the file gives what the encoder gives, for any batch, and is not made where it would not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from clocs.core.errors import MissingExtraError, StoreError
 from clocs.core.recording import Recording
 from clocs.evaluation import onnx_export
-from clocs.evaluation.onnx_export import export_onnx
+from clocs.evaluation.onnx_export import export_onnx, use_onnx
 from clocs.evaluation.preparation import prepare
 from clocs.evaluation.pretrained import PretrainedEncoder
 
@@ -60,7 +60,7 @@ def test_a_file_that_differs_is_not_written(
     (bias,) = (item for item in right.graph.initializer if item.name == "linear.bias")
     bias.raw_data = (np.frombuffer(bias.raw_data, np.float32) + np.float32(1e-3)).tobytes()
     monkeypatch.setattr(onnx_export, "_model", lambda _: right)
-    with pytest.raises(StoreError, match=r"is not written: .* differ from torch's by up to 0\.001"):
+    with pytest.raises(StoreError, match=r"is not made: .* differ from torch's by up to 0\.001"):
         export_onnx(encoder, tmp_path / "x.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -72,3 +72,13 @@ def test_a_missing_package_is_answered_with_how_to_get_it(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'clocs\[onnx\]'"):
         export_onnx(encoder, tmp_path / "x.onnx")
+
+
+def test_an_encoder_that_is_run_by_onnx_says_the_same(encoder: PretrainedEncoder, twelve: Recording) -> None:
+    other = PretrainedEncoder(encoder.name, encoder.module, encoder.about, encoder.classifiers)
+    use_onnx(other)
+    assert other.module is not encoder.module
+    for copies in (1, 40):  # more frames than go through at once
+        frames = np.concatenate([prepare(twelve, encoder.input).frames] * copies)
+        np.testing.assert_allclose(other.embed_frames(frames), encoder.embed_frames(frames), atol=1e-5)
+    assert other.embed_frames(frames[:0]).shape == (0, encoder.embedding)

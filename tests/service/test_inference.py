@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +14,20 @@ import torch
 from clocs.core.errors import SignalError
 from clocs.evaluation.pretrained import load_encoder
 from clocs.service.inference import Threads
+from clocs.service.settings import ServiceSettings
+from clocs.service.state import load
 from tests.conftest import make_recording
 
 
-def test_many_at_once_are_as_good_as_one_by_one() -> None:
-    encoder = load_encoder()
+@pytest.mark.parametrize("runtime", ["onnx", "torch"])
+def test_many_at_once_are_as_good_as_one_by_one(runtime: str, tmp_path: Path) -> None:
+    """Whatever runs the encoder: what torch gives, one call after another."""
+    told: dict[str, Any] = {"open_access": True, "runtime": runtime, "audit_log": tmp_path / "searches"}
+    loaded = load(ServiceSettings(**told))
+    loaded.audit.close()
+    encoder, plain = loaded.encoder, load_encoder()
     recordings = [make_recording(("I", "II", "V2"), seed=seed) for seed in range(12)]
-    wanted = [encoder.embed(recording).values for recording in recordings]
+    wanted = [plain.embed(recording).values for recording in recordings]
 
     async def scenario() -> list[np.ndarray]:
         threads = Threads(4)

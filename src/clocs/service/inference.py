@@ -1,8 +1,4 @@
-"""The encoder at work: a few threads, one of torch's in each, so that requests share the machine evenly.
-
-torch, not ONNX Runtime: for a ten-second ECG of four leads they take 3.7 and 2.2 ms of a request's 10 ms, and the
-second would need three more packages, and make numbers of its own.
-"""
+"""The encoder at work: a few threads, one of torch's in each, so that requests share the machine evenly."""
 
 from __future__ import annotations
 

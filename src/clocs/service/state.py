@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
+from clocs.evaluation.onnx_export import use_onnx
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
 from clocs.evaluation.shipped import encoder_folder
 from clocs.service.admission import Gate
@@ -59,6 +60,8 @@ def load(settings: ServiceSettings) -> Loaded:
     encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default)
     if encoder.input.rate is None:
         raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
+    if settings.runtime == "onnx":
+        use_onnx(encoder)
     card = encoder_folder(encoder.name) / "README.md"
     return Loaded(
         settings=settings,

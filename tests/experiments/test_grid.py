@@ -93,6 +93,18 @@ def test_a_cell_that_fails_is_told_and_the_others_are_done(place: Place) -> None
     assert "waits for it" in done.failed[1]
 
 
+def test_an_error_that_nobody_thought_of_ends_its_cell_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(cell: Cell, there: Place) -> None:
+        if isinstance(cell, Pretraining):
+            raise ZeroDivisionError("division by zero")
+        carry_out(cell, there)
+
+    monkeypatch.setattr("clocs.experiments.grid.carry_out", stumble)
+    done = run_grid([linear(CMSC), linear(None)], place)
+    assert done.finished == 1
+    assert "unexpected ZeroDivisionError('division by zero')" in done.failed[0]
+
+
 def test_cells_that_lack_something_are_left_out_and_told(place: Place) -> None:
     elsewhere = Evaluation(protocol="linear", start=None, dataset="chapman")
     twelve = linear(None, leads=12)

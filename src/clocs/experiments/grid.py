@@ -79,7 +79,7 @@ def tasks(cells: Iterable[Cell], place: Place, *, shard: tuple[int, int] = (0, 1
 
 
 def run_task(task: Task) -> Done:
-    """Carry out a task's cells; one that fails by an error of clocs' own leaves the others be."""
+    """Carry out a task's cells; one that fails leaves the others be."""
     with _in_hand(task) as ours:
         return _carried_out(task) if ours else Done(elsewhere=task)
 
@@ -105,8 +105,8 @@ def _carried_out(task: Task) -> Done:
         try:
             carry_out(cell, task.place)
             names.append(name)
-        except ClocsError as error:
-            failed[name] = str(error)
+        except Exception as error:
+            failed[name] = str(error) if isinstance(error, ClocsError) else f"unexpected {error!r}"
             if isinstance(cell, Pretraining):
                 failed |= {task.place.name(other): "waits for it" for other in task.cells if other != cell}
                 break

@@ -53,6 +53,20 @@ def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Pa
     assert batch.patients.tolist() == patients[batch.items.numpy()].tolist()
 
 
+def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None:
+    given = [f"store={store}", f"more_stores={other}", *JOINT, "take_turns=true"]
+    config = resolve("cmsmlc-synthetic", given)
+    method = parse_method(config.method)
+    data = training_data(config, method, sources(config, method))
+    first = len(training_data(config, method, sources(config, method)[:1]).train)
+    owners = [data.sampler.batch(0, step) >= first for step in range(data.sampler.steps)]
+    assert [bool(owner.all()) for owner in owners] == [False, True] * (data.sampler.steps // 2)
+    assert not any(owner.any() for owner in owners[::2])
+    for wrong in ([f"store={store}", "take_turns=true"], [*given, "same_patient=2"]):
+        with pytest.raises(ConfigError, match="take turns where there are more_stores"):
+            sources(resolve("cmsmlc-synthetic", wrong), method)
+
+
 def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
     config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={other}", "batch=32"])
     method = parse_method(config.method)

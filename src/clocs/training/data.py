@@ -55,6 +55,8 @@ def sources(config: PretrainConfig, method: Method) -> tuple[Source, ...]:
     """The config's store, then those trained on together with it, whose frames are as long and as fast."""
     if config.more_stores and method.needs_labels:
         raise ConfigError(f"more_stores: {method.name} needs labels, and those of several stores are not the same")
+    if config.take_turns and (not config.more_stores or config.same_patient):
+        raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
     first = source(config, method, config.store)
     others = (_as_first(first, config, folder) for folder in config.more_stores)
     return (first, *others)

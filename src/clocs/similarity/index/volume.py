@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,9 @@ EXACT_SHARE: Final = 0.05
 """A filter that keeps less goes to the exact search: a graph is left with too few rows to walk over."""
 EXACT_ROWS: Final = 100_000
 """So does one that keeps fewer rows than this, and not even half: comparing them takes ten milliseconds or so."""
+
+_ONE_HEADER: Final = threading.Lock()
+"""numpy parses headers by ``ast``, which in Python 3.11 stumbles now and then where several threads use it."""
 
 
 def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: int) -> VolumeInfo:
@@ -64,7 +68,8 @@ def _write_vectors(path: Path, blocks: Iterator[tuple[Vectors, Vectors]], shape:
 
 def _map_vectors(path: Path, shape: tuple[int, int]) -> Vectors:
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        with _ONE_HEADER:
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise IntegrityError(f"{path.name}: cannot be opened: {error!s:.200}") from error
     if mapped.shape != shape or mapped.dtype != np.float32:

@@ -17,6 +17,7 @@ from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.growth import Added
 from clocs.similarity.index.manifest import NAME, read_index_manifest
 from clocs.similarity.index.search import PatientIndex, open_index
+from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors, unit_length
 from tests.similarity.archives import Row, clustered, near, people, write_archive
 
@@ -34,15 +35,14 @@ def scattered(tmp_path: Path) -> Archive:
 
 
 def patients_of(index: PatientIndex) -> dict[str, Vectors]:
-    """Every living patient's vector, through a search for as many as there are."""
+    """Every living patient's vector, through a search for as many as there are; all of one moment."""
     snapshot = index._newest()
-    found = index.search(np.eye(1, E), k=int(snapshot.first[-1])).rows[0]
+    found = snapshot.search(np.eye(1, E, dtype=np.float32), int(snapshot.first[-1]), Filter()).rows[0]
     rows = [int(row) for row in found if row >= 0]
-    return {snapshot.facts(row)["patient_id"]: vector_at(index, row) for row in rows}
+    return {snapshot.facts(row)["patient_id"]: vector_at(snapshot, row) for row in rows}
 
 
-def vector_at(index: PatientIndex, row: int) -> Vectors:
-    snapshot = index._newest()
+def vector_at(snapshot: Snapshot, row: int) -> Vectors:
     number = int(np.searchsorted(snapshot.first, row, "right")) - 1
     vector: Vectors = snapshot.volumes[number].vectors[row - snapshot.first[number]]
     return vector
@@ -141,7 +141,7 @@ def test_a_deleted_patient_is_not_returned_nor_added_again(kind: str, scattered:
 def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", "hnsw")
     row = next(row for row in range(40) if open_index(tmp_path / "index")._newest().facts(row)["patient_id"] == "p17")
-    secret = vector_at(open_index(tmp_path / "index"), row).tobytes()
+    secret = vector_at(open_index(tmp_path / "index")._newest(), row).tobytes()
     delete_patients(tmp_path / "index", ["p17"])
     there = [path for path in (tmp_path / "index").rglob("*.*") if secret in path.read_bytes()]
     assert sorted(path.name for path in there) == ["graph.faiss", "vectors.npy"]
@@ -156,7 +156,7 @@ def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_p
 def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index")
     index = open_index(tmp_path / "index")
-    vector = vector_at(index, 0)[None]
+    vector = vector_at(index._newest(), 0)[None]
     gone = index._newest().facts(0)["patient_id"]
     assert index.search(vector, 1).rows.tolist() == [[0]]
     delete_patients(tmp_path / "index", [gone])

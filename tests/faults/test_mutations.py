@@ -56,6 +56,11 @@ def test_what_was_found_stays_mended(found: str, real_data: Path, tmp_path: Path
     assert read_case(files, asked, tmp_path) == "FormatError"
 
 
+@pytest.mark.parametrize(("kind", "number"), [("philips", 19924)])
+def test_cases_of_the_full_campaign_that_failed_once(kind: str, number: int, real_data: Path, tmp_path: Path) -> None:
+    assert run_cases(real_data, kind, number, 1, tmp_path).failures == []
+
+
 def campaign(data: Path, kind: str, first: int, count: int, tmp_path: Path) -> str:
     outcome = run_cases(data, kind, first, count, tmp_path)
     assert not outcome.failures, "\n".join(outcome.failures)

@@ -132,7 +132,7 @@ def _rebuilt(labels: list[str], leads: list[Steps]) -> list[Steps]:
 
 def _calibration(labels: list[str], leads: list[Steps], spare: list[Steps]) -> list[str]:
     """Every lead ends with the pulse of 1 mV that a channel without an electrode holds alone."""
-    if not spare or not spare[0].any():
+    if not leads or not spare or not spare[0].any():
         return []
     others = [np.flatnonzero(steps != spare[0]) for steps in leads]
     ends = [int(found[-1]) + 1 if len(found) else 0 for found in others]

@@ -33,11 +33,13 @@ LOAD = Path(__file__).with_name("service_load.py")
 
 
 def service_speed() -> None:
-    """Three ways that take turns: functions alone, the service's processes and threads without HTTP, the service."""
+    """Ways that take turns: functions alone, the service's processes and threads without HTTP, the service.
+
+    All by torch, so that like is compared with like; then the service by ONNX Runtime.
+    """
     with scratch() as folder, ExitStack() as stack:
         ecg = _four_leads(folder)
-        service = stack.enter_context(_served(folder))
-        by_onnx = stack.enter_context(_served(folder, "--runtime", "onnx"))
+        service, by_onnx = (stack.enter_context(_served(folder, "--runtime", name)) for name in ("torch", "onnx"))
         bare, pool = (stack.enter_context(_helper(kind, ecg, ENCODER)) for kind in ("bare", "pool"))
         clients, others = (
             stack.enter_context(_helper("clients", ecg, one.port, one.token)) for one in (service, by_onnx)

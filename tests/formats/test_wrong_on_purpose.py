@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.formats.wrong_files import EIGHT, FAULTS, FORMS, Case, case_of, outcome, real_cases, wrong_files
+from tests.formats.case_files import EIGHT, FORMS, Case, case_of, real_cases
+from tests.formats.wrong_files import FAULTS, outcome, wrong_files
 
 SHARE = 3
 STATED = {"muse-xml", "aecg", "philips-xml", "cardiosoft-xml", "dicom", "scp"}

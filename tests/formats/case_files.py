@@ -1,0 +1,284 @@
+"""Real twelve-lead ECGs as files of every format, and what each says of itself, which may be made wrong."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pydicom
+from pydicom.dataset import Dataset
+
+from clocs.core.recording import Recording, quantise
+from clocs.datasets.folder import FOLDER
+from clocs.formats.writing import WRITERS
+from clocs.signals.beats import find_beats
+from clocs.signals.leads import STANDARD
+from clocs.signals.quality import assess
+from tests.formats.binary_examples import (
+    APPLE_LINES,
+    Rows,
+    apple_file,
+    atc_file,
+    atc_leads,
+    ishne_file,
+    mfer_file,
+    mfer_tag,
+)
+from tests.formats.scp_encoding import Scp, data_section, lead_section, record
+from tests.formats.writers.recordings import millivolts, originals
+from tests.formats.xml_examples import (
+    aecg,
+    aecg_lead,
+    aecg_series,
+    aecg_time,
+    cardiosoft,
+    muse,
+    muse_lead,
+    muse_waveform,
+    philips,
+    schiller,
+)
+
+Files = dict[str, bytes]
+
+EIGHT = (*STANDARD[:2], *STANDARD[6:])
+GAIN = 1000.0
+"""Steps per mV of every recording here."""
+SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a file is to say, and to hold."""
+
+    recording: Recording
+    heart_rate: int
+    """As a device would state it, where the format has a place for that."""
+    rate: float
+    samples: int
+    leads: int
+    """As the file announces them."""
+
+    @property
+    def rows(self) -> Rows:
+        return dict(zip(self.recording.leads, self.recording.digital.tolist(), strict=True))
+
+    @property
+    def microvolts(self) -> float:
+        """Of a step, as the file states it."""
+        return 1e3 / float(self.recording.gain[0])
+
+    def holding(self, recording: Recording) -> Case:
+        """Another recording, announced as it is."""
+        samples, leads = recording.digital.shape[::-1]
+        return replace(self, recording=recording, rate=recording.rate, samples=samples, leads=leads)
+
+    @property
+    def timed(self) -> Recording:
+        """The recording at the announced rate."""
+        return replace(self.recording, rate=self.rate)
+
+
+def real_cases(archive: Path) -> Iterator[Case]:
+    """Recordings of originals.zip in which the gate finds nothing and beats are clear, in steps of 1 uV."""
+    for publisher in ("chapman", "ptbxl", "cpsc2018", "ludb"):
+        for found in originals(archive, publisher):
+            if not set(STANDARD) <= set(found.leads):
+                continue
+            values = millivolts(found.select(STANDARD))[:, : round(SECONDS * found.rate)]
+            recording = replace(
+                found.select(STANDARD),
+                digital=quantise(values, GAIN),
+                gain=np.full(len(STANDARD), GAIN),
+                baseline=np.zeros(len(STANDARD), np.int32),
+                provenance=replace(found.provenance, declared_samples=None),
+            )
+            beats = find_beats(recording)
+            if recording.digital.dtype == np.int16 and beats and not assess(recording, FOLDER.gate):
+                yield Case(recording, round(60 / beats.interval), recording.rate, recording.samples, len(STANDARD))
+
+
+def _wfdb(case: Case) -> Files:
+    files = WRITERS.get("wfdb").encode(case.timed, "case").files
+    said = rf"\g<1> {case.leads} \g<2> {case.samples}".encode()
+    return {"case.hea": re.sub(rb"^(\S+) \d+ (\S+) \d+", said, files[".hea"]), "case.dat": files[".dat"]}
+
+
+def _dicom(case: Case) -> Files:
+    dataset = pydicom.dcmread(io.BytesIO(WRITERS.get("dicom").encode(case.timed, "case").files[".dcm"]))
+    group = dataset.WaveformSequence[0]
+    group.NumberOfWaveformSamples, group.NumberOfWaveformChannels = case.samples, case.leads
+    interval, name = Dataset(), Dataset()
+    name.CodeValue, name.CodingSchemeDesignator, name.CodeMeaning = "5.10.2.1-3", "SCPECG", "RR Interval"
+    interval.ConceptNameCodeSequence, interval.NumericValue = [name], str(round(60_000 / case.heart_rate))
+    dataset.WaveformAnnotationSequence = [interval]
+    buffer = io.BytesIO()
+    dataset.save_as(buffer)
+    return {"case": buffer.getvalue()}
+
+
+def _edf(case: Case) -> Files:
+    raw = bytearray(WRITERS.get("edf").encode(case.timed, "case").files[".edf"])
+    records = round(int(raw[236:244]) * case.samples / case.recording.samples)
+    raw[236:244], raw[252:256] = str(records).ljust(8).encode(), str(case.leads + 1).ljust(4).encode()
+    return {"case": bytes(raw)}
+
+
+def _clocs_csv(case: Case) -> Files:
+    raw = WRITERS.get("csv").encode(case.recording, "case").files[".csv"]
+    raw = re.sub(rb"# rate: .*", f"# rate: {case.rate}".encode(), raw)
+    return {"case": re.sub(rb"# samples: \d+", b"# samples: %d" % case.samples, raw)}
+
+
+def _muse(case: Case) -> Files:
+    leads = [muse_lead(lead, steps, step=f"{case.microvolts:g}") for lead, steps in case.rows.items()]
+    text = muse(
+        muse_waveform("Rhythm", *leads, base=f"{case.rate:g}"),
+        about=f"<RestingECGMeasurements><VentricularRate>{case.heart_rate}</VentricularRate></RestingECGMeasurements>",
+    )
+    return _told(text.replace(f"CountTotal>{case.recording.samples}<", f"CountTotal>{case.samples}<"))
+
+
+def _aecg(case: Case) -> Files:
+    scale = f'value="{case.microvolts:g}" unit="uV"'
+    leads = [aecg_lead(lead.upper(), " ".join(map(str, steps)), scale=scale) for lead, steps in case.rows.items()]
+    stated = f"""<subjectOf><annotationSet><component><annotation><code code="MDC_ECG_HEART_RATE"/>
+<value value="{case.heart_rate}" unit="bpm"/></annotation></component></annotationSet></subjectOf></series>"""
+    series = aecg_series(aecg_time(f'value="{1 / case.rate:.7g}" unit="s"'), *leads)
+    return _told(aecg(series.replace("</series>", stated)))
+
+
+def _philips(case: Case) -> Files:
+    text = philips(
+        case.recording.digital.astype("<i2").tobytes(),
+        labels=" ".join(case.recording.leads),
+        more=f'durationperchannel="{round(1000 * case.samples / case.rate)}" numberofleads="{case.leads}"',
+        about=f"<interpretations><heartrate>{case.heart_rate}</heartrate></interpretations>",
+    )
+    text = text.replace('resolution="5"', f'resolution="{case.microvolts:g}"')
+    return _told(text.replace('samplespersecond="500"', f'samplespersecond="{case.rate:g}"'))
+
+
+def _cardiosoft(case: Case) -> Files:
+    text = cardiosoft(
+        case.rows,
+        about=f"<RestingECGMeasurements><VentricularRate>{case.heart_rate}</VentricularRate></RestingECGMeasurements>",
+        resolution=f'<Resolution units="uVperLsb">{case.microvolts:g}</Resolution>',
+    )
+    text = text.replace("CountTotal>4<", f"CountTotal>{case.samples}<")
+    return _told(text.replace('"Hz">500<', f'"Hz">{case.rate:g}<'))
+
+
+def _schiller(case: Case) -> Files:
+    text = schiller(case.rows).replace("<unitperbit>1.0<", f"<unitperbit>{case.microvolts:g}<")
+    text = text.replace("<data>", f"<samplecount>{case.samples}</samplecount><data>")
+    return _told(text.replace("<value>500<", f"<value>{case.rate:g}<"))
+
+
+def _told(text: str) -> Files:
+    return {"case": text.encode()}
+
+
+def _scp(case: Case) -> Files:
+    numbers = [1 + EIGHT.index(lead) for lead in case.recording.leads]
+    measured = struct.pack("<BBHH", 0, 0, round(60_000 / case.heart_rate), 29999)
+    sections = {
+        3: lead_section([(number, 1, case.samples) for number in numbers[: case.leads]]),
+        6: data_section(
+            list(case.rows.values()), nanovolts=round(1000 * case.microvolts), interval=round(1e6 / case.rate)
+        ),
+        7: measured,
+    }
+    return {"case": record(Scp(sections))}
+
+
+def _ishne(case: Case) -> Files:
+    codes = [5 + STANDARD.index(lead) for lead in case.recording.leads]
+    raw = ishne_file(
+        case.rows,
+        codes=codes,
+        counted=case.samples,
+        step=round(1000 * case.microvolts),
+        rate=round(case.rate),
+        announced=case.leads,
+    )
+    return {"case": raw}
+
+
+def _mfer(case: Case) -> Files:
+    number = struct.pack("<h", round(case.rate))
+    power, mantissa = (-6, 1) if case.microvolts == 1 else (-3, 1) if case.microvolts > 1 else (-9, 1)
+    definitions = (
+        mfer_tag(0x0B, b"\0\0" + number),
+        mfer_tag(0x0C, bytes([0, power % 256]) + struct.pack("<h", mantissa)),
+        mfer_tag(0x04, struct.pack("<I", case.samples)),
+        mfer_tag(0x06, struct.pack("<I", 1)),
+    )
+    raw = mfer_file(case.rows, *definitions)
+    return {"case": raw.replace(mfer_tag(0x05, bytes([len(case.rows)])), mfer_tag(0x05, bytes([case.leads])))}
+
+
+def _alivecor(case: Case) -> Files:
+    blocks = atc_leads({lead: case.rows[lead] for lead in STANDARD[:6]})
+    raw = atc_file(*blocks, rate=round(case.rate), nanovolts=round(1000 * case.microvolts))
+    told = struct.pack("<I", 2 * case.recording.samples)
+    return {"case": raw.replace(told, struct.pack("<I", 2 * case.samples))}
+
+
+def _apple(case: Case) -> Files:
+    unit = {1.0: "µV", 1000.0: "mV"}.get(case.microvolts, "nV")
+    lines = [line.replace("512.844", f"{case.rate:g}").replace("µV", unit) for line in APPLE_LINES]
+    lines = [line.replace("Lead I", f"Lead {case.recording.leads[0]}") for line in lines]
+    return {"case": apple_file([f"{value}.000" for value in next(iter(case.rows.values()))], lines)}
+
+
+def _chapman(case: Case) -> Files:
+    rows = (case.recording.select(STANDARD).digital.T * case.microvolts).tolist()
+    return {"case": "".join(",".join(f"{value:g}" for value in row) + "\n" for row in rows).encode()}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A format: how a case is written in it, which leads it holds, and what it does not state."""
+
+    write: Callable[[Case], Files]
+    leads: tuple[str, ...] = STANDARD
+    silent: tuple[str, ...] = ()
+    """Of ``rate``, ``samples``, ``leads``, ``names``, ``unit``: what the format has no place for."""
+    rate: float | None = None
+    """Of all its files; None: that of the recording."""
+    repeated: int = 1
+    """How often the 10 s come, to be as long as its files are."""
+
+
+FORMS = {
+    "wfdb": Form(_wfdb),
+    "muse-xml": Form(_muse, EIGHT, ("leads",)),
+    "aecg": Form(_aecg, silent=("samples", "leads")),
+    "philips-xml": Form(_philips),
+    "cardiosoft-xml": Form(_cardiosoft, silent=("leads",)),
+    "schiller-xml": Form(_schiller, silent=("leads",)),
+    "dicom": Form(_dicom),
+    "scp": Form(_scp, EIGHT),
+    "edf": Form(_edf),
+    "ishne": Form(_ishne),
+    "mfer": Form(_mfer, EIGHT),
+    "alivecor": Form(_alivecor, STANDARD[:6], ("leads",), 300.0),
+    "apple-watch": Form(_apple, ("I",), ("samples", "leads"), 512.0, repeated=3),
+    "clocs-csv": Form(_clocs_csv, silent=("leads",)),
+    "chapman-csv": Form(_chapman, silent=("rate", "samples", "leads"), rate=500.0),
+}
+
+
+def case_of(case: Case, form: Form) -> Case:
+    """A case with the leads, and at the rate, of a format's files; nothing else of it changes."""
+    chosen = case.recording.select(form.leads)
+    rate = form.rate or chosen.rate
+    times, known = np.arange(int(chosen.seconds * rate)) / rate, np.arange(chosen.samples) / chosen.rate
+    digital = np.stack([np.interp(times, known, row) for row in chosen.digital]).round().astype(np.int16)
+    return case.holding(replace(chosen, digital=np.tile(digital, form.repeated), rate=rate))

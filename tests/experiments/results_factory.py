@@ -12,7 +12,7 @@ from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.evaluation.compact_scores import save_compact
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.rows import Rows
-from clocs.experiments.cells import Cell, Evaluation, Pretraining, told_of
+from clocs.experiments.cells import EPOCHS, Cell, Evaluation, Pretraining, told_of
 from clocs.experiments.status import root_of
 
 STRENGTH = {
@@ -24,8 +24,7 @@ DATA = {
     name: [content_hash([name, kind]) for kind in ("store", "split")]
     for name in ("chapman", "physionet2020", "physionet2017", "cardiology", "synthetic")
 }
-EPOCHS = 6
-"""In curves."""
+CURVE_EPOCHS = 6
 FIGURES = {
     *(f"figure-3-{method}" for method in ("simclr", "cmsc")),
     *("figure-4a", "figure-4b", "figure-5a", "figure-5b", "figure-6-simclr-e128", "figure-6-cmsc-e128"),
@@ -39,10 +38,10 @@ def method_of(cell: Evaluation) -> str:
 
 
 def usual_strength(cell: Evaluation) -> float:
-    """Better with more labels; worse with perturbations; better if it leaks; the released loss costs a bit."""
+    """More with more labels, longer pre-training and leaks; less with perturbations and by the released loss."""
     strength = STRENGTH[method_of(cell)] * (0.6 + 0.4 * cell.fraction)
-    if cell.start is not None and cell.start.options:
-        strength *= 0.8
+    if cell.start is not None:
+        strength *= (0.8 if cell.start.options else 1.0) * (1.2 if cell.start.epochs > EPOCHS else 1.0)
     strength *= 0.9 if cell.preset == "released" else 1.0
     return strength + (0.4 if cell.config else 0.0)
 
@@ -86,7 +85,7 @@ def write_evaluation(folder: Path, cell: Evaluation, strength: float, **told: An
     if cell.protocol == "finetune":
         end = found["result"][cell.part]["frame"]["auc"]["value"]
         found["still_improving"] = False
-        found["curves"] = {"validation_auc": [0.5 + (end - 0.5) * (epoch + 1) / EPOCHS for epoch in range(EPOCHS)]}
+        found["curves"] = {"validation_auc": np.linspace(0.5, end, CURVE_EPOCHS + 1)[1:].tolist()}
     name = write_cell(folder, cell, {**found, **told})
     save_compact(folder / "scores" / f"{name}.npz", scores)
     return name

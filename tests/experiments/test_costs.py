@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.files import canonical_json
-from clocs.experiments.cells import Evaluation, Pretraining, told_of
+from clocs.experiments.cells import EPOCHS, Evaluation, Pretraining, told_of
 from clocs.experiments.costs import BASES, DEFAULTS, Costs, work
 from clocs.experiments.search import search
 
@@ -24,11 +24,11 @@ def tuned(**told: object) -> Evaluation:
 
 def test_work_is_counted_in_the_papers_frames() -> None:
     """By hand, from its tables 3 and 4."""
-    assert work(CMSC) == pytest.approx(100 * 2 * 25_543 / 1000)
-    assert work(changed(CMSC, dataset="physionet2020")) == pytest.approx(100 * 2 * 24_080 / 1000)
-    assert work(changed(CMSC, method="simclr", dataset="physionet2020")) == pytest.approx(100 * 2 * 51_880 / 1000)
+    assert work(CMSC) == pytest.approx(EPOCHS * 2 * 25_543 / 1000)
+    assert work(changed(CMSC, dataset="physionet2020")) == pytest.approx(EPOCHS * 2 * 24_080 / 1000)
+    assert work(changed(CMSC, method="simclr", dataset="physionet2020")) == pytest.approx(EPOCHS * 2 * 51_880 / 1000)
     assert work(changed(CMSC, leads=12)) == pytest.approx(3 * work(CMSC))
-    assert work(changed(CMSC, more=("physionet2020",))) == pytest.approx(100 * 2 * (25_543 + 24_080) / 1000)
+    assert work(changed(CMSC, more=("physionet2020",))) == pytest.approx(EPOCHS * 2 * (25_543 + 24_080) / 1000)
     assert work(changed(CMSC, config={"steps": 10, "batch": 50})) == 1
     assert work(changed(CMSC, epochs=0)) == 0
     assert work(tuned(fraction=0.25)) == pytest.approx(100 * 0.25 * 4_584 / 1000)
@@ -54,7 +54,7 @@ def test_the_most_similar_cells_decide() -> None:
     assert costs.estimate(changed(CMSC, seed=2)).seconds == pytest.approx(1_500)
     assert costs.estimate(changed(CMSC, seed=2)).basis == BASES[0]
     assert costs.estimate(changed(CMSC, preset="released")).basis == BASES[1]
-    assert costs.estimate(changed(CMSC, epochs=50, leads=12)).seconds == pytest.approx(1_500 / 2 * 3)
+    assert costs.estimate(changed(CMSC, epochs=2 * EPOCHS, leads=12)).seconds == pytest.approx(1_500 * 2 * 3)
 
 
 def test_a_search_tells_nothing_of_other_cells() -> None:

@@ -22,7 +22,7 @@ EPOCHS_WITH_LABELS: Final = 20
 """At most, where there are many labels."""
 SHORT: Final = 460
 """Steps of an ablation: five times all leads of all training recordings of PhysioNet 2020."""
-MEDIUM: Final = 4_000
+MEDIUM: Final = 1_500
 """Steps where growth is measured."""
 
 ABLATIONS: Final[dict[str, dict[str, Any]]] = {

@@ -37,6 +37,8 @@ from clocs.training.runs import TIMING, environment, finished_epochs, read_lines
 ENCODERS = "encoders"
 RANDOM_EMBEDDING = 128
 """Of random weights without a pre-training; for others, a pre-training of no epochs gives them."""
+EPOCHS = 25
+"""Of a pre-training of the paper, at most; the paper states no number. The cap is the same for all methods."""
 APART = "apart"
 """A split drawn anew for pre-training, so that patients of the default one's test part are pre-trained on."""
 
@@ -52,8 +54,8 @@ class Pretraining(BaseModel):
     embedding: int = 128
     leads: int = 4
     seed: int = 0
-    epochs: int = Field(default=100, ge=0)
-    """At most: the cap is the same for all methods. 0: the encoder as it starts."""
+    epochs: int = Field(default=EPOCHS, ge=0)
+    """At most. 0: the encoder as it starts."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the method, such as perturbations or BYOL's decay."""
     config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from clocs.experiments.beyond import ablation, few_labels, growth, recommended, transfer
-from clocs.experiments.cells import APART, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
+from clocs.experiments.cells import APART, EPOCHS, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
+from clocs.experiments.paper_numbers import Method
 from clocs.experiments.presets import Preset
 from clocs.experiments.search import search
 
-METHODS = ("mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc")
+METHODS: tuple[Method, ...] = ("mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc")
 SOURCES = ("chapman", "physionet2020")
 """Datasets that the paper pre-trains on."""
 TRANSFERS = tuple(
@@ -101,7 +102,7 @@ def _start(method: str, embedding: int, seed: int) -> Pretraining | None:
     """Pre-trained on Chapman, or a network as it starts: that of table 2 where the embedding is as long."""
     if method == "random" and embedding == RANDOM_EMBEDDING:
         return None
-    kind, epochs = ("cmsc", 0) if method == "random" else (method, 100)
+    kind, epochs = ("cmsc", 0) if method == "random" else (method, EPOCHS)
     return Pretraining(method=kind, dataset="chapman", seed=seed, embedding=embedding, epochs=epochs)
 
 
@@ -111,6 +112,18 @@ def figure6(seeds: Iterable[int]) -> Iterator[Cell]:
         for method in ("simclr", "cmsc"):
             start = Pretraining(method=method, dataset="physionet2020", seed=seed)
             yield Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
+
+
+LONGER = (EPOCHS, 4 * EPOCHS)
+
+
+def longer(seeds: Iterable[int], methods: Iterable[str] = METHODS) -> Iterator[Cell]:
+    """Linear evaluation on Chapman after as many epochs as all others have, and four times as many."""
+    for seed in seeds:
+        for method in methods:
+            for epochs in LONGER:
+                start = Pretraining(method=method, dataset="chapman", seed=seed, epochs=epochs)
+                yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)
 
 
 def leakage(seeds: Iterable[int]) -> Iterator[Cell]:
@@ -135,6 +148,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("figure5", "Length of the embedding and share of the labels (Figure 5)", figure5),
         Experiment("released", "The released code's loss against the paper's", released),
         Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
+        Experiment("longer", "Pre-training four times as long", longer),
         Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
         Experiment("recommended", "The recommended encoder, its network at random, and with labels alone", recommended),
         Experiment("few-labels", "How many labels the recommended encoder saves", few_labels),

@@ -18,7 +18,8 @@ from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell, ends, signed
-from clocs.experiments.report.reading import LEVELS, condition
+from clocs.experiments.report.questions_of_ours import by_length
+from clocs.experiments.report.reading import LEVELS, Runs, condition
 from clocs.experiments.report.rendering import markdown_table
 from clocs.experiments.report.runs_page import limits
 
@@ -72,27 +73,38 @@ def _claims(estimates: Estimates) -> str:
     return f"{markdown_table(Table(table.titles[:3], tuple(kept)))}\n\n{tail}" if kept else tail
 
 
-def _cmsc_above_simclr(estimates: Estimates) -> str:
+def _cmsc_above_simclr(runs: Callable[[Estimates, Method], Runs]) -> Callable[[Estimates], str]:
     """On Chapman, in words."""
-    first, second = condition("cmsc", "chapman", "chapman"), condition("simclr", "chapman", "chapman")
-    told = []
-    for level in LEVELS:
-        found = estimates.above(first, second, level)
-        value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
-        told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
-    return " and ".join(told)
+
+    def made(estimates: Estimates) -> str:
+        told = []
+        for level in LEVELS:
+            found = estimates.difference(runs(estimates, "cmsc"), runs(estimates, "simclr"), level)
+            value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
+            told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
+        return " and ".join(told)
+
+    return made
 
 
 def _limits(estimates: Estimates) -> str:
     return "\n".join(f"- {limit}" for limit in limits(estimates.results))
 
 
-def _auc(method: Method) -> Callable[[Estimates], str]:
+def _as_others(estimates: Estimates, method: Method) -> Runs:
+    """On Chapman, pre-trained as long as everything in the tables."""
+    return estimates.results.evaluations(condition(method, "chapman", None if method == "random" else "chapman"))
+
+
+def _for_longer(estimates: Estimates, method: Method) -> Runs:
+    return by_length(estimates, method)[0]
+
+
+def _auc(method: Method, runs: Callable[[Estimates, Method], Runs] = _as_others) -> Callable[[Estimates], str]:
     """Of linear evaluation on Chapman, in words."""
 
     def made(estimates: Estimates) -> str:
-        source = None if method == "random" else "chapman"
-        means = [estimates.auc(condition(method, "chapman", source), level) for level in LEVELS]
+        means = [estimates.mean(runs(estimates, method), level) for level in LEVELS]
         return ", ".join(auc_cell(mean).text for mean in means)
 
     return made
@@ -114,9 +126,12 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "table2": _table(2),
     "claims": _claims,
     "limits": _limits,
-    "cmsc-above-simclr": _cmsc_above_simclr,
+    "cmsc-above-simclr": _cmsc_above_simclr(_as_others),
+    "cmsc-above-simclr-longer": _cmsc_above_simclr(_for_longer),
     "auc-cmsc": _auc("cmsc"),
+    "auc-cmsc-longer": _auc("cmsc", _for_longer),
     "auc-simclr": _auc("simclr"),
+    "auc-simclr-longer": _auc("simclr", _for_longer),
     "auc-random": _auc("random"),
     "recommended": _plain(encoder_table),
     "few-labels": _plain(few_labels_table),

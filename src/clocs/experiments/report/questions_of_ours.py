@@ -1,11 +1,12 @@
-"""What we asked beyond the paper: the released code's loss, and splits that leak."""
+"""What we asked beyond the paper: the released code's loss, splits that leak, longer pre-training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
 
-from clocs.experiments.cells import Evaluation
+from clocs.experiments.cells import Cell, Evaluation
 from clocs.experiments.paper_numbers import Condition, Method
 from clocs.experiments.report.comparison import SELF_SUPERVISED, columns
 from clocs.experiments.report.estimates import Estimates
@@ -24,8 +25,8 @@ from clocs.experiments.report.page import (
     listed,
     p_text,
 )
-from clocs.experiments.report.reading import LEVELS, Level, Runs, condition
-from clocs.experiments.tables import leakage
+from clocs.experiments.report.reading import LEVELS, Finished, Level, Runs, condition
+from clocs.experiments.tables import LONGER, METHODS, leakage, longer
 
 CHANGED: Final[tuple[Method, ...]] = ("cmlc", "cmsmlc")
 MOST_SEEDS: Final = 20
@@ -33,7 +34,7 @@ MOST_SEEDS: Final = 20
 
 
 def our_page(estimates: Estimates) -> Page:
-    """Two questions."""
+    """Three questions."""
     blocks: list[Block] = [
         Heading("Does the released code's loss change the ranking?"),
         Text(
@@ -48,6 +49,12 @@ def our_page(estimates: Estimates) -> Page:
             f"patients were pre-trained on. In no other table. {sentence(estimates.results, 'leakage')}"
         ),
         _leakage(estimates),
+        Heading("What would longer pre-training change?"),
+        Text(
+            f"Everything else on these pages is pre-trained for at most {LONGER[0]} epochs. Here on Chapman for "
+            f"{LONGER[1]}. {sentence(estimates.results, 'longer')}"
+        ),
+        _longer(estimates),
     ]
     return Page("ours", "Our questions", tuple(blocks))
 
@@ -103,12 +110,33 @@ def _order(estimates: Estimates, rivals: Sequence[Condition], level: Level, pres
 
 
 def _leakage(estimates: Estimates) -> Table:
-    """Marked cells are looked up by themselves: no table of the paper has them."""
-    sides: list[dict[int, Any]] = [{}, {}]
-    for cell in leakage(range(MOST_SEEDS)):
+    sides = _sides(estimates, leakage, lambda cell: bool(cell.config))
+    titles = ("", "per", "leaking split", "sound split", "gain", "p", "seeds")
+    return Table(titles, tuple(_rows(estimates, "CMSC", sides)))
+
+
+def _longer(estimates: Estimates) -> Table:
+    rows = []
+    for method in METHODS:
+        rows += _rows(estimates, METHOD_NAMES[method], by_length(estimates, method))
+    titles = ("", "per", *(f"{epochs} epochs" for epochs in reversed(LONGER)), "gain", "p", "seeds")
+    return Table(titles, tuple(rows))
+
+
+def by_length(estimates: Estimates, method: str) -> list[Runs]:
+    """On Chapman, after longer pre-training, and after as much as all others have."""
+    cells = partial(longer, methods=(method,))
+    return _sides(estimates, cells, lambda cell: cell.start is not None and cell.start.epochs == LONGER[-1])
+
+
+def _sides(
+    estimates: Estimates, cells: Callable[[Iterable[int]], Iterator[Cell]], first: Callable[[Evaluation], bool]
+) -> list[Runs]:
+    """Finished cells by seed, those that are ``first`` and the others; looked up by what they are."""
+    sides: list[dict[int, Finished]] = [{}, {}]
+    for cell in cells(range(MOST_SEEDS)):
         assert isinstance(cell, Evaluation)
         found = estimates.results.of(cell)
         if found is not None:
-            sides[0 if cell.config else 1][cell.seed] = found
-    titles = ("", "per", "leaking split", "sound split", "gain", "p", "seeds")
-    return Table(titles, tuple(_rows(estimates, "CMSC", sides)))
+            sides[0 if first(cell) else 1][cell.seed] = found
+    return [*sides]

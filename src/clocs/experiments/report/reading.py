@@ -15,15 +15,15 @@ from typing import Any, Final, Literal
 
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash
-from clocs.experiments.cells import Cell, Pretraining, told_of
+from clocs.experiments.cells import EPOCHS, Cell, Evaluation, told_of
 from clocs.experiments.costs import Costs
 from clocs.experiments.paper_numbers import SINGLE_LEAD, Condition, Method, results
 from clocs.signals.leads import STANDARD
 
 Level = Literal["frame", "recording"]
 LEVELS: Final[tuple[Level, ...]] = ("frame", "recording")
-CAP: Final[int] = Pretraining.model_fields["epochs"].default
-"""Epochs, at most, of everything that is held against the paper."""
+FINETUNE_EPOCHS: Final[int] = Evaluation.model_fields["epochs"].default
+"""At most, of a fine-tuning that is held against the paper."""
 _SHARED: Final = {"dataset", "preset", "embedding", "leads", "seed", "epochs", "config"}
 CELL_FIELDS: Final = frozenset(_SHARED | {"protocol", "start", "fraction"})
 START_FIELDS: Final = frozenset(_SHARED | {"method", "options"})
@@ -173,14 +173,14 @@ def key_of(cell: Cell) -> str:
 
 def condition_of(found: Finished) -> Condition | None:
     """An evaluation in the paper's terms; None where something was done that the paper has no word for."""
-    if not found.is_evaluation or not _as_in_paper(found.cell, CELL_FIELDS):
+    if not found.is_evaluation or not _as_in_paper(found.cell, CELL_FIELDS, FINETUNE_EPOCHS):
         return None
     cell, start = found.cell, found.start
     told = {name: cell[name] for name in ("protocol", "embedding", "fraction", "leads")}
     if start is None or start["epochs"] == 0:
         return condition("random", cell["dataset"], None, **told)
     same = ("preset", "embedding", "leads")
-    if not _as_in_paper(start, START_FIELDS) or any(start[name] != cell[name] for name in same):
+    if not _as_in_paper(start, START_FIELDS, EPOCHS) or any(start[name] != cell[name] for name in same):
         return None
     options = dict(start["options"])
     if "perturbations" in options:
@@ -193,10 +193,10 @@ def condition_of(found: Finished) -> Condition | None:
     return None if options else condition(start["method"], cell["dataset"], start["dataset"], **told)
 
 
-def _as_in_paper(cell: Mapping[str, Any], fields: Set[str]) -> bool:
+def _as_in_paper(cell: Mapping[str, Any], fields: Set[str], epochs: int) -> bool:
     """Whether a cell changes nothing but what the paper varies; all twelve leads are named in its config."""
     named = {"leads"} if cell["leads"] == len(STANDARD) else set()
-    return cell["epochs"] == CAP and cell.keys() <= fields and cell.get("config", {}).keys() <= named
+    return cell["epochs"] == epochs and cell.keys() <= fields and cell.get("config", {}).keys() <= named
 
 
 def condition(method: Method, evaluation: str, pretraining: str | None = None, **told: Any) -> Condition:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from clocs.core.files import content_hash
+from clocs.experiments.cells import EPOCHS
 from clocs.experiments.paper_numbers import paper
 from clocs.experiments.report.page import (
     DASH,
@@ -23,7 +24,7 @@ from clocs.experiments.report.page import (
     hours,
     listed,
 )
-from clocs.experiments.report.reading import CAP, Finished, Results
+from clocs.experiments.report.reading import FINETUNE_EPOCHS, Finished, Results
 from clocs.signals.leads import STANDARD
 
 SHORT: Final = 12
@@ -57,10 +58,10 @@ def _search(count: int) -> list[Block]:
 def limits(results: Results) -> tuple[str, ...]:
     """What must be known of these results before anything is concluded from them."""
     judged = results.judged
-    trained = [each for each in results.trained if each.cell["epochs"] == CAP]
+    trained = [each for each in results.trained if each.cell["epochs"] == EPOCHS]
     improving = [each for each in trained if each.body.get("still_improving")]
     return (
-        f"Pre-training ends after at most {CAP} epochs, for all methods alike; the paper states no number. "
+        f"Pre-training ends after at most {EPOCHS} epochs, for all methods alike; the paper states no number. "
         f"Of {counted(len(trained), 'run')}, {len(improving)} still improved when the cap ended them"
         f"{_named(improving)}: more epochs may change their values, and the order of methods.",
         *_finetuned(judged),
@@ -73,10 +74,12 @@ def limits(results: Results) -> tuple[str, ...]:
 
 
 def _finetuned(judged: Sequence[Finished]) -> list[str]:
-    """Fine-tuning has the same cap; early cells did not say how they ended."""
+    """Fine-tuning has a cap of its own; early cells did not say how they ended."""
     told = [each for each in judged if "still_improving" in each.body]
     improving = sum(bool(each.body["still_improving"]) for each in told)
-    text = f"Of {counted(len(told), 'fine-tuning')}, {improving} still improved after {CAP} epochs, their cap."
+    text = (
+        f"Of {counted(len(told), 'fine-tuning')}, {improving} still improved after {FINETUNE_EPOCHS} epochs, their cap."
+    )
     return [text] if told else []
 
 

@@ -10,7 +10,9 @@ from clocs.experiments.report.comparison import SELF_SUPERVISED, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.judging import Outcome, Verdict
 from clocs.experiments.report.page import DASH, Block, Entry, Heading, Mark, Page, Points, Table, Text, arrow, p_text
+from clocs.experiments.report.questions_of_ours import cmsc_above_simclr
 from clocs.experiments.report.reading import LEVELS
+from clocs.experiments.tables import LONGER
 from clocs.metrics.significance import rank_agreement
 
 MARKS: Final[dict[Verdict, Mark]] = {
@@ -34,7 +36,7 @@ HOW: Final = (
 def claims_page(estimates: Estimates) -> Page:
     """All claims that can be tested, the order of methods, and what the paper's own tables say."""
     blocks: tuple[Block, ...] = (
-        Points(HOW),
+        Points((*HOW, _length(estimates))),
         claims_table(estimates),
         Heading("The order of methods"),
         *_orders(estimates),
@@ -42,6 +44,14 @@ def claims_page(estimates: Estimates) -> Page:
         *_contradictions(),
     )
     return Page("claims", "Claims", blocks)
+
+
+def _length(estimates: Estimates) -> str:
+    short, long = (cmsc_above_simclr(estimates, long=each) for each in (False, True))
+    return (
+        f"Pre-training ends after {LONGER[0]} epochs at most, and its length can decide a verdict: on Chapman, CMSC "
+        f"minus SimCLR is {short}; after {LONGER[1]} epochs it is {long} ([Our questions](ours.md))."
+    )
 
 
 def outcomes(estimates: Estimates) -> list[tuple[Question, Outcome, Outcome]]:

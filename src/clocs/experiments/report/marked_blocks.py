@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
 from clocs.core.errors import ConfigError
@@ -17,8 +18,8 @@ from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.outstanding import sentence
-from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell, ends, signed
-from clocs.experiments.report.questions_of_ours import by_length
+from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell
+from clocs.experiments.report.questions_of_ours import by_length, cmsc_above_simclr
 from clocs.experiments.report.reading import LEVELS, Runs, condition
 from clocs.experiments.report.rendering import markdown_table
 from clocs.experiments.report.runs_page import limits
@@ -73,20 +74,6 @@ def _claims(estimates: Estimates) -> str:
     return f"{markdown_table(Table(table.titles[:3], tuple(kept)))}\n\n{tail}" if kept else tail
 
 
-def _cmsc_above_simclr(runs: Callable[[Estimates, Method], Runs]) -> Callable[[Estimates], str]:
-    """On Chapman, in words."""
-
-    def made(estimates: Estimates) -> str:
-        told = []
-        for level in LEVELS:
-            found = estimates.difference(runs(estimates, "cmsc"), runs(estimates, "simclr"), level)
-            value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
-            told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
-        return " and ".join(told)
-
-    return made
-
-
 def _limits(estimates: Estimates) -> str:
     return "\n".join(f"- {limit}" for limit in limits(estimates.results))
 
@@ -126,8 +113,8 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "table2": _table(2),
     "claims": _claims,
     "limits": _limits,
-    "cmsc-above-simclr": _cmsc_above_simclr(_as_others),
-    "cmsc-above-simclr-longer": _cmsc_above_simclr(_for_longer),
+    "cmsc-above-simclr": partial(cmsc_above_simclr, long=False),
+    "cmsc-above-simclr-longer": partial(cmsc_above_simclr, long=True),
     "auc-cmsc": _auc("cmsc"),
     "auc-cmsc-longer": _auc("cmsc", _for_longer),
     "auc-simclr": _auc("simclr"),

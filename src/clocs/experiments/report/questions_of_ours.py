@@ -22,8 +22,10 @@ from clocs.experiments.report.page import (
     Text,
     auc_cell,
     difference_cell,
+    ends,
     listed,
     p_text,
+    signed,
 )
 from clocs.experiments.report.reading import LEVELS, Finished, Level, Runs, condition
 from clocs.experiments.tables import LONGER, METHODS, leakage, longer
@@ -121,6 +123,17 @@ def _longer(estimates: Estimates) -> Table:
         rows += _rows(estimates, METHOD_NAMES[method], by_length(estimates, method))
     titles = ("", "per", *(f"{epochs} epochs" for epochs in reversed(LONGER)), "gain", "p", "seeds")
     return Table(titles, tuple(rows))
+
+
+def cmsc_above_simclr(estimates: Estimates, *, long: bool) -> str:
+    """On Chapman, in words."""
+    told = []
+    cmsc, simclr = (by_length(estimates, method)[0 if long else 1] for method in ("cmsc", "simclr"))
+    for level in LEVELS:
+        found = estimates.difference(cmsc, simclr, level)
+        value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
+        told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
+    return " and ".join(told)
 
 
 def by_length(estimates: Estimates, method: str) -> list[Runs]:

@@ -121,6 +121,21 @@ def test_one_network_takes_any_length_and_has_no_relu_at_its_end() -> None:
     assert (encoder(torch.randn(8, 1, 2500)) < 0).any()
 
 
+def test_every_block_can_be_pooled_with_the_same_weights_before() -> None:
+    """By hand, from what the blocks make."""
+    options: dict[str, Any] = {"width": 4, "depth": 3, "embedding": 8}
+    torch.manual_seed(0)
+    last = ResNet(ResNetOptions(**options)).eval()
+    torch.manual_seed(0)
+    every = ResNet(ResNetOptions(**options, pooling="every")).eval()
+    signals = torch.randn(2, 1, 300)
+    _, *blocks = outputs_of(last, signals)
+    expected = [pooled for block in blocks for pooled in (block.mean((2, 3)), block.amax((2, 3)))]
+    torch.testing.assert_close(every.pooled(signals), torch.cat(expected, dim=1))
+    torch.testing.assert_close(last.pooled(signals), torch.cat(expected[-2:], dim=1))
+    assert every.linear.in_features == 2 * (4 + 8 + 12)
+
+
 def test_dropout_is_drawn_from_the_seed_in_training_only() -> None:
     encoder, signals = build_encoder("resnet", {"width": 4, "dropout": 0.5}), torch.randn(4, 1, 500)
     made = []

@@ -98,7 +98,7 @@ def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_pa
 
 
 def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing to publish"):
+    with pytest.raises(ConfigError, match="random weights"):
         publish("random", store, tmp_path / "out", "name")
     other = make_store(tmp_path / "store", records=80)
     with pytest.raises(ConfigError, match="trained with"):

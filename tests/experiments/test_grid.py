@@ -53,6 +53,18 @@ def test_an_encoder_outlives_its_run(place: Place, tmp_path: Path) -> None:
     assert found["result"]["contract"]["seen"]["train"] > 0
 
 
+def test_principal_components_come_after_a_pretraining_that_is_done_once(place: Place) -> None:
+    plain = CMSC.model_copy(update={"config": {"encoder": {"name": "resnet", "width": 8}}})
+    refined = plain.model_copy(update={"principal": True})
+    assert run_grid([linear(refined), linear(plain)], place).failed == []
+    trained, made = carry_out(plain, place), carry_out(refined, place)
+    assert made["result"] == trained["result"]
+    assert made["seconds"] > trained["seconds"]
+    weights = [(place.encoder(cell) / "model.safetensors").read_bytes() for cell in (plain, refined)]
+    assert weights[0] != weights[1]
+    assert len(list(place.runs.glob("cmsc-*"))) == 1
+
+
 def test_evaluations_wait_for_their_pretraining_in_one_task(place: Place) -> None:
     other = CMSC.model_copy(update={"seed": 1})
     cells: list[Cell] = [linear(), linear(other), linear(fraction=0.25), linear(None)]

@@ -21,6 +21,7 @@ SPLIT = typer.Option("default", help="Name of the split.")
 FRAMES = typer.Option("encoder", help="encoder: frames as it was trained on; paper: the dataset's own in the paper.")
 RUNS = typer.Option(Path("runs"), help="Folder of all runs.")
 JSON = typer.Option(False, "--json", help="End with one JSON object.")
+MORE_STORES = typer.Option([], "--more-store", help="A further store that it was trained on; repeat it for more.")
 THREADS = typer.Option(1, help="Threads of torch.")
 
 
@@ -79,13 +80,29 @@ def finetune_command(
     _show(found, as_json)
 
 
+@evaluate.command("principal")
+def principal_command(
+    checkpoint: str = CHECKPOINT,
+    store: Path = STORE,
+    out: Path = typer.Argument(help="Folder to write."),
+    more_store: list[Path] = MORE_STORES,
+    as_json: bool = JSON,
+) -> None:
+    """Give a 'resnet' another embedding, without labels: principal components of what all its blocks tell."""
+    from clocs.evaluation.principal import with_principal_components
+
+    found = with_principal_components(checkpoint, store, out, more_stores=more_store)
+    kept = f"{found['folder']}: keeps {found['explained']:.1%} of the variance"
+    typer.echo(json.dumps(found) if as_json else kept)
+
+
 @evaluate.command("publish")
 def publish_command(
     checkpoint: str = CHECKPOINT,
     store: Path = STORE,
     out: Path = typer.Argument(help="Folder to write; model hubs take it as it is."),
     name: str = typer.Option(..., help="What the encoder is called."),
-    more_store: list[Path] = typer.Option([], help="A further store that it was trained on; repeat it for more."),
+    more_store: list[Path] = MORE_STORES,
     as_json: bool = JSON,
 ) -> None:
     """Make an encoder ready for others: with a calibrated classifier for each store, and a model card."""

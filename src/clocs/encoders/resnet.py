@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
+from clocs.core.later import Later
 from clocs.encoders.convolution import convolve
 from clocs.encoders.encoder import EncoderKind, EncoderOptions
 
@@ -25,6 +28,8 @@ class ResNetOptions(EncoderOptions):
     """Samples: at 500 Hz, the blocks begin at 100 Hz."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Between the two convolutions of a block."""
+    pooling: Annotated[Literal["last", "every"], Later()] = "last"
+    """Blocks whose channels make the embedding."""
 
     @field_validator("kernel")
     @classmethod
@@ -73,15 +78,25 @@ class ResNet(nn.Module):
         self.stem_norm = nn.BatchNorm2d(options.width)
         inputs = [options.width, *widths[:-1]]
         self.blocks = nn.Sequential(*(Block(*pair, options) for pair in zip(inputs, widths, strict=True)))
-        self.linear = nn.Linear(2 * widths[-1], options.embedding)
+        self.pooled_blocks = options.depth if options.pooling == "every" else 1
+        self.linear = nn.Linear(2 * sum(widths[-self.pooled_blocks :]), options.embedding)
         self.margin = options.stem_kernel // 2
 
     def forward(self, signals: Tensor) -> Tensor:
         """(N, C, S) -> (N, E)."""
-        stem = convolve(pad(signals, (self.margin, self.margin)), self.stem).transpose(1, 2).unsqueeze(2)
-        hidden = self.blocks(self.stem_norm(stem).relu_()).squeeze(2)
-        embeddings: Tensor = self.linear(torch.cat([hidden.mean(2), hidden.amax(2)], dim=1))
+        embeddings: Tensor = self.linear(self.pooled(signals))
         return embeddings
+
+    def pooled(self, signals: Tensor) -> Tensor:
+        """(N, C, S) -> (N, P): mean and maximum over time of each channel of the blocks that are pooled."""
+        stem = convolve(pad(signals, (self.margin, self.margin)), self.stem).transpose(1, 2).unsqueeze(2)
+        hidden, found = self.stem_norm(stem).relu_(), []
+        for place, block in enumerate(self.blocks):
+            hidden = block(hidden)
+            if place >= len(self.blocks) - self.pooled_blocks:
+                channels = hidden.squeeze(2)
+                found += [channels.mean(2), channels.amax(2)]
+        return torch.cat(found, dim=1)
 
 
 RESNET_KIND = EncoderKind("resnet", "a residual network, any length of frames", ResNetOptions, ResNet)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
 from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
@@ -47,9 +46,7 @@ def publish(
     """
     places = [place if isinstance(place, Store) else open_store(place) for place in (store, *more_stores)]
     subject = load_subject(checkpoint, places[0])
-    if subject.folder is None:
-        raise ConfigError("random weights are nothing to publish; name a run")
-    sources = _trained_with(subject.about["training"], places)
+    sources = subject.sources(places)
     made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,18 +69,6 @@ def _names(places: Sequence[Store]) -> list[str]:
     datasets = [str(place.manifest.dataset["name"]) for place in places]
     counts = [datasets[: place + 1].count(name) for place, name in enumerate(datasets)]
     return [name if count == 1 else f"{name}-{count}" for name, count in zip(datasets, counts, strict=True)]
-
-
-def _trained_with(told: dict[str, Any], places: Sequence[Store]) -> list[tuple[Store, Split]]:
-    """The stores with the split of training, if they are all those that trained the encoder, in that order."""
-    sources = [(place, place.split(told["split"])) for place in places]
-    trained = [(item["store_sha256"], item["split_sha256"]) for item in (told, *told.get("more_stores", ()))]
-    if [(place.sha256, split.sha256) for place, split in sources] != trained:
-        raise ConfigError(
-            f"an encoder is published with the stores and splits it was trained with, in their order "
-            f"({told['dataset']}); these are others"
-        )
-    return sources
 
 
 def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task, Classifier]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
 from clocs.evaluation.shipped import encoder_folder
+from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
 
@@ -43,6 +46,20 @@ class Subject:
         method = training.get("method", {}).get("name", RANDOM)
         told = {"method": method, "training": training}
         return told | {key: self.about[key] for key in ("encoder", "epoch", "validation_loss") if key in self.about}
+
+    def sources(self, places: Sequence[Store]) -> list[tuple[Store, Split]]:
+        """The stores with the split of training, if they are all those that trained it, in that order."""
+        if self.folder is None:
+            raise ConfigError("random weights were trained on nothing; name a run")
+        told = self.about["training"]
+        found = [(place, place.split(told["split"])) for place in places]
+        trained = [(item["store_sha256"], item["split_sha256"]) for item in (told, *told.get("more_stores", ()))]
+        if [(place.sha256, split.sha256) for place, split in found] != trained:
+            raise ConfigError(
+                f"this takes the stores and splits that the encoder was trained with, in their order "
+                f"({told['dataset']}); these are others"
+            )
+        return found
 
 
 def load_subject(checkpoint: str | os.PathLike[str], store: Store, seed: int = 0) -> Subject:

@@ -21,6 +21,7 @@ from clocs.core.later import Later, later, without_unused
 from clocs.core.options import checked
 from clocs.evaluation.compact_scores import save_compact
 from clocs.evaluation.finetune import FinetuneConfig, finetune
+from clocs.evaluation.principal import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
 from clocs.evaluation.results import load_scores
@@ -62,6 +63,8 @@ class Pretraining(BaseModel):
     """Other keys of the pre-training's config, such as encoder or frames."""
     more: Annotated[tuple[str, ...], Later()] = ()
     """Datasets that are trained on together with the first."""
+    principal: Annotated[bool, Later()] = False
+    """Whether, once trained, the embedding becomes principal components of what all blocks tell."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -185,7 +188,7 @@ def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
     if known is not None:
         return known
     if isinstance(cell, Pretraining):
-        found = _pretrain(cell, place)
+        found = _with_principal_components(cell, place) if cell.principal else _pretrain(cell, place)
     else:
         found = _measure_distances(cell, place) if cell.protocol == "distances" else _evaluate(cell, place)
     body = {"cell": told_of(cell), **place.origin(cell), **found}
@@ -212,6 +215,18 @@ def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
         "curves": {name: [line[name] for line in epochs] for name in told if name in epochs[0]},
         "environment": json.loads((run / "environment.json").read_bytes()),
     }
+
+
+def _with_principal_components(cell: Pretraining, place: Place) -> dict[str, Any]:
+    """The same encoder as it was trained, with another last layer: trained first, if it is not there yet."""
+    start = cell.model_copy(update={"principal": False})
+    trained, began = carry_out(start, place), time.monotonic()
+    stores = [place.store(dataset) for dataset in cell.datasets]
+    with_principal_components(
+        place.encoder(start), stores[0], place.encoder(cell), more_stores=stores[1:], seed=cell.seed
+    )
+    found = {key: trained[key] for key in ("result", "still_improving", "curves")}
+    return {**found, "seconds": (trained["seconds"] or 0.0) + time.monotonic() - began, "environment": environment()}
 
 
 def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:

@@ -26,7 +26,17 @@ BASE: Final[Mapping[str, Any]] = {
 
 SLOWER: Final[Mapping[str, Any]] = {"normalisation": "none", "rate": 250, "samples": 1250}
 
-TRIALS: Final[dict[str, dict[str, Any]]] = {
+TOGETHER: Final[Mapping[str, Any]] = {
+    "precision": "bf16-mixed",
+    "more": ("chapman", "physionet2017"),
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "patience": 400,
+}
+LONG: Final[Mapping[str, Any]] = {**TOGETHER, "temperature": 0.2, "steps": 12_000}
+IN_TURNS: Final[Mapping[str, Any]] = {**TOGETHER, "take_turns": True, "steps": 9_000}
+
+TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "base": {},
     "paper's network": {"encoder": {"name": "cnn"}},
     "no perturbations": {"perturbations": ()},
@@ -54,25 +64,22 @@ TRIALS: Final[dict[str, dict[str, Any]]] = {
         "decorrelation": 0.3,
         "steps": 8 * STEPS,
     },
+    "no head, eight times the steps, principal components": {
+        "precision": "bf16-mixed",
+        "steps": 8 * STEPS,
+        "principal": True,
+    },
+    "head, eight times the steps, principal components": {
+        "precision": "bf16-mixed",
+        "head": 128,
+        "steps": 8 * STEPS,
+        "principal": True,
+    },
     "decorrelation 1": {"precision": "bf16-mixed", "decorrelation": 1.0},
-    "three datasets, long": {
-        "precision": "bf16-mixed",
-        "temperature": 0.2,
-        "more": ("chapman", "physionet2017"),
-        "steps": 12_000,
-        "schedule": "cosine",
-        "warmup_steps": 200,
-        "patience": 400,
-    },
-    "three datasets in turns": {
-        "precision": "bf16-mixed",
-        "more": ("chapman", "physionet2017"),
-        "take_turns": True,
-        "steps": 9_000,
-        "schedule": "cosine",
-        "warmup_steps": 200,
-        "patience": 400,
-    },
+    "three datasets, long": LONG,
+    "three datasets, long, principal components": {**LONG, "principal": True},
+    "three datasets in turns": IN_TURNS,
+    "three datasets in turns, principal components": {**IN_TURNS, "principal": True},
 }
 """What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
 
@@ -90,9 +97,10 @@ def trial(name: str, seed: int = 0) -> Evaluation:
     """One trial's evaluation, with the pre-training it needs."""
     changes = dict(TRIALS[name])
     method, more = str(changes.pop("method", "cmsmlc")), changes.pop("more", ())
+    principal = bool(changes.pop("principal", False))
     given = {**METHOD, **{key: value for key, value in changes.items() if key in OF_METHOD}}
     options = {key: value for key, value in given.items() if value is not None}
     config = {**BASE, **{key: value for key, value in changes.items() if key not in OF_METHOD}}
     told: dict[str, Any] = {"method": method, "options": options, "config": config, "more": more, "epochs": 400}
-    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, **told)
+    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, principal=principal, **told)
     return Evaluation(protocol="linear", start=start, dataset=DATASET, preset="trial", seed=seed, part="validation")

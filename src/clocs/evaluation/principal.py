@@ -1,0 +1,128 @@
+"""Another embedding for a trained encoder: principal components of what all its blocks tell.
+
+The layer that the loss saw is left behind, as a projection head is: it was made to tell patients apart, and drops what
+changes between a patient's leads and segments. Components are fitted without labels, on training patients alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from clocs.core.errors import ConfigError
+from clocs.core.files import write_bytes
+from clocs.core.seeds import generator
+from clocs.encoders import build_encoder
+from clocs.encoders.resnet import ResNet
+from clocs.evaluation.frame_choice import frames_for
+from clocs.evaluation.rows import rows_of
+from clocs.evaluation.subject import Subject, load_subject
+from clocs.store.splits import Split
+from clocs.store.store import Store, open_store
+from clocs.training.checkpoint import save_encoder
+
+Place = str | os.PathLike[str] | Store
+Floats = npt.NDArray[np.float64]
+
+RECORDINGS = 4_000
+"""At most, of each store: the components of more are the same."""
+
+
+def with_principal_components(
+    checkpoint: str | os.PathLike[str],
+    store: Place,
+    out: str | os.PathLike[str],
+    *,
+    more_stores: Sequence[Place] = (),
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Write the encoder with another last layer to a folder that all commands take.
+
+    Its E numbers are the first E principal components of the pooled channels of all blocks, each channel and each
+    component scaled to variance one; every store counts alike. The stores are those that it was trained on.
+    """
+    places = [place if isinstance(place, Store) else open_store(place) for place in (store, *more_stores)]
+    subject = load_subject(checkpoint, places[0])
+    sources = subject.sources(places)
+    module, kind = _pooling_every_block(subject)
+    moments = [_moments(_channels(module, subject, place, split, seed)) for place, split in sources]
+    weight, bias, explained = components(moments, module.linear.out_features)
+    with torch.no_grad():
+        module.linear.weight.copy_(torch.from_numpy(weight))
+        module.linear.bias.copy_(torch.from_numpy(bias))
+    assert subject.folder is not None
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / "seen.npy", (subject.folder / "seen.npy").read_bytes())
+    told = {"of": subject.about["weights_sha256"], "explained": round(explained, 4), "recordings": RECORDINGS}
+    save_encoder(folder, module, {**subject.about, "encoder": kind, "principal_components": {**told, "seed": seed}})
+    return {"folder": str(folder), "explained": explained}
+
+
+def _pooling_every_block(subject: Subject) -> tuple[ResNet, dict[str, Any]]:
+    """The encoder with a last layer, not yet made, that takes all blocks; and what its config says of it."""
+    if not isinstance(subject.module, ResNet):
+        raise ConfigError(f"principal components need the encoder 'resnet', not '{subject.about['encoder']['name']}'")
+    kind = subject.about["encoder"]
+    kind = {**kind, "options": {**kind["options"], "pooling": "every"}}
+    module = build_encoder(kind["name"], kind["options"])
+    assert isinstance(module, ResNet)
+    trained = subject.module.state_dict()
+    module.load_state_dict({**module.state_dict(), **{k: v for k, v in trained.items() if not k.startswith("linear.")}})
+    return module.eval(), kind
+
+
+class _Pooled(nn.Module):
+    """A network up to its pooled channels."""
+
+    def __init__(self, module: ResNet) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, signals: torch.Tensor) -> torch.Tensor:
+        """(N, C, S) -> (N, P)."""
+        return self.module.pooled(signals)
+
+
+def _channels(module: ResNet, subject: Subject, store: Store, split: Split, seed: int) -> npt.NDArray[np.float32]:
+    """(N, P) of training recordings, all or as many as are enough."""
+    records = np.flatnonzero(split.mask("train"))
+    if len(records) > RECORDINGS:
+        records = generator(seed, "principal components").choice(records, RECORDINGS, replace=False)
+    chosen = np.zeros(len(split.mask("train")), np.bool_)
+    chosen[records] = True
+    policy = frames_for(subject.about["input"], store, "encoder")
+    return rows_of(_Pooled(module), store, policy, chosen).values
+
+
+def _moments(values: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
+    """(P,) mean and (P, P) mean of products."""
+    exact = values.astype(np.float64)
+    return exact.mean(0), exact.T @ exact / len(exact)
+
+
+def components(moments: Sequence[tuple[Floats, Floats]], count: int) -> tuple[Floats, Floats, float]:
+    """(E, P) and (E,): the layer that gives whitened principal components; and the share of the variance they keep.
+
+    Of channels scaled to variance one, over all stores alike; signs so that each component's largest weight is above
+    zero. A channel that never changes gets no weight.
+    """
+    mean = np.mean([first for first, _ in moments], axis=0)
+    covariance = np.mean([second for _, second in moments], axis=0) - np.outer(mean, mean)
+    variance = np.diag(covariance)
+    scale = np.where(variance > 1e-10, 1 / np.sqrt(np.maximum(variance, 1e-10)), 0.0)
+    values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
+    kept, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    if len(kept) < count or kept[-1] < 1e-8:
+        raise ConfigError(f"{count} numbers were asked for, but what the blocks tell has fewer dimensions")
+    largest = np.abs(vectors).argmax(0)
+    vectors = vectors * np.sign(vectors[largest, np.arange(count)])
+    weight = (vectors / np.sqrt(kept)).T * scale
+    return weight, -weight @ mean, float(kept.sum() / values.sum())

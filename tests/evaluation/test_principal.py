@@ -1,0 +1,125 @@
+"""The embedding that principal components make, held against scikit-learn's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
+
+import clocs
+from clocs.cli.main import app
+from clocs.core.errors import ConfigError, LeakError
+from clocs.encoders.resnet import ResNet
+from clocs.evaluation import principal
+from clocs.evaluation.frame_choice import frames_for
+from clocs.evaluation.principal import components, with_principal_components
+from clocs.evaluation.probe import ProbeConfig, probe
+from clocs.evaluation.rows import rows_of
+from clocs.evaluation.subject import load_subject
+from clocs.store.store import Store
+from clocs.training.pretrain import pretrain
+
+EMBEDDING = 16
+RESNET = ("encoder={name: resnet, width: 4}", f"embedding={EMBEDDING}", "frames.normalisation=none", "batch=32")
+
+
+@pytest.fixture(scope="module")
+def residual(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = [f"store={store.folder}", f"runs={tmp_path_factory.mktemp('runs')}"]
+    return Path(pretrain("cmsc-synthetic", [*here, *RESNET, "epochs=1"])["best"])
+
+
+@pytest.fixture(scope="module")
+def made(store: Store, residual: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("principal") / "out"
+    with_principal_components(residual, store, out)
+    return out
+
+
+def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, made: Path) -> None:
+    """Whitened, of standardised channels; up to signs. Scikit-learn divides variances by one less."""
+    subject = load_subject(made, store)
+    assert isinstance(subject.module, ResNet)
+    policy, training = frames_for(subject.about["input"], store, "encoder"), store.split().mask("train")
+    embeddings = rows_of(subject.module, store, policy, training).values
+    channels = rows_of(principal._Pooled(subject.module), store, policy, training).values
+    assert channels.shape[1] == 2 * (4 + 8 + 12 + 16)
+    fitted = PCA(EMBEDDING, whiten=True).fit(StandardScaler().fit_transform(channels.astype(np.float64)))
+    expected = fitted.transform(StandardScaler().fit_transform(channels.astype(np.float64)))
+    signs = np.sign((embeddings * expected).sum(0))
+    few = 6  # later ones differ little in variance and may change places with rounding
+    np.testing.assert_allclose(embeddings[:, :few], (signs * expected)[:, :few], rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(np.cov(embeddings.T), np.eye(EMBEDDING), atol=0.02)
+    explained = subject.about["principal_components"]["explained"]
+    assert explained == pytest.approx(fitted.explained_variance_ratio_.sum(), abs=1e-3)
+
+
+def test_only_the_last_layer_is_another(store: Store, residual: Path, made: Path) -> None:
+    before, after = (load_subject(folder, store).module.state_dict() for folder in (residual, made))
+    changed = {name for name, value in after.items() if not np.array_equal(value, before[name])}
+    assert changed == {"linear.weight", "linear.bias"}
+    assert after["linear.weight"].shape == (EMBEDDING, 80)
+
+
+def test_it_serves_as_any_encoder_and_keeps_whom_it_has_seen(store: Store, made: Path, tmp_path: Path) -> None:
+    encoder = clocs.load_encoder(made)
+    assert encoder.embed(store.recording("0000000")).values.shape[1] == EMBEDDING
+    found = probe(made, store, runs=tmp_path)
+    assert 0 < found["test"]["recording"]["auc"]["value"] <= 1
+    with pytest.raises(LeakError):
+        probe(made, store, ProbeConfig(split="other"), runs=tmp_path)
+
+
+def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["evaluate", "principal", str(residual), str(store.folder), str(tmp_path / "out")])
+    assert said.exit_code == 0
+    assert "of the variance" in said.output
+    for name in ("config.json", "model.safetensors", "seen.npy"):
+        assert (tmp_path / "out" / name).read_bytes() == (made / name).read_bytes()
+
+
+def test_of_many_recordings_some_are_drawn(
+    store: Store, residual: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(principal, "RECORDINGS", 20)
+    weights = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        with_principal_components(residual, store, tmp_path / name, seed=seed)
+        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+    assert weights[0] != (made / "model.safetensors").read_bytes()
+
+
+def test_stores_count_alike_whatever_their_size() -> None:
+    """By hand: the larger has 100 times the rows, and the mean of both lies midway."""
+    random = np.random.default_rng(0)
+    small, large = random.normal(1, 1, (50, 3)), random.normal(3, 2, (5000, 3))
+    moments = [(rows.mean(0), rows.T @ rows / len(rows)) for rows in (small, large)]
+    weight, bias, explained = components(moments, 3)
+    assert explained == pytest.approx(1)
+    np.testing.assert_allclose(weight @ ((small.mean(0) + large.mean(0)) / 2) + bias, 0, atol=1e-12)
+    both = np.concatenate([np.repeat(small, 100, axis=0), large]) @ weight.T + bias
+    np.testing.assert_allclose(both.T @ both / len(both), np.eye(3), atol=1e-9)
+
+
+def test_a_channel_that_never_changes_has_no_weight_and_too_many_numbers_are_refused() -> None:
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    values[:, 1] = 7
+    moments = [(values.mean(0), values.T @ values / len(values))]
+    weight, _, _ = components(moments, 2)
+    np.testing.assert_array_equal(weight[:, 1], 0)
+    with pytest.raises(ConfigError, match="fewer dimensions"):
+        components(moments, 3)
+
+
+def test_other_networks_and_other_data_are_refused(store: Store, trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="need the encoder 'resnet', not 'cnn'"):
+        with_principal_components(trained, store, tmp_path / "out")
+    with pytest.raises(ConfigError, match="random weights"):
+        with_principal_components("random", store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

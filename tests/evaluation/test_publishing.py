@@ -112,7 +112,7 @@ def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
     encoder = load_encoder(name)
     assert encoder.embedding == 128
     assert (encoder.input.rate, encoder.input.samples) == (500.0, 2500)
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1_200_000
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1_400_000
     card = (folder / "README.md").read_text()
     assert "## What the embeddings give away" in card
     assert "equal error rate" in card

@@ -32,7 +32,7 @@ from tests.experiments.results_factory import write_results
 
 CHANGED = {
     "as recommended": set(),
-    "the paper's network": {"encoder"},
+    "the paper's network": {"encoder", "principal"},
     "no other lead (CMSC)": {"name", "view_choice"},
     "no other segment (CMLC)": {"name", "view_choice"},
     "all pairs of views": {"view_choice"},
@@ -41,10 +41,11 @@ CHANGED = {
     "no positives across a patient's instances": {"off_diagonals"},
     "frames scaled to 0..1": {"frames"},
     "250 Hz": {"frames"},
-    "temperature 0.1": {"temperature"},
+    "the embedding that the loss saw": {"principal"},
+    "temperature 0.2": {"temperature"},
     "float32": {"precision"},
 }
-"""By ablation: which keys differ. CMSC and CMLC have no choice of views."""
+"""By ablation: which keys differ. CMSC and CMLC have no choice of views; only the residual network has blocks."""
 pytestmark = pytest.mark.usefixtures("few_replicates")
 
 
@@ -70,11 +71,13 @@ def sections(folder: Path) -> dict[str, str]:
     return {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
 
 
-def test_the_long_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> None:
+def test_a_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> None:
     """So its run is not repeated."""
     place = Place(tmp_path, tmp_path, tmp_path)
-    start = trial("three datasets, long").start
+    start = trial("three datasets in turns, principal components").start
     assert start is not None
+    assert start.principal
+    assert one_encoder(0).principal
     assert pretrain_config(one_encoder(0), place) == pretrain_config(start, place)
 
 
@@ -91,7 +94,8 @@ def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
     def told(cell: Evaluation) -> dict[str, object]:
         assert cell.start is not None
         values = pretrain_config(cell.start, place).identity()
-        return {**{key: value for key, value in values.items() if key != "method"}, **values["method"]}
+        others = {key: value for key, value in values.items() if key != "method"}
+        return {**others, **values["method"], "principal": cell.start.principal}
 
     base = told(ablated("as recommended", 0))
     for name in ABLATIONS:

@@ -106,7 +106,7 @@ def _data(found: Findings) -> str:
         lines.append(f"| {origin['title']}. {origin['citation']} | {origin['licence']} | {' | '.join(counts)} |")
     length = f"{training['steps']:,} steps" if training["steps"] else f"{training['epochs']} epochs"
     optimiser = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimiser"], training["optimiser"])
-    words = (
+    words = [
         "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "
         "when to stop, the classifier's regularisation and its calibration. Test patients were kept for the results "
         "below. Nobody is in two parts, nor is a signal that two names share. `seen.npy` lists keys of the signals "
@@ -114,7 +114,14 @@ def _data(found: Findings) -> str:
         f"Seed {training['seed']}, batches of {training['batch']}, {optimiser} at {training['learning_rate']:g}, the "
         f"best of at most {length} by validation loss: epoch {found.about['epoch']}, loss "
         f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
-    )
+    ]
+    if components := found.about.get("principal_components"):
+        words.append(
+            "The embedding is not what the loss saw but principal components of what all blocks of the network tell, "
+            "each scaled to variance one, fitted without labels on at "
+            f"most {components['recordings']:,} training recordings of each dataset; they keep "
+            f"{components['explained']:.0%} of the variance."
+        )
     return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, words))
 
 

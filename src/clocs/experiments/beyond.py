@@ -27,7 +27,7 @@ MEDIUM: Final = 1_500
 
 ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "as recommended": {},
-    "the paper's network": {"encoder": {"name": "cnn"}},
+    "the paper's network": {"encoder": {"name": "cnn"}, "principal": False},
     "no other lead (CMSC)": {"method": {"name": "cmsc", "view_choice": None}},
     "no other segment (CMLC)": {"method": {"name": "cmlc", "view_choice": None}},
     "all pairs of views": {"method": {"view_choice": "all"}},
@@ -36,7 +36,8 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
     "frames scaled to 0..1": {"frames": {}},
     "250 Hz": {"frames": {"normalisation": "none", "rate": 250, "samples": 1250}},
-    "temperature 0.1": {"method": {"temperature": 0.1}},
+    "the embedding that the loss saw": {"principal": False},
+    "temperature 0.2": {"method": {"temperature": 0.2}},
     "float32": {"precision": "32-true"},
 }
 """One change at a time in what is recommended, by name; None takes an option of the method away."""
@@ -53,7 +54,7 @@ GROWTH: Final[dict[str, dict[str, Any]]] = {
 
 def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | None = None) -> Pretraining:
     """As recommended, or with changes; the cell says all of it, so that it keeps its name when we change our mind."""
-    told = {**RECOMMENDED, **(changes or {})}
+    told = {**RECOMMENDED, "principal": True, **(changes or {})}
     method = {**RECOMMENDED["method"], **told.pop("method")}
     kept = {key: value for key, value in method.items() if key != "name" and value is not None}
     return Pretraining(
@@ -63,21 +64,23 @@ def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | N
         preset="recommended",
         seed=seed,
         epochs=told.pop("epochs"),
+        principal=told.pop("principal"),
         options=kept,
         config=told,
     )
 
 
 def one_encoder(seed: int) -> Pretraining:
-    """The encoder for all."""
-    return encoder(seed, TOGETHER)
+    """The encoder for all: each batch is of one dataset, as many of each."""
+    return encoder(seed, TOGETHER, {"take_turns": True})
 
 
-def untrained(dataset: str, seed: int) -> Pretraining:
+def untrained(dataset: str, seed: int, *, principal: bool = False) -> Pretraining:
     """The recommended network as it starts; what it would have been trained with does not matter to it."""
     shape = {key: RECOMMENDED[key] for key in ("encoder", "frames")}
     method: str = RECOMMENDED["method"]["name"]
-    return Pretraining(method=method, dataset=dataset, preset="recommended", seed=seed, epochs=0, config=shape)
+    told: dict[str, Any] = {"preset": "recommended", "seed": seed, "epochs": 0, "config": shape}
+    return Pretraining(method=method, dataset=dataset, principal=principal, **told)
 
 
 def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **told: Any) -> Evaluation:
@@ -100,7 +103,8 @@ def recommended(seeds: Iterable[int]) -> Iterator[Cell]:
     for seed in seeds:
         for dataset in SOURCES:
             yield linear(one_encoder(seed), dataset, seed)
-            yield linear(untrained(dataset, seed), dataset, seed)
+            for principal in (True, False):
+                yield linear(untrained(dataset, seed, principal=principal), dataset, seed)
             yield trained(untrained(dataset, seed), dataset, seed)
 
 

@@ -16,14 +16,14 @@ PERTURBATIONS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 RECOMMENDED: Final[dict[str, Any]] = {
-    "method": {"name": "cmsmlc", "view_choice": "random_pair", "perturbations": PERTURBATIONS, "temperature": 0.2},
+    "method": {"name": "cmsmlc", "view_choice": "random_pair", "perturbations": PERTURBATIONS},
     "encoder": {"name": "resnet"},
     "frames": {"normalisation": "none"},
     "optimiser": "adamw",
     "learning_rate": 1e-3,
     "schedule": "cosine",
     "warmup_steps": 200,
-    "steps": 12_000,
+    "steps": 9_000,
     "epochs": 400,
     "patience": 400,
     "precision": "bf16-mixed",

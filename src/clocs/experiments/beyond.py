@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Literal
 
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
 from clocs.training.recommended import RECOMMENDED
@@ -98,14 +99,33 @@ def trained(
     return Evaluation(protocol="finetune", start=start, dataset=dataset, seed=seed, **given)
 
 
+def as_in_paper(method: str | None, protocol: Literal["linear", "finetune"], dataset: str, seed: int) -> Evaluation:
+    """By the preset ``paper``, on the paper's own frames; None: random weights."""
+    start = None if method is None else Pretraining(method=method, dataset=dataset, seed=seed)
+    return Evaluation(protocol=protocol, start=start, dataset=dataset, seed=seed)
+
+
+COMPARED: Final[dict[str, Callable[[str, int], Evaluation]]] = {
+    "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
+    "its network with random weights, principal components, linear": lambda data, seed: linear(
+        untrained(data, seed, principal=True), data, seed
+    ),
+    "its network with random weights, linear": lambda data, seed: linear(untrained(data, seed), data, seed),
+    "its network, trained with the labels": lambda data, seed: trained(untrained(data, seed), data, seed),
+    "CMSC as in the paper, linear": partial(as_in_paper, "cmsc", "linear"),
+    "SimCLR as in the paper, linear": partial(as_in_paper, "simclr", "linear"),
+    "the paper's network with random weights, linear": partial(as_in_paper, None, "linear"),
+    "the paper's network, trained with the labels": partial(as_in_paper, None, "finetune"),
+}
+"""By dataset and seed: the one encoder, its network without pre-training, and the paper's; half of the labels."""
+
+
 def recommended(seeds: Iterable[int]) -> Iterator[Cell]:
-    """The one encoder beside its network at random, and trained with the same labels from scratch."""
+    """The one encoder and what it is to be compared with."""
     for seed in seeds:
         for dataset in SOURCES:
-            yield linear(one_encoder(seed), dataset, seed)
-            for principal in (True, False):
-                yield linear(untrained(dataset, seed, principal=principal), dataset, seed)
-            yield trained(untrained(dataset, seed), dataset, seed)
+            for kind in COMPARED.values():
+                yield kind(dataset, seed)
 
 
 def few_labels(seeds: Iterable[int]) -> Iterator[Cell]:

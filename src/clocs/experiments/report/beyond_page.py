@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 
 from clocs.drawing.panels import Sweep, draw_sweep
+from clocs.encoders import build_encoder
 from clocs.experiments.beyond import (
     ABLATIONS,
+    COMPARED,
     ELSEWHERE,
     FEW,
     FINE,
@@ -25,7 +27,7 @@ from clocs.experiments.beyond import (
     trained,
     untrained,
 )
-from clocs.experiments.cells import Evaluation
+from clocs.experiments.cells import Evaluation, Pretraining
 from clocs.experiments.paper_numbers import results_of
 from clocs.experiments.report.claims import at
 from clocs.experiments.report.comparison import SELF_SUPERVISED
@@ -49,6 +51,7 @@ from clocs.experiments.report.reading import LEVELS, Runs
 MOST_SEEDS: Final = 5
 """Looked for."""
 ALL: Final = "all"
+TRAINING_TIME: Final = "wall time of training, one thread"
 JUDGED: Final = ("", "AUC per frame", "AUC per recording", "seeds")
 
 Seeded = Callable[[int], Evaluation]
@@ -100,20 +103,33 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
 
 
 def encoder_table(estimates: Estimates) -> Table:
-    """The one encoder, and what it is to be compared with."""
-    kinds: dict[str, Kind] = {
-        "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
-        "its network with random weights, principal components, linear": lambda data, seed: linear(
-            untrained(data, seed, principal=True), data, seed
-        ),
-        "its network with random weights, linear": lambda data, seed: linear(untrained(data, seed), data, seed),
-        "its network, trained with the labels": lambda data, seed: trained(untrained(data, seed), data, seed),
-    }
+    """The one encoder, and what it is to be compared with: its network without pre-training, and the paper's."""
     rows = []
     for dataset in SOURCES:
-        rows += _of_dataset(estimates, dataset, kinds)
-        rows.append(_printed(f"{DATASET_NAMES[dataset]}: the paper's best", "linear", [(dataset, dataset)]))
-    return Table(JUDGED, tuple(rows))
+        for name, kind in COMPARED.items():
+            cell = partial(kind, dataset)
+            judged = _judged(estimates, f"{DATASET_NAMES[dataset]}: {name}", cell)
+            rows.append((*judged, Entry(f"{parameters(cell(0).start):,}"), _training_time(estimates, cell(0))))
+        printed = _printed(f"{DATASET_NAMES[dataset]}: the paper's best", "linear", [(dataset, dataset)])
+        rows.append((*printed, Entry(DASH), Entry(DASH)))
+    return Table((*JUDGED, "parameters", TRAINING_TIME), tuple(rows))
+
+
+def parameters(start: Pretraining | None) -> int:
+    """Of an encoder, without classifier and projection head; None: the paper's network."""
+    told = {"name": "cnn"} if start is None else dict(start.config.get("encoder", {"name": "cnn"}))
+    if start is not None and start.principal:
+        told["pooling"] = "every"
+    return sum(each.numel() for each in build_encoder(told.pop("name"), told).parameters())
+
+
+def _training_time(estimates: Estimates, cell: Evaluation) -> Entry:
+    """Of the pre-training, or of training with labels."""
+    taught = cell if cell.protocol == "finetune" else cell.start
+    if taught is None or not taught.epochs:
+        return Entry("none")
+    found = estimates.results.of(taught)
+    return Entry(DASH if found is None or found.seconds is None else hours(found.seconds))
 
 
 def few_labels_table(estimates: Estimates) -> Table:
@@ -197,10 +213,8 @@ def _changed(estimates: Estimates, changes: Iterable[str], cell: Callable[[str, 
     rows = []
     for name in changes:
         judged = _judged(estimates, name, partial(cell, name))
-        found = estimates.results.of(start) if (start := cell(name, 0).start) is not None else None
-        seconds = None if found is None else found.seconds
-        rows.append((*judged, Entry(DASH if seconds is None else hours(seconds))))
-    return Table((*JUDGED, "wall time of pre-training, one thread"), tuple(rows))
+        rows.append((*judged, _training_time(estimates, cell(name, 0))))
+    return Table((*JUDGED, TRAINING_TIME), tuple(rows))
 
 
 def _fitted(estimates: Estimates) -> list[Block]:

@@ -97,13 +97,13 @@ def _auc(method: Method, runs: Callable[[Estimates, Method], Runs] = _as_others)
     return made
 
 
-def _plain(made: Callable[[Estimates], Table]) -> Callable[[Estimates], str]:
-    """A table of another page, rows without a result left out."""
+def _plain(made: Callable[[Estimates], Table], columns: int | None = None) -> Callable[[Estimates], str]:
+    """A table of another page, or its first columns; rows without a result left out."""
 
     def filled(estimates: Estimates) -> str:
         table = made(estimates)
-        rows = tuple(row for row in table.rows if any(entry.text != DASH for entry in row[1:]))
-        return markdown_table(Table(table.titles, rows)) if rows else "No results yet."
+        rows = tuple(row[:columns] for row in table.rows if any(entry.text != DASH for entry in row[1:columns]))
+        return markdown_table(Table(table.titles[:columns], rows)) if rows else "No results yet."
 
     return filled
 
@@ -120,6 +120,6 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "auc-simclr": _auc("simclr"),
     "auc-simclr-longer": _auc("simclr", _for_longer),
     "auc-random": _auc("random"),
-    "recommended": _plain(encoder_table),
+    "recommended": _plain(encoder_table, columns=4),
     "few-labels": _plain(few_labels_table),
 }

@@ -45,6 +45,16 @@ def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> 
     assert not torch.equal(alone["linear.weight"], weights["linear.weight"])
 
 
+def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store: Path, tmp_path: Path) -> None:
+    shutil.copytree(first, tmp_path / "old")
+    about = unseal((first / "config.json").read_bytes(), "config.json")
+    del about["encoder"]["options"]["final_relu"]
+    (tmp_path / "old" / "config.json").write_bytes(seal(about))
+    config = resolve("supervised-synthetic", [f"initial={tmp_path / 'old'}"])
+    begun = fresh_encoder(config, open_store(store).policy("evaluation")).state_dict()
+    assert torch.equal(begun["linear.weight"], load_encoder_folder(first)[0].state_dict()["linear.weight"])
+
+
 @pytest.mark.parametrize(
     "override", ["embedding=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.samples=1250"]
 )

@@ -15,6 +15,7 @@ from torch import nn
 from clocs.core.errors import ConfigError, EngineError
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
+from clocs.encoders.encoder import parse_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.training.checkpoint import load_encoder_folder
@@ -142,7 +143,8 @@ def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
     if config.initial is not None:
         start, about = load_encoder_folder(Path(config.initial))
         wanted = {"name": config.encoder["name"], "options": _encoder_options(config, policy)}
-        if about["encoder"] != wanted:
+        # parsed: an option that is newer than the encoder has its default there
+        if parse_encoder(**about["encoder"]) != parse_encoder(**wanted):
             raise ConfigError(f"initial: {config.initial} is {about['encoder']}, but this run trains {wanted}")
         encoder.load_state_dict(start.state_dict())
     return encoder

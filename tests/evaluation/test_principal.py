@@ -18,6 +18,7 @@ from clocs.evaluation import principal
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.principal import components, with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
+from clocs.evaluation.publishing import publish
 from clocs.evaluation.rows import rows_of
 from clocs.evaluation.subject import load_subject
 from clocs.store.store import Store
@@ -115,6 +116,19 @@ def test_a_channel_that_never_changes_has_no_weight_and_too_many_numbers_are_ref
     np.testing.assert_array_equal(weight[:, 1], 0)
     with pytest.raises(ConfigError, match="fewer dimensions"):
         components(moments, 3)
+
+
+def test_what_was_fitted_to_the_old_layer_stays_behind(store: Store, residual: Path, tmp_path: Path) -> None:
+    """A published encoder's classifiers, and the head of one that was trained with labels."""
+    publish(residual, store, tmp_path / "published", "residual")
+    here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}"]
+    labelled = pretrain("supervised-synthetic", [*here, *RESNET, "epochs=1"])["best"]
+    for number, folder in enumerate((tmp_path / "published", labelled)):
+        out = tmp_path / str(number)
+        with_principal_components(folder, store, out)
+        encoder = clocs.load_encoder(out)
+        assert not encoder.classifiers
+        assert not {"classifiers", "head_sha256"} & encoder.about.keys()
 
 
 def test_other_networks_and_other_data_are_refused(store: Store, trained: Path, tmp_path: Path) -> None:

@@ -128,9 +128,10 @@ def draw_histograms(edges: Floats, intra: Floats, inter: Floats, means: tuple[fl
         axes.stairs(density, edges, fill=True, color=colour, alpha=0.5, label=f"{name}, mean {mean:.3g}")
         axes.axvline(mean, color=colour, linewidth=1.2, linestyle="--", label="_mean")
     axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(0, 1.3 * axes.dataLim.ymax)  # room for the legend
     axes.set_yticks([])
     axes.set_xlabel("Euclidean distance", fontsize=8)
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc="upper right")
     _finish(axes, title)
     axes.spines["left"].set_visible(False)
     return figure

@@ -32,7 +32,9 @@ Place = str | os.PathLike[str] | Store
 Floats = npt.NDArray[np.float64]
 
 RECORDINGS = 4_000
-"""At most, of each store: the components of more are the same."""
+"""At most, of each store: thousands are many for the covariance of some hundred channels."""
+OF_THE_LAYER = ("head_sha256", "classifiers")
+"""What an encoder's config says of things that were fitted to the layer that is left behind."""
 
 
 def with_principal_components(
@@ -60,9 +62,11 @@ def with_principal_components(
     assert subject.folder is not None
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "seen.npy", (subject.folder / "seen.npy").read_bytes())
+    if "seen_sha256" in subject.about:
+        write_bytes(folder / "seen.npy", (subject.folder / "seen.npy").read_bytes())
+    about = {key: value for key, value in subject.about.items() if key not in OF_THE_LAYER}
     told = {"of": subject.about["weights_sha256"], "explained": round(explained, 4), "recordings": RECORDINGS}
-    save_encoder(folder, module, {**subject.about, "encoder": kind, "principal_components": {**told, "seed": seed}})
+    save_encoder(folder, module, {**about, "encoder": kind, "principal_components": {**told, "seed": seed}})
     return {"folder": str(folder), "explained": explained}
 
 

@@ -26,15 +26,15 @@ BASE: Final[Mapping[str, Any]] = {
 
 SLOWER: Final[Mapping[str, Any]] = {"normalisation": "none", "rate": 250, "samples": 1250}
 
-TOGETHER: Final[Mapping[str, Any]] = {
+THREE_DATASETS: Final[Mapping[str, Any]] = {
     "precision": "bf16-mixed",
     "more": ("chapman", "physionet2017"),
     "schedule": "cosine",
     "warmup_steps": 200,
     "patience": 400,
 }
-LONG: Final[Mapping[str, Any]] = {**TOGETHER, "temperature": 0.2, "steps": 12_000}
-IN_TURNS: Final[Mapping[str, Any]] = {**TOGETHER, "take_turns": True, "steps": 9_000}
+LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "steps": 12_000}
+IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "take_turns": True, "steps": 9_000}
 
 TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "base": {},

@@ -117,10 +117,10 @@ def figure6(seeds: Iterable[int]) -> Iterator[Cell]:
 LONGER = (EPOCHS, 4 * EPOCHS)
 
 
-def longer(seeds: Iterable[int], methods: Iterable[str] = METHODS) -> Iterator[Cell]:
+def longer(seeds: Iterable[int]) -> Iterator[Cell]:
     """Linear evaluation on Chapman after as many epochs as all others have, and four times as many."""
     for seed in seeds:
-        for method in methods:
+        for method in METHODS:
             for epochs in LONGER:
                 start = Pretraining(method=method, dataset="chapman", seed=seed, epochs=epochs)
                 yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)

@@ -1,7 +1,8 @@
 """What we recommend beyond the paper, chosen by validation patients alone (docs/results/search.md).
 
 The paper's positive pairs, with a small residual network in place of its own, plain millivolt, and perturbed views: an
-instance gives two, of two segments and of two leads drawn at random.
+instance gives two, of two segments and of two leads drawn at random. Several stores take turns; afterwards the
+embedding becomes principal components (``clocs.evaluation.principal``).
 """
 
 from __future__ import annotations

@@ -12,19 +12,21 @@ from functools import partial
 from typing import Final
 
 from clocs.core.errors import ConfigError
-from clocs.experiments.paper_numbers import Method
 from clocs.experiments.report.beyond_page import encoder_table, few_labels_table
 from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell
-from clocs.experiments.report.questions_of_ours import by_length, cmsc_above_simclr
+from clocs.experiments.report.questions_of_ours import after, cmsc_above_simclr
 from clocs.experiments.report.reading import LEVELS, Runs, condition
 from clocs.experiments.report.rendering import markdown_table
 from clocs.experiments.report.runs_page import limits
+from clocs.experiments.tables import LONGER
 
 MARKED: Final = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->)(?P<text>.*?)(<!-- /results -->)", re.DOTALL)
+USUAL, LONG = LONGER
+"""Epochs on Chapman."""
 OPENING: Final = re.compile(r"<!-- results:|<!-- /results -->")
 
 
@@ -78,20 +80,11 @@ def _limits(estimates: Estimates) -> str:
     return "\n".join(f"- {limit}" for limit in limits(estimates.results))
 
 
-def _as_others(estimates: Estimates, method: Method) -> Runs:
-    """On Chapman, pre-trained as long as everything in the tables."""
-    return estimates.results.evaluations(condition(method, "chapman", None if method == "random" else "chapman"))
-
-
-def _for_longer(estimates: Estimates, method: Method) -> Runs:
-    return by_length(estimates, method)[0]
-
-
-def _auc(method: Method, runs: Callable[[Estimates, Method], Runs] = _as_others) -> Callable[[Estimates], str]:
-    """Of linear evaluation on Chapman, in words."""
+def _auc(runs: Callable[[Estimates], Runs]) -> Callable[[Estimates], str]:
+    """Of an evaluation per frame and per recording, in words."""
 
     def made(estimates: Estimates) -> str:
-        means = [estimates.mean(runs(estimates, method), level) for level in LEVELS]
+        means = [estimates.mean(runs(estimates), level) for level in LEVELS]
         return ", ".join(auc_cell(mean).text for mean in means)
 
     return made
@@ -113,13 +106,13 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "table2": _table(2),
     "claims": _claims,
     "limits": _limits,
-    "cmsc-above-simclr": partial(cmsc_above_simclr, long=False),
-    "cmsc-above-simclr-longer": partial(cmsc_above_simclr, long=True),
-    "auc-cmsc": _auc("cmsc"),
-    "auc-cmsc-longer": _auc("cmsc", _for_longer),
-    "auc-simclr": _auc("simclr"),
-    "auc-simclr-longer": _auc("simclr", _for_longer),
-    "auc-random": _auc("random"),
+    "cmsc-above-simclr": partial(cmsc_above_simclr, epochs=USUAL),
+    "cmsc-above-simclr-longer": partial(cmsc_above_simclr, epochs=LONG),
+    "auc-cmsc": _auc(partial(after, method="cmsc", epochs=USUAL)),
+    "auc-cmsc-longer": _auc(partial(after, method="cmsc", epochs=LONG)),
+    "auc-simclr": _auc(partial(after, method="simclr", epochs=USUAL)),
+    "auc-simclr-longer": _auc(partial(after, method="simclr", epochs=LONG)),
+    "auc-random": _auc(lambda estimates: estimates.results.evaluations(condition("random", "chapman"))),
     "recommended": _plain(encoder_table, columns=4),
     "few-labels": _plain(few_labels_table),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from clocs.experiments.cells import Cell, Evaluation
@@ -27,7 +26,7 @@ from clocs.experiments.report.page import (
     p_text,
     signed,
 )
-from clocs.experiments.report.reading import LEVELS, Finished, Level, Runs, condition
+from clocs.experiments.report.reading import LEVELS, Level, Runs, condition
 from clocs.experiments.tables import LONGER, METHODS, leakage, longer
 
 CHANGED: Final[tuple[Method, ...]] = ("cmlc", "cmsmlc")
@@ -112,44 +111,43 @@ def _order(estimates: Estimates, rivals: Sequence[Condition], level: Level, pres
 
 
 def _leakage(estimates: Estimates) -> Table:
-    sides = _sides(estimates, leakage, lambda cell: bool(cell.config))
+    """Marked cells are looked up by themselves: no table of the paper has them."""
+    leaking = _finished(estimates, leakage, lambda cell: bool(cell.config))
+    sound = _finished(estimates, leakage, lambda cell: not cell.config)
     titles = ("", "per", "leaking split", "sound split", "gain", "p", "seeds")
-    return Table(titles, tuple(_rows(estimates, "CMSC", sides)))
+    return Table(titles, tuple(_rows(estimates, "CMSC", [leaking, sound])))
 
 
 def _longer(estimates: Estimates) -> Table:
-    rows = []
+    rows, lengths = [], LONGER[::-1]
     for method in METHODS:
-        rows += _rows(estimates, METHOD_NAMES[method], by_length(estimates, method))
-    titles = ("", "per", *(f"{epochs} epochs" for epochs in reversed(LONGER)), "gain", "p", "seeds")
+        rows += _rows(estimates, METHOD_NAMES[method], [after(estimates, method, epochs) for epochs in lengths])
+    titles = ("", "per", *(f"{epochs} epochs" for epochs in lengths), "gain", "p", "seeds")
     return Table(titles, tuple(rows))
 
 
-def cmsc_above_simclr(estimates: Estimates, *, long: bool) -> str:
-    """On Chapman, in words."""
+def after(estimates: Estimates, method: str, epochs: int) -> Runs:
+    """Linear evaluation on Chapman after so many epochs, one of ``LONGER``."""
+    return _finished(
+        estimates,
+        longer,
+        lambda cell: cell.start is not None and (cell.start.method, cell.start.epochs) == (method, epochs),
+    )
+
+
+def cmsc_above_simclr(estimates: Estimates, epochs: int) -> str:
+    """On Chapman after so many epochs, in words."""
     told = []
-    cmsc, simclr = (by_length(estimates, method)[0 if long else 1] for method in ("cmsc", "simclr"))
     for level in LEVELS:
-        found = estimates.difference(cmsc, simclr, level)
+        found = estimates.difference(after(estimates, "cmsc", epochs), after(estimates, "simclr", epochs), level)
         value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
         told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
     return " and ".join(told)
 
 
-def by_length(estimates: Estimates, method: str) -> list[Runs]:
-    """On Chapman, after longer pre-training, and after as much as all others have."""
-    cells = partial(longer, methods=(method,))
-    return _sides(estimates, cells, lambda cell: cell.start is not None and cell.start.epochs == LONGER[-1])
-
-
-def _sides(
-    estimates: Estimates, cells: Callable[[Iterable[int]], Iterator[Cell]], first: Callable[[Evaluation], bool]
-) -> list[Runs]:
-    """Finished cells by seed, those that are ``first`` and the others; looked up by what they are."""
-    sides: list[dict[int, Finished]] = [{}, {}]
-    for cell in cells(range(MOST_SEEDS)):
-        assert isinstance(cell, Evaluation)
-        found = estimates.results.of(cell)
-        if found is not None:
-            sides[0 if first(cell) else 1][cell.seed] = found
-    return [*sides]
+def _finished(
+    estimates: Estimates, cells: Callable[[Iterable[int]], Iterator[Cell]], wanted: Callable[[Evaluation], bool]
+) -> Runs:
+    """What is done of an experiment's cells, by seed."""
+    known = ((cell, estimates.results.of(cell)) for cell in cells(range(MOST_SEEDS)) if isinstance(cell, Evaluation))
+    return {cell.seed: found for cell, found in known if found is not None and wanted(cell)}

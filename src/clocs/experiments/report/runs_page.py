@@ -74,8 +74,8 @@ def limits(results: Results) -> tuple[str, ...]:
 
 
 def _finetuned(judged: Sequence[Finished]) -> list[str]:
-    """Fine-tuning has a cap of its own; early cells did not say how they ended."""
-    told = [each for each in judged if "still_improving" in each.body]
+    """Those with the paper's cap; early cells did not say how they ended."""
+    told = [each for each in judged if "still_improving" in each.body and each.cell["epochs"] == FINETUNE_EPOCHS]
     improving = sum(bool(each.body["still_improving"]) for each in told)
     text = (
         f"Of {counted(len(told), 'fine-tuning')}, {improving} still improved after {FINETUNE_EPOCHS} epochs, their cap."

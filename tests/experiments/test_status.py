@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out
+from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, kept_keys
 from clocs.experiments.costs import Costs
 from clocs.experiments.status import FULL_DOWNLOADS, needs, states, totals
 
@@ -46,6 +46,15 @@ def test_nothing_to_do_costs_nothing(place: Place) -> None:
     carry_out(CMSC, place)
     found = totals(states([CMSC], place, Costs()))
     assert (found["to_do"], found["core_hours"], found["needs"]) == (0, 0, {})
+
+
+def test_results_without_data_count_by_content(place: Place) -> None:
+    carry_out(CMSC, place)
+    elsewhere = Place(place.stores / "none", place.runs, place.results)
+    wanted = [CMSC, CMSC.model_copy(update={"seed": 1})]
+    assert totals(states(wanted, elsewhere, Costs()))["done"] == 0, "nothing is known to be kept"
+    found = totals(states(wanted, elsewhere, Costs(), kept_keys(place.results)))
+    assert (found["done"], found["to_do"], found["needs"]) == (1, 1, {"store of synthetic": 1})
 
 
 def test_a_store_with_all_leads_is_all_that_12_leads_need(tmp_path: Path) -> None:

@@ -87,12 +87,14 @@ def _duration(seconds: float) -> str:
 
 def _standing(cells: dict[str, list[Cell]], place: Place, titles: dict[str, str]) -> dict[str, Any]:
     """Of every experiment, and of all together: cells that several want count there once."""
+    from clocs.experiments.cells import kept_keys
     from clocs.experiments.costs import Costs
     from clocs.experiments.status import State, states, totals
 
-    costs, every, found = Costs.of_results(place.results), dict[str, State](), {}
+    costs, kept = Costs.of_results(place.results), kept_keys(place.results)
+    every, found = dict[str, State](), {}
     for name, part in cells.items():
-        known = states(part, place, costs)
+        known = states(part, place, costs, kept)
         every |= known
         found[name] = {"title": titles[name], **totals(known)}
     return {"experiments": found, "together": totals(every)}

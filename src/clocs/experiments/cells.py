@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from clocs.core.errors import StoreError
 from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.core.later import Later, later, without_unused
 from clocs.core.options import checked
@@ -128,6 +130,11 @@ def told_of(cell: Cell) -> dict[str, Any]:
     return told
 
 
+def key_of(cell: Cell) -> str:
+    """What a cell is, as a hash; unlike its name it does not depend on data or code."""
+    return content_hash(told_of(cell))
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a grid works."""
@@ -180,6 +187,24 @@ class Place:
 def _hashes(folder: Path) -> tuple[str, str]:
     store = open_store(folder)
     return store.sha256, store.split().sha256
+
+
+def finished_cells(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and bodies of all finished cells of a folder, by name."""
+    for path in sorted((results / "cells").glob("*.json")):
+        try:
+            body = json.loads(path.read_bytes())
+            if not (isinstance(body["cell"], dict) and isinstance(body["result"], dict)):
+                raise TypeError("'cell' and 'result' must be objects")
+            _ = body["code"], body["data"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise StoreError(f"{path} is no finished cell: {type(error).__name__}: {error}") from error
+        yield path.stem, body
+
+
+def kept_keys(results: Path) -> frozenset[str]:
+    """``key_of`` all finished cells, on whatever data."""
+    return frozenset(content_hash(body["cell"]) for _, body in finished_cells(results))
 
 
 def carry_out(cell: Cell, place: Place) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining
+from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, key_of
 from clocs.experiments.costs import Costs, Estimate
 from clocs.experiments.paper_numbers import SINGLE_LEAD
 from clocs.signals.leads import STANDARD, derivable
@@ -52,16 +52,20 @@ class State:
     cost: Estimate
 
 
-def states(cells: Iterable[Cell], place: Place, costs: Costs) -> dict[str, State]:
-    """By content, each once, with the pre-trainings that cells wait for."""
+def states(cells: Iterable[Cell], place: Place, costs: Costs, kept: Container[str] = ()) -> dict[str, State]:
+    """By content, each once, with the pre-trainings that cells wait for.
+
+    Without its stores nobody can tell what a cell's file would be called. Then one of the same content counts, if
+    ``kept`` has its key: so results that came with the project are seen where no data are.
+    """
     found: dict[str, State] = {}
     for cell in cells:
         for part in (root_of(cell), cell):
-            key = part.model_dump_json()
+            key = key_of(part)
             if key not in found:
-                lacking = needs(part, place)
-                done = not any(need.startswith("store") for need in lacking) and place.file(part).exists()
-                found[key] = State(done, tuple(lacking), costs.estimate(part))
+                named = all(place.has_store(dataset) for dataset in part.datasets)
+                done = place.file(part).exists() if named else key in kept
+                found[key] = State(done, tuple(needs(part, place)), costs.estimate(part))
     return found
 
 

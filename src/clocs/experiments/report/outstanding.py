@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from clocs.experiments.cells import Cell
+from clocs.experiments.cells import Cell, key_of
 from clocs.experiments.costs import BASES
 from clocs.experiments.paper_numbers import SINGLE_LEAD, paper
 from clocs.experiments.paper_tables import all_experiments, paper_experiments
 from clocs.experiments.report.page import DASH, Block, Entry, Heading, Page, Points, Table, Text, counted, hours
-from clocs.experiments.report.reading import Results, key_of
+from clocs.experiments.report.reading import Results
 from clocs.experiments.status import FULL_DOWNLOADS, root_of
 from clocs.experiments.tables import EXPERIMENTS, Experiment
 from clocs.signals.leads import STANDARD

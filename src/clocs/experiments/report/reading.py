@@ -5,9 +5,8 @@ So no store is needed to read it.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Final, Literal
 
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash
-from clocs.experiments.cells import EPOCHS, Cell, Evaluation, told_of
+from clocs.experiments.cells import EPOCHS, Cell, Evaluation, finished_cells, key_of
 from clocs.experiments.costs import Costs
 from clocs.experiments.paper_numbers import SINGLE_LEAD, Condition, Method, results
 from clocs.signals.leads import STANDARD
@@ -95,8 +94,8 @@ class Results:
             raise StoreError(f"{folder} holds no results: it has no folder 'cells'. 'clocs reproduce' makes one")
         self.folder = folder
         self._by_content: dict[str, Finished] = {}
-        for found in _read(folder):
-            self._keep(found)
+        for name, body in finished_cells(folder):
+            self._keep(Finished(name, body, folder))
 
     def _keep(self, found: Finished) -> None:
         key = content_hash(found.cell)
@@ -152,23 +151,6 @@ class Results:
             if condition is not None:
                 found[each.cell["preset"], condition][each.seed] = each
         return {key: dict(sorted(runs.items())) for key, runs in found.items()}
-
-
-def _read(folder: Path) -> Iterator[Finished]:
-    for path in sorted((folder / "cells").glob("*.json")):
-        try:
-            body = json.loads(path.read_bytes())
-            if not (isinstance(body["cell"], dict) and isinstance(body["result"], dict)):
-                raise TypeError("'cell' and 'result' must be objects")
-            _ = body["code"], body["data"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise StoreError(f"{path} is no finished cell: {type(error).__name__}: {error}") from error
-        yield Finished(path.stem, body, folder)
-
-
-def key_of(cell: Cell) -> str:
-    """What a cell is, as a hash."""
-    return content_hash(told_of(cell))
 
 
 def condition_of(found: Finished) -> Condition | None:

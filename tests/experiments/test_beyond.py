@@ -24,7 +24,9 @@ from clocs.experiments.beyond import (
     untrained,
 )
 from clocs.experiments.cells import Evaluation, Place, carry_out, pretrain_config
+from clocs.experiments.report.beyond_page import labels_needed
 from clocs.experiments.report.build import make_report
+from clocs.experiments.report.estimates import Mean
 from clocs.experiments.report.reading import Results
 from clocs.experiments.search import trial
 from clocs.training.config import ready_config, resolve
@@ -171,3 +173,25 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
     stated = re.search(r"patients bring ([+-][\d.]+)", sections(reported)["Growth"])
     assert stated is not None
     assert float(stated[1]) == pytest.approx(slope, abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("aim", "scratch", "needed"),
+    [
+        (0.7, (0.6, 0.8, None, None, None, None), "17"),  # half the way on a log scale: the square root of 10 x 30
+        (0.8, (0.6, 0.8, 0.7, 0.9, 0.9, 0.9), "30"),
+        (0.5, (0.6, 0.8, None, None, None, None), "10 or fewer"),
+        (0.9, (0.6, 0.8, None, None, None, None), "over 30"),
+        (0.9, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "1,000 to all"),
+        (0.99, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "more than there are"),
+        (0.9, (None,) * 6, "–"),
+        (None, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "–"),
+    ],
+)
+def test_labels_that_training_from_scratch_needs(
+    aim: float | None, scratch: tuple[float | None, ...], needed: str
+) -> None:
+    def mean(value: float | None) -> Mean | None:
+        return None if value is None else Mean(value, value, value, by_seed=(value,))
+
+    assert labels_needed(mean(aim), [mean(value) for value in scratch]) == needed

@@ -133,13 +133,36 @@ def _training_time(estimates: Estimates, cell: Evaluation) -> Entry:
 
 
 def few_labels_table(estimates: Estimates) -> Table:
-    """AUC per recording, by patients with labels."""
+    """AUC per recording, by patients with labels; and how many training from scratch needs for what the encoder has."""
     rows = []
     for dataset in SOURCES:
-        for name, kind in FEW_LABELS.items():
-            means = (auc_cell(_few_mean(estimates, dataset, kind, count)) for count in COUNTS)
-            rows.append((Entry(f"{DATASET_NAMES[dataset]}: {name}"), *means))
+        lines = {
+            name: [_few_mean(estimates, dataset, kind, count) for count in COUNTS] for name, kind in FEW_LABELS.items()
+        }
+        rows += [(Entry(f"{DATASET_NAMES[dataset]}: {name}"), *map(auc_cell, line)) for name, line in lines.items()]
+        frozen, scratch = lines.values()
+        needed = (Entry(labels_needed(mean, scratch)) for mean in frozen)
+        rows.append((Entry(f"{DATASET_NAMES[dataset]}: patients with labels for the same from scratch"), *needed))
     return Table(("AUC per recording", *(f"{count:,}" for count in FEW), ALL), tuple(rows))
+
+
+def labels_needed(aim: Mean | None, scratch: Sequence[Mean | None]) -> str:
+    """Patients at which a curve over ``COUNTS`` first has an AUC, on straight lines over the logarithm."""
+    known = [(count, mean.value) for count, mean in zip(COUNTS, scratch, strict=True) if mean is not None]
+    if aim is None or not known:
+        return DASH
+    reached = next((place for place, (_, value) in enumerate(known) if value >= aim.value), None)
+    if reached is None:
+        last, _ = known[-1]
+        return "more than there are" if last is None else f"over {last:,}"
+    count, value = known[reached]
+    if reached == 0:
+        return ALL if count is None else f"{count:,} or fewer"
+    before, lower = known[reached - 1]
+    if count is None or before is None:
+        return f"{before:,} to {ALL}"
+    share = (aim.value - lower) / (value - lower)
+    return f"{before * (count / before) ** share:,.0f}"
 
 
 def _frozen(dataset: str, seed: int, count: int | None) -> Evaluation:

@@ -74,13 +74,13 @@ def _index(estimates: Estimates) -> Page:
     results = estimates.results
     trials = sum("validation" in each.body["result"] for each in results.finished)
     verdicts = Counter(frame.verdict for _, frame, _ in outcomes(estimates))
-    words: dict[Verdict, str] = {
-        "holds": "hold",
-        "does not hold": "do not hold",
-        "undecided": "are undecided",
-        "not enough results yet": "wait for results",
+    words: dict[Verdict, tuple[str, str]] = {
+        "holds": ("holds", "hold"),
+        "does not hold": ("does not hold", "do not hold"),
+        "undecided": ("is undecided", "are undecided"),
+        "not enough results yet": ("waits for results", "wait for results"),
     }
-    told = listed(f"{verdicts[verdict]} {word}" for verdict, word in words.items())
+    told = listed(counted(verdicts[verdict], *word) for verdict, word in words.items())
     blocks: tuple[Block, ...] = (
         Text(
             "What comes out when the experiments of CLOCS (Kiyasseh, Zhu and Clifton, ICML 2021) are done again on the "

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.experiments.paper_numbers import SOURCES
 from clocs.training.recommended import RECOMMENDED
 
-SOURCES: Final = ("chapman", "physionet2020")
 TOGETHER: Final = ("physionet2020", "chapman", "physionet2017")
 """What the one encoder for all is trained on."""
 ELSEWHERE: Final = ("physionet2017", "cardiology")

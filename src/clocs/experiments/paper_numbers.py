@@ -22,6 +22,8 @@ Protocol = Literal["linear", "finetune"]
 Method = Literal["random", "supervised", "mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc"]
 DatasetName = Literal["chapman", "physionet2020", "physionet2017", "cardiology"]
 
+SOURCES = ("chapman", "physionet2020")
+"""Datasets that the paper pre-trains on."""
 SINGLE_LEAD = frozenset({"physionet2017", "cardiology"})
 
 

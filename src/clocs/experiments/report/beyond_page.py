@@ -19,7 +19,6 @@ from clocs.experiments.beyond import (
     GROWTH,
     MEDIUM,
     SHORT,
-    SOURCES,
     ablated,
     grown,
     linear,
@@ -28,7 +27,7 @@ from clocs.experiments.beyond import (
     untrained,
 )
 from clocs.experiments.cells import Evaluation, Pretraining
-from clocs.experiments.paper_numbers import results_of
+from clocs.experiments.paper_numbers import SOURCES, results_of
 from clocs.experiments.report.claims import at
 from clocs.experiments.report.comparison import SELF_SUPERVISED
 from clocs.experiments.report.estimates import Estimates, Mean

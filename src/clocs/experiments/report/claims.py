@@ -8,13 +8,13 @@ from functools import partial
 from itertools import product
 from typing import Any, Final
 
-from clocs.experiments.paper_numbers import Condition, Method, paper
+from clocs.experiments.paper_numbers import SOURCES, Condition, Method, paper
 from clocs.experiments.report.comparison import SELF_SUPERVISED
 from clocs.experiments.report.distances import judge_distances
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.judging import Contest, Outcome, Pair, judge_count, judge_pairs
 from clocs.experiments.report.reading import Level, condition
-from clocs.experiments.tables import PERTURBATIONS, SOURCES, TRANSFERS
+from clocs.experiments.tables import PERTURBATIONS, TRANSFERS
 
 CLOCS: Final[tuple[Method, ...]] = ("cmsc", "cmlc", "cmsmlc")
 RIVALS: Final[tuple[Method, ...]] = ("mtssl", "byol", "simclr")

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from clocs.experiments.cells import Cell, Evaluation
-from clocs.experiments.paper_numbers import Condition, Method
+from clocs.experiments.paper_numbers import SOURCES, Condition, Method
 from clocs.experiments.report.comparison import SELF_SUPERVISED, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import (
     DASH,
+    DATASET_NAMES,
     METHOD_NAMES,
     Block,
     Entry,
@@ -52,10 +53,10 @@ def our_page(estimates: Estimates) -> Page:
         _leakage(estimates),
         Heading("What would longer pre-training change?"),
         Text(
-            f"Everything else on these pages is pre-trained for at most {LONGER[0]} epochs. Here on Chapman for "
-            f"{LONGER[1]}. {sentence(estimates.results, 'longer')}"
+            f"Everything else on these pages is pre-trained for at most {LONGER[0]} epochs, here for {LONGER[1]}; "
+            f"linear evaluation as in table 1. {sentence(estimates.results, 'longer')}"
         ),
-        _longer(estimates),
+        longer_table(estimates),
     ]
     return Page("ours", "Our questions", tuple(blocks))
 
@@ -118,20 +119,24 @@ def _leakage(estimates: Estimates) -> Table:
     return Table(titles, tuple(_rows(estimates, "CMSC", [leaking, sound])))
 
 
-def _longer(estimates: Estimates) -> Table:
+def longer_table(estimates: Estimates) -> Table:
+    """Table 1 by length of pre-training."""
     rows, lengths = [], LONGER[::-1]
-    for method in METHODS:
-        rows += _rows(estimates, METHOD_NAMES[method], [after(estimates, method, epochs) for epochs in lengths])
+    for dataset in SOURCES:
+        for method in METHODS:
+            sides = [after(estimates, method, epochs, dataset) for epochs in lengths]
+            rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {METHOD_NAMES[method]}", sides)
     titles = ("", "per", *(f"{epochs} epochs" for epochs in lengths), "gain", "p", "seeds")
     return Table(titles, tuple(rows))
 
 
-def after(estimates: Estimates, method: str, epochs: int) -> Runs:
-    """Linear evaluation on Chapman after so many epochs, one of ``LONGER``."""
+def after(estimates: Estimates, method: str, epochs: int, dataset: str = "chapman") -> Runs:
+    """Linear evaluation after so many epochs, one of ``LONGER``."""
+    wanted = (method, epochs, dataset)
     return _finished(
         estimates,
         longer,
-        lambda cell: cell.start is not None and (cell.start.method, cell.start.epochs) == (method, epochs),
+        lambda cell: cell.start is not None and (cell.start.method, cell.start.epochs, cell.dataset) == wanted,
     )
 
 

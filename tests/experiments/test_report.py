@@ -101,12 +101,29 @@ def test_claims_of_a_well_behaved_world_hold(complete: Path) -> None:
     assert found["CLOCS is above SimCLR in 21 of 24 experiments at E = 128."][2].startswith("not enough results yet")
 
 
+def test_claims_about_table_1_are_judged_by_length(tmp_path: Path) -> None:
+    """CMSC is above SimCLR after 100 epochs and below it after 25."""
+
+    def strength(cell: Evaluation) -> float:
+        long = cell.start is not None and cell.start.epochs == 100
+        return usual_strength(cell) if long else 2.0 - usual_strength(cell)
+
+    cells = [cell for cell in EXPERIMENTS["longer"].cells(range(1)) if isinstance(cell, Evaluation)]
+    results = write_results(tmp_path / "results", cells, strength)
+    make_report(results, tmp_path / "report")
+    parts = page(tmp_path, "claims").split("## After 100 epochs")
+    verdicts = [rows(part)[0][2].split(" (")[0] for part in parts]
+    assert verdicts == ["does not hold", "holds"]
+
+
 def test_claims_of_the_world_turned_round_do_not(tmp_path: Path) -> None:
     table1 = [cell for cell in EXPERIMENTS["table1"].cells(range(1)) if cell.dataset == "chapman"]
     results = write_results(tmp_path / "results", table1, lambda cell: 2.0 - usual_strength(cell))
     make_report(results, tmp_path / "report")
-    found = {row[0].split(" (section")[0]: row for row in rows(page(tmp_path, "claims"))}
+    usual, longer = page(tmp_path, "claims").split("## After 100 epochs")
+    found = {row[0].split(" (section")[0]: row for row in rows(usual)}
     assert found["CMSC is above SimCLR on Chapman."][2].startswith("does not hold")
+    assert [row[2] for row in rows(longer.split("## ")[0])] == ["not enough results yet"] * 4
     assert found["CMSC is above BYOL and SimCLR on both datasets."][2].startswith("does not hold")  # half is enough
     (order,) = (row for row in rows(page(tmp_path, "claims")) if row[0] == "table 1, Chapman")
     assert order[1].startswith("−")

@@ -10,6 +10,7 @@ from typing import Final
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.experiments.report.beyond_page import beyond_page
+from clocs.experiments.report.claims import questions
 from clocs.experiments.report.claims_page import claims_page, outcomes
 from clocs.experiments.report.comparison import tables_page
 from clocs.experiments.report.estimates import Estimates, Say
@@ -73,7 +74,7 @@ def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
 def _index(estimates: Estimates) -> Page:
     results = estimates.results
     trials = sum("validation" in each.body["result"] for each in results.finished)
-    verdicts = Counter(frame.verdict for _, frame, _ in outcomes(estimates))
+    verdicts = Counter(frame.verdict for _, frame, _ in outcomes(estimates, questions()))
     words: dict[Verdict, tuple[str, str]] = {
         "holds": ("holds", "hold"),
         "does not hold": ("does not hold", "do not hold"),

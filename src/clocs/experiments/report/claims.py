@@ -37,7 +37,7 @@ class Question:
 
 def questions() -> tuple[Question, ...]:
     """Every claim that our results can speak to."""
-    return (*_linear(), *_transfer(), *_labels(), *_others())
+    return (*linear_questions(), *_transfer(), *_labels(), *_others())
 
 
 def _claimed(name: str, judge: Callable[[Estimates, Level], Outcome], note: str = "", says: str = "") -> Question:
@@ -62,7 +62,8 @@ def at(method: Method, *, source: str, target: str, **told: Any) -> Condition:
     return condition(method, target, None if method == "random" else source, **told)
 
 
-def _linear() -> list[Question]:
+def linear_questions() -> list[Question]:
+    """About table 1."""
     places = [{"source": name, "target": name} for name in SOURCES]
     return [
         _claimed(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from clocs.experiments.paper_numbers import Claim, paper, results_of
-from clocs.experiments.report.claims import Question, questions
+from clocs.experiments.report.claims import Question, linear_questions, questions
 from clocs.experiments.report.comparison import SELF_SUPERVISED, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.judging import Outcome, Verdict
@@ -38,6 +39,7 @@ def claims_page(estimates: Estimates) -> Page:
     blocks: tuple[Block, ...] = (
         Points((*HOW, _length(estimates))),
         claims_table(estimates),
+        *_after_longer(estimates),
         Heading("The order of methods"),
         *_orders(estimates),
         Heading("What the paper's own tables say"),
@@ -54,19 +56,26 @@ def _length(estimates: Estimates) -> str:
     )
 
 
-def outcomes(estimates: Estimates) -> list[tuple[Question, Outcome, Outcome]]:
+def _after_longer(estimates: Estimates) -> list[Block]:
+    """The claims about table 1 once more."""
+    text = f"The claims about table 1 by pre-trainings of at most {LONGER[1]} epochs, as far as these are done."
+    table = claims_table(estimates.after(LONGER[1]), linear_questions())
+    return [Heading(f"After {LONGER[1]} epochs"), Text(text), table]
+
+
+def outcomes(estimates: Estimates, asked: Sequence[Question]) -> list[tuple[Question, Outcome, Outcome]]:
     """Of each claim, per frame and per recording."""
     found = []
-    for question in questions():
+    for question in asked:
         frame, recording = (question.judge(estimates, level) for level in LEVELS)
         found.append((question, frame, recording))
     return found
 
 
-def claims_table(estimates: Estimates) -> Table:
-    """A row a claim: where it stands, what was measured, how sure that is."""
+def claims_table(estimates: Estimates, asked: Sequence[Question] | None = None) -> Table:
+    """A row a claim: where it stands, what was measured, how sure that is. None: all claims."""
     rows = []
-    for question, frame, recording in outcomes(estimates):
+    for question, frame, recording in outcomes(estimates, questions() if asked is None else asked):
         detail = f"{place_of(question)}. {question.note}".strip()
         rows.append((Entry(question.says, detail), *_told(frame), *_told(recording)))
     return Table(("claim", "measured, per frame", "verdict", "measured, per recording", "verdict"), tuple(rows))

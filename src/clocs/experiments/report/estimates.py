@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -20,6 +21,7 @@ from clocs.evaluation.compact_scores import load_compact
 from clocs.evaluation.judgement import levels
 from clocs.evaluation.results import differences
 from clocs.evaluation.rows import Rows
+from clocs.experiments.cells import EPOCHS
 from clocs.experiments.paper_numbers import Condition
 from clocs.experiments.report.reading import LEVELS, Finished, Level, Results, Runs
 from clocs.metrics.bootstrap import Interval, bootstrap_intervals
@@ -52,19 +54,29 @@ class Estimates:
     """Looked up, or computed from the scores."""
 
     def __init__(self, results: Results, say: Say = lambda text: None) -> None:
-        self.results = results
+        self.results, self._epochs = results, EPOCHS
         self._path, self._say = results.folder / FILE, say
         self._kept = _read(self._path)
         self._used: dict[str, Any] = {}
         self._hashes: dict[Path, str] = {}
 
+    def after(self, epochs: int) -> Estimates:
+        """The same for pre-trainings of so many epochs at most; what they compute is kept together."""
+        other = copy(self)
+        other._epochs = epochs
+        return other
+
+    def runs(self, condition: Condition, preset: str = "paper") -> Runs:
+        """All seeds of one of the paper's experiments."""
+        return self.results.evaluations(condition, preset, self._epochs)
+
     def auc(self, condition: Condition, level: Level, preset: str = "paper") -> Mean | None:
         """What was found for one of the paper's experiments."""
-        return self.mean(self.results.evaluations(condition, preset), level)
+        return self.mean(self.runs(condition, preset), level)
 
     def above(self, first: Condition, second: Condition, level: Level) -> Effect | None:
         """By how much one experiment is above another."""
-        return self.difference(self.results.evaluations(first), self.results.evaluations(second), level)
+        return self.difference(self.runs(first), self.runs(second), level)
 
     def mean(self, runs: Runs, level: Level) -> Mean | None:
         """Of one evaluation; None where no seed of it is done. Without scores, several seeds have no interval."""

@@ -12,14 +12,15 @@ from functools import partial
 from typing import Final
 
 from clocs.core.errors import ConfigError
+from clocs.experiments.paper_numbers import Method
 from clocs.experiments.report.beyond_page import encoder_table, few_labels_table
 from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell
-from clocs.experiments.report.questions_of_ours import after, cmsc_above_simclr
-from clocs.experiments.report.reading import LEVELS, Runs, condition
+from clocs.experiments.report.questions_of_ours import cmsc_above_simclr
+from clocs.experiments.report.reading import LEVELS, condition
 from clocs.experiments.report.rendering import markdown_table
 from clocs.experiments.report.runs_page import limits
 from clocs.experiments.tables import LONGER
@@ -80,11 +81,12 @@ def _limits(estimates: Estimates) -> str:
     return "\n".join(f"- {limit}" for limit in limits(estimates.results))
 
 
-def _auc(runs: Callable[[Estimates], Runs]) -> Callable[[Estimates], str]:
-    """Of an evaluation per frame and per recording, in words."""
+def _auc(method: Method, epochs: int = USUAL) -> Callable[[Estimates], str]:
+    """On Chapman per frame and per recording, in words."""
+    asked = condition(method, "chapman", None if method == "random" else "chapman")
 
     def made(estimates: Estimates) -> str:
-        means = [estimates.mean(runs(estimates), level) for level in LEVELS]
+        means = [estimates.after(epochs).auc(asked, level) for level in LEVELS]
         return ", ".join(auc_cell(mean).text for mean in means)
 
     return made
@@ -108,11 +110,11 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "limits": _limits,
     "cmsc-above-simclr": partial(cmsc_above_simclr, epochs=USUAL),
     "cmsc-above-simclr-longer": partial(cmsc_above_simclr, epochs=LONG),
-    "auc-cmsc": _auc(partial(after, method="cmsc", epochs=USUAL)),
-    "auc-cmsc-longer": _auc(partial(after, method="cmsc", epochs=LONG)),
-    "auc-simclr": _auc(partial(after, method="simclr", epochs=USUAL)),
-    "auc-simclr-longer": _auc(partial(after, method="simclr", epochs=LONG)),
-    "auc-random": _auc(lambda estimates: estimates.results.evaluations(condition("random", "chapman"))),
+    "auc-cmsc": _auc("cmsc"),
+    "auc-cmsc-longer": _auc("cmsc", LONG),
+    "auc-simclr": _auc("simclr"),
+    "auc-simclr-longer": _auc("simclr", LONG),
+    "auc-random": _auc("random"),
     "recommended": _plain(encoder_table, columns=4),
     "few-labels": _plain(few_labels_table),
 }

@@ -28,7 +28,7 @@ from clocs.experiments.report.page import (
     signed,
 )
 from clocs.experiments.report.reading import LEVELS, Level, Runs, condition
-from clocs.experiments.tables import LONGER, METHODS, leakage, longer
+from clocs.experiments.tables import LONGER, METHODS, leakage
 
 CHANGED: Final[tuple[Method, ...]] = ("cmlc", "cmsmlc")
 MOST_SEEDS: Final = 20
@@ -124,27 +124,18 @@ def longer_table(estimates: Estimates) -> Table:
     rows, lengths = [], LONGER[::-1]
     for dataset in SOURCES:
         for method in METHODS:
-            sides = [after(estimates, method, epochs, dataset) for epochs in lengths]
+            sides = [estimates.after(epochs).runs(condition(method, dataset, dataset)) for epochs in lengths]
             rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {METHOD_NAMES[method]}", sides)
     titles = ("", "per", *(f"{epochs} epochs" for epochs in lengths), "gain", "p", "seeds")
     return Table(titles, tuple(rows))
 
 
-def after(estimates: Estimates, method: str, epochs: int, dataset: str = "chapman") -> Runs:
-    """Linear evaluation after so many epochs, one of ``LONGER``."""
-    wanted = (method, epochs, dataset)
-    return _finished(
-        estimates,
-        longer,
-        lambda cell: cell.start is not None and (cell.start.method, cell.start.epochs, cell.dataset) == wanted,
-    )
-
-
 def cmsc_above_simclr(estimates: Estimates, epochs: int) -> str:
     """On Chapman after so many epochs, in words."""
     told = []
+    cmsc, simclr = (condition(method, "chapman", "chapman") for method in ("cmsc", "simclr"))
     for level in LEVELS:
-        found = estimates.difference(after(estimates, "cmsc", epochs), after(estimates, "simclr", epochs), level)
+        found = estimates.after(epochs).above(cmsc, simclr, level)
         value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
         told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
     return " and ".join(told)

@@ -94,6 +94,8 @@ class Results:
             raise StoreError(f"{folder} holds no results: it has no folder 'cells'. 'clocs reproduce' makes one")
         self.folder = folder
         self._by_content: dict[str, Finished] = {}
+        self._conditions: dict[int, Mapping[tuple[str, Condition], Runs]] = {}
+        """By epochs of pre-training."""
         for name, body in finished_cells(folder):
             self._keep(Finished(name, body, folder))
 
@@ -129,32 +131,39 @@ class Results:
         """Whether a cell is done, by its ``key_of``."""
         return key in self._by_content
 
-    def evaluations(self, condition: Condition, preset: str = "paper") -> Runs:
-        """All seeds of what the paper calls one experiment, by one preset; empty where there are none."""
-        return self._by_condition.get((preset, condition), {})
+    def evaluations(self, condition: Condition, preset: str = "paper", epochs: int = EPOCHS) -> Runs:
+        """All seeds of what the paper calls one experiment, by one preset; empty where there are none.
+
+        ``epochs``: the cap of its pre-training.
+        """
+        return self._by_condition(epochs).get((preset, condition), {})
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """What has a result by the preset ``paper``."""
-        return tuple(condition for preset, condition in self._by_condition if preset == "paper")
+        return tuple(condition for preset, condition in self._by_condition(EPOCHS) if preset == "paper")
 
     @cached_property
     def costs(self) -> Costs:
         """What finished cells tell of others."""
         return Costs.of_results(self.folder)
 
-    @cached_property
-    def _by_condition(self) -> dict[tuple[str, Condition], dict[int, Finished]]:
-        found: dict[tuple[str, Condition], dict[int, Finished]] = defaultdict(dict)
-        for each in self.finished:
-            condition = condition_of(each)
-            if condition is not None:
-                found[each.cell["preset"], condition][each.seed] = each
-        return {key: dict(sorted(runs.items())) for key, runs in found.items()}
+    def _by_condition(self, epochs: int) -> Mapping[tuple[str, Condition], Runs]:
+        if epochs not in self._conditions:
+            found: dict[tuple[str, Condition], dict[int, Finished]] = defaultdict(dict)
+            for each in self.finished:
+                condition = condition_of(each, epochs)
+                if condition is not None:
+                    found[each.cell["preset"], condition][each.seed] = each
+            self._conditions[epochs] = {key: dict(sorted(runs.items())) for key, runs in found.items()}
+        return self._conditions[epochs]
 
 
-def condition_of(found: Finished) -> Condition | None:
-    """An evaluation in the paper's terms; None where something was done that the paper has no word for."""
+def condition_of(found: Finished, epochs: int = EPOCHS) -> Condition | None:
+    """An evaluation in the paper's terms; None where something was done that the paper has no word for.
+
+    ``epochs``: what its pre-training has at most.
+    """
     if not found.is_evaluation or not _as_in_paper(found.cell, CELL_FIELDS, FINETUNE_EPOCHS):
         return None
     cell, start = found.cell, found.start
@@ -162,7 +171,7 @@ def condition_of(found: Finished) -> Condition | None:
     if start is None or start["epochs"] == 0:
         return condition("random", cell["dataset"], None, **told)
     same = ("preset", "embedding", "leads")
-    if not _as_in_paper(start, START_FIELDS, EPOCHS) or any(start[name] != cell[name] for name in same):
+    if not _as_in_paper(start, START_FIELDS, epochs) or any(start[name] != cell[name] for name in same):
         return None
     options = dict(start["options"])
     if "perturbations" in options:

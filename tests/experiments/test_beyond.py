@@ -169,10 +169,15 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
         assert found is not None
         values.append(found.body["result"]["validation"]["recording"]["auc"]["value"])
     matrix = np.stack([np.log10(list(places.values())), np.ones(3)], axis=1)
-    slope = np.linalg.lstsq(matrix, np.array(values), rcond=None)[0][0]
-    stated = re.search(r"patients bring ([+-][\d.]+)", sections(reported)["Growth"])
+    slope, at_all = np.linalg.lstsq(matrix, np.array(values), rcond=None)[0]
+    stated = re.search(
+        r"patients bring ([+-][\d.]+) .* recordings, (\d+) times .* would be at ([\d.]+) on it",
+        sections(reported)["Growth"],
+    )
     assert stated is not None
     assert float(stated[1]) == pytest.approx(slope, abs=6e-4)
+    assert stated[2] == "227", "1,000,000 / 4,402, the paper's training patients"
+    assert float(stated[3]) == pytest.approx(at_all + slope * np.log10(1e6 / 4402), abs=6e-4)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from clocs.experiments.beyond import (
     untrained,
 )
 from clocs.experiments.cells import Evaluation, Pretraining
-from clocs.experiments.paper_numbers import SOURCES, results_of
+from clocs.experiments.paper_numbers import SOURCES, counts, results_of
 from clocs.experiments.report.claims import at
 from clocs.experiments.report.comparison import SELF_SUPERVISED
 from clocs.experiments.report.estimates import Estimates, Mean
@@ -51,6 +51,7 @@ MOST_SEEDS: Final = 5
 """Looked for."""
 ALL: Final = "all"
 TRAINING_TIME: Final = "wall time of training, one thread"
+A_MILLION: Final = 1_000_000
 JUDGED: Final = ("", "AUC per frame", "AUC per recording", "seeds")
 
 Seeded = Callable[[int], Evaluation]
@@ -240,19 +241,24 @@ def _changed(estimates: Estimates, changes: Iterable[str], cell: Callable[[str, 
 
 
 def _fitted(estimates: Estimates) -> list[Block]:
-    """A straight line through AUC over the logarithm of the patients, and where it leads, with the caveat."""
+    """A straight line through AUC over the logarithm of the patients, where it leads and at what cost; the caveat."""
     shares = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
     means = [estimates.mean(_runs(estimates, partial(grown, name)), "recording") for name in shares]
-    if any(mean is None for mean in means):
+    start = grown("as recommended", 0).start
+    whole = None if start is None else estimates.results.of(start)
+    if any(mean is None for mean in means) or start is None or whole is None or whole.seconds is None:
         return []
     values = [mean.value for mean in means if mean is not None]
-    slope, _ = np.polyfit(np.log10(list(shares.values())), values, 1)
+    slope, at_all = np.polyfit(np.log10(list(shares.values())), values, 1)
+    (patients,) = (count.value for count in counts(table=4, split="train", dataset=start.dataset, quantity="patients"))
+    more = A_MILLION / patients
     return [
         Text(
             f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
-            "logarithm of their number. Three points within one source say little of a million recordings from "
-            "another: the same steps see each patient less often, AUC cannot pass 1, and other hospitals bring other "
-            "noise. Read it as a direction."
+            f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
+            f"at {at_all + slope * np.log10(more):.3f} on it; to see each as often would take "
+            f"{hours(whole.seconds * more)} of one core. Three points within one source say little of a million recordings from another: the same steps see "
+            "each patient less often, AUC cannot pass 1, and other hospitals bring other noise. Read it as a direction."
         )
     ]
 

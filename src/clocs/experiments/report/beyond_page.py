@@ -257,8 +257,9 @@ def _fitted(estimates: Estimates) -> list[Block]:
             f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
             f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
             f"at {at_all + slope * np.log10(more):.3f} on it; to see each as often would take "
-            f"{hours(whole.seconds * more)} of one core. Three points within one source say little of a million recordings from another: the same steps see "
-            "each patient less often, AUC cannot pass 1, and other hospitals bring other noise. Read it as a direction."
+            f"{hours(whole.seconds * more)} of one core. Three points within one source say little of a million "
+            "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
+            "and other hospitals bring other noise. Read it as a direction."
         )
     ]
 

@@ -71,8 +71,10 @@ def write_cell(folder: Path, cell: Cell, found: dict[str, Any], code: int = 2) -
 
 
 def write_pretraining(folder: Path, cell: Pretraining, **told: Any) -> str:
-    result = {"epochs": cell.epochs, "steps": 100 * cell.epochs, "best_epoch": cell.epochs - 1, "validation_loss": 1.5}
-    found = {"result": result, "still_improving": cell.method != "byol", "seconds": 600.0, "curves": {}}
+    improving = cell.method != "byol"
+    best = cell.epochs - 1 if improving else 0
+    result = {"epochs": cell.epochs, "steps": 100 * cell.epochs, "best_epoch": best, "validation_loss": 1.5}
+    found = {"result": result, "still_improving": improving, "seconds": 600.0, "curves": {}}
     return write_cell(folder, cell, {**found, **told})
 
 

@@ -156,6 +156,8 @@ def test_limits_are_stated(complete: Path, sparse: Path) -> None:
     assert f"at most {EPOCHS} epochs" in text
     assert "Of 1 run, 1 still improved when the cap ended them (CMSC on Chapman)" in text
     assert "2 experiments with 1 seed; the paper has 5 each" in text
+    assert "after the first epoch" not in text
+    assert "lowest after the first epoch (BYOL on Chapman and BYOL on PhysioNet 2020)" in page(complete, "index")
     tuned = sum(each.cell["protocol"] == "finetune" for each in Results(complete / "results").judged)
     assert f"Of {tuned} fine-tunings, 0 still improved after 100 epochs" in page(complete, "index")
     pretrainings = [row for row in rows(page(complete, "runs")) if len(row) == 9]

@@ -64,6 +64,7 @@ def limits(results: Results) -> tuple[str, ...]:
         f"Pre-training ends after at most {EPOCHS} epochs, for all methods alike; the paper states no number. "
         f"Of {counted(len(trained), 'run')}, {len(improving)} still improved when the cap ended them"
         f"{_named(improving)}: more epochs may change their values, and the order of methods.",
+        *_first_epoch(trained),
         *_finetuned(judged),
         _seeds(judged),
         "Splits are ours and do not leak; the paper's are not published, so that its test patients are others.",
@@ -71,6 +72,16 @@ def limits(results: Results) -> tuple[str, ...]:
         *_leads(judged),
         *_notes(judged),
     )
+
+
+def _first_epoch(trained: Sequence[Finished]) -> list[str]:
+    """A loss with a moving target may rise while the encoder gets better."""
+    first = [each for each in trained if each.body["result"]["best_epoch"] == 0]
+    text = (
+        f"The validation loss of {counted(len(first), 'run')} was lowest after the first epoch{_named(first)}: that "
+        "epoch's encoder is the one which is judged, as for all methods the one of the lowest validation loss."
+    )
+    return [text] if first else []
 
 
 def _finetuned(judged: Sequence[Finished]) -> list[str]:

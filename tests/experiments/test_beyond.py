@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clocs.datasets import DATASETS
 from clocs.experiments.beyond import (
     ABLATIONS,
     FEW,
@@ -29,14 +30,16 @@ from clocs.experiments.report.build import make_report
 from clocs.experiments.report.estimates import Mean
 from clocs.experiments.report.reading import Results
 from clocs.experiments.search import trial
+from clocs.methods import METHODS
 from clocs.training.config import ready_config, resolve
+from clocs.training.schedule import planned_steps
 from tests.experiments.results_factory import write_results
 
 CHANGED = {
     "as recommended": set(),
     "the paper's network": {"encoder", "principal"},
     "no other lead (CMSC)": {"name", "view_choice"},
-    "no other segment (CMLC)": {"name", "view_choice"},
+    "no other segment (CMLC)": {"name", "view_choice", "frames"},
     "all pairs of views": {"view_choice"},
     "no perturbations": {"perturbations"},
     "projection head": {"head"},
@@ -47,7 +50,8 @@ CHANGED = {
     "temperature 0.2": {"temperature"},
     "float32": {"precision"},
 }
-"""By ablation: which keys differ. CMSC and CMLC have no choice of views; only the residual network has blocks."""
+"""By ablation: which keys differ. CMSC and CMLC have no choice of views; frames of one
+segment are to be told the rate of two; only the residual network has blocks."""
 pytestmark = pytest.mark.usefixtures("few_replicates")
 
 
@@ -105,6 +109,19 @@ def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
         keys = {key for key in base.keys() | changed.keys() if base.get(key) != changed.get(key)}
         assert keys == CHANGED[name], name
     assert len({str(told(grown(name, 0))) for name in GROWTH}) == len(GROWTH)
+
+
+@pytest.mark.parametrize("cell", [*ablation(range(1)), *growth(range(1))], ids=lambda cell: str(cell.start.config))
+def test_changed_recipes_can_be_judged_and_have_their_steps(cell: Evaluation, tmp_path: Path) -> None:
+    """Frames without a stated rate could not be cut alike for the evaluation; few patients make short epochs."""
+    assert cell.start is not None
+    config = pretrain_config(cell.start, Place(tmp_path, tmp_path, tmp_path))
+    policy = DATASETS.get(cell.start.dataset).frames[METHODS.get(cell.start.method).purpose]
+    assert policy.model_copy(update=config.frames).rate is not None
+    assert config.steps is not None
+    fewest = int(4_402 * config.patients) // config.batch  # recordings, of one patient each; the paper's table 4
+    assert planned_steps(config, max(fewest, 1)) == config.steps
+    assert config.patience >= config.epochs, "nothing but the steps ends it"
 
 
 def test_networks_as_they_start_are_trained_for_no_epoch(place: Place) -> None:

@@ -30,7 +30,14 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "as recommended": {},
     "the paper's network": {"encoder": {"name": "cnn"}, "principal": False},
     "no other lead (CMSC)": {"method": {"name": "cmsc", "view_choice": None}},
-    "no other segment (CMLC)": {"method": {"name": "cmlc", "view_choice": None}},
+    "no other segment (CMLC)": {
+        "method": {"name": "cmlc", "view_choice": None},
+        "frames": {
+            "normalisation": "none",
+            "rate": 500,
+            "source_samples": None,
+        },  # of one segment: the paper states no rate
+    },
     "all pairs of views": {"method": {"view_choice": "all"}},
     "no perturbations": {"method": {"perturbations": ()}},
     "projection head": {"method": {"head": 128}},
@@ -170,5 +177,6 @@ def growth(seeds: Iterable[int]) -> Iterator[Cell]:
 
 def grown(name: str, seed: int) -> Evaluation:
     """What is recommended, larger or smaller."""
-    start = encoder(seed, ("physionet2020",), {**GROWTH[name], "steps": MEDIUM})
+    told = {"steps": MEDIUM, "epochs": MEDIUM, "patience": MEDIUM}  # however few steps an epoch of few patients has
+    start = encoder(seed, ("physionet2020",), {**GROWTH[name], **told})
     return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})

@@ -26,6 +26,7 @@ from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import PretrainConfig
 from clocs.training.pretrain import pretrain
+from clocs.training.runs import finished_epochs
 from clocs.training.seen import load_seen
 from tests.evaluation.conftest import make_store
 
@@ -213,6 +214,25 @@ def test_the_papers_batch_and_what_else_training_is_told(
     monkeypatch.setitem(tuning.SMALL_BATCH, "synthetic", 16)
     assert ask().batch == 16
     assert tuning.SMALL_BATCH["cardiology"] == 16, "the paper's"
+
+
+def test_the_best_epoch_is_that_of_the_highest_auc_if_asked(store: Store, tmp_path: Path) -> None:
+    """A learning rate that is far too high: loss and AUC then choose different epochs."""
+    given = {"epochs": 6, "batch": 32, "learning_rate": 0.1, "repeats": 2}
+    found = {}
+    for by in ("loss", "auc"):
+        done = finetune("random", store, FinetuneConfig.model_validate({**given, "best_by": by}), runs=tmp_path)
+        epochs = finished_epochs(Path(done["training"]["run"]))
+        found[by] = done["training"]["best_epoch"]
+        assert found[by] == (np.argmin, np.argmax)[by == "auc"]([each[f"validation_{by}"] for each in epochs])
+        assert done["training"]["validation_loss"] == epochs[found[by]]["validation_loss"]
+        assert epochs[0]["step"] == 2 * (epochs[0]["step"] // 2) > 2, "each epoch goes twice over the labels"
+    assert found["loss"] != found["auc"]
+
+
+def test_an_auc_needs_labels(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="best_by=auc: cmsc uses no labels"):
+        pretrain("cmsc-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "best_by=auc"])
 
 
 def test_too_few_labels_for_a_batch_are_said(store: Store, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_keys_that_came_later_leave_old_names_as_they_were(name: str, overrides:
 def test_keys_that_came_later_are_part_of_a_name_when_they_are_used() -> None:
     given: dict[str, str | float | bool] = {
         **{"initial": "best", "patients": 0.5, "fraction": 0.5, "label_draw": "frames"},
-        **{"schedule": "cosine", "warmup_steps": 10, "take_turns": True},
+        **{"schedule": "cosine", "warmup_steps": 10, "take_turns": True, "best_by": "auc", "repeats": 3},
     }
     assert given.keys() == LATER.keys()
     plain = resolve("supervised-chapman").identity()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from clocs.core.errors import ConfigError
-from clocs.training.sampler import PatientSampler, Permutation, ShuffledSampler, TurnsSampler
+from clocs.training.sampler import PatientSampler, Permutation, RepeatedSampler, ShuffledSampler, TurnsSampler
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,6 +54,16 @@ def test_of_chosen_items_an_epoch_takes_each_once_and_no_other(chosen: set[int],
     assert sampler.steps == len(chosen) // batch
     assert len(set(drawn)) == len(drawn) == sampler.steps * batch
     assert set(drawn) <= chosen
+
+
+def test_a_repeated_epoch_takes_every_item_as_often_in_ever_other_orders() -> None:
+    sampler = RepeatedSampler(ShuffledSampler(96, 32, seed=1), 3)
+    epochs = [np.concatenate([sampler.batch(epoch, step) for step in range(sampler.steps)]) for epoch in (0, 1)]
+    assert sampler.steps == 9
+    for epoch in epochs:
+        assert np.bincount(epoch).tolist() == [3] * 96
+    passes = np.concatenate(epochs).reshape(6, 96)
+    assert len(np.unique(passes, axis=0)) == 6
 
 
 def test_too_few_chosen_items_are_refused() -> None:

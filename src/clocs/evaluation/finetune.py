@@ -35,6 +35,10 @@ class FinetuneConfig(LabelledOptions):
     """None: 16 for Cardiology, 256 otherwise."""
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=1e-4, gt=0)
+    best_by: Literal["loss", "auc"] = "loss"
+    """What stops it: validation loss, or validation AUC, by which a probe chooses its regularisation."""
+    repeats: int = Field(default=1, gt=0)
+    """Passes over the labelled frames in an epoch."""
     threads: int = Field(default=1, gt=0)
 
 
@@ -46,7 +50,7 @@ def finetune(
     runs: str | os.PathLike[str] = "runs",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train encoder and classifier on the labelled share, stop by validation loss, judge on the test part.
+    """Train encoder and classifier on the labelled share, stop by validation loss or AUC, judge on the test part.
 
     ``checkpoint``: as for ``probe``; ``random`` is training from scratch. The training is a run of its own, which
     continues if it was killed, and whose metrics hold the validation AUC of each epoch.
@@ -91,6 +95,8 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
         seed=config.seed,
         epochs=config.epochs,
         patience=config.patience,
+        best_by=config.best_by,
+        repeats=config.repeats,
         batch=config.batch or SMALL_BATCH.get(store.manifest.dataset["name"], 256),
         optimiser=config.optimiser,
         learning_rate=config.learning_rate,

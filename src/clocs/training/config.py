@@ -56,7 +56,12 @@ class PretrainConfig(BaseModel):
     epochs: int = Field(default=400, ge=0)
     """0: the encoder as it starts, to compare with."""
     patience: int = Field(default=15, gt=0)
-    """Epochs without a better validation loss before the run ends."""
+    """Epochs that are not better than the best before the run ends."""
+    best_by: Annotated[Literal["loss", "auc"], Later()] = "loss"
+    """What makes an epoch the best: validation loss or, where a method takes labels, validation AUC. With few labels,
+    loss may rise while the order of the classes still gets better."""
+    repeats: Annotated[int, Later()] = Field(default=1, gt=0)
+    """Passes over the data in an epoch. Of few labels, one is over in some steps, and validation costs more than it."""
     steps: int | None = Field(default=None, gt=0)
     """End after this many steps, whatever the epoch."""
     batch: int = Field(default=256, gt=1)

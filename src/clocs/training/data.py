@@ -17,7 +17,7 @@ from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.config import PretrainConfig
 from clocs.training.labels import labelled_items, labelled_records
-from clocs.training.sampler import PatientSampler, Sampler, ShuffledSampler, TurnsSampler
+from clocs.training.sampler import PatientSampler, RepeatedSampler, Sampler, ShuffledSampler, TurnsSampler
 from clocs.training.seen import Keys, seen_keys
 from clocs.views.batch import BatchMaker
 from clocs.views.joint import JointBatchMaker
@@ -116,7 +116,7 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
         sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
     else:
         sampler = ShuffledSampler(len(train), config.batch, config.seed)
-    return Data(train, validation, sampler)
+    return Data(train, validation, RepeatedSampler(sampler, config.repeats) if config.repeats > 1 else sampler)
 
 
 def _makers(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +45,17 @@ class State:
     in_epoch: int = 0
     loss_sum: float = 0.0
     best_loss: float = float("inf")
+    """Validation loss of the best epoch, which need not be the lowest."""
     best_epoch: int = -1
     finished: bool = False
+    best_auc: float | None = None
+    """Validation AUC of the best epoch, where there are labels."""
+
+    def is_better(self, found: Mapping[str, float], by: Literal["loss", "auc"]) -> bool:
+        """Whether an epoch is better than the best so far."""
+        if by == "auc":
+            return self.best_auc is None or found["validation_auc"] > self.best_auc
+        return found["validation_loss"] < self.best_loss
 
     def saved(self) -> dict[str, Any]:
         """As JSON, which knows no infinity."""
@@ -165,9 +174,10 @@ class Loop:
         state, config = self.state, self.config
         place = {"step": state.step, "epoch": state.epoch}
         found = {"train_loss": state.loss_sum / max(state.in_epoch, 1), **self.validate()}
-        better = found["validation_loss"] < state.best_loss
+        better = state.is_better(found, config.best_by)
         if better:
             state.best_loss, state.best_epoch = found["validation_loss"], state.epoch
+            state.best_auc = found.get("validation_auc")
         stale = state.epoch - state.best_epoch >= config.patience
         state.epoch, state.in_epoch, state.loss_sum = state.epoch + 1, 0, 0.0
         state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()

@@ -41,7 +41,7 @@ def pretrain(
     settings = config if isinstance(config, PretrainConfig) else resolve(config, overrides)
     method: Method = parse_method(settings.method)
     _refuse_accumulation(settings, method)
-    _refuse_label_fraction(settings, method)
+    _refuse_label_options(settings, method)
     parts = sources(settings, method)
     identity = {**settings.identity(), **all_hashes(parts)}
     if settings.initial is not None:
@@ -72,7 +72,9 @@ def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
         )
 
 
-def _refuse_label_fraction(config: PretrainConfig, method: Method) -> None:
+def _refuse_label_options(config: PretrainConfig, method: Method) -> None:
+    if config.best_by == "auc" and not method.needs_labels:
+        raise ConfigError(f"best_by=auc: {method.name} uses no labels, so there is no AUC; use best_by=loss")
     if config.fraction < 1 and not method.needs_labels:
         raise ConfigError(f"fraction={config.fraction}: {method.name} uses no labels, so it would change nothing")
     if config.fraction < 1 and config.label_draw == "frames" and config.same_patient:

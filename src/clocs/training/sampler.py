@@ -112,6 +112,19 @@ class TurnsSampler:
         return np.asarray(self._first[store] + items)
 
 
+class RepeatedSampler:
+    """An epoch goes several times over another sampler's items, each time in another order."""
+
+    def __init__(self, sampler: Sampler, repeats: int) -> None:
+        self._sampler, self._repeats = sampler, repeats
+        self.steps = repeats * sampler.steps
+
+    def batch(self, epoch: int, step: int) -> Ints:
+        """(B,) item numbers."""
+        done, place = divmod(step, self._sampler.steps)
+        return self._sampler.batch(epoch * self._repeats + done, place)
+
+
 class PatientSampler:
     """Each patient brings ``each`` of their items to a batch; those who have fewer are left out.
 

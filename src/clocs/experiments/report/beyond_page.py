@@ -20,6 +20,8 @@ from clocs.experiments.beyond import (
     MEDIUM,
     SHORT,
     ablated,
+    few_frozen,
+    from_scratch,
     grown,
     linear,
     one_encoder,
@@ -165,21 +167,9 @@ def labels_needed(aim: Mean | None, scratch: Sequence[Mean | None]) -> str:
     return f"{before * (count / before) ** share:,.0f}"
 
 
-def _frozen(dataset: str, seed: int, count: int | None) -> Evaluation:
-    start = one_encoder(seed)
-    return linear(start, dataset, seed, 1.0) if count is None else linear(start, dataset, seed, labelled=count)
-
-
-def _scratch(dataset: str, seed: int, count: int | None) -> Evaluation:
-    start = untrained(dataset, seed)
-    if count is None:
-        return trained(start, dataset, seed, 1.0)
-    return trained(start, dataset, seed, epochs=100, labelled=count, batch=32)
-
-
 COUNTS: Final = (*FEW, None)
 """None: all."""
-FEW_LABELS: Final = {"recommended encoder, linear": _frozen, "from scratch": _scratch}
+FEW_LABELS: Final = {"recommended encoder, linear": few_frozen, "from scratch": from_scratch}
 
 
 def _few_mean(

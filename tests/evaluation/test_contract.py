@@ -113,6 +113,34 @@ def test_a_patient_is_known_by_any_signal(store: Store, trained: Path, told: dic
     assert check("train", "train", "test") == {"train": 1, "validation": 0, "test": 0, "unused": 0}
 
 
+@pytest.mark.parametrize("leads", [("II",), ("V1", "II", "aVF"), ("I", "II", "V2", "V1", "V6")])
+def test_the_same_signals_with_other_leads_are_recognised(
+    leads: tuple[str, ...], store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
+) -> None:
+    """The store of training has four leads; a lead in common is enough, and a lead of somebody else is none."""
+    default = store.split()
+    trainer, tester = (int(np.flatnonzero(default.mask(part))[0]) for part in ("train", "test"))
+    theirs = [store.shard(0).recording(record) for record in (trainer, tester)]
+    made = store_of(tmp_path / "made", [with_leads(each, leads, place) for place, each in enumerate(theirs)])
+    assert set(made.shard(0).leads[0]) == set(leads) != set(theirs[0].leads)
+    with pytest.raises(LeakError, match=r"1 test recordings are theirs"):
+        check_contract(trained, told, made, split_of([PLACES["test"], PLACES["unused"]]))
+    fresh = split_of([PLACES["train"], PLACES["test"]])
+    assert check_contract(trained, told, made, fresh)["seen"] == {"train": 1, "validation": 0, "test": 0, "unused": 0}
+
+
+def with_leads(recording: Recording, leads: tuple[str, ...], seed: int) -> Recording:
+    """Of the leads that it has those, and others made up."""
+    drawn = np.random.default_rng(seed).integers(-500, 500, (len(leads), recording.samples))
+    rows = [
+        recording.digital[recording.leads.index(lead)] if lead in recording.leads else drawn[place]
+        for place, lead in enumerate(leads)
+    ]
+    digital = np.array(rows, recording.digital.dtype)
+    gain, zero = (np.full(len(leads), each[0]) for each in (recording.gain, recording.baseline))
+    return replace(recording, digital=digital, leads=leads, gain=gain, baseline=zero)
+
+
 def test_flat_signals_identify_nobody(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
     flat = replace(store.shard(0).recording(0), digital=np.zeros((4, 5000), np.int16))
     made = store_of(tmp_path / "made", [replace(flat, record_id=name, patient_id=name) for name in "ab"])

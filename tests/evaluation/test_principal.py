@@ -75,6 +75,15 @@ def test_it_serves_as_any_encoder_and_keeps_whom_it_has_seen(store: Store, made:
         probe(made, store, ProbeConfig(split="other"), runs=tmp_path)
 
 
+def test_fitted_to_an_untrained_network_they_have_seen_their_patients(store: Store, tmp_path: Path) -> None:
+    here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *RESNET, "epochs=0"]
+    start = pretrain("cmsc-synthetic", here)["best"]
+    assert probe(start, store, ProbeConfig(split="other"), runs=tmp_path)["contract"]["seen"]["train"] == 0
+    with_principal_components(start, store, tmp_path / "out")
+    with pytest.raises(LeakError):
+        probe(tmp_path / "out", store, ProbeConfig(split="other"), runs=tmp_path)
+
+
 def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["evaluate", "principal", str(residual), str(store.folder), str(tmp_path / "out")])
     assert said.exit_code == 0

@@ -139,6 +139,17 @@ def test_a_probe_is_made_once_and_a_seed_draws_other_labels(
     assert again == first
 
 
+def test_options_without_weights_make_another_encoder(store: Store, tmp_path: Path) -> None:
+    """The same weights behind another stride are another network: its result must not be looked up."""
+    here = [f"store={store.folder}", f"runs={tmp_path}", "epochs=0", "batch=32"]
+    starts = [pretrain("cmsc-synthetic", [*here, f"encoder.final_relu={on}"])["best"] for on in ("true", "false")]
+    hashes = {load_encoder_folder(Path(start))[1]["weights_sha256"] for start in starts}
+    assert len(hashes) == 1
+    first, second = (probe(start, store, runs=tmp_path) for start in starts)
+    assert not second["already_finished"]
+    assert first["test"]["frame"]["auc"] != second["test"]["frame"]["auc"]
+
+
 def test_another_encoder_or_a_split_made_anew_is_another_question(store: Store, trained: Path, tmp_path: Path) -> None:
     here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1"]
     others = [pretrain("cmsc-synthetic", [*here, f"seed={seed}"])["best"] for seed in (1, 2)]

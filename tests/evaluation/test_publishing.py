@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from clocs.core.errors import ClocsError, ConfigError
+from clocs.core.errors import ClocsError, ConfigError, LeakError
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
+from clocs.evaluation.contract import check_contract
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
 from clocs.evaluation.shipped import shipped_encoders
 from clocs.similarity.judgement.audit import audit, in_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.store import Store
+from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.pretrain import pretrain
 from clocs.training.seen import load_seen
 from tests.evaluation.conftest import make_store
@@ -95,6 +97,17 @@ def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_pa
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.count("### `synthetic-2`") == 3
     assert 'classifier="synthetic-2"' in card
+
+
+def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp_path: Path) -> None:
+    """Trained on one store and then on another: patients of the first may not test what is published either."""
+    other = make_store(tmp_path / "other", records=120, seed=5)
+    here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", f"initial={trained}"]
+    best = Path(pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32"])["best"])
+    publish(best, other, tmp_path / "out", "second")
+    for folder in (best, tmp_path / "out"):
+        with pytest.raises(LeakError):
+            check_contract(folder, load_encoder_folder(folder)[1], store, store.split("other"))
 
 
 def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import clocs
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, UnitError
 from clocs.methods import parse_method
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
@@ -18,6 +18,8 @@ from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
 from clocs.training.pretrain import fresh_encoder
 from clocs.training.seen import load_seen, seen_keys
+from clocs.views.batch import BatchMaker
+from clocs.views.joint import JointBatchMaker
 
 JOINT = ("method={name: cmsmlc, view_choice: random_pair, perturbations: [gaussian]}", "batch=64")
 
@@ -65,6 +67,20 @@ def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None
     for wrong in ([f"store={store}", "take_turns=true"], [*given, "same_patient=2"]):
         with pytest.raises(ConfigError, match="take turns where there are more_stores"):
             sources(resolve("cmsmlc-synthetic", wrong), method)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "unit"])
+def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(store: Path, normalisation: str) -> None:
+    config = resolve("cmsc-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
+    method = parse_method(config.method)
+    makers = [training_data(config, method, sources(config, method)).train for _ in range(2)]
+    first, second = (maker for maker in makers if isinstance(maker, BatchMaker))
+    second.unit = "adu"
+    if normalisation == "unit":
+        assert len(JointBatchMaker([first, second])) == 2 * len(first)
+        return
+    with pytest.raises(UnitError, match="thousandfold"):
+        JointBatchMaker([first, second])
 
 
 def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:

@@ -24,13 +24,22 @@ def literal_key(store: Store, record: int) -> int:
     return int.from_bytes(digest.digest()[:8], "little")
 
 
-def test_training_and_validation_signals_are_listed(store: Path) -> None:
+def literal_lead_key(store: Store, record: int) -> int:
+    """BLAKE2b of rate and microvolts of lead II, or of the first; its first eight bytes."""
+    shard, row = store.locate(record)
+    recording = store.shard(shard).recording(row)
+    lead = recording.leads.index("II") if "II" in recording.leads else 0
+    digest = hashlib.blake2b(b"500.0" + recording.digital[lead].astype("<i4").tobytes(), digest_size=16)
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def test_training_and_validation_signals_are_listed_whole_and_by_a_lead(store: Path) -> None:
     place = open_store(store)
     split = place.split()
-    used = np.flatnonzero(split.mask("train") | split.mask("validation"))
+    used = np.flatnonzero(split.mask("train") | split.mask("validation")).tolist()
     keys = seen_keys(place, split)
-    assert keys.tolist() == sorted(literal_key(place, int(record)) for record in used)
-    assert 0 < len(keys) == len(place) - split.mask("test").sum()
+    assert keys.tolist() == sorted(key(place, record) for key in (literal_key, literal_lead_key) for record in used)
+    assert 0 < len(keys) == 2 * (len(place) - split.mask("test").sum())
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

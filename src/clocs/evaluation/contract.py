@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import LeakError
-from clocs.store.duplicates import signal_keys
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
-from clocs.training.seen import load_seen, same_split
+from clocs.training.seen import same_split, seen_records
 
 
 def check_contract(
@@ -25,8 +24,7 @@ def check_contract(
         return {"seen": "nothing: random weights"}
     if "seen_sha256" not in about:
         return _same_split(about, store, split)
-    keys = signal_keys(store)
-    seen = np.isin(keys, load_seen(folder, about["seen_sha256"])) & (keys > 0)
+    seen = seen_records(folder, about, store)
     patient, patients = store.patients()
     known = np.zeros(patients, bool)
     known[patient[seen]] = True

@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
 from clocs.core.seeds import generator
 from clocs.encoders import build_encoder
 from clocs.encoders.resnet import ResNet
@@ -27,6 +26,7 @@ from clocs.evaluation.subject import Subject, load_subject
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
+from clocs.training.seen import save_seen, seen_also
 
 Place = str | os.PathLike[str] | Store
 Floats = npt.NDArray[np.float64]
@@ -62,9 +62,8 @@ def with_principal_components(
     assert subject.folder is not None
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    if "seen_sha256" in subject.about:
-        write_bytes(folder / "seen.npy", (subject.folder / "seen.npy").read_bytes())
     about = {key: value for key, value in subject.about.items() if key not in OF_THE_LAYER}
+    about["seen_sha256"] = save_seen(folder, seen_also(subject.folder, subject.about, sources))
     told = {"of": subject.about["weights_sha256"], "explained": round(explained, 4), "recordings": RECORDINGS}
     save_encoder(folder, module, {**about, "encoder": kind, "principal_components": {**told, "seed": seed}})
     return {"folder": str(folder), "explained": explained}

@@ -25,7 +25,7 @@ from clocs.similarity.judgement.audit import audit
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
-from clocs.training.seen import save_seen, seen_keys
+from clocs.training.seen import save_seen, seen_also
 
 Place = str | os.PathLike[str] | Store
 
@@ -48,13 +48,13 @@ def publish(
     subject = load_subject(checkpoint, places[0])
     sources = subject.sources(places)
     made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
+    assert subject.folder is not None
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    seen = np.unique(np.concatenate([seen_keys(place, split) for place, split in sources]))
     tasks = tuple(task for task, _ in made)
     about = {
         **subject.about,
-        "seen_sha256": save_seen(folder, seen),
+        "seen_sha256": save_seen(folder, seen_also(subject.folder, subject.about, sources)),
         "classifiers": [task.name for task in tasks],
     }
     save_encoder(folder, subject.module, about)

@@ -38,7 +38,8 @@ class Subject:
     @property
     def identity(self) -> Any:
         """What tells this encoder from all others."""
-        return self.about["weights_sha256"] if self.folder is not None else self.about["encoder"]
+        encoder = self.about["encoder"]
+        return encoder if self.folder is None else {"weights": self.about["weights_sha256"], "encoder": encoder}
 
     def told(self) -> dict[str, Any]:
         """Where it comes from, for a result."""

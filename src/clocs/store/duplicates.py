@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from clocs.store.shard import HASH_BYTES, Shard, ShardInfo
 
 if TYPE_CHECKING:
     from clocs.store.store import Store
+
+Ints = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
 
 
 def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
@@ -28,7 +32,7 @@ def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
     return sorted(groups, key=lambda group: int(group[0]))
 
 
-def signal_keys(store: Store) -> npt.NDArray[np.uint64]:
+def signal_keys(store: Store) -> Keys:
     """Eight bytes of each recording's signal hash; 0 where there is none. Equal signals have equal keys."""
     keys = np.zeros(len(store), np.uint64)
     for number in range(len(store.manifest.shards)):
@@ -36,6 +40,27 @@ def signal_keys(store: Store) -> npt.NDArray[np.uint64]:
         place = store.first[number] + np.flatnonzero(column.is_valid().to_numpy(False))
         keys[place] = np.ascontiguousarray(_bytes(column.drop_null())[:, :8]).view("<u8").reshape(-1)
     return keys
+
+
+def lead_keys(store: Store, records: npt.NDArray[np.bool_], *, every: bool) -> tuple[Ints, Keys]:
+    """Of every lead of these recordings, or of one of each, II where it is there: recording numbers, and keys.
+
+    Whoever holds the same ECG with other leads has a lead in common with it.
+    """
+    numbers, keys = [], []
+    for shard_number in range(len(store.manifest.shards)):
+        shard, first = store.shard(shard_number), store.first[shard_number]
+        for row in np.flatnonzero(records[first : first + shard.info.records]):
+            leads = shard.leads[row]
+            for digest in shard.lead_hashes(int(row), leads if every else [_telling(leads)]):
+                numbers.append(first + row)
+                keys.append(int.from_bytes(digest[:8], "little"))
+    return np.array(numbers, np.int64), np.array(keys, np.uint64)
+
+
+def _telling(leads: Sequence[str]) -> str:
+    """The lead that most devices and extracts have."""
+    return "II" if "II" in leads else leads[0]
 
 
 def _bytes(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:

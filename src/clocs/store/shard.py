@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +90,13 @@ def signal_hash(recording: Recording) -> bytes | None:
     digest = hashlib.blake2b(repr(recording.rate).encode(), digest_size=HASH_BYTES)
     for row in sorted(range(len(recording.leads)), key=lambda row: recording.leads[row]):
         digest.update(recording.leads[row].encode())
-        digest.update(_microvolts(recording, row).tobytes())
+        lead = recording.digital[row], recording.gain[row], recording.baseline[row]
+        digest.update(_microvolts(*lead, recording.unit).tobytes())
     return digest.digest()
 
 
-def _microvolts(recording: Recording, row: int) -> npt.NDArray[np.int32]:
-    values, gain, zero = recording.digital[row], recording.gain[row], recording.baseline[row]
-    if recording.unit != "mV" or gain == MICROVOLT_GAIN:
+def _microvolts(values: Digital, gain: float, zero: int, unit: str) -> npt.NDArray[np.int32]:
+    if unit != "mV" or gain == MICROVOLT_GAIN:
         steps = values.astype(np.int32) - zero
     else:
         limits = np.iinfo(np.int32)
@@ -223,6 +223,21 @@ class Shard:
         column = self.batch.column(name)
         kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
         return _view(column.values, kind), _view(column.offsets, np.int32)
+
+    def lead_hashes(self, row: int, leads: Iterable[str]) -> Iterator[bytes]:
+        """Of these leads of a recording, each by itself: of rate and samples (to 1 uV) alone. A flat one has none."""
+        names, rate, unit = self.leads[row], float(self.rate[row]), self._units[row]
+        digital = self.values[self.offsets[row] : self.offsets[row + 1]].reshape(len(names), -1)
+        (gains, begins), (zeros, _) = self.lead_values("gain"), self.lead_values("baseline")
+        for place in map(names.index, leads):
+            if (digital[place] != digital[place, 0]).any():
+                at = begins[row] + place
+                steps = _microvolts(digital[place], float(gains[at]), int(zeros[at]), unit)
+                yield hashlib.blake2b(repr(rate).encode() + steps.tobytes(), digest_size=HASH_BYTES).digest()
+
+    @functools.cached_property
+    def _units(self) -> list[str]:
+        return [self.info.unit] * self.info.records if self.info.unit else self.batch.column("unit").to_pylist()
 
     def recording(self, row: int) -> Recording:
         """One recording, as it went in, without derived leads."""

@@ -13,12 +13,13 @@ from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.signals.framing import FramePolicy
+from clocs.store.duplicates import Keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.config import PretrainConfig
 from clocs.training.labels import labelled_items, labelled_records
 from clocs.training.sampler import PatientSampler, RepeatedSampler, Sampler, ShuffledSampler, TurnsSampler
-from clocs.training.seen import Keys, seen_keys
+from clocs.training.seen import seen_keys
 from clocs.views.batch import BatchMaker
 from clocs.views.joint import JointBatchMaker
 

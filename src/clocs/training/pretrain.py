@@ -18,12 +18,13 @@ from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
+from clocs.store.duplicates import Keys
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig, resolve
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.loop import Loop, Progress
 from clocs.training.runs import Run
-from clocs.training.seen import Keys, load_seen, same_split, save_seen
+from clocs.training.seen import load_seen, same_split, save_seen
 from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK
 

@@ -1,12 +1,14 @@
 """What an encoder has seen: keys of its training and validation signals, kept beside its weights.
 
-A key is eight bytes of a hash of the samples, so the list says nothing about anyone; but whoever holds a
-recording can tell whether it was used. Evaluation refuses test patients who were.
+A key is eight bytes of a hash of samples, of a whole recording and of one of its leads: so a recording is recognised in
+a store with other leads. The list says nothing about anyone; but whoever holds a recording can tell whether it was
+used. Evaluation refuses test patients who were.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,42 @@ import numpy.typing as npt
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import file_hash, write_bytes
-from clocs.store.duplicates import signal_keys
+from clocs.store.duplicates import Keys, lead_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store
 
 FILE = "seen.npy"
-Keys = npt.NDArray[np.uint64]
 
 
 def seen_keys(store: Store, split: Split) -> Keys:
-    """Keys of the recordings that train, or decide when to stop, in order and each once."""
+    """Keys of the recordings that train, or decide when to stop, and of a lead of each; in order and each once."""
     used = split.mask("train") | split.mask("validation")
-    keys = np.unique(signal_keys(store)[used])
+    keys = np.unique(np.concatenate([signal_keys(store)[used], lead_keys(store, used, every=False)[1]]))
     return keys[keys > 0]
+
+
+def seen_also(folder: Path, about: dict[str, Any], sources: Iterable[tuple[Store, Split]]) -> Keys:
+    """What stands on an encoder's list, if it has one, and what is seen of these stores."""
+    listed = [load_seen(folder, about["seen_sha256"])] if "seen_sha256" in about else []
+    return np.unique(np.concatenate([*listed, *(seen_keys(store, split) for store, split in sources)]))
+
+
+def seen_records(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[np.bool_]:
+    """Which recordings of a store are on an encoder's list, by all their leads or by any."""
+    listed = load_seen(folder, about["seen_sha256"])
+    keys = signal_keys(store)
+    seen = np.isin(keys, listed) & (keys > 0)
+    if not _trained_on_nothing_else(about, store):
+        number, of_leads = lead_keys(store, ~seen, every=True)
+        seen[number[np.isin(of_leads, listed)]] = True
+    return seen
+
+
+def _trained_on_nothing_else(about: dict[str, Any], store: Store) -> bool:
+    """Then whole recordings tell all: in another store of the same patients they may have other leads."""
+    told = about.get("training", {})
+    others = told.get("more_stores") or told.get("initial")
+    return told.get("store_sha256") == store.sha256 and not others
 
 
 def same_split(about: dict[str, Any], store: Store, split: Split) -> bool:

@@ -74,6 +74,8 @@ class BatchMaker:
             raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
         self._method, self._policy, self._seed = method, policy, seed
         self.unit = _unit(store, method)
+        self.scales = policy.normalisation != "none"
+        """Whether frames leave without their unit."""
         self.leads, self.classes = tuple(self.frames.leads), tuple(self.frames.classes)
         self._patients, self.patient_count = store.patients()
         self._cache = self.frames.cached() if self.frames.costly else None

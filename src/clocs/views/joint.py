@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from clocs.core.errors import UnitError
 from clocs.views.batch import DRAW_BLOCK, Batch, BatchMaker
 
 Ints = npt.NDArray[np.int64]
@@ -22,6 +23,11 @@ class JointBatchMaker:
         self._people = np.cumsum([0, *(maker.patient_count for maker in makers)])
         self.leads = tuple(dict.fromkeys(lead for maker in makers for lead in maker.leads))
         self.unit = makers[0].unit
+        if len({maker.unit for maker in makers}) > 1 and not all(maker.scales for maker in makers):
+            raise UnitError(
+                "stores in millivolt and in raw steps (adu) cannot be trained on together as they are: amplitudes "
+                "would differ a thousandfold. Scale all frames: frames.normalisation=unit"
+            )
         self.classes: tuple[str, ...] = ()
         """None: classes of several stores are not the same."""
 

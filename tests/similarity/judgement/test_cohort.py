@@ -17,7 +17,7 @@ from clocs.datasets.synthetic import SYNTHETIC
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.subject import load_subject
 from clocs.similarity.judgement import cohort as module
-from clocs.similarity.judgement.cohort import cohort_of, open_cohort, seen_records, told
+from clocs.similarity.judgement.cohort import cohort_of, open_cohort, seen_by, told
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 
@@ -49,11 +49,11 @@ def test_what_the_encoder_has_seen_is_said_and_test_patients_are_refused(
     judged_store: Store, judged_encoder: Path
 ) -> None:
     whole = open_cohort(judged_encoder, judged_store, part="all")
-    seen = seen_records(load_subject(judged_encoder, judged_store), judged_store)
+    seen = seen_by(load_subject(judged_encoder, judged_store), judged_store)
     trained = judged_store.split().mask("train") | judged_store.split().mask("validation")
     assert np.array_equal(seen, trained)
     assert any(note.startswith(f"{trained.sum():,} of these recordings") for note in whole.notes)
-    assert not seen_records(load_subject("random", judged_store), judged_store).any()
+    assert not seen_by(load_subject("random", judged_store), judged_store).any()
     with pytest.raises(LeakError):
         open_cohort(judged_encoder, judged_store, split="other")
 

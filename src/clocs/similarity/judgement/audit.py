@@ -13,7 +13,7 @@ import numpy as np
 from clocs.evaluation.contract import check_contract
 from clocs.evaluation.judgement import in_words
 from clocs.evaluation.subject import Subject, load_subject
-from clocs.similarity.judgement.cohort import Bools, Folder, cohort_of, seen_records, told
+from clocs.similarity.judgement.cohort import Bools, Folder, cohort_of, seen_by, told
 from clocs.similarity.judgement.membership import infer_membership
 from clocs.similarity.judgement.retrieval import find_own_segments
 from clocs.similarity.judgement.verification import verify_patients
@@ -100,4 +100,4 @@ def _members(subject: Subject, store: Store, split: Split) -> Bools:
     """Recordings of the training part that trained the encoder; all of them for random weights, as a control."""
     train = split.mask("train")
     told_what = subject.folder is not None and "seen_sha256" in subject.about
-    return np.asarray(train & seen_records(subject, store)) if told_what else train
+    return np.asarray(train & seen_by(subject, store)) if told_what else train

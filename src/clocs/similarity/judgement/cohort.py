@@ -18,10 +18,10 @@ from clocs.evaluation.rows import Rows, rows_of
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
-from clocs.store.duplicates import duplicate_groups, signal_keys
+from clocs.store.duplicates import duplicate_groups
 from clocs.store.frames import Frames
 from clocs.store.store import Store, open_store
-from clocs.training.seen import load_seen
+from clocs.training.seen import seen_records
 
 Folder = str | os.PathLike[str]
 Bools = npt.NDArray[np.bool_]
@@ -94,25 +94,24 @@ def cohort_of(subject: Subject, store: Store, frames: str, records: Bools) -> Co
         notes.append(f"{left} {many} signal is there under another name")
     if (chosen != distinct).any():
         notes.append(f"{MOST_PATIENTS:,} of {_patients(store, distinct):,} patients, drawn at random")
-    if seen := int(seen_records(subject, store)[chosen].sum()):
+    if seen := int(seen_by(subject, store)[chosen].sum()):
         notes.append(f"{seen:,} of these recordings are among those that the encoder was trained or chosen by")
     return Cohort(subject, store, rows, frame, tuple(notes))
 
 
-def seen_records(subject: Subject, store: Store) -> Bools:
+def seen_by(subject: Subject, store: Store) -> Bools:
     """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
     if subject.folder is None or "seen_sha256" not in subject.about:
         return np.zeros(len(store), bool)
-    keys = signal_keys(store)
-    return np.asarray(np.isin(keys, load_seen(subject.folder, subject.about["seen_sha256"])) & (keys > 0))
+    return seen_records(subject.folder, subject.about, store)
 
 
 def told(cohort: Cohort) -> dict[str, Any]:
     """Who was looked at, for a result."""
-    rows, identity = cohort.rows, cohort.subject.identity
+    rows = cohort.rows
     return {
         "encoder": cohort.subject.label,
-        "weights_sha256": identity if isinstance(identity, str) else None,
+        "weights_sha256": cohort.subject.about.get("weights_sha256"),
         "dataset": cohort.store.manifest.dataset["name"],
         "store_sha256": cohort.store.sha256,
         "patients": len(np.unique(rows.patient)),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Command
 
 COMMAND = [sys.executable, "-m", "clocs"]
 
@@ -59,6 +62,18 @@ def test_an_archive_from_ingest_to_picture(originals: Path, tmp_path: Path) -> N
     picture = tmp_path / "ecg.png"
     clocs("data", "plot", store, "--record", "MUSE_20180111_155115_19000", "--out", picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_after_a_store_has_grown_the_advice_leads_to_a_split_that_is_taken(command: Command) -> None:
+    command("data", "ingest", "synthetic", "-", "store", "-o", "records=20")
+    command("data", "split", "store")
+    command("data", "ingest", "synthetic", "-", "store", "-o", "records=30")
+    advice = " ".join(command("data", "check-leaks", "store", code=1)[1].split())
+    (advised,) = re.findall(r"\(clocs (data split .* --name NEW)\)", advice)
+    command(*advised.split())
+    assert "split=NEW" in advice
+    for option in ("--split", "--name"):
+        assert "split 'NEW': no patient" in command("data", "check-leaks", "store", option, "NEW")[0]
 
 
 def test_the_gate_can_be_switched_off(originals: Path, tmp_path: Path) -> None:

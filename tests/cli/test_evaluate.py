@@ -92,3 +92,13 @@ def test_mistakes_are_messages(arguments: tuple[str, ...], message: str, command
     assert message in " ".join(err.split())
     assert err.startswith("error: ")
     assert out == ""
+
+
+@pytest.mark.parametrize("words", [("evaluate", "probe"), ("evaluate", "finetune"), ("audit",)], ids=" ".join)
+@pytest.mark.parametrize("option", [("--threads", "0"), ("--seed", "-1")], ids=" ".join)
+def test_numbers_out_of_range_are_refused(
+    words: tuple[str, ...], option: tuple[str, str], command: Command, store: Path
+) -> None:
+    out, err = command(*words, "random", store, *option, code=2)
+    assert f"Invalid value for '{option[0]}'" in err
+    assert out == ""

@@ -108,3 +108,8 @@ def test_a_name_is_needed_and_must_be_known(command: Command) -> None:
     assert "name what to run: table1" in " ".join(command(code=2)[1].split())
     assert "Did you mean 'table2'" in command("tabel2", code=1)[1]
     assert "i/n" in command("tiny", "--shard", "3/2", code=1)[1]
+
+
+def test_methods_and_datasets_must_be_known(command: Command) -> None:
+    assert "methods: unknown foo. Known: random, cmsc, " in command("table1", "--methods", "cmsc,foo", code=1)[1]
+    assert "datasets: unknown chapmann. Known: chapman, " in command("table1", "--datasets", "chapmann", code=1)[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clocs
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.recording import Recording
@@ -187,3 +188,28 @@ def test_damage_within_an_archive_is_one_files_refusal(archive: Path) -> None:
     assert FOLDER.load(source, found["more.zip/c.csv"], options).samples == 1
     with pytest.raises(FormatError, match="damaged in its archive"):
         FOLDER.load(source, found["more.zip/d.csv"], options)
+
+
+def test_labels_make_the_classes_that_are_told(tmp_path: Path) -> None:
+    """Told other ones, the store has another version of the very same shards."""
+    made = clocs.ingest("synthetic", None, tmp_path / "made", options={"records": 10, "leads": 1})
+    (tmp_path / "archive").mkdir()
+    lines = ["file,labels"]
+    for number in range(len(made)):
+        recording = made.recording(number)
+        write(recording, tmp_path / "archive" / f"{number}.csv")
+        lines.append(f"{number},{';'.join(recording.labels)}")
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    told = {"table": str(tmp_path / "table.csv")}
+    stores = [
+        clocs.ingest("folder", tmp_path / "archive", tmp_path / "store", options={**told, **classes})
+        for classes in ({}, {"classes": "SR, fast=ST+AFIB"})
+    ]
+    assert stores[0].manifest.dataset["classes"] == {}
+    assert stores[1].manifest.dataset["classes"] == {"SR": ["SR"], "fast": ["ST", "AFIB"]}
+    assert stores[0].manifest.shards == stores[1].manifest.shards
+    frames = stores[1].frames()
+    records = frames.locate(np.arange(len(frames)))[0]
+    labels = [set(stores[1].recording(int(record)).labels) for record in records]
+    expected = [["SR" in each, bool(each & {"ST", "AFIB"})] for each in labels]
+    assert frames.targets(np.arange(len(frames))).tolist() == expected

@@ -84,7 +84,9 @@ def twelve(originals: Path) -> Recording:
     return read(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
 
 
-def make_classifier(encoder_sha256: str, *, multi_label: bool = False, classes: int = 3) -> Classifier:
+def make_classifier(
+    encoder_sha256: str, *, multi_label: bool = False, classes: int = 3, leads: tuple[str, ...] = ()
+) -> Classifier:
     """Random numbers; classes in an order that sorting would change."""
     random = np.random.default_rng(3)
     bins = (Bin(0.0, 0.5, 40, 0.2, 0.25), Bin(0.5, 1.0, 10, 0.7, 0.6))
@@ -94,6 +96,7 @@ def make_classifier(encoder_sha256: str, *, multi_label: bool = False, classes: 
         multi_label=multi_label,
         temperature=1.7,
         cannot_recognise=("It has seen no paced rhythm.",),
+        leads=leads,
         trained_on={"dataset": "chapman", "split_sha256": "0" * 64},
         encoder_sha256=encoder_sha256,
     )

@@ -150,6 +150,17 @@ def test_numbers_that_do_not_fit_are_refused(name: str, values: npt.NDArray[Any]
         replace(make_classifier("ab" * 32), **{name: values})  # type: ignore[arg-type]
 
 
+def test_a_card_from_before_there_were_leads_can_be_read(tmp_path: Path) -> None:
+    """It does not say, so no lead is foreign to it."""
+    make_classifier("ab" * 32, leads=("II", "V2")).save(tmp_path)
+    assert Classifier.load(tmp_path).card.foreign(("ECG", "II", "ECG", "I")) == ("ECG", "I")
+    path = tmp_path / "classifier.json"
+    body = unseal(path.read_bytes(), "")
+    assert body.pop("leads") == ["II", "V2"]
+    path.write_bytes(seal(body))
+    assert Classifier.load(tmp_path).card.foreign(("ECG", "II")) == ()
+
+
 def test_classes_are_distinct() -> None:
     card = make_classifier("ab" * 32).card
     with pytest.raises(ValidationError, match="named twice"):

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, conv1d, max_pool1d
 
 import clocs
-from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.core.files import seal, unseal
 from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
@@ -26,6 +26,7 @@ from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder, load_enco
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
+from tests.conftest import make_recording
 from tests.evaluation.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
 
 Floats = npt.NDArray[np.float32]
@@ -222,6 +223,75 @@ def test_one_of_several_classifiers_is_chosen_by_its_name(shipped: Path, origina
     assert len(encoder.classify(file, classifier="another").classes) == 2
     with pytest.raises(ConfigError, match="no classifier 'lion'; it has zebra, mine, another"):
         encoder.classify(file, classifier="lion")
+
+
+@pytest.fixture(scope="module")
+def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
+    """Of the four leads and of a single unnamed one, with a classifier (three classes, two) for each."""
+    folder = tmp_path_factory.mktemp("both")
+    make_encoder(folder, POLICY.model_copy(update={"leads": (*LEADS, "ECG")}))
+    about = unseal((folder / "config.json").read_bytes(), "")
+    for name, classes, leads in (("many", 3, LEADS), ("single", 2, ("ECG",))):
+        made = make_classifier(about["weights_sha256"], classes=classes, leads=leads)
+        made.save(folder / "classifiers" / name)
+    (folder / "config.json").write_bytes(seal({**about, "classifiers": ["many", "single"]}))
+    return load_encoder(folder)
+
+
+@pytest.mark.parametrize(("leads", "name"), [(LEADS, "many"), (("II",), "many"), (("ECG",), "single")])
+def test_a_recording_is_classified_by_who_knows_its_leads(
+    leads: tuple[str, ...], name: str, of_both: PretrainedEncoder
+) -> None:
+    recording = make_recording(leads, samples=5000)
+    rows = of_both.embed(recording)
+    for found in (of_both.classify(recording), of_both.classify(recording, classifier=name)):
+        assert found.classifier == name
+        assert {item.name: item.probability for item in found.classes} == of_both.classifier(name).classify(rows.values)
+        assert found.notes == rows.notes
+        assert all(item.track_record.startswith("of ") for item in found.classes)
+
+
+def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: PretrainedEncoder) -> None:
+    """Unless the user says so: then without a track record."""
+    for leads, name, other in ((("ECG",), "many", "single"), (LEADS, "single", "many")):
+        recording = make_recording(leads, samples=5000)
+        with pytest.raises(LeadError, match=f"'{name}' was fitted on .*for it: {other}.*--any-lead"):
+            of_both.classify(recording, classifier=name)
+        found = of_both.classify(recording, classifier=name, any_lead=True)
+        assert any("no track record" in note for note in found.notes)
+        for item in found.classes:
+            assert item.validation is None
+            assert item.track_record == "not known: the classifier was not fitted on such leads"
+
+
+def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:
+    recording = make_recording(("II", "ECG"), samples=5000)
+    found, alone = of_both.classify(recording), of_both.classify(recording.select(("II",)))
+    assert found.classes == alone.classes
+    assert found.notes[-1] == "lead ECG not counted: classifier 'many' was fitted on II, V2, aVL, aVR"
+    all_of_it = of_both.classify(recording, any_lead=True)
+    expected = of_both.classifier("many").classify(of_both.embed(recording, any_lead=True).values)
+    assert {item.name: item.probability for item in all_of_it.classes} == expected
+    assert expected != {item.name: item.probability for item in alone.classes}
+    assert {item.comparable for item in all_of_it.classes} == {False}
+
+
+def test_leads_that_no_classifier_knows_are_refused(of_both: PretrainedEncoder) -> None:
+    recording = make_recording(("V5",), samples=5000)
+    found = of_both.classify(recording, any_lead=True)
+    assert (found.classifier, {item.comparable for item in found.classes}) == ("many", {False})
+    only = PretrainedEncoder("only", of_both.module, of_both.about, {"many": of_both.classifiers["many"]})
+    with pytest.raises(LeadError, match=r"'many' was fitted on .*for it: none"):
+        only.classify(make_recording(("ECG",), samples=5000))
+
+
+def test_a_shipped_encoder_takes_a_strip_for_a_strip(originals: Path) -> None:
+    """A00001 of the 2017 challenge, one lead by a hand-held device: its publisher says normal."""
+    strip, encoder = originals / "cinc2017" / "training2017" / "A00001.hea", load_encoder("clocs-small")
+    found = encoder.classify(strip)
+    assert (found.classifier, found.classes[0].name) == ("physionet2017", "Normal")
+    with pytest.raises(LeadError, match="'physionet2020' was fitted on II, V2, aVL, aVR"):
+        encoder.classify(strip, classifier="physionet2020")
 
 
 def test_without_a_classifier_or_with_anothers_there_are_no_classes(

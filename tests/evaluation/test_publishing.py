@@ -13,6 +13,7 @@ from clocs.core.errors import ClocsError, ConfigError, LeakError
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.evaluation.contract import check_contract
+from clocs.evaluation.preparation import leads_named
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
 from clocs.evaluation.shipped import shipped_encoders
@@ -37,6 +38,7 @@ def test_it_needs_nothing_but_its_folder(published: Path, store: Store) -> None:
     names = {path.name for path in published.iterdir()}
     assert names == {"README.md", "config.json", "model.safetensors", "seen.npy", "classifiers"}
     assert list(encoder.classifiers) == ["synthetic"]
+    assert encoder.classifier().card.leads == store.frames("evaluation").leads
     found = encoder.classify(store.recording(0))
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
 
@@ -117,6 +119,21 @@ def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, 
     with pytest.raises(ConfigError, match="trained with"):
         publish(trained, other, tmp_path / "out", "name")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_store_without_classes_is_refused(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="names no classes"):
+        publish(trained, make_store(tmp_path / "store", {}, records=20), tmp_path / "out", "name")
+
+
+@pytest.mark.parametrize("name", sorted(shipped_encoders()))
+def test_a_shipped_encoder_knows_the_leads_of_its_classifiers(name: str) -> None:
+    """They are those of the data, as the paper has them, and the card says so."""
+    card = (shipped_encoders()[name] / "README.md").read_text()
+    for which, classifier in load_encoder(name).classifiers.items():
+        leads = DATASETS.get(which).frames["evaluation"].leads or ("ECG",)
+        assert classifier.card.leads == leads
+        assert f"It was fitted on {leads_named(leads)}; " in card
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))

@@ -12,7 +12,7 @@ from clocs.experiments.paper_grid import grid_size
 from clocs.experiments.paper_numbers import results
 from clocs.experiments.paper_tables import all_experiments, cell_of, find_experiment, paper_experiments
 from clocs.experiments.status import root_of
-from clocs.experiments.tables import EXPERIMENTS
+from clocs.experiments.tables import EXPERIMENTS, chosen_cells
 from clocs.signals.leads import STANDARD
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
@@ -109,3 +109,12 @@ def test_random_weights_of_any_size_are_those_of_the_seed(place: Place) -> None:
 def test_a_name_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"paper-table-1 to -24 .* Did you mean 'paper-table-2"):
         find_experiment("paper-tabel-2")
+
+
+def test_a_choice_of_what_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^methods: unknown bar, foo\. Known: random, .*cmsmlc"):
+        chosen_cells("foo, cmsc, bar", "chapman")
+    with pytest.raises(ConfigError, match=r"^datasets: unknown chapmann\. Known: chapman, "):
+        chosen_cells("random", "chapmann")
+    names = {cell.label.split("-")[1] for cell in cells("table2").values() if chosen_cells("supervised", "")(cell)}
+    assert names == {"supervised"}

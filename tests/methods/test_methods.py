@@ -13,6 +13,8 @@ from clocs.core.errors import ConfigError
 from clocs.encoders import build_encoder
 from clocs.methods import METHODS, Method, parse_method
 from clocs.methods.byol import ByolModel
+from clocs.methods.method import views_needed
+from clocs.methods.simclr import SimClr
 
 B, LEADS, SEGMENTS, SAMPLES, EMBEDDING, CLASSES = 6, 4, 2, 500, 16, 5
 
@@ -161,5 +163,36 @@ def test_perturbations_are_spelled_out_and_wrong_options_refused() -> None:
         parse_method({"name": "simclr", "perturbations": ["gausian"]})
     with pytest.raises(ConfigError, match="Did you mean 'cmsc'"):
         parse_method({"name": "cmcs"})
-    with pytest.raises(ConfigError, match="temprature"):
+    with pytest.raises(ConfigError, match="did you mean 'temperature'"):
         parse_method({"name": "cmsc", "temprature": 1})
+
+
+@pytest.mark.parametrize("given", [12, None, True])
+def test_perturbations_that_are_no_list_are_refused_with_all_else_that_is_wrong(given: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_method({"name": "simclr", "perturbations": given, "temperature": math.inf, "head": True})
+    for part in (f"perturbations: give a list of names, not {given}", "temperature: ", "head: must be a number"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "views", "needs"),
+    [
+        *(("cmsc", 1, "two views or more"), ("cmlc", 1, "two views or more"), ("cmsmlc", 8, None), ("cmsc", 2, None)),
+        *(("simclr", 2, None), ("simclr", 4, "two views"), ("simclr", 1, "two views")),
+        *(("byol", 4, None), ("mtssl", 1, None), ("supervised", 1, None)),
+    ],
+)
+def test_a_method_says_how_many_views_it_needs(name: str, views: int, needs: str | None) -> None:
+    assert views_needed(parse_method({"name": name}), views, EMBEDDING) == needs
+
+
+def test_of_a_model_of_its_own_nothing_is_asked() -> None:
+    class Own(SimClr):
+        def model(self, encoder: torch.nn.Module, embedding: int, classes: int) -> torch.nn.Module:
+            return encoder
+
+        def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
+            raise AssertionError("its outputs may have any shape")
+
+    assert views_needed(Own(), 1, EMBEDDING) is None

@@ -47,6 +47,7 @@ def test_model(client: Served) -> None:
     assert found["leads"] == list(encoder.input.leads)
     assert [item["name"] for item in found["classes"]] == [item.name for item in encoder.classifier().card.classes]
     assert [item["name"] for item in found["classifiers"]] == list(encoder.classifiers)
+    assert [item["leads"] for item in found["classifiers"]] == [["II", "V2", "aVL", "aVR"]]
     assert found["card"].startswith("---\nlibrary_name: clocs")
     assert found["index"]["patients"] == 20
     assert set(found["index"]["labels"]) <= {"SR", "SB", "ST", "AFIB", "PVC"}
@@ -74,6 +75,8 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
     assert [item["probability"] for item in found["classes"]] == pytest.approx(wanted, abs=1e-6)
     assert [item["track_record"] for item in found["classes"]] == [item.track_record for item in truth.classes]
     assert found["notes"] == list(truth.notes)
+    assert found["classifier"] == "chapman"
+    assert any("no track record" in note for note in found["notes"]) == bool(more)
     alike = checked(schemas.SimilarFound, client.post(f"/api/v1/similar{more or '?'}&k=3", files))
     assert len(alike["neighbours"]) == 3
     drawn = client.post("/api/v1/figure?seconds=2", files)

@@ -110,8 +110,12 @@ def test_loading_refuses_a_leak_unless_duplicates_are_allowed(store: Store) -> N
 def test_a_split_belongs_to_one_version(store: Store, store_of: Maker) -> None:
     make_split(store)
     grown = store_of([*store, make_recording(seed=99, record_id="new", patient_id="new")], per_shard=16)
-    with pytest.raises(StoreError, match="another version"):
+    with pytest.raises(StoreError, match="another version") as found:
         grown.split()
+    assert f"(clocs data split {grown.folder} --name NEW)" in str(found.value)
+    with pytest.raises(ConfigError, match="--name NEW"):
+        make_split(grown)
+    assert len(make_split(grown, "NEW").parts) == len(grown.split("NEW").parts) == 41, "as both say"
 
 
 def test_recordings_without_a_frame_are_unused(store_of: Maker) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from clocs.core.errors import ConfigError, UnitError
 from clocs.core.files import content_hash
+from clocs.methods import METHODS
+from clocs.methods.simclr import SimClr
 from clocs.training.config import EXECUTION, LATER, OURS, PretrainConfig, ready_configs, resolve
 
 
@@ -40,6 +44,81 @@ def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
     path.write_text("base: simclr-chapman\nbatch: 32\n")
     config = resolve(path, ["seed=3"])
     assert (config.method["name"], config.batch, config.seed) == ("simclr", 32, 3)
+
+
+@pytest.mark.parametrize(
+    ("over", "section", "expected"),
+    [
+        ({"encoder": {"dropout": 0.1}}, "encoder", {"name": "resnet", "dropout": 0.1}),
+        ({"encoder": {"name": "resnet", "width": 8}}, "encoder", {"name": "resnet", "width": 8}),
+        ({"encoder": "cnn"}, "encoder", {"name": "cnn", "dropout": 0.1, "final_relu": True}),
+        ({"method": {"head": 64}}, "method", {"name": "cmsmlc", "head": 64, "view_choice": "random_pair"}),
+        ({"method": {"name": "cmsmlc", "head": 64}}, "method", {"head": 64, "view_choice": "random_pair"}),
+        ({"method": {"name": "cmsc", "head": 64}}, "method", {"name": "cmsc", "head": 64, "perturbations": []}),
+        ({"method": "simclr"}, "method", {"name": "simclr", "temperature": 0.1}),
+        ({"frames": {"samples": 1000}}, "frames", {"normalisation": "none", "samples": 1000}),
+    ],
+)
+def test_sections_are_laid_over_key_by_key(
+    tmp_path: Path, over: dict[str, Any], section: str, expected: dict[str, Any]
+) -> None:
+    """A file, a mapping and a key on the command line alike; another name starts afresh."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"base": "recommended-synthetic", **over}))
+    config = resolve(path)
+    assert getattr(config, section).items() >= expected.items()
+    plain = resolve("recommended-synthetic")
+    assert config == plain.model_copy(update={section: getattr(config, section)}), "nothing else has changed"
+    given = {"base": "recommended-synthetic", **over}
+    assert resolve(given) == config
+    assert given == {"base": "recommended-synthetic", **over}, "the caller's stays as it was"
+    assert resolve("recommended-synthetic", [f"{section}={yaml.safe_dump(over[section], width=999)}"]) == config
+
+
+def test_options_follow_a_name_alone() -> None:
+    config = resolve({"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.head=4"])
+    assert (config.encoder["name"], config.encoder["width"]) == ("resnet", 8)
+    assert (config.method["name"], config.method["head"]) == ("simclr", 4)
+
+
+class MySimClr(SimClr):
+    name: ClassVar[str] = "my-simclr"
+
+
+def test_a_methods_name_may_have_a_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:
+    METHODS.names()  # entry points are read first
+    monkeypatch.setitem(METHODS._places, "my-simclr", "another.package:MySimClr")
+    monkeypatch.setitem(METHODS._parts, "my-simclr", MySimClr)
+    assert "my-simclr-synthetic" in ready_configs()
+    config = resolve("my-simclr-synthetic")
+    assert (config.method["name"], str(config.store), config.batch) == ("my-simclr", "stores/synthetic", 64)
+
+
+def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() -> None:
+    known = ready_configs()
+    assert {"cmlc-chapman", "cmlc-synthetic", "simclr-cardiology", "simclr-physionet2017"} <= set(known)
+    assert {"cmlc-cardiology", "cmlc-physionet2017"}.isdisjoint(known)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("learning_rate=.inf", "learning_rate: .*finite"),
+        ("weight_decay=.nan", "weight_decay: .*finite"),
+        ("learning_rate=true", "learning_rate: must be a number, not true"),
+        ("steps=true", "steps: must be a number, not true"),
+        ("method.head=true", "head: must be a number, not true"),
+        ("encoder.dropout=false", "dropout: must be a number, not false"),
+        ("method.perturbations=12", "perturbations: give a list of names, not 12"),
+        ("method.perturbations=", "perturbations: give a list of names, not None"),
+        ("method.perturbations=[gaussian", r"'method.perturbations=\[gaussian': the value is not YAML: expected"),
+        ("method.temprature=0.2", "did you mean 'temperature'"),
+        ("encoder.drop_out=0.2", "did you mean 'dropout'"),
+    ],
+)
+def test_wrong_values_are_refused_in_words(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        resolve("cmsc-synthetic", [override])
 
 
 def test_all_mistakes_are_named_with_what_was_meant() -> None:

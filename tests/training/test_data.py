@@ -12,7 +12,9 @@ import torch
 import clocs
 from clocs.core.errors import ConfigError, UnitError
 from clocs.methods import parse_method
-from clocs.store.store import open_store
+from clocs.signals.leads import STANDARD
+from clocs.signals.quality import OFF
+from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
@@ -151,3 +153,72 @@ def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_large
         drawn[share] = set(data.train.patients(np.arange(len(data.train))).tolist())
         assert len(drawn[share]) == pytest.approx(share * len(np.unique(patient[train])), abs=0.5)
     assert drawn[0.25] < drawn[0.5]
+
+
+def policy_leads(name: str, *overrides: str) -> tuple[str, ...]:
+    config = resolve(name, overrides)
+    return sources(config, parse_method(config.method))[-1].policy.leads
+
+
+def test_leads_are_found_however_they_are_written(store: Path) -> None:
+    here = f"store={store}"
+    held = open_store(store).recording(0).leads
+    assert {"II", "aVL"} <= set(held), "what the next line asks for"
+    assert policy_leads("cmsc-synthetic", here, "leads=lead ii,AVL") == ("II", "aVL")
+    assert policy_leads("cmsc-synthetic", here, "frames.leads=[avl]") == ("aVL",)
+    assert policy_leads("cmsc-synthetic", here, f"more_stores={store}", "leads=avl") == ("aVL",)
+
+
+def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
+    signals = np.random.default_rng(0).normal(0, 0.2, (20, 2, 5000))
+    table = {"patient_id": [str(number) for number in range(20)]}
+    made = Store.from_arrays(tmp_path / "store", signals, rate=500, leads=["I", "II"], table=table, gate=OFF)
+    clocs.split(made)
+    config = resolve("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch=16"])
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    assert parts[0].policy.leads == ("aVF", "III")
+    assert training_data(config, method, parts).train.leads == ("aVF", "III")
+    with pytest.raises(ConfigError, match=r"has 'V1'; there are I, II, III, aVR, aVL, aVF$"):
+        policy_leads("cmsc-synthetic", f"store={tmp_path / 'store'}", "leads=I,V1")
+
+
+def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> None:
+    there = ", ".join(lead for lead in STANDARD if lead in open_store(store).recording(0).leads)
+    for wrong in ("leads=II,XX", "frames.leads=[XX]"):
+        with pytest.raises(ConfigError, match=f"no recording of {store} has 'XX'; there are {there}$"):
+            policy_leads("cmsc-synthetic", f"store={store}", wrong)
+    with pytest.raises(ConfigError, match="named twice: II, II"):
+        policy_leads("cmsc-synthetic", f"store={store}", "leads=II,ii")
+    lacking = next(lead for lead in there.split(", ") if lead not in open_store(other).recording(0).leads)
+    with pytest.raises(ConfigError, match=f"no recording of {other} has '{lacking}'"):
+        policy_leads("cmsc-synthetic", f"store={store}", f"more_stores={other}", f"leads={lacking}")
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "said"),
+    [
+        ("cmlc", "leads=II", "needs two views or more of an instance, but one of .* has 1: 1 segment.* II"),
+        ("cmsc", "frames.segments=1", "needs two views or more of an instance, but one of .* has 1: 1 segment"),
+        ("cmsmlc", "frames={segments: 1, leads: [II]}", "needs two views or more"),
+        ("simclr", "frames.segments=2", "needs two views of an instance, but one of .* has 4: 2 segment"),
+    ],
+)
+def test_views_that_a_loss_cannot_compare_are_refused_before_training(
+    store: Path, tmp_path: Path, name: str, override: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        clocs.pretrain(f"{name}-synthetic", [f"store={store}", f"runs={tmp_path}", override])
+
+
+def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Path, other: Path) -> None:
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}"])
+    method = parse_method(config.method)
+    with pytest.raises(ConfigError, match=f"cmsmlc makes 8 in {store}, 2 in {other}.*random_pair"):
+        training_data(config, method, sources(config, method))
+
+
+def test_a_loss_that_is_no_longer_finite_ends_a_run_in_words(store: Path, tmp_path: Path) -> None:
+    told = [f"store={store}", f"runs={tmp_path}", "learning_rate=1e30", "epochs=3", "embedding=8", "steps=4"]
+    with pytest.raises(ConfigError, match="no longer finite at epoch 0; try a smaller learning_rate"):
+        clocs.pretrain("supervised-synthetic", told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
 from clocs.training.labels import labelled_items, labelled_records
+from clocs.training.loop import Progress
 from clocs.training.pretrain import fresh_encoder
+from clocs.training.runs import finished_epochs
 from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen import load_seen, seen_keys
 from clocs.views.batch import BatchMaker
@@ -160,3 +163,89 @@ def test_a_finished_run_is_found_where_it_was_moved_to(first: Path, store: Path,
     again = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"])
     assert again["already_finished"]
     assert Path(again["best"]) == Path(again["run"]) / "best" == tmp_path / first.parent.name / "best"
+
+
+class StoppedError(Exception):
+    """What a test ends a training with."""
+
+
+def stop_at(step: int) -> Progress:
+    def progress(known: dict[str, Any]) -> None:
+        if "validation_loss" not in known and known["step"] == step:
+            raise StoppedError
+
+    return progress
+
+
+HALF = ("batch=32", "steps=20", "epochs=3", "checkpoint_steps=1")
+"""An epoch has 16 steps: stopped at step 18, a best encoder is there and a checkpoint after it."""
+
+
+@pytest.fixture
+def unfinished(store: Path, tmp_path: Path) -> tuple[list[str], Path]:
+    """How a run was called, and the folder in which it was stopped after its first epoch."""
+    here = [f"store={store}", f"runs={tmp_path / 'runs'}", *HALF]
+    with pytest.raises(StoppedError):
+        clocs.pretrain("cmsc-synthetic", here, progress=stop_at(18))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert (folder / "best" / "config.json").exists()
+    return here, folder
+
+
+def test_a_finished_run_without_its_encoder_is_refused_with_what_to_delete(
+    first: Path, store: Path, tmp_path: Path
+) -> None:
+    here = [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"]
+    folder = tmp_path / first.parent.name
+    shutil.copytree(first.parent, folder)
+    shutil.rmtree(folder / "best")
+    with pytest.raises(StoreError, match=rf"config\.json of .* cannot be found.* delete {folder}$"):
+        clocs.pretrain("cmsc-synthetic", here)
+    shutil.rmtree(folder)
+    again = clocs.pretrain("cmsc-synthetic", here)
+    assert not again["already_finished"]
+    assert load_encoder_folder(Path(again["best"]))[1] == load_encoder_folder(first)[1]
+
+
+def test_an_unfinished_run_without_its_encoder_is_refused(unfinished: tuple[list[str], Path]) -> None:
+    here, folder = unfinished
+    shutil.rmtree(folder / "best")
+    with pytest.raises(StoreError, match=rf"had found an encoder.* delete {folder}$"):
+        clocs.pretrain("cmsc-synthetic", here)
+    assert not (folder / "best").exists()
+
+
+@pytest.mark.parametrize("ending", ["json", "safetensors"])
+def test_a_truncated_checkpoint_is_refused_and_the_advice_is_true(
+    ending: str, unfinished: tuple[list[str], Path], store: Path, tmp_path: Path
+) -> None:
+    """Without checkpoints the run begins again, and finds what one that was never stopped finds."""
+    here, folder = unfinished
+    (damaged,) = (folder / "checkpoints").glob(f"*.{ending}")
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(IntegrityError, match=rf"checkpoint {damaged.name}: .*Delete {folder / 'checkpoints'}, and"):
+        clocs.pretrain("cmsc-synthetic", here)
+    shutil.rmtree(folder / "checkpoints")
+    again = clocs.pretrain("cmsc-synthetic", here)
+    whole = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path / 'whole'}", *HALF])
+    for name in ("metrics.jsonl", "best/config.json", "best/model.safetensors"):
+        assert (Path(again["run"]) / name).read_bytes() == (Path(whole["run"]) / name).read_bytes()
+
+
+def test_one_process_trains_a_run_at_a_time(store: Path, tmp_path: Path) -> None:
+    """The second is refused, whatever it is; once the first has ended, the run goes on."""
+    here = [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"]
+    refusals: list[object] = []
+
+    def again(known: dict[str, Any]) -> None:
+        if not refusals:
+            with pytest.raises(StoreError, match=f"another process is writing to {tmp_path}/cmsc-synthetic-") as found:
+                clocs.pretrain("cmsc-synthetic", here)
+            refusals.append(found)
+            clocs.pretrain("cmsc-synthetic", [*here, "seed=1"])  # another run within this one
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        clocs.pretrain("cmsc-synthetic", here, progress=again)
+    done = clocs.pretrain("cmsc-synthetic", here)
+    assert [line["step"] for line in finished_epochs(Path(done["run"]))] == [3]

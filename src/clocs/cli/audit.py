@@ -18,8 +18,8 @@ def audit(
     store: Annotated[Path, typer.Argument(help="Folder of a store with a split.")],
     split: Annotated[str, typer.Option(help="Name of the split.")] = "default",
     frames: Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")] = "encoder",
-    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
-    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""

@@ -17,7 +17,6 @@ data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
-SplitName = Annotated[str, typer.Option("--name", help="Name of the split.")]
 
 
 class Gate(StrEnum):
@@ -140,8 +139,8 @@ def verify(store: StorePath, as_json: AsJson = False) -> None:
 @data.command()
 def split(
     store: StorePath,
-    name: SplitName = "default",
-    seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
+    name: Annotated[str, typer.Option("--name", help="Name of the split.")] = "default",
+    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another split.")] = 0,
     group_duplicates: Annotated[bool, typer.Option(help="Keep identical signals in one part.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -159,7 +158,9 @@ def split(
 
 
 @data.command("check-leaks")
-def check_leaks(store: StorePath, name: SplitName = "default") -> None:
+def check_leaks(
+    store: StorePath, name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default"
+) -> None:
     """Refuse a split that has one patient or one signal in two parts; exits 1 and names both records."""
     from clocs.store.splits import load_split
     from clocs.store.store import open_store

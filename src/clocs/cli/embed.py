@@ -105,7 +105,8 @@ def classify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An ECG file.")],
     encoder: EncoderName = DEFAULT_ENCODER,
     classifier: Annotated[
-        str | None, typer.Option(help="One of the encoder's classifiers; without it, the first.")
+        str | None,
+        typer.Option(help="One of the encoder's classifiers; without it, the first fitted on a lead of the file."),
     ] = None,
     any_lead: AnyLead = False,
     as_json: AsJson = False,
@@ -122,6 +123,7 @@ def classify(
         for item in found.classes
     ]
     print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
+    typer.echo(f"classifier: {found.classifier}")
     for sentence in (*found.notes, *found.cannot_recognise):
         typer.echo(sentence)
     typer.echo("Research use only, not a diagnosis.")

@@ -16,13 +16,13 @@ CHECKPOINT = typer.Argument(help="A run's folder, its 'best', a shipped encoder'
 STORE = typer.Argument(help="Folder of a store with a split.")
 FRACTION = typer.Option(0.5, help="Share of the training labels that is used.")
 DRAW = typer.Option("patients", help="What the share is drawn over: patients, or frames (the released code's way).")
-SEED = typer.Option(0, help="Of the label draw and of random weights.")
+SEED = typer.Option(0, min=0, help="Of the label draw and of random weights.")
 SPLIT = typer.Option("default", help="Name of the split.")
 FRAMES = typer.Option("encoder", help="encoder: frames as it was trained on; paper: the dataset's own in the paper.")
 RUNS = typer.Option(Path("runs"), help="Folder of all runs.")
 JSON = typer.Option(False, "--json", help="End with one JSON object.")
 MORE_STORES = typer.Option([], "--more-store", help="A further store that it was trained on; repeat it for more.")
-THREADS = typer.Option(1, help="Threads of torch.")
+THREADS = typer.Option(1, min=1, help="Threads of torch.")
 
 
 @evaluate.command("probe")

@@ -23,6 +23,9 @@ from clocs.cli.similar import similar
 from clocs.cli.similarity import similarity
 from clocs.core.errors import ClocsError
 
+INTERRUPTED = 130
+"""The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
+
 app = typer.Typer(
     name="clocs",
     help="Self-supervised learning on ECGs: stores, encoders, evaluation, patient search.",
@@ -65,6 +68,7 @@ def main() -> None:
     except ClocsError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.secho("interrupted; the same command continues where it was", err=True)
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            typer.secho("interrupted; the same command continues where it was", err=True)
+        raise

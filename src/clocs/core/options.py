@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,9 +17,48 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
     """``values`` as a ``model``; ``what`` names them in an error, which lists the fields there are."""
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+    made, wrong = examined(model, values)
+    if made is None:
         allowed = ", ".join(model.model_fields) or "none"
-        raise ConfigError(f"{what}: {wrong}. Its options: {allowed}.") from error
+        raise ConfigError(f"{what}: {'; '.join(wrong)}. Its options: {allowed}.")
+    return made
+
+
+def examined(model: type[Model], values: Mapping[str, Any]) -> tuple[Model | None, list[str]]:
+    """``values`` as a ``model``, or None and all that is wrong with them.
+
+    Besides what the model says: true and false are no numbers, and numbers are finite, since JSON knows no others.
+    """
+    switches = {
+        name: f"{name}: must be a number, not {str(value).lower()}"
+        for name, value in values.items()
+        if isinstance(value, bool) and name in model.model_fields and _is_number(model.model_fields[name].annotation)
+    }
+    try:
+        made = model.model_validate(dict(values))
+    except ValidationError as error:
+        others = [item for item in error.errors() if not item["loc"] or item["loc"][0] not in switches]
+        return None, [*switches.values(), *(_explained(item, model) for item in others)]
+    endless = [
+        f"{name}: must be a finite number, not {value}"
+        for name, value in made
+        if isinstance(value, float) and not math.isfinite(value)
+    ]
+    wrong = [*switches.values(), *endless]
+    return (None, wrong) if wrong else (made, [])
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether a field takes numbers, and not true and false as well."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return bool not in kinds and (int in kinds or float in kinds)
+
+
+def _explained(item: Any, model: type[BaseModel]) -> str:
+    """A fault in a sentence; an unknown option with the nearest known one."""
+    place = ".".join(map(str, item["loc"]))
+    if item["type"] != "extra_forbidden":
+        message = item["msg"].removeprefix("Value error, ")
+        return f"{place}: {message}" if place else message
+    near = get_close_matches(place, model.model_fields, n=1)
+    return f"unknown option '{place}'" + (f" (did you mean '{near[0]}'?)" if near else "")

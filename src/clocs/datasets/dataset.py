@@ -45,6 +45,11 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @property
+    def own_classes(self) -> Mapping[str, tuple[str, ...]]:
+        """Classes with their labels, in place of the dataset's; empty: the dataset's."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -134,15 +139,16 @@ class Dataset:
         """Check options given as text or values; all that is wrong is said at once."""
         return checked(self.options, given, f"dataset '{self.name}'")
 
-    def about(self) -> dict[str, Any]:
+    def about(self, options: Options | None = None) -> dict[str, Any]:
         """What a store keeps of its dataset, as JSON."""
+        classes = self.classes if options is None else options.own_classes or self.classes
         return {
             "name": self.name,
             "title": self.title,
             "licence": self.licence,
             "citation": self.citation,
             "homepage": self.homepage,
-            "classes": {name: list(labels) for name, labels in self.classes.items()},
+            "classes": {name: list(labels) for name, labels in classes.items()},
             "frames": {purpose: policy.model_dump(mode="json") for purpose, policy in self.frames.items()},
             "split": self.split.model_dump(mode="json"),
         }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from clocs.core.errors import ConfigError, FormatError, MissingExtraError
 from clocs.core.identity import Identity
@@ -42,6 +42,23 @@ class FolderOptions(Options):
     stand in files or in ``table``; needs a key."""
     keep: tuple[Kept, ...] = ()
     """With a key: what files say in words that stays all the same, of ``labels``, ``notes``, ``leads``, ``site``."""
+
+    classes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Classes that labels make, for all that is fitted or judged by labels: ``SR,AF=AFIB+AFL``. Kept with what the
+    store says of its dataset; recordings keep all labels they have."""
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _grouped(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        return {name.strip(): tuple(each.strip() for each in (labels or name).split("+")) for name, _, labels in pairs}
+
+    @property
+    def own_classes(self) -> Mapping[str, tuple[str, ...]]:
+        """As told."""
+        return self.classes
 
     @field_validator("keep", mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -73,6 +73,8 @@ class ClassifierCard(BaseModel):
     """By class: slope and offset that make a recording's mean probability one of its own; empty: the mean as it is."""
     cannot_recognise: tuple[str, ...]
     """Plain sentences."""
+    leads: tuple[str, ...] = ()
+    """Leads whose embeddings it was fitted on; empty: the card, an older one, does not say."""
     trained_on: dict[str, Any]
     """Where the labels and patients came from."""
     encoder_sha256: str
@@ -85,6 +87,10 @@ class ClassifierCard(BaseModel):
         if self.adjustment and len(self.adjustment) != len(self.classes):
             raise ValueError(f"{len(self.adjustment)} adjustments for {len(self.classes)} classes")
         return self
+
+    def foreign(self, leads: Iterable[str]) -> tuple[str, ...]:
+        """Those of the leads that it was not fitted on; none where the card does not say."""
+        return tuple(dict.fromkeys(lead for lead in leads if self.leads and lead not in self.leads))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from clocs.evaluation.classifier import ClassifierCard
 from clocs.evaluation.judgement import in_words
+from clocs.evaluation.preparation import leads_named
 from clocs.similarity.judgement.audit import in_rows
 
 
@@ -74,8 +75,10 @@ def _what(found: Findings) -> str:
         f"An encoder of single-lead ECGs, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
         f"ICML 2021), and {many} on it. Research use only: not a medical device, not for diagnosis."
     )
-    calls = [f'encoder.classify("file"){f"  # by {first}" if others else ""}']
-    calls += [f'encoder.classify("file", classifier="{other}")' for other in others]
+    calls = [
+        'encoder.classify("file")' + ("  # by the first classifier that was fitted on its leads" if others else "")
+    ]
+    calls += [f'encoder.classify("file", classifier="{name}")' for name in (first, *others) if others]
     return f"""# {found.name}
 
 {_paragraph(words)}
@@ -184,6 +187,9 @@ def _limits(found: Findings) -> str:
     for task in found.tasks:
         whose = f"`{task.name}`: " if len(found.tasks) > 1 else ""
         lines += [f"- {whose}{sentence}" for sentence in task.classifier.cannot_recognise]
+        lines += [
+            f"- {whose}It was fitted on {leads_named(task.classifier.leads)}; without one of them it says nothing."
+        ]
     lines += [
         "- It was tested on patients of the same sources only. Another hospital's machines, filters and patients will",
         "  give other results.",

@@ -131,15 +131,16 @@ def _notes(
     if derived:
         notes.append(f"{', '.join(derived)} derived from I and II")
     if unused:
-        notes.append(f"{_leads_named(unused)} not used: {trained}")
+        notes.append(f"{leads_named(unused)} not used: {trained}")
     if absent:
-        notes.append(f"{_leads_named(absent)} of the encoder not in the recording")
+        notes.append(f"{leads_named(absent)} of the encoder not in the recording")
     if unseen:
-        notes.append(f"{_leads_named(unseen)} embedded although {trained}")
+        notes.append(f"{leads_named(unseen)} embedded although {trained}")
     if left >= 1 / recording.rate:
         notes.append(f"the last {left:.3g} s not used: they do not fill a frame")
     return notes
 
 
-def _leads_named(leads: Sequence[str]) -> str:
+def leads_named(leads: Sequence[str]) -> str:
+    """For a sentence."""
     return f"{'lead' if len(leads) == 1 else 'leads'} {', '.join(leads)}"

@@ -13,10 +13,10 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.encoders.encoder import parse_encoder
-from clocs.evaluation.classifier import FOLDER, Bin, Classifier, load_classifiers
-from clocs.evaluation.preparation import EncoderInput, prepare
+from clocs.evaluation.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
+from clocs.evaluation.preparation import EncoderInput, leads_named, prepare
 from clocs.evaluation.recordings import Signal, recording_of
 from clocs.evaluation.shipped import DEFAULT_ENCODER, encoder_folder
 from clocs.signals.resampling import Floats
@@ -55,11 +55,15 @@ class ClassProbability:
     prevalence: float
     """The fraction of training patients that had the class."""
     validation: Bin | None
-    """Validation patients with about this probability; None: there were none."""
+    """Validation patients with about this probability; None: there were none, or they are no measure of it."""
+    comparable: bool = True
+    """Whether validation patients are a measure of it: not where leads count that the classifier was not fitted on."""
 
     @property
     def track_record(self) -> str:
         """How often such a probability was right."""
+        if not self.comparable:
+            return "not known: the classifier was not fitted on such leads"
         if self.validation is None:
             return "no validation patient had such a probability"
         return (
@@ -72,6 +76,8 @@ class ClassProbability:
 class Classification:
     """What a classifier says about a recording. For research; not a diagnosis."""
 
+    classifier: str
+    """Its name."""
     classes: tuple[ClassProbability, ...]
     """The most probable first."""
     multi_label: bool
@@ -131,17 +137,38 @@ class PretrainedEncoder:
     ) -> Classification:
         """Class probabilities of a recording, given as to ``embed``: means over its leads and frames.
 
-        ``classifier``: one of ``classifiers`` by name; without it, the first.
+        ``classifier``: one of ``classifiers`` by name; without it, the first that was fitted on a lead of the
+        recording. Only leads that it was fitted on count, and there must be one. ``any_lead``: all leads count, and
+        where one is of those others, there is no track record.
         """
-        chosen = self.classifier(classifier)
-        embeddings = self.embed(source, rate=rate, leads=leads, unit=unit, any_lead=any_lead)
-        found, card = chosen.classify(embeddings.values), chosen.card
+        self.classifier(classifier)  # a name that is not there is refused before any work
+        made = self.embed(source, rate=rate, leads=leads, unit=unit, any_lead=any_lead)
+        fitting = self._fitting(made.lead)
+        name = next(iter(fitting or self.classifiers)) if classifier is None else classifier
+        card = self.classifiers[name].card
+        if name not in fitting and not any_lead:
+            raise _unfit(name, card, made.lead, fitting)
+        rows, notes = _counted(name, card, made, any_lead)
+        comparable = not (any_lead and card.foreign(made.lead))
+        found = self.classifiers[name].classify(rows)
         classes = [
-            ClassProbability(item.name, item.meaning, found[item.name], item.prevalence, item.bin_of(found[item.name]))
+            ClassProbability(
+                item.name,
+                item.meaning,
+                found[item.name],
+                item.prevalence,
+                item.bin_of(found[item.name]) if comparable else None,
+                comparable,
+            )
             for item in card.classes
         ]
         classes.sort(key=lambda item: -item.probability)
-        return Classification(tuple(classes), card.multi_label, card.cannot_recognise, embeddings.notes)
+        return Classification(name, tuple(classes), card.multi_label, card.cannot_recognise, notes)
+
+    def _fitting(self, leads: Sequence[str]) -> list[str]:
+        """The classifiers that were fitted on one of these leads, in their order."""
+        there = set(leads)
+        return [name for name, one in self.classifiers.items() if set(one.card.foreign(there)) != there]
 
     def classifier(self, name: str | None = None) -> Classifier:
         """One of the classifiers by its name; without a name, the first."""
@@ -171,6 +198,28 @@ def _input(name: str, about: dict[str, Any]) -> EncoderInput:
         return EncoderInput.model_validate(about.get("input"))
     except ValidationError as error:
         raise StoreError(f"encoder '{name}' does not say what it takes: {error}") from error
+
+
+def _counted(name: str, card: ClassifierCard, made: Embeddings, any_lead: bool) -> tuple[Floats, tuple[str, ...]]:
+    """The rows that count for a classifier, and all notes."""
+    foreign = card.foreign(made.lead)
+    if not foreign:
+        return made.values, made.notes
+    fitted = f"classifier '{name}' was fitted on {', '.join(card.leads)}"
+    if any_lead:
+        return made.values, (*made.notes, f"{leads_named(foreign)} counted although {fitted}: no track record")
+    counts = np.isin(made.lead, card.leads)
+    return made.values[counts], (*made.notes, f"{leads_named(foreign)} not counted: {fitted}")
+
+
+def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Sequence[str]) -> LeadError:
+    """The refusal of a recording that has none of a classifier's leads."""
+    return LeadError(
+        f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
+        f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
+        f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so: any_lead=True, or "
+        "--any-lead."
+    )
 
 
 def _refuse_foreign(name: str, classifier: Classifier, about: dict[str, Any]) -> None:

@@ -17,11 +17,12 @@ from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.judgement import judge, pooled
 from clocs.evaluation.linear import Linear, fit_linear
 from clocs.evaluation.model_card import Findings, Task, write_card
-from clocs.evaluation.rows import Rows, rows_of
+from clocs.evaluation.rows import Rows, refuse_without_classes, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
 from clocs.similarity.judgement.audit import audit
+from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
@@ -45,6 +46,8 @@ def publish(
     embeddings give away, are those of its test patients.
     """
     places = [place if isinstance(place, Store) else open_store(place) for place in (store, *more_stores)]
+    for place in places:
+        refuse_without_classes(place)
     subject = load_subject(checkpoint, places[0])
     sources = subject.sources(places)
     made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
@@ -78,7 +81,8 @@ def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task
     train, validation, test = (
         rows_of(subject.module, store, policy, split.mask(part)) for part in ("train", "validation", "test")
     )
-    classifier = _classifier(fit_linear(train, validation), train, validation, subject, store, split)
+    leads = Frames(store, policy, records=split.mask("train")).leads
+    classifier = _classifier(fit_linear(train, validation), train, validation, leads, subject, store, split)
     scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
     audited = audit(subject.folder, store, split=split.name)
     groups = judge_subgroups(scores, store)
@@ -87,7 +91,13 @@ def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task
 
 
 def _classifier(
-    linear: Linear, train: Rows, validation: Rows, subject: Subject, store: Store, split: Split
+    linear: Linear,
+    train: Rows,
+    validation: Rows,
+    leads: tuple[str, ...],
+    subject: Subject,
+    store: Store,
+    split: Split,
 ) -> Classifier:
     """The linear classifier, calibrated, and what its probabilities were worth on validation patients."""
     dataset = DATASETS.get(store.manifest.dataset["name"])
@@ -102,6 +112,7 @@ def _classifier(
             linear.logits(validation.values), validation.truth, linear.multi_label, groups=validation.record
         ),
         cannot_recognise=(*_always(linear, train), *dataset.blind_to),
+        leads=leads,
         trained_on={
             "dataset": dataset.name,
             "title": dataset.title,

@@ -46,6 +46,23 @@ class Rows:
         return Rows(self.values[chosen], self.truth[chosen], self.record[chosen], self.patient[chosen], self.classes)
 
 
+def refuse_without_classes(store: Store) -> None:
+    """What is fitted or judged by classes takes a store that names some."""
+    if not store.manifest.dataset["classes"]:
+        raise ConfigError(without_classes(store))
+
+
+def without_classes(store: Store) -> str:
+    """What it means that a store names no classes, and what to do."""
+    name = store.manifest.dataset["name"]
+    how = "an option of the same ingest, -o classes=SR,AF=AFIB+AFL" if name == "folder" else "its field 'classes'"
+    return (
+        f"this store names no classes: dataset '{name}' does not say which labels make one, so whatever labels there "
+        f"are, there is nothing to tell apart. Give it classes ({how}), ingest once more into the same store, which "
+        "adds a version without reading files again, and split that under another name"
+    )
+
+
 def rows_of(
     module: nn.Module, store: Store, policy: FramePolicy, records: npt.NDArray[np.bool_], *, train_mode: bool = False
 ) -> Rows:

@@ -15,7 +15,7 @@ from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.results import CODE, save_scores
-from clocs.evaluation.rows import Rows
+from clocs.evaluation.rows import Rows, refuse_without_classes
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import Split
@@ -39,8 +39,9 @@ class Trial:
 
     @classmethod
     def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> Trial:
-        """Refused where the encoder has seen test patients."""
+        """Refused where the encoder has seen test patients, or the store names no classes."""
         place = store if isinstance(store, Store) else open_store(store)
+        refuse_without_classes(place)
         split = place.split(options.split)
         subject = load_subject(checkpoint, place, options.seed)
         policy = frames_for(subject.about["input"], place, options.frames)

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clocs.core.errors import ConfigError
+from clocs.datasets import DATASETS
 from clocs.experiments.beyond import ablation, few_labels, growth, recommended, transfer
 from clocs.experiments.cells import APART, EPOCHS, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
 from clocs.experiments.paper_numbers import SOURCES, Method
 from clocs.experiments.presets import PRESETS, Preset
 from clocs.experiments.search import search
+from clocs.methods import METHODS as METHOD_REGISTRY
 
 METHODS: tuple[Method, ...] = ("mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc")
 TRANSFERS = tuple(
@@ -163,11 +166,20 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def chosen_cells(methods: str, datasets: str) -> Callable[[Cell], bool]:
     """Which cells a choice of methods and of evaluation datasets keeps, each as names with commas; empty: all."""
-    kept = [{name.strip() for name in text.split(",") if name.strip()} for text in (methods, datasets)]
+    kept_methods = _known_names(methods, "methods", ["random", *METHOD_REGISTRY.names()])
+    kept_datasets = _known_names(datasets, "datasets", DATASETS.names())
 
     def chosen(cell: Cell) -> bool:
         start = cell.start if isinstance(cell, Evaluation) else cell
         method = "random" if start is None else start.method
-        return (not kept[0] or method in kept[0]) and (not kept[1] or cell.dataset in kept[1])
+        right_method = not kept_methods or method in kept_methods
+        return right_method and (not kept_datasets or cell.dataset in kept_datasets)
 
     return chosen
+
+
+def _known_names(text: str, what: str, known: list[str]) -> set[str]:
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    if names - set(known):
+        raise ConfigError(f"{what}: unknown {', '.join(sorted(names - set(known)))}. Known: {', '.join(known)}.")
+    return names

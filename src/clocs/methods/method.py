@@ -9,9 +9,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from torch import Tensor, nn
 
+from clocs.core.errors import ConfigError
 from clocs.core.later import Later
 from clocs.core.options import checked
 from clocs.core.registry import Registry
+from clocs.losses.cosine import ViewsError
 from clocs.views.perturbations import parse_perturbations, perturb
 
 
@@ -78,7 +80,7 @@ def parse_method(given: Mapping[str, Any]) -> Any:
 class PerturbedOptions(BaseModel):
     """Options of a method whose views may be perturbed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     perturbations: tuple[dict[str, Any], ...] = ()
     """Applied in order, in mV, drawn anew for each view; names or ``{"name": ..., option: value}``."""
@@ -98,10 +100,13 @@ class PerturbedOptions(BaseModel):
 
     @field_validator("perturbations", mode="before")
     @classmethod
-    def _parsed(cls, given: Sequence[str | Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    def _parsed(cls, given: object) -> tuple[dict[str, Any], ...]:
         """Spelled out with all options, so that a run's name says what was applied."""
-        given = [given] if isinstance(given, str | Mapping) else list(given)
-        return tuple({"name": step.name, **step.model_dump(mode="json")} for step in parse_perturbations(given))
+        try:
+            steps = parse_perturbations(given)
+        except ConfigError as error:  # a ValueError is what pydantic gathers with the other options' faults
+            raise ValueError(str(error).removeprefix("perturbations: ")) from error
+        return tuple({"name": step.name, **step.model_dump(mode="json")} for step in steps)
 
 
 def perturbed(views: Tensor, steps: Sequence[Mapping[str, Any]], generator: torch.Generator) -> Tensor:
@@ -145,3 +150,17 @@ class ProjectedOptions(PerturbedOptions):
         return ViewEncoder(
             encoder, nn.Sequential(first, nn.BatchNorm1d(self.head), nn.ReLU(), nn.Linear(self.head, embedding))
         )
+
+
+def views_needed(method: Method, views: int, embedding: int) -> str | None:
+    """How many views a method's loss takes, where ``views`` of an instance are not as many; None: they are.
+
+    Asked of the loss itself, where it takes a ``ViewEncoder``'s outputs; of another method nothing is known.
+    """
+    if getattr(type(method), "model", None) is not ProjectedOptions.model:
+        return None
+    try:
+        method.loss(torch.ones(2, views, embedding), torch.arange(2), torch.zeros(2, 0, dtype=torch.bool))
+    except ViewsError as error:
+        return error.needs
+    return None

@@ -55,6 +55,7 @@ def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierAbout:
     return schemas.ClassifierAbout(
         name=name,
         title=str(card.trained_on.get("title", "")),
+        leads=list(card.leads),
         multi_label=card.multi_label,
         classes=classes,
         cannot_recognise=list(card.cannot_recognise),
@@ -88,6 +89,7 @@ def classes_reply(found: Classification) -> schemas.Classified:
         for item in found.classes
     ]
     return schemas.Classified(
+        classifier=found.classifier,
         multi_label=found.multi_label,
         classes=classes,
         cannot_recognise=list(found.cannot_recognise),

@@ -47,6 +47,7 @@ class ClassifierAbout(_Answer):
 
     name: str = Field(examples=["chapman"])
     title: str = Field(description="Of the data it was trained on.")
+    leads: list[str] = Field(description="Those it was fitted on; empty: not known.", examples=[["II", "V2"]])
     multi_label: bool
     classes: list[ClassOfModel]
     cannot_recognise: list[str]
@@ -134,6 +135,7 @@ class ClassFound(_Answer):
 class Classified(_Answer):
     """What the classifier says, the most probable first."""
 
+    classifier: str = Field(description="Its name.", examples=["chapman"])
     multi_label: bool
     classes: list[ClassFound]
     cannot_recognise: list[str]

@@ -96,7 +96,7 @@ def ingest(
         receipts = receipts if pool is None else pool.joined(receipts)
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
-        return commit(place, receipts, dataset.about(), chosen.model_dump(mode="json"), gate)
+        return commit(place, receipts, dataset.about(chosen), chosen.model_dump(mode="json"), gate)
 
 
 def _lies_in(path: Path, folder: Path) -> bool:

@@ -125,7 +125,7 @@ def _save(store: Store, name: str, parts: npt.NDArray[np.int8], about: dict[str,
     if path.with_suffix(".json").exists():
         old = read_split_file(store.folder, name)
         if old.about != about or not np.array_equal(old.parts, parts):
-            raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another name.")
+            raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another: --name NEW")
         return old
     batch = pa.RecordBatch.from_arrays(columns, ["record_id", "patient_id", "part"])
     write_bytes(path.with_suffix(".json"), seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
@@ -153,7 +153,10 @@ def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = 
     """A saved split, refused if it was made for other data or leaks."""
     split = read_split_file(store.folder, name)
     if split.about["store"] != store.sha256:
-        raise StoreError(f"split '{name}' was made for another version of {store.folder}; make a new one")
+        raise StoreError(
+            f"split '{name}' was made for another version of {store.folder}. Make one of another name for this one "
+            f"(clocs data split {store.folder} --name NEW), and name that: split=NEW for clocs pretrain, or --split NEW"
+        )
     check_leaks(store, split, allow_duplicates=allow_duplicates)
     return split
 

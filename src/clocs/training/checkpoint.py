@@ -6,6 +6,7 @@ whose bytes have changed is refused.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import file_hash, seal, unseal, write_bytes
 
+WEIGHTS = ("model.safetensors", "config.json")
+"""Files of an encoder's folder without which there is none."""
 _NAME = re.compile(r"^step-(\d{8})\.json$")
 
 
@@ -45,22 +48,46 @@ def checkpoints(folder: Path) -> list[int]:
 
 def load_checkpoint(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any] | None:
     """Restore the newest checkpoint and return its state; None where there is none."""
-    found = checkpoints(folder)
-    if not found:
+    path = _newest(folder)
+    if path is None:
         return None
-    path = folder / f"step-{found[-1]:08d}.json"
-    body = unseal(path.read_bytes(), path.name)
-    tensors = _read(path.with_suffix(".safetensors"), body["tensors_sha256"])
+    try:
+        body = unseal(path.read_bytes(), path.name)
+        tensors = _read(path.with_suffix(".safetensors"), body["tensors_sha256"])
+    except IntegrityError as error:
+        raise _lost(folder, error) from error
     weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     model.load_state_dict(weights)
     _restore_optimiser(optimiser, tensors)
     return dict(body["state"])
 
 
+def newest_state(folder: Path) -> dict[str, Any] | None:
+    """What the newest checkpoint says of where the run is; None where there is none."""
+    path = _newest(folder)
+    if path is None:
+        return None
+    try:
+        return dict(unseal(path.read_bytes(), path.name)["state"])
+    except IntegrityError as error:
+        raise _lost(folder, error) from error
+
+
+def _newest(folder: Path) -> Path | None:
+    found = checkpoints(folder)
+    return folder / f"step-{found[-1]:08d}.json" if found else None
+
+
+def _lost(folder: Path, error: IntegrityError) -> IntegrityError:
+    return IntegrityError(
+        f"checkpoint {error}. Delete {folder}, and the same command trains the run again from its start"
+    )
+
+
 def _read(path: Path, sha256: str) -> dict[str, Tensor]:
     try:
         if file_hash(path) != sha256:
-            raise IntegrityError(f"{path.name}: content differs from its hash; remove it to start from the one before")
+            raise IntegrityError(f"{path.name}: content differs from its hash")
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise IntegrityError(f"{path.name}: cannot be read: {error}") from error
@@ -107,10 +134,28 @@ def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     path = folder / "config.json"
     if not path.exists():
         raise StoreError(f"{folder} holds no encoder: there is no config.json")
+    _refuse_run(path)
     about = unseal(path.read_bytes(), path.name)
     encoder = build_encoder(about["encoder"]["name"], about["encoder"]["options"])
     encoder.load_state_dict(_read(folder / "model.safetensors", about["weights_sha256"]))
     return encoder.eval(), about
+
+
+def _refuse_run(path: Path) -> None:
+    """A run's folder has a config.json of its own, which is not an encoder's."""
+    try:
+        told = json.loads(path.read_bytes())
+    except ValueError:
+        return  # damaged, whatever it was
+    if not isinstance(told, dict) or "format" in told or "sha256" in told:
+        return
+    best = path.parent / "best"
+    if (best / "config.json").exists():
+        raise StoreError(f"{path.parent} is a run's folder; its encoder is in its 'best' folder: name {best}")
+    raise StoreError(
+        f"{path.parent} is a run's folder without an encoder: that would be in its 'best' folder, which is written "
+        "after the first epoch"
+    )
 
 
 def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:

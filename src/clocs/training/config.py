@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from clocs.core.errors import ConfigError
 from clocs.core.later import Later, later, without_unused
-from clocs.datasets import DATASETS
+from clocs.core.options import examined
+from clocs.datasets import DATASETS, Dataset
 from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
 from clocs.training.labels import LabelDraw
@@ -23,16 +24,18 @@ OURS = "recommended"
 """In place of a method, in the name of a ready config."""
 EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes"})
 """Where and how a run is carried out: not part of what it is."""
+SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames": None}
+"""Keys with keys below them, and whose those are unless a ``name`` says otherwise."""
 
 
 class PretrainConfig(BaseModel):
     """One pre-training run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    method: dict[str, Any] = Field(default_factory=lambda: {"name": "cmsc"}, validate_default=True)
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": SECTIONS["method"]}, validate_default=True)
     """``name`` and the method's options."""
-    encoder: dict[str, Any] = Field(default_factory=lambda: {"name": "cnn"}, validate_default=True)
+    encoder: dict[str, Any] = Field(default_factory=lambda: {"name": SECTIONS["encoder"]}, validate_default=True)
     """``name`` and the encoder's options, but for embedding, channels and samples."""
     embedding: int = Field(default=128, gt=0)
     store: Path = Path("store")
@@ -100,7 +103,8 @@ class PretrainConfig(BaseModel):
     @classmethod
     def _encoder_spelled_out(cls, given: dict[str, Any]) -> dict[str, Any]:
         """With all options but those that follow from the rest of the config."""
-        name, options = given.get("name", "cnn"), {key: value for key, value in given.items() if key != "name"}
+        name = given.get("name", SECTIONS["encoder"])
+        options = {key: value for key, value in given.items() if key != "name"}
         try:
             parsed = parse_encoder(str(name), options)
         except ConfigError as error:
@@ -126,24 +130,33 @@ LATER = later(PretrainConfig)
 
 def ready_configs() -> list[str]:
     """Names of all ready configs: ``method-dataset``, and ``recommended-dataset``."""
-    purpose = METHODS.get(RECOMMENDED["method"]["name"]).purpose
-    recommended = [f"{OURS}-{dataset.name}" for dataset in DATASETS if purpose in dataset.frames]
-    return recommended + [
-        f"{method.name}-{dataset.name}"
-        for method in METHODS
-        for dataset in DATASETS
-        if method.purpose in dataset.frames and (dataset.classes or not method.needs_labels)
+    return ["-".join(pair) for pair in _ready_pairs()]
+
+
+def _ready_pairs() -> list[tuple[str, str]]:
+    """Method and dataset of each ready config; either's name may have a hyphen in it."""
+    recommended = METHODS.get(RECOMMENDED["method"]["name"])
+    return [(OURS, dataset.name) for dataset in DATASETS if _goes_with(recommended, dataset)] + [
+        (method.name, dataset.name) for method in METHODS for dataset in DATASETS if _goes_with(method, dataset)
     ]
+
+
+def _goes_with(method: type[Any], dataset: Dataset) -> bool:
+    """Whether a dataset has the frames that a method takes, labels if it needs them, and leads to compare."""
+    if method.purpose not in dataset.frames or (method.needs_labels and not dataset.classes):
+        return False
+    policy = dataset.frames[method.purpose]
+    return not method.together or len(policy.leads) != 1 or policy.segments > 1
 
 
 def ready_config(name: str) -> dict[str, Any]:
     """A method on a dataset, with the paper's settings for it; or what we recommend beyond the paper."""
-    known = ready_configs()
+    known = {"-".join(pair): pair for pair in reversed(_ready_pairs())}  # of two with one name, the first
     if name not in known:
         near = get_close_matches(name, known, n=3)
         hint = f" Did you mean {', '.join(near)}?" if near else ""
         raise ConfigError(f"no config '{name}': neither a file nor METHOD-DATASET.{hint}")
-    method, _, dataset = name.partition("-")
+    method, dataset = known[name]
     if method == OURS:
         return {**copy.deepcopy(RECOMMENDED), "store": f"stores/{dataset}"}
     config: dict[str, Any] = {"method": {"name": method}, "store": f"stores/{dataset}"}
@@ -172,44 +185,64 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
         key, found, value = text.partition("=")
         if not found:
             raise ConfigError(f"'{text}' is not key=value")
-        _lay_over(values, key.split("."), yaml.safe_load(value), text)
-    try:
-        return PretrainConfig.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError("; ".join(_explain(item) for item in error.errors())) from error
+        parsed, keys = _value(value, text), key.split(".")
+        values = _laid_over(values, {key: parsed}) if len(keys) == 1 else _with_key(values, keys, parsed, text)
+    made, wrong = examined(PretrainConfig, values)
+    if made is None:
+        raise ConfigError("; ".join(wrong))
+    return made
 
 
 def _read(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(config, Mapping):
-        return {**config}
-    path = Path(config)
-    if not path.is_file():
+    values = config if isinstance(config, Mapping) else _loaded(Path(config))
+    if values is None:
         return ready_config(str(config))
+    given = {key: value for key, value in values.items() if key != "base"}
+    return _laid_over(ready_config(str(values["base"])) if "base" in values else {}, given)
+
+
+def _loaded(path: Path) -> dict[str, Any] | None:
+    """What a file says; None where there is none."""
+    if not path.is_file():
+        return None
     try:
         values = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must hold key: value pairs")
-    if "base" in values:
-        return {**ready_config(str(values.pop("base"))), **values}
     return values
 
 
-def _lay_over(values: dict[str, Any], keys: list[str], value: Any, text: str) -> None:
-    for key in keys[:-1]:
-        inner = values.setdefault(key, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"'{text}': '{key}' has no keys below it")
-        values[key] = values = dict(inner)
-    if keys == ["method"] and isinstance(value, str):
-        value = {"name": value}
-    values[keys[-1]] = value
+def _value(text: str, whole: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"'{whole}': the value is not YAML: {getattr(error, 'problem', error)}") from error
 
 
-def _explain(item: Any) -> str:
-    key = ".".join(map(str, item["loc"]))
-    if item["type"] != "extra_forbidden":
-        return f"{key}: {item['msg']}"
-    near = get_close_matches(key, PretrainConfig.model_fields, n=1)
-    return f"unknown key '{key}'" + (f", did you mean '{near[0]}'?" if near else "")
+def _laid_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given`` over ``values``: sections key by key, all else as it is."""
+    sections = {key: _section(key, values.get(key), given[key]) for key in SECTIONS if key in given}
+    return {**values, **given, **sections}
+
+
+def _section(key: str, values: Any, given: Any) -> Any:
+    """A section over what it was; a name that is not the one it had starts it afresh, and may stand alone."""
+    if isinstance(given, str) and SECTIONS[key] is not None:
+        given = {"name": given}
+    if not isinstance(given, Mapping):
+        return given
+    before = values if isinstance(values, Mapping) else {}
+    name = before.get("name", SECTIONS[key])
+    return {**(before if given.get("name", name) == name else {}), **given}
+
+
+def _with_key(values: Mapping[str, Any], keys: list[str], value: Any, text: str) -> dict[str, Any]:
+    """``values`` with one inner key laid over them."""
+    if len(keys) == 1:
+        return {**values, keys[0]: value}
+    inner = values.get(keys[0], {})
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"'{text}': '{keys[0]}' has no keys below it")
+    return {**values, keys[0]: _with_key(inner, keys[1:], value, text)}

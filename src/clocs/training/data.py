@@ -12,7 +12,9 @@ from clocs.core.errors import ConfigError
 from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
+from clocs.methods.method import views_needed
 from clocs.signals.framing import FramePolicy
+from clocs.signals.leads import STANDARD, canonical, derivable
 from clocs.store.duplicates import Keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -68,6 +70,8 @@ def source(config: PretrainConfig, method: Method, folder: Path) -> Source:
     store = open_store(folder)
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
     policy = checked(FramePolicy, {**store.policy(method.purpose).model_dump(), **changes}, "frames")
+    if changes.get("leads"):
+        policy = policy.model_copy(update={"leads": _leads(store, policy.leads)})
     return Source(store, store.split(config.split), policy)
 
 
@@ -77,9 +81,31 @@ def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
         raise ConfigError("more_stores: the first store's frames have no stated rate, so others cannot be cut alike")
     store = open_store(folder)
     own = store.policy("evaluation")
-    leads = config.leads or own.leads
+    leads = _leads(store, config.leads) if config.leads else own.leads
     policy = first.policy.model_copy(update={"leads": leads, "excluded": own.excluded})
     return Source(store, store.split(config.split), policy)
+
+
+def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Leads as the store spells them; one that none of its recordings has, or gives, would be left out unsaid."""
+    layouts = {layout for number in range(len(store.manifest.shards)) for layout in _layouts(store, number)}
+    there = {lead for layout in layouts for lead in (*layout, *derivable(layout))}
+    named = tuple(lead if lead in there else canonical(lead) for lead in wanted)
+    if len(set(named)) < len(named):
+        raise ConfigError(f"leads: one is named twice: {', '.join(named)}")
+    absent = [f"'{lead}'" for lead in named if lead not in there]
+    if absent:
+        known = [lead for lead in STANDARD if lead in there] + sorted(there.difference(STANDARD))
+        raise ConfigError(
+            f"leads: no recording of {store.folder} has {', '.join(absent)}; there are {', '.join(known) or 'none'}"
+        )
+    return named
+
+
+def _layouts(store: Store, number: int) -> set[tuple[str, ...]]:
+    """Sets of leads in a shard, which is read only where they differ."""
+    leads = store.manifest.shards[number].leads
+    return {leads} if leads is not None else set(store.shard(number).leads)
 
 
 def all_hashes(parts: tuple[Source, ...]) -> dict[str, Any]:
@@ -104,8 +130,10 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
         ]
     if config.fraction < 1 and config.label_draw == "patients":
         trained = [labelled_records(parts[0].store, trained[0], config.fraction, config.seed)]
-    train = _makers(config, method, parts, trained)
-    validation = _makers(config, method, parts, [part.split.mask("validation") for part in parts])
+    makers = _makers(config, method, parts, trained)
+    _refuse_views(config, method, parts, makers)
+    train = _joined(makers)
+    validation = _joined(_makers(config, method, parts, [part.split.mask("validation") for part in parts]))
     sampler: Sampler
     if config.fraction < 1 and config.label_draw == "frames":
         chosen = labelled_items(len(train), config.fraction, config.seed)
@@ -120,11 +148,31 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
     return Data(train, validation, RepeatedSampler(sampler, config.repeats) if config.repeats > 1 else sampler)
 
 
-def _makers(
-    config: PretrainConfig, method: Method, parts: tuple[Source, ...], records: list[Any]
-) -> BatchMaker | JointBatchMaker:
-    made = [
+def _makers(config: PretrainConfig, method: Method, parts: tuple[Source, ...], records: list[Any]) -> list[BatchMaker]:
+    return [
         BatchMaker(part.store, part.policy, method, chosen, config.seed)
         for part, chosen in zip(parts, records, strict=True)
     ]
-    return made[0] if len(made) == 1 else JointBatchMaker(made)
+
+
+def _joined(makers: list[BatchMaker]) -> BatchMaker | JointBatchMaker:
+    return makers[0] if len(makers) == 1 else JointBatchMaker(makers)
+
+
+def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[Source, ...], makers: list[BatchMaker]) -> None:
+    """What the loss cannot compare is said before training, not by its first step."""
+    counts = [maker.make(np.zeros(1, np.int64), 0, "train", 0, 0).views.shape[1] for maker in makers]
+    for part, maker, views in zip(parts, makers, counts, strict=True):
+        needed = views_needed(method, views, config.embedding)
+        if needed is not None:
+            raise ConfigError(
+                f"{method.name} needs {needed} of an instance, but one of {part.store.folder} has {views}: "
+                f"{part.policy.segments} segment(s) a frame, lead(s) {', '.join(maker.leads)}. "
+                "Change frames.segments or leads, or take another method."
+            )
+    if len(set(counts)) > 1:
+        told = ", ".join(f"{count} in {part.store.folder}" for part, count in zip(parts, counts, strict=True))
+        raise ConfigError(
+            f"more_stores: instances must have as many views in every store, but {method.name} makes {told}. "
+            "Name leads that all have; CMSMLC may draw a lead for each segment: method.view_choice=random_pair"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.metrics.ranking import auc, macro
@@ -220,7 +222,10 @@ class Loop:
             if self.method.needs_labels:
                 scores.append(self._everyone(outputs))
                 truth.append(self._everyone(batch.targets))
-        found = {"validation_loss": sum(losses) / len(losses), "effective_rank": effective_rank(torch.cat(embeddings))}
+        loss = sum(losses) / len(losses)
+        if not math.isfinite(loss):
+            raise ConfigError(f"the loss is no longer finite at epoch {self.state.epoch}; try a smaller learning_rate")
+        found = {"validation_loss": loss, "effective_rank": effective_rank(torch.cat(embeddings))}
         if scores:
             # Softmax: the rank of a class's score among all instances depends on its other scores.
             values = torch.cat(scores).double().cpu()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from clocs.core.errors import ConfigError, EngineError
+from clocs.core.errors import ConfigError, EngineError, StoreError
+from clocs.core.files import exclusive
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.store.duplicates import Keys
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.checkpoint import WEIGHTS, load_encoder_folder, newest_state
 from clocs.training.config import PretrainConfig, resolve
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.loop import Loop, Progress
@@ -54,6 +56,7 @@ def pretrain(
         done = _run(settings, method, parts, run, progress)
         _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
+    _refuse_lost_best(run)
     return {**done, "best": str(run.best), "run": str(run.folder), "already_finished": True}  # it may have been moved
 
 
@@ -86,6 +89,48 @@ def _run(
     config: PretrainConfig, method: Method, parts: tuple[Source, ...], run: Run, progress: Progress | None
 ) -> dict[str, Any]:
     fabric = _fabric(config, run)
+    with _alone(fabric, run):
+        before = newest_state(run.checkpoints)
+        if before is not None and before["best_epoch"] >= 0:
+            _refuse_lost_best(run)
+        fabric.barrier()
+        return _train(config, method, parts, run, fabric, progress)
+
+
+@contextlib.contextmanager
+def _alone(fabric: Fabric, run: Run) -> Iterator[None]:
+    """Rank 0 holds the run's folder, for all ranks; where another process does, all of them are refused."""
+    with contextlib.ExitStack() as held:
+        refusal = ""
+        if fabric.is_global_zero:
+            try:
+                held.enter_context(exclusive(run.folder))
+            except StoreError as error:
+                refusal = str(error)
+        refusal = fabric.broadcast(refusal)
+        if refusal:
+            raise StoreError(refusal)
+        yield
+
+
+def _refuse_lost_best(run: Run) -> None:
+    """An encoder that was found and deleted since comes back only by training again."""
+    lost = [name for name in WEIGHTS if not (run.best / name).exists()]
+    if lost:
+        raise StoreError(
+            f"run {run.folder} had found an encoder, but {' and '.join(lost)} of {run.best} cannot be found. To train "
+            f"it again from its start, delete {run.folder}"
+        )
+
+
+def _train(
+    config: PretrainConfig,
+    method: Method,
+    parts: tuple[Source, ...],
+    run: Run,
+    fabric: Fabric,
+    progress: Progress | None,
+) -> dict[str, Any]:
     if fabric.is_global_zero:
         run.begin()
     fabric.barrier()

@@ -30,8 +30,12 @@ def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
     page = visit.page
     with page.expect_response("**/api/v1/model") as answered:
         visit.open()
-    first, *others = answered.value.json()["classifiers"]
+    *known, single = answered.value.json()["classifiers"]
+    first, *others = known
     assert page.input_value(".classifier select") == first["name"]
+    shown = page.locator(".classifier option").all_inner_texts()
+    assert [text.partition(":")[0] for text in shown] == [item["name"] for item in known]
+    assert single["leads"] == ["ECG"], "not offered: it knows no lead of this recording"
     for other in others:
         with page.expect_response(f"**/api/v1/classify?classifier={other['name']}"):
             page.select_option(".classifier select", other["name"])

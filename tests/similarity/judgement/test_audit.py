@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clocs
 from clocs.core.errors import LeakError
 from clocs.similarity.judgement.audit import CONTROL, SINGLE, UNSEEN, audit, in_rows
 from clocs.similarity.judgement.cohort import Cohort, cohort_of, open_cohort
@@ -73,6 +74,16 @@ def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.Monke
     assert found["membership"] is None
     assert SINGLE in found["notes"]
     assert in_rows(found) == []
+
+
+def test_too_few_patients_are_said(tmp_path: Path) -> None:
+    """Twenty patients, four of them to test: without statistics there is a reason."""
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 40, "leads": 1})
+    clocs.split(store)
+    found = audit("random", store, replicates=5)
+    assert not [row for row in in_rows(found) if "patient" in row[0]]
+    for words in ("with two segments", "with two recordings"):
+        assert f"fewer than 30 patients {words} (4): no statistics of re-identification" in found["notes"]
 
 
 def test_rows_say_all_that_was_measured(judged_store: Store) -> None:

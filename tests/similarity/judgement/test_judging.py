@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,18 @@ def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path:
     assert len(repeated) == again["patients"] == 2
     assert all(one["rank"] >= 1 for one in again["examples"])
     assert "rank_1" not in again
+
+
+def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
+    """No classes, or nobody who has one; both stores are full of labels."""
+    options = {"records": 40, "leads": 1}
+    for classes, said in (({}, "names no classes"), ({"X": ("nobody's",)}, "nobody here has a label of the classes X")):
+        dataset = replace(clocs.DATASETS.get("synthetic"), classes=classes)
+        store = clocs.ingest(dataset, None, tmp_path / f"{len(classes)}", options=options)
+        assert store.recording(0).labels
+        found = judge_similarity("random", store, part="all", replicates=5)
+        assert found["agreement"] is None
+        assert [note for note in found["notes"] if note.startswith("no agreement") and said in note]
 
 
 def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

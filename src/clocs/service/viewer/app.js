@@ -11,7 +11,7 @@ import { showModel } from "./model-page.js";
 import { buildFilters, chosen, markRow, showNeighbours } from "./neighbours.js";
 import { PaperPanel } from "./paper-panel.js";
 import { PatientMap } from "./patient-map.js";
-import { recordingOf } from "./recording.js";
+import { leadOf, recordingOf } from "./recording.js";
 import * as token from "./token.js";
 import { count, formatName, megabytes, person, seconds } from "./wording.js";
 
@@ -102,7 +102,8 @@ function showRecording(recording) {
     announce(`ECG opened: ${facts.join(", ")}`);
 }
 
-async function classify(now, name = model.classifiers[0]?.name ?? "") {
+/** Without a name, by the first classifier that knows a lead of the recording. */
+async function classify(now, name = "") {
     now.classes = await fill(
         byId("classes"),
         "Classifying …",
@@ -110,13 +111,15 @@ async function classify(now, name = model.classifiers[0]?.name ?? "") {
             ask("classify", { files: now.files, query: { classifier: name }, signal: now.abort.signal, waiting: wait }),
         (found) =>
             showClasses(byId("classes"), found, {
-                classifiers: model.classifiers,
-                chosen: name,
+                classifiers: model.classifiers.filter((one) => one.name === found.classifier || fits(one, now)),
+                chosen: found.classifier,
                 choose: (other) => classify(now, other),
             }),
         () => classify(now, name),
     );
 }
+
+const fits = ({ leads }, { recording }) => !leads.length || leads.some((name) => leadOf(recording, name));
 
 async function findSimilar(now, query) {
     if (!model.index) {

@@ -15,7 +15,7 @@ from clocs.evaluation.judgement import in_words
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.similarity.judgement.cohort import Bools, Folder, cohort_of, seen_by, told
 from clocs.similarity.judgement.membership import infer_membership
-from clocs.similarity.judgement.retrieval import find_own_segments
+from clocs.similarity.judgement.retrieval import FEWEST, find_own_segments
 from clocs.similarity.judgement.verification import verify_patients
 from clocs.similarity.segments import Segments
 from clocs.store.splits import Split
@@ -54,7 +54,7 @@ def audit(
         trained = cohort_of(subject, place, frames, members).segments()
         membership = infer_membership(trained, segments, replicates=replicates)
     notes = [*known.pop("notes")]
-    notes += [SINGLE] if reidentified is None else []
+    notes += [SINGLE] if reidentified is None else _too_few(reidentified)
     notes += [UNSEEN] if not members.any() else []
     notes += [CONTROL] if subject.folder is None else []
     identity = {"split": split, "split_sha256": parts.sha256}
@@ -85,6 +85,16 @@ def _reidentification(segments: Segments, replicates: int) -> dict[str, Any] | N
         for name, across in (("any_segment", False), ("other_recordings", True))
     }
     return found if found["any_segment"] is not None else None
+
+
+def _too_few(reidentified: dict[str, Any]) -> list[str]:
+    """A sentence for each test with too few patients to count them."""
+    have = {"any_segment": "with two segments", "other_recordings": "with two recordings"}
+    return [
+        f"fewer than {FEWEST} patients {words} ({reidentified[name]['patients']}): no statistics of re-identification"
+        for name, words in have.items()
+        if reidentified[name] is not None and "examples" in reidentified[name]
+    ]
 
 
 def _both(segments: Segments, across_recordings: bool, replicates: int) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clocs.evaluation.rows import without_classes
 from clocs.similarity.judgement.agreement import NEIGHBOURS, neighbour_agreement
 from clocs.similarity.judgement.cohort import Cohort, Folder, open_cohort, told
 from clocs.similarity.judgement.distances import Distances, patient_distances
@@ -38,7 +39,7 @@ def judge_similarity(
         "retrieval": {name: _retrieval(cohort, across, replicates) for name, across in SOUGHT.items()},
     }
     if found["agreement"] is None:
-        known["notes"].append(f"no agreement: it takes labels, and more than {k} patients")
+        known["notes"].append(f"no agreement: {_why_none(cohort, k)}")
     if found["retrieval"]["any_segment"] is None:
         known["notes"].append("nobody has two segments under these frames, so none can be found again; try 'segments'")
     return {**known, **found}
@@ -74,5 +75,15 @@ def _retrieval(cohort: Cohort, across_recordings: bool, replicates: int) -> dict
 def _agreement(cohort: Cohort, k: int, replicates: int) -> dict[str, Any] | None:
     patients = cohort.patients()
     if len(patients.values) <= k or not patients.truth.any():
-        return None
+        return None  # _why_none says which
     return neighbour_agreement(patients.values, patients.truth, patients.classes, k=k, replicates=replicates)
+
+
+def _why_none(cohort: Cohort, k: int) -> str:
+    """Why there is no agreement."""
+    if not cohort.rows.classes:
+        return without_classes(cohort.store)
+    patients = len(cohort.patients().values)
+    if patients <= k:
+        return f"it takes more than {k} patients, and here are {patients}"
+    return f"nobody here has a label of the classes {', '.join(cohort.rows.classes)}"

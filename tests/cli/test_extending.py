@@ -1,0 +1,90 @@
+"""The examples of docs/extending.md, as a package of somebody's own that is found by its entry points."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from clocs.formats.writing import write
+from clocs.store.ingest import ingest
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text()
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder for PYTHONPATH: a module a section, and the entry points as an installer writes them down."""
+    folder, about = tmp_path / "site" / "my_package", tmp_path / "site" / "my_package-1.dist-info"
+    folder.mkdir(parents=True)
+    about.mkdir()
+    for path, code in re.findall(r"```python\n# (src/\S+)\n(.*?)```", PAGE, re.DOTALL):
+        (folder / f"{PurePosixPath(path).parent.name}.py").write_text(code)
+    (table,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    groups = tomllib.loads(table)["project"]["entry-points"]
+    lines = [line for group, names in groups.items() for line in (f"[{group}]", *map(" = ".join, names.items()))]
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("\n".join(lines))
+    return folder.parent
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Headers and samples, with labels of the classes that the example's dataset has."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    made = ingest("synthetic", None, tmp_path / "made", options={"records": 60, "leads": 1})
+    for number, recording in enumerate(made):
+        write(replace(recording, labels=(("SR", "AF", "AFL")[number % 3],)), folder / f"r{number}.hea")
+    return folder
+
+
+def test_every_section_has_an_entry_point_and_can_be_imported(package: Path) -> None:
+    script = """
+from clocs.datasets import DATASETS
+from clocs.encoders import ENCODERS
+from clocs.formats.reading import FORMATS
+from clocs.formats.writing import WRITERS
+from clocs.methods import METHODS
+from clocs.training.config import ready_configs
+from clocs.views.perturbations import PERTURBATIONS
+for registry in (FORMATS, WRITERS, DATASETS, ENCODERS):
+    assert registry.get("example").name == "example"
+assert METHODS.get("example").name == PERTURBATIONS.get("example")().name == "example"
+assert {f"{method}-example" for method in ("cmsc", "recommended", "supervised", "example")} <= set(ready_configs())
+"""
+    _run(package, "-c", script)
+
+
+def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> None:
+    clocs = ("-m", "clocs")
+    _run(package, *clocs, "data", "ingest", "example", str(files), "store")
+    _run(package, *clocs, "data", "split", "store")
+    told = ["store=store", "batch=8", "steps=2", "encoder.name=example", "encoder.width=8", "embedding=16"]
+    chosen = "method.perturbations=[{name: example, size: 0.2}]"
+    done = json.loads(_run(package, *clocs, "pretrain", "example-example", *told, chosen, "--json").splitlines()[-1])
+    training = json.loads((tmp_path / done["best"] / "config.json").read_bytes())
+    assert training["encoder"]["options"]["width"] == 8
+    assert training["training"]["method"]["perturbations"] == [{"name": "example", "probability": 1.0, "size": 0.2}]
+    probed = json.loads(_run(package, *clocs, "evaluate", "probe", done["best"], "store", "--fraction", "1", "--json"))
+    assert set(probed["test"]["recording"]["classes"]) == {"SR", "AF"}
+
+
+def _run(package: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(package)},
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

@@ -1,0 +1,51 @@
+"""``clocs`` itself: what Ctrl-C does to a command that is at work."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import clocs
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    clocs.split(clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 100, "leads": 1}))
+    return tmp_path / "store"
+
+
+def interrupted(arguments: list[str], at_work: str, folder: Path) -> tuple[int, str]:
+    """Exit code and errors of a process that gets SIGINT once a file of this pattern is there."""
+    command = [sys.executable, "-m", "clocs", *arguments]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 90
+    while not list(folder.glob(at_work)) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    assert process.poll() is None, process.communicate()[1]
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(60), process.communicate()[1]
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at_work"),
+    [
+        (["data", "ingest", "synthetic", "-", "large", "-o", "records=1000000"], "large/.lock"),
+        (["pretrain", "cmsc-synthetic", "store=store", "batch=16", "epochs=4000"], "runs/*/metrics.jsonl"),
+    ],
+    ids=["ingest", "pretrain"],
+)
+def test_an_interrupted_command_says_that_it_continues(
+    arguments: list[str], at_work: str, store: Path, tmp_path: Path
+) -> None:
+    code, errors = interrupted(arguments, at_work, tmp_path)
+    assert code == 130, errors
+    assert errors.splitlines()[-1] == "interrupted; the same command continues where it was"
+    assert "Traceback" not in errors

@@ -1,0 +1,30 @@
+"""What every evaluation refuses before it computes anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import clocs
+from clocs.core.errors import ConfigError
+from clocs.evaluation.finetune import finetune
+from clocs.evaluation.probe import probe
+from tests.evaluation.conftest import make_store
+
+
+def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path) -> None:
+    """Whatever labels it has. Ingested again as the message says, the same folder can be evaluated."""
+    bare = make_store(tmp_path / "store", {}, records=120, leads=1)
+    for evaluate in (probe, finetune):
+        with pytest.raises(ConfigError, match="names no classes"):
+            evaluate("random", bare, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+    labels = {label for number in range(len(bare)) for label in bare.recording(number).labels}
+    dataset = replace(clocs.DATASETS.get("synthetic"), classes={label: (label,) for label in labels})
+    again = clocs.ingest(dataset, None, tmp_path / "store", options={"records": 120, "leads": 1})
+    assert again.manifest.shards == bare.manifest.shards
+    clocs.split(again, "again")
+    found = probe("random", again, clocs.ProbeConfig(split="again"), runs=tmp_path / "runs")
+    assert set(found["test"]["recording"]["classes"]) == labels

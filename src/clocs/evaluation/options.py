@@ -21,7 +21,7 @@ class LabelledOptions(BaseModel):
     labelled: int | None = Field(default=None, gt=0)
     """So many training patients have labels, in place of a fraction."""
     label_draw: LabelDraw = "patients"
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     """Of the label draw, and of random weights."""
     frames: FrameChoice = "encoder"
     part: Literal["validation", "test"] = "test"

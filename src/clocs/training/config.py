@@ -55,7 +55,7 @@ class PretrainConfig(BaseModel):
     fraction: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
     """Of the training labels, for methods that use them."""
     label_draw: Annotated[LabelDraw, Later()] = "patients"
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     epochs: int = Field(default=400, ge=0)
     """0: the encoder as it starts, to compare with."""
     patience: int = Field(default=15, gt=0)

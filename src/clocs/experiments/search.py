@@ -35,6 +35,8 @@ THREE_DATASETS: Final[Mapping[str, Any]] = {
 }
 LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "steps": 12_000}
 IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "take_turns": True, "steps": 9_000}
+OWN_INSTANCE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "none"}
+"""Positive pairs of one instance alone, none across a patient's instances."""
 
 TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "base": {},
@@ -80,10 +82,23 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "three datasets, long, principal components": {**LONG, "principal": True},
     "three datasets in turns": IN_TURNS,
     "three datasets in turns, principal components": {**IN_TURNS, "principal": True},
+    "pairs within an instance alone": OWN_INSTANCE,
+    "pairs within an instance alone, eight times the steps, principal components": {
+        **OWN_INSTANCE,
+        "steps": 8 * STEPS,
+        "principal": True,
+    },
+    "three datasets in turns, pairs within an instance alone, principal components": {
+        **IN_TURNS,
+        **OWN_INSTANCE,
+        "principal": True,
+    },
 }
 """What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
 
-OF_METHOD: Final = frozenset({"view_choice", "perturbations", "head", "temperature", "decorrelation"})
+OF_METHOD: Final = frozenset(
+    {"view_choice", "perturbations", "head", "temperature", "decorrelation", "off_diagonals"},
+)
 
 
 def search(seeds: Iterable[int], names: Iterable[str] = TRIALS) -> Iterator[Cell]:

@@ -1,39 +1,9 @@
 """clocs: contrastive learning of cardiac signals across space, time and patients."""
 
-from __future__ import annotations
-
-import functools
-import os
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def _of_store(function: Callable[Concatenate[Store, Given], Result]) -> Callable[Concatenate[Place, Given], Result]:
-    """A function of a store that takes the store's folder, too."""
-
-    @functools.wraps(function)
-    def call(store: Place, *given: Given.args, **named: Given.kwargs) -> Result:
-        opened: Store = store if not isinstance(store, str | os.PathLike) else __getattr__("open_store")(store)
-        return function(opened, *given, **named)
-
-    return call  # type: ignore[return-value]  # more than that: it goes by its name, too
-
-
-def _of_folder(function: Callable[Concatenate[Folder, Given], Result]) -> Callable[Concatenate[Place, Given], Result]:
-    """A function of a store's folder that takes the store, too."""
-
-    @functools.wraps(function)
-    def call(folder: Place, *given: Given.args, **named: Given.kwargs) -> Result:
-        return function(folder if isinstance(folder, str | os.PathLike) else folder.folder, *given, **named)
-
-    return call  # type: ignore[return-value]  # more than that: it goes by its name, too
-
 
 if TYPE_CHECKING:
     from clocs.core.pseudonyms import make_key as make_key
@@ -60,24 +30,20 @@ if TYPE_CHECKING:
     from clocs.similarity.index.search import PatientIndex as PatientIndex
     from clocs.similarity.index.search import open_index as open_index
     from clocs.similarity.judgement.audit import audit as audit
-    from clocs.store.archive_report import archive_report as _archive_report
+    from clocs.store.archive_report import archive_report as archive_report
     from clocs.store.converting import convert as convert
     from clocs.store.deidentifying import deidentify_to
     from clocs.store.identity_scan import scan_identities as scan_identities
     from clocs.store.ingest import ingest as ingest
-    from clocs.store.splits import check_leaks as _check_leaks
+    from clocs.store.splits import check_leaks as check_leaks
     from clocs.store.splits import make_split
     from clocs.store.store import Store as Store
     from clocs.store.store import open_store as open_store
     from clocs.store.summary import info as info
-    from clocs.store.verify import verify as _verify
+    from clocs.store.verify import verify as verify
     from clocs.training.pretrain import pretrain as pretrain
 
-    Folder = str | os.PathLike[str]
-    Place = Store | Folder
-    plot, deidentify = draw_recording, deidentify_to
-    archive_report, check_leaks, split = _of_store(_archive_report), _of_store(_check_leaks), _of_store(make_split)
-    verify = _of_folder(_verify)
+    plot, split, deidentify = draw_recording, make_split, deidentify_to
 
 _PLACES = {
     "Episode": "clocs.core.recording:Episode",
@@ -118,8 +84,6 @@ _PLACES = {
     "PatientIndex": "clocs.similarity.index.search:PatientIndex",
 }
 """Public names and where they live; a command has its function under the same name."""
-_PLACED = {"archive_report": _of_store, "check_leaks": _of_store, "split": _of_store, "verify": _of_folder}
-"""Those whose first argument is a store or its folder, whichever there is; others see to it themselves."""
 
 __all__ = ["__version__", *_PLACES]
 
@@ -129,8 +93,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'clocs' has no attribute '{name}'")
     module, _, attribute = _PLACES[name].partition(":")
-    found = getattr(import_module(module), attribute)
-    return _PLACED[name](found) if name in _PLACED else found
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

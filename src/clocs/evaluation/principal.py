@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,10 @@ from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.store.splits import Split
-from clocs.store.store import Store, open_store
+from clocs.store.store import Folder, Store, open_store
 from clocs.training.checkpoint import save_encoder
-from clocs.training.seen import save_seen, seen_also
+from clocs.training.seen import save_seen, seen_also, seen_keys
 
-Place = str | os.PathLike[str] | Store
 Floats = npt.NDArray[np.float64]
 
 RECORDINGS = 4_000
@@ -39,10 +39,10 @@ OF_THE_LAYER = ("head_sha256", "classifiers")
 
 def with_principal_components(
     checkpoint: str | os.PathLike[str],
-    store: Place,
+    store: Folder,
     out: str | os.PathLike[str],
     *,
-    more_stores: Sequence[Place] = (),
+    more_stores: Sequence[Folder] = (),
     seed: int = 0,
 ) -> dict[str, Any]:
     """Write the encoder with another last layer to a folder that all commands take.
@@ -50,7 +50,7 @@ def with_principal_components(
     Its E numbers are the first E principal components of the pooled channels of all blocks, each channel and each
     component scaled to variance one; every store counts alike. The stores are those that it was trained on.
     """
-    places = [place if isinstance(place, Store) else open_store(place) for place in (store, *more_stores)]
+    places = [open_store(place) for place in (store, *more_stores)]
     subject = load_subject(checkpoint, places[0])
     sources = subject.sources(places)
     module, kind = _pooling_every_block(subject)
@@ -63,7 +63,7 @@ def with_principal_components(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     about = {key: value for key, value in subject.about.items() if key not in OF_THE_LAYER}
-    about["seen_sha256"] = save_seen(folder, seen_also(subject.folder, subject.about, sources))
+    about["seen_sha256"] = save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources)))
     told = {"of": subject.about["weights_sha256"], "explained": round(explained, 4), "recordings": RECORDINGS}
     save_encoder(folder, module, {**about, "encoder": kind, "principal_components": {**told, "seed": seed}})
     return {"folder": str(folder), "explained": explained}

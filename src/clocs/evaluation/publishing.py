@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,18 @@ from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliabili
 from clocs.similarity.judgement.audit import audit
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
-from clocs.store.store import Store, open_store
+from clocs.store.store import Folder, Store, open_store
 from clocs.training.checkpoint import save_encoder
-from clocs.training.seen import save_seen, seen_also
-
-Place = str | os.PathLike[str] | Store
+from clocs.training.seen import save_seen, seen_also, seen_keys
 
 
 def publish(
     checkpoint: str | os.PathLike[str],
-    store: Place,
+    store: Folder,
     out: str | os.PathLike[str],
     name: str,
     *,
-    more_stores: Sequence[Place] = (),
+    more_stores: Sequence[Folder] = (),
 ) -> dict[str, Any]:
     """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
 
@@ -45,7 +44,7 @@ def publish(
     all its training labels, regularised and calibrated on its validation patients. The card's results, and what the
     embeddings give away, are those of its test patients.
     """
-    places = [place if isinstance(place, Store) else open_store(place) for place in (store, *more_stores)]
+    places = [open_store(place) for place in (store, *more_stores)]
     for place in places:
         refuse_without_classes(place)
     subject = load_subject(checkpoint, places[0])
@@ -57,7 +56,7 @@ def publish(
     tasks = tuple(task for task, _ in made)
     about = {
         **subject.about,
-        "seen_sha256": save_seen(folder, seen_also(subject.folder, subject.about, sources)),
+        "seen_sha256": save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources))),
         "classifiers": [task.name for task in tasks],
     }
     save_encoder(folder, subject.module, about)

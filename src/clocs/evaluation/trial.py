@@ -40,7 +40,7 @@ class Trial:
     @classmethod
     def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> Trial:
         """Refused where the encoder has seen test patients, or the store names no classes."""
-        place = store if isinstance(store, Store) else open_store(store)
+        place = open_store(store)
         refuse_without_classes(place)
         split = place.split(options.split)
         subject = load_subject(checkpoint, place, options.seed)

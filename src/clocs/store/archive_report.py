@@ -15,7 +15,7 @@ from clocs.core.sources import Source, open_source
 from clocs.formats.reading import FORMATS, Format, recognise
 from clocs.signals.leads import STANDARD
 from clocs.store.same_ecg import same_ecg_groups
-from clocs.store.store import Store
+from clocs.store.store import Folder, Store, open_store
 from clocs.store.summary import quarantine
 
 Outcome = Literal["stored", "refused", "not an ECG", "part of a record", "not ingested"]
@@ -58,12 +58,13 @@ class ArchiveReport:
 
 
 def archive_report(
-    store: Store, source: str | os.PathLike[str] | None = None, key: Path | None = None
+    store: Folder, source: str | os.PathLike[str] | None = None, key: Path | None = None
 ) -> ArchiveReport:
     """Count what a store holds and, with the archive it came from, account for every file.
 
     ``key`` is the one the store was made with: it tells which file a pseudonym stands for.
     """
+    store = open_store(store)
     table = store.table(["format", "rate", "leads", "record_id", "patient_id", "source"])
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     secret = read_key(key) if key else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
 from clocs.store.duplicates import duplicate_groups
-
-if TYPE_CHECKING:
-    from clocs.store.store import Store
+from clocs.store.store import Folder, Store, open_store
 
 SPLITS = "splits"
 PARTS: tuple[str, ...] = (*get_args(Part), "unused")
@@ -44,7 +42,7 @@ class Split:
 
 
 def make_split(
-    store: Store,
+    store: Folder,
     name: str = "default",
     *,
     seed: int = 0,
@@ -56,6 +54,7 @@ def make_split(
     Patients who share a signal stay together unless ``group_duplicates`` is off. A name that is taken
     by another split is refused.
     """
+    store = open_store(store)
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
     patient, patients = store.patients()
     used = _used(store)
@@ -161,8 +160,9 @@ def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = 
     return split
 
 
-def check_leaks(store: Store, split: Split, *, allow_duplicates: bool = False) -> None:
+def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False) -> None:
     """Refuse a split in which one patient, or one signal, is in two parts; both records are named."""
+    store = open_store(store)
     if len(split.parts) != len(store):
         raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
     patient, patients = store.patients()

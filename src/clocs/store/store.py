@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from clocs.store.frames import Frames
     from clocs.store.splits import Split
 
+Folder = str | os.PathLike[str]
+"""Of a store, or the store itself, which stands for its folder."""
 OPEN_SHARDS = 1024
 """Memory maps kept open at once."""
 
@@ -31,7 +33,7 @@ OPEN_SHARDS = 1024
 class Store:
     """Recordings numbered from 0, in shards."""
 
-    def __init__(self, folder: str | os.PathLike[str], version: int | None = None) -> None:
+    def __init__(self, folder: Folder, version: int | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, version)
         self.first = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
@@ -44,6 +46,9 @@ class Store:
 
     def __len__(self) -> int:
         return int(self.first[-1])
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     def __repr__(self) -> str:
         name, version = self.manifest.dataset["name"], self.manifest.version
@@ -128,6 +133,6 @@ class Store:
         return ingest_arrays(folder, signals, rate, leads, table, gate)
 
 
-def open_store(folder: str | os.PathLike[str], version: int | None = None) -> Store:
-    """Open a store; the newest version unless one is given."""
-    return Store(folder, version)
+def open_store(folder: Folder, version: int | None = None) -> Store:
+    """Open a store; the newest version unless one is given. A store that is open stays as it is."""
+    return folder if isinstance(folder, Store) and version is None else Store(folder, version)

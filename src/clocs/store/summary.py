@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError
 from clocs.store.duplicates import duplicate_groups
-from clocs.store.store import Store, open_store
+from clocs.store.store import Folder, Store, open_store
 
 
-def info(store: Store | str | os.PathLike[str]) -> dict[str, Any]:
+def info(store: Folder) -> dict[str, Any]:
     """Counts of a store, or of its folder, as one JSON object.
 
     ``instances`` are frames x leads by the evaluation policy.
     """
-    store = store if isinstance(store, Store) else open_store(store)
+    store = open_store(store)
     groups = duplicate_groups(store)
     members = sum(len(group) for group in groups)
     frames = store.frames("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import nn
@@ -26,7 +25,7 @@ from clocs.training.config import PretrainConfig, resolve
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.loop import Loop, Progress
 from clocs.training.runs import Run
-from clocs.training.seen import load_seen, same_split, save_seen
+from clocs.training.seen import same_split, save_seen, seen_also
 from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK
 
@@ -177,11 +176,9 @@ def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
         return keys
     folder = Path(config.initial)
     about = load_encoder_folder(folder)[1]
-    if "seen_sha256" in about:
-        return np.union1d(keys, load_seen(folder, about["seen_sha256"]))
-    if same_split(about, parts[0].store, parts[0].split):
-        return keys
-    raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
+    if "seen_sha256" not in about and not same_split(about, parts[0].store, parts[0].split):
+        raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
+    return seen_also(folder, about, [keys])
 
 
 def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:

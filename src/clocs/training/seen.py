@@ -31,10 +31,10 @@ def seen_keys(store: Store, split: Split) -> Keys:
     return keys[keys > 0]
 
 
-def seen_also(folder: Path, about: dict[str, Any], sources: Iterable[tuple[Store, Split]]) -> Keys:
-    """What stands on an encoder's list, if it has one, and what is seen of these stores."""
+def seen_also(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) -> Keys:
+    """What stands on an encoder's list, if it has one, and these."""
     listed = [load_seen(folder, about["seen_sha256"])] if "seen_sha256" in about else []
-    return np.unique(np.concatenate([*listed, *(seen_keys(store, split) for store, split in sources)]))
+    return np.unique(np.concatenate([*listed, *keys]))
 
 
 def seen_records(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[np.bool_]:

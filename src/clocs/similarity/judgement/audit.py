@@ -42,7 +42,7 @@ def audit(
     ``membership``: of one attack by one score, which is a lower bound of what an attacker can do. ``seed``: of random
     weights.
     """
-    place = store if isinstance(store, Store) else open_store(store)
+    place = open_store(store)
     parts, subject = place.split(split), load_subject(checkpoint, place, seed)
     check_contract(subject.folder, subject.about, place, parts)
     test = cohort_of(subject, place, frames, parts.mask("test"))

@@ -72,7 +72,7 @@ def open_cohort(
 
     ``seed``: of random weights.
     """
-    place = store if isinstance(store, Store) else open_store(store)
+    place = open_store(store)
     subject = load_subject(checkpoint, place, seed)
     if part == EVERYONE:
         return cohort_of(subject, place, frames, np.ones(len(place), bool))

@@ -236,7 +236,7 @@ def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
     return {
         "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
         "still_improving": done["epochs"] >= cell.epochs and done["best_epoch"] == done["epochs"] - 1,
-        "seconds": sum(line["seconds"] for line in read_lines(run / TIMING)),
+        "seconds": sum(line.get("processor", line["seconds"]) for line in read_lines(run / TIMING)),
         "curves": {name: [line[name] for line in epochs] for name in told if name in epochs[0]},
         "environment": json.loads((run / "environment.json").read_bytes()),
     }
@@ -245,13 +245,13 @@ def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
 def _with_principal_components(cell: Pretraining, place: Place) -> dict[str, Any]:
     """The same encoder as it was trained, with another last layer: trained first, if it is not there yet."""
     start = cell.model_copy(update={"principal": False})
-    trained, began = carry_out(start, place), time.monotonic()
+    trained, began = carry_out(start, place), time.process_time()
     stores = [place.store(dataset) for dataset in cell.datasets]
     with_principal_components(
         place.encoder(start), stores[0], place.encoder(cell), more_stores=stores[1:], seed=cell.seed
     )
     found = {key: trained[key] for key in ("result", "still_improving", "curves")}
-    return {**found, "seconds": (trained["seconds"] or 0.0) + time.monotonic() - began, "environment": environment()}
+    return {**found, "seconds": (trained["seconds"] or 0.0) + time.process_time() - began, "environment": environment()}
 
 
 def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
@@ -280,7 +280,7 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
 
 
 def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
-    preset, began = PRESETS[cell.preset], time.monotonic()
+    preset, began = PRESETS[cell.preset], time.process_time()
     start = "random" if cell.start is None else place.encoder(cell.start)
     given: dict[str, Any] = {
         "fraction": cell.fraction,
@@ -301,7 +301,7 @@ def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
     save_compact(place.results / "scores" / f"{place.name(cell)}.npz", load_scores(folder))
     kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
     where = json.loads((folder / "environment.json").read_bytes())
-    body = {"result": kept, "seconds": time.monotonic() - began, "environment": where}
+    body = {"result": kept, "seconds": time.process_time() - began, "environment": where}
     return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
 
 
@@ -316,8 +316,8 @@ def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
 
 def _measure_distances(cell: Evaluation, place: Place) -> dict[str, Any]:
     start = "random" if cell.start is None else place.encoder(cell.start)
-    began, frames = time.monotonic(), PRESETS[cell.preset].frames
+    began, frames = time.process_time(), PRESETS[cell.preset].frames
     cohort = open_cohort(start, place.store(cell.dataset), part=cell.part, frames=frames, seed=cell.seed)
     found = patient_distances(cohort.rows.values, cohort.rows.patient, seed=cell.seed)
     told = {"distances": {**found.as_dict(), "histogram": found.histogram()}, "notes": list(cohort.notes)}
-    return {"result": told, "seconds": time.monotonic() - began, "environment": environment()}
+    return {"result": told, "seconds": time.process_time() - began, "environment": environment()}

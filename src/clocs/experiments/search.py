@@ -88,6 +88,11 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
         "steps": 8 * STEPS,
         "principal": True,
     },
+    "pairs within an instance alone, principal components": {**OWN_INSTANCE, "principal": True},
+    "the same, temperature 0.2": {**OWN_INSTANCE, "principal": True, "temperature": 0.2},
+    "the same, no perturbations": {**OWN_INSTANCE, "principal": True, "perturbations": ()},
+    "the same, all pairs of views": {**OWN_INSTANCE, "principal": True, "view_choice": "all"},
+    "the same, same lead": {**OWN_INSTANCE, "principal": True, "method": "cmsc", "view_choice": None},
     "three datasets in turns, pairs within an instance alone, principal components": {
         **IN_TURNS,
         **OWN_INSTANCE,

@@ -106,7 +106,7 @@ class Loop:
 
     def epoch_steps(self, progress: Progress | None) -> None:
         """The rest of the epoch."""
-        state, began, frames = self.state, time.perf_counter(), 0
+        state, began, worked, frames = self.state, time.perf_counter(), time.process_time(), 0
         epoch, per_epoch = state.epoch, self.data.sampler.steps
 
         def make(step: int) -> tuple[npt.NDArray[np.int64], Batch]:
@@ -129,7 +129,8 @@ class Loop:
                     speed = frames / (time.perf_counter() - began)
                     progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
         if self.leads and frames:
-            self.run.log_timing(step=state.step, frames=frames, seconds=time.perf_counter() - began)
+            spent = {"seconds": time.perf_counter() - began, "processor": time.process_time() - worked}
+            self.run.log_timing(step=state.step, frames=frames, **spent)
 
     def _out_of_steps(self) -> bool:
         return self.config.steps is not None and self.state.step >= self.config.steps

@@ -52,7 +52,7 @@ from clocs.experiments.report.reading import LEVELS, Runs
 MOST_SEEDS: Final = 5
 """Looked for."""
 ALL: Final = "all"
-TRAINING_TIME: Final = "wall time of training, one thread"
+TRAINING_TIME: Final = "training, time of one core"
 A_MILLION: Final = 1_000_000
 JUDGED: Final = ("", "AUC per frame", "AUC per recording", "seeds")
 

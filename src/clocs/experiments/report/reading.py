@@ -64,7 +64,7 @@ class Finished:
 
     @property
     def seconds(self) -> float | None:
-        """What it took; None: not measured."""
+        """Of one core; None: not measured."""
         return self.body.get("seconds")
 
     @property

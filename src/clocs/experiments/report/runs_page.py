@@ -70,6 +70,8 @@ def limits(results: Results) -> tuple[str, ...]:
         "Splits are ours and do not leak; the paper's are not published, so that its test patients are others.",
         "The paper does not say what a share of the labels is drawn over: here over patients.",
         *_leads(judged),
+        "Times of training are a processor's; those of the first runs a clock's, with one thread, which is more where "
+        "other work ran beside.",
         *_notes(judged),
     )
 
@@ -131,7 +133,7 @@ def _notes(judged: Sequence[Finished]) -> list[str]:
 
 
 def _pretrainings(trained: list[Finished]) -> Table:
-    titles = ("", "data", "E", "seed", "preset", "epochs", "best epoch", "still improving", "wall time, one thread")
+    titles = ("", "data", "E", "seed", "preset", "epochs", "best epoch", "still improving", "time of one core")
     return Table(titles, tuple(_pretraining(each) for each in trained))
 
 

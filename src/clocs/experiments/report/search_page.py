@@ -9,7 +9,7 @@ from clocs.experiments.report.page import DASH, DATASET_NAMES, Entry, Page, Tabl
 from clocs.experiments.report.reading import LEVELS, Results
 from clocs.experiments.search import DATASET, STEPS, TRIALS, trial
 
-TITLES: Final = ("trial", "changed", "per frame", "per recording", "steps", "wall time, one thread")
+TITLES: Final = ("trial", "changed", "per frame", "per recording", "steps", "time of one core")
 
 
 def search_page(results: Results) -> Page:

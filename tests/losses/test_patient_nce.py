@@ -49,7 +49,8 @@ def mean(values: list[float]) -> float:
 def literal(
     embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, pairs: Pairs
 ) -> float:
-    """Eq. 2-4, loop by loop; and the released code's two differences, as DESIGN.md's list of traps has them."""
+    """Eq. 2-4, loop by loop; the released code's two differences, as DESIGN.md's list of traps has them; and one mean
+    over all positive cells."""
     count, views, _ = embeddings.shape
     view: list[list[list[float]]] = embeddings.detach().transpose(0, 1).tolist()
     who = patients.tolist()
@@ -57,9 +58,15 @@ def literal(
     upper = [(i, k) for i, k in cells if i < k]
     lower = [(i, k) for i, k in cells if i > k]
     # Cells (i, k) of the similarity matrix: i in the first view, k in the second. Columns are anchored at k.
-    rows, columns = {"both": (cells, cells), "one_triangle": (upper, lower), "none": ([], [])}[off_diagonals]
+    found = {"both": (cells, cells), "alike": (cells, cells), "one_triangle": (upper, lower), "none": ([], [])}
+    rows, columns = found[off_diagonals]
     losses = []
     for a, b in combinations(range(views), 2):
+        if off_diagonals == "alike":
+            positive = [*cells, *((i, i) for i in range(count))]
+            loss = -mean([term(view[a], view[b], i, k, temperature) for i, k in positive])
+            losses.append(loss - mean([term(view[b], view[a], k, i, temperature) for i, k in positive]))
+            continue
         loss = -mean([term(view[a], view[b], i, i, temperature) for i in range(count)])
         loss -= mean([term(view[b], view[a], i, i, temperature) for i in range(count)])
         loss -= mean([term(view[a], view[b], i, k, temperature) for i, k in rows])
@@ -106,7 +113,7 @@ def test_the_options_differ() -> None:
 def test_equal_embeddings_give_log_batch_per_term(off_diagonals: OffDiagonals, distinct: bool) -> None:
     embeddings = torch.ones(6, 3, 4, dtype=torch.float64)
     patients = torch.arange(6) // (1 if distinct else 2)
-    terms = 2 if distinct or off_diagonals == "none" else 4
+    terms = 2 if distinct or off_diagonals in ("alike", "none") else 4
     loss = patient_nce(embeddings, patients, off_diagonals=off_diagonals)
     assert loss.item() == pytest.approx(terms * math.log(6), rel=0, abs=1e-12)
 
@@ -285,7 +292,7 @@ def test_float32_does_not_lose_rare_pairs_in_a_large_batch() -> None:
         pytest.param((0, 2, 8), 0, {}, r"\(0, 2, 8\)", id="empty"),
         pytest.param((4, 2, 8), 3, {}, "one per instance", id="patients"),
         pytest.param((4, 2, 8), 4, {"temperature": 0.0}, "above 0", id="temperature"),
-        pytest.param((4, 2, 8), 4, {"off_diagonals": "two"}, "both, one_triangle, none", id="off_diagonals"),
+        pytest.param((4, 2, 8), 4, {"off_diagonals": "two"}, "both, alike, one_triangle, none", id="off_diagonals"),
         pytest.param((4, 2, 8), 4, {"pairs": "first"}, "all, last", id="pairs"),
         pytest.param((4, 2, 8), 4, {"block": 0}, "at least 1", id="block"),
     ],

@@ -89,10 +89,32 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
         "principal": True,
     },
     "pairs within an instance alone, principal components": {**OWN_INSTANCE, "principal": True},
-    "the same, temperature 0.2": {**OWN_INSTANCE, "principal": True, "temperature": 0.2},
-    "the same, no perturbations": {**OWN_INSTANCE, "principal": True, "perturbations": ()},
-    "the same, all pairs of views": {**OWN_INSTANCE, "principal": True, "view_choice": "all"},
-    "the same, same lead": {**OWN_INSTANCE, "principal": True, "method": "cmsc", "view_choice": None},
+    "all positive pairs weigh alike, principal components": {
+        **OWN_INSTANCE,
+        "off_diagonals": "alike",
+        "principal": True,
+    },
+    "pairs within an instance alone, principal components, temperature 0.2": {
+        **OWN_INSTANCE,
+        "principal": True,
+        "temperature": 0.2,
+    },
+    "pairs within an instance alone, principal components, no perturbations": {
+        **OWN_INSTANCE,
+        "principal": True,
+        "perturbations": (),
+    },
+    "pairs within an instance alone, principal components, all pairs of views": {
+        **OWN_INSTANCE,
+        "principal": True,
+        "view_choice": "all",
+    },
+    "pairs within an instance alone, principal components, same lead": {
+        **OWN_INSTANCE,
+        "principal": True,
+        "method": "cmsc",
+        "view_choice": None,
+    },
     "three datasets in turns, pairs within an instance alone, principal components": {
         **IN_TURNS,
         **OWN_INSTANCE,

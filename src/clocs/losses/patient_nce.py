@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clocs.losses.cosine import ViewsError, log_sums, units
 
-OffDiagonals = Literal["both", "one_triangle", "none"]
+OffDiagonals = Literal["both", "alike", "one_triangle", "none"]
 Pairs = Literal["all", "last"]
 
 
@@ -31,6 +31,8 @@ def patient_nce(
     A zero vector has similarity 0 to all, and no gradient. Half types are computed, and returned, in float32.
 
     The paper's equations are the default. Options that differ:
+    ``off_diagonals="alike"``: one mean over all positive cells. The paper's second mean gives a handful of cells as
+    much weight as the whole diagonal, where a batch has few instances of one patient.
     ``off_diagonals="one_triangle"``: as the released code, rows see the cells i < k only, columns i > k only.
     ``off_diagonals="none"``: the diagonal alone, which is blind to patients.
     ``pairs="last"``: as the released code, whose loss overwrote itself, the last pair of views alone.
@@ -65,8 +67,8 @@ def _check(
 
 
 def _positives(views: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> tuple[Tensor, Tensor]:
-    """What attracts: per two views the mean cosines of both kinds of positive cells, added (V, V); and the
-    weight (B,) of each instance's log-denominator, which is its share in these means.
+    """What attracts: per two views the mean cosines of positive cells (V, V), those of both kinds added unless all
+    count alike; and the weight (B,) of each instance's log-denominator, which is its share in these means.
 
     The cells of a patient sum to the product of the patient's sums, so no (B, B) matrix is needed. Both
     triangles together are all its cells, so "one_triangle" has the same numerators; only the weights differ:
@@ -80,9 +82,12 @@ def _positives(views: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> 
     others = sizes[group] - 1
     repeated = views * (others > 0).unsqueeze(-1)  # patients seen once would only add rounding errors
     sums = torch.zeros_like(repeated[:, : len(sizes)]).index_add(1, group, repeated)
-    off_diagonal = (_gram(sums) - _gram(repeated)) / others.sum().clamp_min(1)
+    pairs = _gram(sums) - _gram(repeated)
+    if off_diagonals == "alike":
+        cells = batch + others.sum()
+        return (_gram(views) + pairs) / cells, (1 + others).to(views.dtype) / cells
     counts = others if off_diagonals == "both" else _later(group, sizes)
-    return diagonal + off_diagonal, 1 / batch + counts.to(views.dtype) / counts.sum().clamp_min(1)
+    return diagonal + pairs / others.sum().clamp_min(1), 1 / batch + counts.to(views.dtype) / counts.sum().clamp_min(1)
 
 
 def _gram(views: Tensor) -> Tensor:

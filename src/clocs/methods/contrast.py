@@ -24,8 +24,9 @@ class PatientContrast(ProjectedOptions):
     needs_labels: ClassVar[bool] = False
 
     temperature: float = Field(default=0.1, gt=0)
-    off_diagonals: Literal["both", "one_triangle", "none"] = "both"
-    """``one_triangle``: as in the released code."""
+    off_diagonals: Literal["both", "alike", "one_triangle", "none"] = "both"
+    """``alike``: a pair of one patient's instances weighs as much as one of an instance; ``one_triangle``: as in the
+    released code."""
     pairs: Literal["all", "last"] = "all"
     """``last``: as in the released code, whose loss overwrote itself per pair of views."""
 

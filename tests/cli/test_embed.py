@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.evaluation.pretrained import load_encoder
-from clocs.evaluation.shipped import DEFAULT_ENCODER
+from clocs.training.shipped import DEFAULT_ENCODER
 from tests.cli.conftest import Command
 from tests.evaluation.conftest import make_classifier, make_encoder
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from clocs.evaluation.shipped import DEFAULT_ENCODER
 from clocs.service.demo import make_demo
+from clocs.training.shipped import DEFAULT_ENCODER
 from tests.cli.conftest import Command
 from tests.service.samples import sample
 from tests.service.uploading import multipart

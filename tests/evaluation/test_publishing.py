@@ -16,13 +16,13 @@ from clocs.evaluation.contract import check_contract
 from clocs.evaluation.preparation import leads_named
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
-from clocs.evaluation.shipped import shipped_encoders
 from clocs.similarity.judgement.audit import audit, in_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.pretrain import pretrain
 from clocs.training.seen import load_seen
+from clocs.training.shipped import shipped_encoders
 from tests.evaluation.conftest import make_store
 
 

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 import clocs
 from clocs.core.errors import ConfigError, LeadError, SignalError
 from clocs.evaluation.pretrained import PretrainedEncoder
-from clocs.evaluation.shipped import DEFAULT_ENCODER
 from clocs.evaluation.transformer import EcgEmbedder
+from clocs.training.shipped import DEFAULT_ENCODER
 from tests.conftest import make_recording
 from tests.evaluation.conftest import EMBEDDING
 

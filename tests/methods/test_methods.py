@@ -13,8 +13,6 @@ from clocs.core.errors import ConfigError
 from clocs.encoders import build_encoder
 from clocs.methods import METHODS, Method, parse_method
 from clocs.methods.byol import ByolModel
-from clocs.methods.method import views_needed
-from clocs.methods.simclr import SimClr
 
 B, LEADS, SEGMENTS, SAMPLES, EMBEDDING, CLASSES = 6, 4, 2, 500, 16, 5
 
@@ -176,23 +174,14 @@ def test_perturbations_that_are_no_list_are_refused_with_all_else_that_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("name", "views", "needs"),
+    ("name", "segments", "views", "needs"),
     [
-        *(("cmsc", 1, "two views or more"), ("cmlc", 1, "two views or more"), ("cmsmlc", 8, None), ("cmsc", 2, None)),
-        *(("simclr", 2, None), ("simclr", 4, "two views"), ("simclr", 1, "two views")),
-        *(("byol", 4, None), ("mtssl", 1, None), ("supervised", 1, None)),
+        ("cmsc", 1, 1, "two views or more of an instance"),
+        ("cmlc", 1, 1, "two views or more of an instance"),
+        *(("cmsc", 2, 2, None), ("cmlc", 1, 4, None), ("cmlc", 2, 8, None), ("cmsmlc", 2, 8, None)),
+        *((name, 1, 2, None) for name in ("simclr", "byol", "mtssl", "supervised")),
+        *((name, 2, 4, "one segment a frame") for name in ("simclr", "byol", "mtssl", "supervised")),
     ],
 )
-def test_a_method_says_how_many_views_it_needs(name: str, views: int, needs: str | None) -> None:
-    assert views_needed(parse_method({"name": name}), views, EMBEDDING) == needs
-
-
-def test_of_a_model_of_its_own_nothing_is_asked() -> None:
-    class Own(SimClr):
-        def model(self, encoder: torch.nn.Module, embedding: int, classes: int) -> torch.nn.Module:
-            return encoder
-
-        def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
-            raise AssertionError("its outputs may have any shape")
-
-    assert views_needed(Own(), 1, EMBEDDING) is None
+def test_a_method_says_what_it_needs(name: str, segments: int, views: int, needs: str | None) -> None:
+    assert parse_method({"name": name}).needs(segments, views) == needs

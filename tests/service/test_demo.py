@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clocs.evaluation.shipped import DEFAULT_ENCODER
 from clocs.service import demo as module
 from clocs.service.demo import demo_index, make_demo
 from clocs.similarity.index.search import open_index
+from clocs.training.shipped import DEFAULT_ENCODER
 
 
 def test_without_a_folder_it_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_the_papers_settings() -> None:
 def test_keys_are_laid_over() -> None:
     config = resolve("cmsc-chapman", ["batch=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"])
     assert (config.batch, config.leads) == (64, ("II", "V2"))
+    assert resolve(config.model_dump(), ["leads=lead ii,v2"]).identity() == config.identity()
     assert config.method["temperature"] == 0.2
     assert config.encoder == {"name": "cnn", "dropout": 0.0, "final_relu": True}
 

@@ -198,10 +198,13 @@ def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> No
 @pytest.mark.parametrize(
     ("name", "override", "said"),
     [
-        ("cmlc", "leads=II", "needs two views or more of an instance, but one of .* has 1: 1 segment.* II"),
-        ("cmsc", "frames.segments=1", "needs two views or more of an instance, but one of .* has 1: 1 segment"),
-        ("cmsmlc", "frames={segments: 1, leads: [II]}", "needs two views or more"),
-        ("simclr", "frames.segments=2", "needs two views of an instance, but one of .* has 4: 2 segment"),
+        ("cmlc", "leads=II", "takes two views or more of an instance, but .* has 1 view.*: 1 segment.* II"),
+        ("cmsc", "frames.segments=1", "takes two views or more of an instance, but .* has 1 view.*: 1 segment"),
+        ("cmsmlc", "frames={segments: 1, leads: [II]}", "takes two views or more"),
+        *(
+            (name, "frames.segments=2", "takes one segment a frame, but .* 2 segment")
+            for name in ("simclr", "byol", "mtssl", "supervised")
+        ),
     ],
 )
 def test_views_that_a_loss_cannot_compare_are_refused_before_training(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from clocs.training.pretrain import fresh_encoder
 from clocs.training.runs import finished_epochs
 from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen import load_seen, seen_keys
+from clocs.training.shipped import encoder_folder
 from clocs.views.batch import BatchMaker
 
 
@@ -64,7 +66,8 @@ def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store:
 def test_another_network_than_the_one_it_starts_from_is_refused(
     override: str, first: Path, store: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="initial: "):
+    option = re.escape(override.partition("=")[0])
+    with pytest.raises(ConfigError, match=f"initial: .*add: {option}=[^ ]+$"):
         clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", f"initial={first}", override])
 
 
@@ -80,8 +83,27 @@ def test_a_run_is_named_by_the_weights_it_starts_from_not_by_their_place(
     assert named["run"] == again["run"] != alone["run"]
     told = load_encoder_folder(Path(named["best"]))[1]["training"]
     assert told["initial"] == load_encoder_folder(first)[1]["weights_sha256"]
-    with pytest.raises(StoreError, match="holds no encoder"):
+    with pytest.raises(ConfigError, match="'nowhere' is neither a folder nor an encoder that comes with clocs"):
         clocs.pretrain("supervised-synthetic", [*here, "initial=nowhere"])
+
+
+def test_a_shipped_encoder_goes_on_with_other_recordings(store: Path, tmp_path: Path) -> None:
+    here = [
+        f"store={store}",
+        f"runs={tmp_path / 'runs'}",
+        "steps=1",
+        "warmup_steps=0",
+        "batch=16",
+        "initial=clocs-small",
+    ]
+    with pytest.raises(ConfigError, match=r"initial: clocs-small is another .*, add: (.+)$") as caught:
+        clocs.pretrain("recommended-synthetic", here)
+    advice = str(caught.value).partition("add: ")[2].split()
+    assert advice == ["encoder.pooling=every"]
+    went_on = Path(clocs.pretrain("recommended-synthetic", [*here, *advice])["best"])
+    shipped = encoder_folder("clocs-small")
+    assert load_encoder_folder(went_on)[1]["encoder"] == load_encoder_folder(shipped)[1]["encoder"]
+    assert seen(went_on) > seen(shipped)
 
 
 def test_an_encoder_has_seen_what_the_one_it_started_from_had_seen(first: Path, store: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from clocs.cli.data import EngineName
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
-from clocs.evaluation.shipped import DEFAULT_ENCODER
+from clocs.training.shipped import DEFAULT_ENCODER
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Name or folder of an encoder.")]
 AnyLead = Annotated[bool, typer.Option("--any-lead", help="Take leads that the encoder was not trained on, too.")]

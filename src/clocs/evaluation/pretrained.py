@@ -18,9 +18,9 @@ from clocs.encoders.encoder import parse_encoder
 from clocs.evaluation.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
 from clocs.evaluation.preparation import EncoderInput, leads_named, prepare
 from clocs.evaluation.recordings import Signal, recording_of
-from clocs.evaluation.shipped import DEFAULT_ENCODER, encoder_folder
 from clocs.signals.resampling import Floats
 from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
 
 FORMAT: Final = "clocs-encoder-1"
 BATCH: Final = 256

@@ -15,10 +15,10 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
-from clocs.evaluation.shipped import encoder_folder
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.shipped import encoder_folder
 
 RANDOM = "random"
 """A checkpoint's name: the paper's network with weights nobody trained."""

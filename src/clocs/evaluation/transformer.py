@@ -15,8 +15,8 @@ from clocs.core.errors import ClocsError, ConfigError
 from clocs.core.recording import Recording
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
 from clocs.evaluation.recordings import Signal
-from clocs.evaluation.shipped import DEFAULT_ENCODER
 from clocs.signals.resampling import Floats
+from clocs.training.shipped import DEFAULT_ENCODER
 
 Signals = Sequence[Signal] | npt.NDArray[Any]
 

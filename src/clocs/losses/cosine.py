@@ -12,14 +12,6 @@ LIMIT: Final = 16 * 2**20
 """Bytes of similarities held at once; more are made block by block, and all once more for the gradient."""
 
 
-class ViewsError(ValueError):
-    """Instances have a number of views that a loss does not compare; ``needs`` says how many it takes."""
-
-    def __init__(self, message: str, needs: str) -> None:
-        super().__init__(message)
-        self.needs = needs
-
-
 def units(vectors: Tensor) -> Tensor:
     """(..., E) of length 1, in float32 at least. By the largest element first: squares of large ones overflow.
 

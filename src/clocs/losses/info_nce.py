@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from clocs.losses.cosine import ViewsError, log_sums, units
+from clocs.losses.cosine import log_sums, units
 
 Form = Literal["two_view", "nt_xent"]
 
@@ -22,7 +22,7 @@ def info_nce(embeddings: Tensor, *, temperature: float = 0.1, form: Form = "two_
     A zero vector has similarity 0 to all, and no gradient. Half types are computed, and returned, in float32.
     """
     if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] != 2:
-        raise ViewsError(f"embeddings must be (B, 2, E), two views, not {tuple(embeddings.shape)}", "two views")
+        raise ValueError(f"embeddings must be (B, 2, E), two views, not {tuple(embeddings.shape)}")
     if temperature <= 0:
         raise ValueError(f"temperature must be above 0, not {temperature}")
     if form not in get_args(Form):

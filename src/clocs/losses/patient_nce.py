@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from clocs.losses.cosine import ViewsError, log_sums, units
+from clocs.losses.cosine import log_sums, units
 
 OffDiagonals = Literal["both", "alike", "one_triangle", "none"]
 Pairs = Literal["all", "last"]
@@ -53,8 +53,7 @@ def _check(
     embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: str, pairs: str, block: int | None
 ) -> None:
     if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] < 2:
-        message = f"embeddings must be (B, V, E) with V >= 2 views, not {tuple(embeddings.shape)}"
-        raise ViewsError(message, "two views or more")
+        raise ValueError(f"embeddings must be (B, V, E) with V >= 2 views, not {tuple(embeddings.shape)}")
     if patients.shape != embeddings.shape[:1]:
         raise ValueError(f"patients must be ({embeddings.shape[0]},), one per instance, not {tuple(patients.shape)}")
     if temperature <= 0:

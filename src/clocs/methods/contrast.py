@@ -33,6 +33,10 @@ class PatientContrast(ProjectedOptions):
     decorrelation: Annotated[float, Later()] = Field(default=0.0, ge=0)
     """Weight of the penalty on numbers of the embedding that repeat each other; not in the paper."""
 
+    def needs(self, segments: int, views: int) -> str | None:
+        """Views to compare, be they segments or leads."""
+        return "two views or more of an instance" if views < 2 else None
+
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """The paper's equations 1 to 4, over all pairs of views; beyond the paper, with decorrelation."""
         contrast = patient_nce(

@@ -13,7 +13,6 @@ from clocs.core.errors import ConfigError
 from clocs.core.later import Later
 from clocs.core.options import checked
 from clocs.core.registry import Registry
-from clocs.losses.cosine import ViewsError
 from clocs.views.perturbations import parse_perturbations, perturb
 
 
@@ -37,6 +36,10 @@ class Method(Protocol):
     @property
     def needs_millivolt(self) -> bool:
         """Whether views cannot be made of signals without a unit."""
+        ...
+
+    def needs(self, segments: int, views: int) -> str | None:
+        """What it takes instead, where it cannot take frames of so many segments, or so many views of an instance."""
         ...
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
@@ -82,6 +85,8 @@ class PerturbedOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    purpose: ClassVar[Literal["segments", "evaluation"]]
+
     perturbations: tuple[dict[str, Any], ...] = ()
     """Applied in order, in mV, drawn anew for each view; names or ``{"name": ..., option: value}``."""
 
@@ -94,6 +99,10 @@ class PerturbedOptions(BaseModel):
     def needs_millivolt(self) -> bool:
         """Whether a perturbation is given in mV."""
         return any(step.needs_millivolt for step in parse_perturbations(list(self.perturbations)))
+
+    def needs(self, segments: int, views: int) -> str | None:
+        """One segment a frame, where the paper's frames for the method have one: it would not see a second."""
+        return "one segment a frame" if self.purpose == "evaluation" and segments > 1 else None
 
     def after_step(self, model: nn.Module) -> None:
         """Nothing, unless a method says otherwise."""
@@ -150,17 +159,3 @@ class ProjectedOptions(PerturbedOptions):
         return ViewEncoder(
             encoder, nn.Sequential(first, nn.BatchNorm1d(self.head), nn.ReLU(), nn.Linear(self.head, embedding))
         )
-
-
-def views_needed(method: Method, views: int, embedding: int) -> str | None:
-    """How many views a method's loss takes, where ``views`` of an instance are not as many; None: they are.
-
-    Asked of the loss itself, where it takes a ``ViewEncoder``'s outputs; of another method nothing is known.
-    """
-    if getattr(type(method), "model", None) is not ProjectedOptions.model:
-        return None
-    try:
-        method.loss(torch.ones(2, views, embedding), torch.arange(2), torch.zeros(2, 0, dtype=torch.bool))
-    except ViewsError as error:
-        return error.needs
-    return None

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from clocs.evaluation.shipped import DEFAULT_ENCODER
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import build_index
 from clocs.similarity.index.manifest import NAME
 from clocs.store.ingest import ingest
+from clocs.training.shipped import DEFAULT_ENCODER
 
 RECORDS: Final = 600
 """Two of each patient, in five rhythms."""

@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.shipped import DEFAULT_ENCODER
+from clocs.training.shipped import DEFAULT_ENCODER
 
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN: Final = 16

@@ -12,7 +12,6 @@ from pathlib import Path
 from clocs.core.errors import ConfigError
 from clocs.evaluation.onnx_export import use_onnx
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
-from clocs.evaluation.shipped import encoder_folder
 from clocs.service.admission import Gate
 from clocs.service.archive_view import ArchiveView
 from clocs.service.audit_log import AuditLog
@@ -22,6 +21,7 @@ from clocs.service.logs import log
 from clocs.service.metrics import Metrics
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.settings import ServiceSettings
+from clocs.training.shipped import encoder_folder
 
 
 @dataclass(frozen=True, eq=False)

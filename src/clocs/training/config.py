@@ -17,6 +17,7 @@ from clocs.core.options import examined
 from clocs.datasets import DATASETS, Dataset
 from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
+from clocs.signals.leads import canonical
 from clocs.training.labels import LabelDraw
 from clocs.training.recommended import RECOMMENDED
 
@@ -49,7 +50,7 @@ class PretrainConfig(BaseModel):
     leads: tuple[str, ...] = ()
     """Empty: the policy's."""
     initial: Annotated[str | None, Later()] = None
-    """Start from this encoder (the ``best`` folder of a run), not from random weights."""
+    """Start from this encoder (a shipped one's name, or a folder), not from random weights."""
     patients: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
     """Share of the training patients that is used: what would more of them give?"""
     fraction: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
@@ -115,6 +116,12 @@ class PretrainConfig(BaseModel):
     @classmethod
     def _split_at_commas(cls, given: Any) -> Any:
         return tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else given
+
+    @field_validator("leads")
+    @classmethod
+    def _leads_spelled_alike(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        """However they are written, so that a run has one name."""
+        return tuple(map(canonical, given))
 
     def identity(self) -> dict[str, Any]:
         """What the run is, as JSON."""

@@ -12,7 +12,6 @@ from clocs.core.errors import ConfigError
 from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
-from clocs.methods.method import views_needed
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD, canonical, derivable
 from clocs.store.duplicates import Keys
@@ -131,7 +130,7 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
     if config.fraction < 1 and config.label_draw == "patients":
         trained = [labelled_records(parts[0].store, trained[0], config.fraction, config.seed)]
     makers = _makers(config, method, parts, trained)
-    _refuse_views(config, method, parts, makers)
+    _refuse_views(method, parts, makers)
     train = _joined(makers)
     validation = _joined(_makers(config, method, parts, [part.split.mask("validation") for part in parts]))
     sampler: Sampler
@@ -159,14 +158,14 @@ def _joined(makers: list[BatchMaker]) -> BatchMaker | JointBatchMaker:
     return makers[0] if len(makers) == 1 else JointBatchMaker(makers)
 
 
-def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[Source, ...], makers: list[BatchMaker]) -> None:
+def _refuse_views(method: Method, parts: tuple[Source, ...], makers: list[BatchMaker]) -> None:
     """What the loss cannot compare is said before training, not by its first step."""
     counts = [maker.make(np.zeros(1, np.int64), 0, "train", 0, 0).views.shape[1] for maker in makers]
     for part, maker, views in zip(parts, makers, counts, strict=True):
-        needed = views_needed(method, views, config.embedding)
+        needed = method.needs(part.policy.segments, views)
         if needed is not None:
             raise ConfigError(
-                f"{method.name} needs {needed} of an instance, but one of {part.store.folder} has {views}: "
+                f"{method.name} takes {needed}, but an instance of {part.store.folder} has {views} view(s): "
                 f"{part.policy.segments} segment(s) a frame, lead(s) {', '.join(maker.leads)}. "
                 "Change frames.segments or leads, or take another method."
             )

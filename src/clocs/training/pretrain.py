@@ -26,6 +26,7 @@ from clocs.training.data import Data, Source, all_hashes, all_seen, sources, tra
 from clocs.training.loop import Loop, Progress
 from clocs.training.runs import Run
 from clocs.training.seen import same_split, save_seen, seen_also
+from clocs.training.shipped import encoder_folder
 from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK
 
@@ -47,7 +48,7 @@ def pretrain(
     parts = sources(settings, method)
     identity = {**settings.identity(), **all_hashes(parts)}
     if settings.initial is not None:
-        identity["initial"] = load_encoder_folder(Path(settings.initial))[1]["weights_sha256"]
+        identity["initial"] = load_encoder_folder(encoder_folder(settings.initial))[1]["weights_sha256"]
     run = Run(settings.runs, f"{method.name}-{'-'.join(part.name for part in parts)}", identity)
     done = run.result()
     if done is None:
@@ -174,7 +175,7 @@ def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
     keys = all_seen(parts)[: None if config.epochs else 0]
     if config.initial is None:
         return keys
-    folder = Path(config.initial)
+    folder = encoder_folder(config.initial)
     about = load_encoder_folder(folder)[1]
     if "seen_sha256" not in about and not same_split(about, parts[0].store, parts[0].split):
         raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
@@ -186,13 +187,22 @@ def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
     torch.manual_seed(derived_seed(config.seed, "weights"))
     encoder = build_encoder(str(config.encoder["name"]), _encoder_options(config, policy))
     if config.initial is not None:
-        start, about = load_encoder_folder(Path(config.initial))
-        wanted = {"name": config.encoder["name"], "options": _encoder_options(config, policy)}
-        # parsed: an option that is newer than the encoder has its default there
-        if parse_encoder(**about["encoder"]) != parse_encoder(**wanted):
-            raise ConfigError(f"initial: {config.initial} is {about['encoder']}, but this run trains {wanted}")
+        start, about = load_encoder_folder(encoder_folder(config.initial))
+        _refuse_other_encoder(config, policy, about["encoder"])
         encoder.load_state_dict(start.state_dict())
     return encoder
+
+
+def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: dict[str, Any]) -> None:
+    """Weights fit one shape; what to write in the config to have it is said."""
+    kinds = given, {"name": config.encoder["name"], "options": _encoder_options(config, policy)}
+    # parsed: an option that is newer than the encoder has its default there
+    theirs, ours = ({"name": kind["name"], **parse_encoder(**kind).model_dump(mode="json")} for kind in kinds)
+    others = {key: value for key, value in theirs.items() if ours.get(key) != value}
+    if others:
+        places = {"embedding": "embedding", "samples": "frames.samples"}
+        told = " ".join(f"{places.get(key, f'encoder.{key}')}={value}" for key, value in others.items())
+        raise ConfigError(f"initial: {config.initial} is another encoder than this run trains; to have it, add: {told}")
 
 
 def _encoder_options(config: PretrainConfig, policy: FramePolicy) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
-from clocs.evaluation.shipped import DEFAULT_ENCODER
 from clocs.service.demo import make_demo
+from clocs.training.shipped import DEFAULT_ENCODER
 
 MARKS = [pytest.mark.xdist_group("viewer"), pytest.mark.timeout(900)]
 """One service for all, so they stay with one worker; the first waits for it to start."""

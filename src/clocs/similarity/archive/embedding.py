@@ -22,7 +22,6 @@ from clocs.core import engine as engines
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash, exclusive, seal, write_bytes
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
-from clocs.evaluation.shipped import shipped_encoders
 from clocs.evaluation.soundness import GATE
 from clocs.similarity.archive.archive import (
     FORMAT,
@@ -38,6 +37,7 @@ from clocs.similarity.checked_files import FileInfo
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.receipts import Progress, run_all
 from clocs.store.store import Store
+from clocs.training.shipped import shipped_encoders
 
 RECORDS_PER_TASK: Final = 2048
 """Bounds what a worker holds, and what a kill loses. At four leads and 128 numbers a shard has 5 MB."""

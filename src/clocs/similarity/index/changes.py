@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import exclusive
-from clocs.evaluation.shipped import shipped_encoders
 from clocs.similarity.archive.archive import Archive, ArchiveManifest
 from clocs.similarity.checked_files import FileInfo, remember
 from clocs.similarity.index.growth import Added, Growth
@@ -32,6 +31,7 @@ from clocs.similarity.index.searcher import KINDS
 from clocs.similarity.index.snapshot import Snapshot, read_column
 from clocs.similarity.index.volume import VOLUMES
 from clocs.store.arrow_files import write_arrow
+from clocs.training.shipped import shipped_encoders
 
 TOMBSTONES: Final = "tombstones"
 Folder = str | os.PathLike[str]

@@ -204,8 +204,8 @@ class PatientIndex:
     def encoder(self) -> PretrainedEncoder:
         """The encoder whose vectors these are; loaded when a file is first asked with."""
         from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
-        from clocs.evaluation.shipped import shipped_encoders
         from clocs.similarity.archive.embedding import weights_hash
+        from clocs.training.shipped import shipped_encoders
 
         if self._loaded is None:
             about = self._snapshot.manifest

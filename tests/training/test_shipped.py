@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.shipped import encoder_folder, shipped_encoders
+from clocs.training.shipped import encoder_folder, shipped_encoders
 
 
 @pytest.fixture

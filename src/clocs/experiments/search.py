@@ -37,6 +37,8 @@ LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "steps":
 IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "take_turns": True, "steps": 9_000}
 OWN_INSTANCE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "none"}
 """Positive pairs of one instance alone, none across a patient's instances."""
+ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "alike"}
+"""Those across a patient's instances weigh no more than others."""
 
 TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "base": {},
@@ -89,11 +91,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
         "principal": True,
     },
     "pairs within an instance alone, principal components": {**OWN_INSTANCE, "principal": True},
-    "all positive pairs weigh alike, principal components": {
-        **OWN_INSTANCE,
-        "off_diagonals": "alike",
-        "principal": True,
-    },
+    "all positive pairs weigh alike, principal components": {**ALIKE, "principal": True},
     "pairs within an instance alone, principal components, temperature 0.2": {
         **OWN_INSTANCE,
         "principal": True,
@@ -115,9 +113,9 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
         "method": "cmsc",
         "view_choice": None,
     },
-    "three datasets in turns, pairs within an instance alone, principal components": {
+    "three datasets in turns, all positive pairs weigh alike, principal components": {
         **IN_TURNS,
-        **OWN_INSTANCE,
+        **ALIKE,
         "principal": True,
     },
 }

@@ -42,6 +42,7 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "no perturbations": {"method": {"perturbations": ()}},
     "projection head": {"method": {"head": 128}},
     "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
+    "the paper's weight of those positives": {"method": {"off_diagonals": "both"}},
     "frames scaled to 0..1": {"frames": {}},
     "250 Hz": {"frames": {"normalisation": "none", "rate": 250, "samples": 1250}},
     "the embedding that the loss saw": {"principal": False},

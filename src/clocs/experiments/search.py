@@ -97,22 +97,6 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
         "principal": True,
         "temperature": 0.2,
     },
-    "pairs within an instance alone, principal components, no perturbations": {
-        **OWN_INSTANCE,
-        "principal": True,
-        "perturbations": (),
-    },
-    "pairs within an instance alone, principal components, all pairs of views": {
-        **OWN_INSTANCE,
-        "principal": True,
-        "view_choice": "all",
-    },
-    "pairs within an instance alone, principal components, same lead": {
-        **OWN_INSTANCE,
-        "principal": True,
-        "method": "cmsc",
-        "view_choice": None,
-    },
     "three datasets in turns, all positive pairs weigh alike, principal components": {
         **IN_TURNS,
         **ALIKE,

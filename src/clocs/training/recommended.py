@@ -1,8 +1,8 @@
 """What we recommend beyond the paper, chosen by validation patients alone (docs/results/search.md).
 
-The paper's positive pairs, with a small residual network in place of its own, plain millivolt, and perturbed views: an
-instance gives two, of two segments and of two leads drawn at random. Several stores take turns; afterwards the
-embedding becomes principal components (``clocs.evaluation.principal``).
+The paper's positive pairs, each of which weighs as much as any other, with a small residual network in place of its
+own, plain millivolt, and perturbed views: an instance gives two, of two segments and of two leads drawn at random.
+Several stores take turns; afterwards the embedding becomes principal components (``clocs.evaluation.principal``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ PERTURBATIONS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 RECOMMENDED: Final[dict[str, Any]] = {
-    "method": {"name": "cmsmlc", "view_choice": "random_pair", "perturbations": PERTURBATIONS},
+    "method": {
+        "name": "cmsmlc",
+        "off_diagonals": "alike",
+        "view_choice": "random_pair",
+        "perturbations": PERTURBATIONS,
+    },
     "encoder": {"name": "resnet"},
     "frames": {"normalisation": "none"},
     "optimiser": "adamw",

@@ -131,7 +131,8 @@ def test_claims_of_the_world_turned_round_do_not(tmp_path: Path) -> None:
 
 def test_the_released_loss_and_leaks_are_held_against_their_like(complete: Path) -> None:
     text = page(complete, "ours")
-    loss, everything, leaking, longer = rows(text)[:4], rows(text)[4:8], rows(text)[8:10], rows(text)[10:]
+    loss, everything, weights = rows(text)[:4], rows(text)[4:8], rows(text)[8:16]
+    leaking, longer = rows(text)[16:18], rows(text)[18:]
     for released in (loss, everything):
         assert [(row[0], row[1], row[6]) for row in released] == [
             *(("CMLC", "frame", "1"), ("CMLC", "recording", "1")),
@@ -139,10 +140,13 @@ def test_the_released_loss_and_leaks_are_held_against_their_like(complete: Path)
         ]
     assert [row[3] for row in loss] != [row[3] for row in everything]
     assert "the order is the same by either loss" in text or "the order changes" in text
+    kinds = [f"{dataset}: {kind}" for dataset in ("Chapman", "PhysioNet 2020") for kind in ("all pairs alike", "none")]
+    assert [(row[0], row[6]) for row in weights[::2]] == [(kind, "1") for kind in kinds]
+    assert weights[0][2] != weights[2][2]
     methods = ("MT-SSL", "BYOL", "SimCLR", "CMSC", "CMLC", "CMSMLC")
     named = [f"{dataset}: {method}" for dataset in ("Chapman", "PhysioNet 2020") for method in methods]
     assert [row[0] for row in longer[::2]] == named
-    for row in (*loss, *everything, *leaking, *longer):
+    for row in (*loss, *everything, *weights, *leaking, *longer):
         first, second, gain = (float(row[place].split(" ")[0].replace("−", "-")) for place in (2, 3, 4))
         assert gain == pytest.approx(first - second, abs=1.1e-3)
     told = Results(complete / "results").of(

@@ -142,6 +142,19 @@ def leakage(seeds: Iterable[int]) -> Iterator[Cell]:
             yield Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, config=judging)
 
 
+SAME_PATIENT = {"all pairs alike": "alike", "none": "none"}
+"""What pairs of one patient's instances weigh, if not what the paper gives them."""
+
+
+def same_patient(seeds: Iterable[int]) -> Iterator[Cell]:
+    """CMSC by what pairs across a patient's instances weigh: as in the paper, as much as any other pair, nothing."""
+    for seed in seeds:
+        for dataset in SOURCES:
+            for options in ({}, *({"off_diagonals": weight} for weight in SAME_PATIENT.values())):
+                start = Pretraining(method="cmsc", dataset=dataset, seed=seed, options=options)
+                yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     item.name: item
     for item in (
@@ -153,6 +166,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("released", "The released code's loss, and all it did, against the paper's word", released),
         Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
         Experiment("longer", "Table 1 with pre-training four times as long", longer),
+        Experiment("same-patient", "What pairs of one patient bring to CMSC, and should weigh", same_patient),
         Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
         Experiment("recommended", "The recommended encoder, its network at random, and with labels alone", recommended),
         Experiment("few-labels", "How many labels the recommended encoder saves", few_labels),

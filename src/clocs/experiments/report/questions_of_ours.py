@@ -1,8 +1,10 @@
-"""What we asked beyond the paper: the released code's loss, splits that leak, longer pre-training."""
+"""What we asked beyond the paper: the released code's loss, the weight of a patient's pairs, splits that leak, longer
+pre-training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from clocs.experiments.cells import Cell, Evaluation
@@ -28,7 +30,7 @@ from clocs.experiments.report.page import (
     signed,
 )
 from clocs.experiments.report.reading import LEVELS, Level, Runs, condition
-from clocs.experiments.tables import LONGER, METHODS, leakage, released
+from clocs.experiments.tables import LONGER, METHODS, SAME_PATIENT, leakage, released, same_patient
 
 CHANGED: Final[tuple[Method, ...]] = ("cmlc", "cmsmlc")
 MOST_SEEDS: Final = 20
@@ -36,7 +38,7 @@ MOST_SEEDS: Final = 20
 
 
 def our_page(estimates: Estimates) -> Page:
-    """Three questions."""
+    """Four questions."""
     blocks: list[Block] = [
         Heading("Does the released code's loss change the ranking?"),
         Text(
@@ -53,6 +55,14 @@ def our_page(estimates: Estimates) -> Page:
             "evaluation in training mode, with BatchNorm and dropout active."
         ),
         _released(estimates, "all of it", "released"),
+        Heading("How much should pairs of one patient weigh?"),
+        Text(
+            "By the paper's equations, the pairs across a patient's instances have a mean of their own, and so as much "
+            "weight as all pairs within an instance, though a batch has few of them. Here CMSC is trained with one "
+            "mean over all pairs, in which each weighs as much as any other, and without such pairs; linear "
+            f"evaluation as in table 1. {sentence(estimates.results, 'same-patient')}"
+        ),
+        _same_patient(estimates),
         Heading("What would a split that leaks gain?"),
         Text(
             "CMSC on PhysioNet 2020, pre-trained on a split drawn apart from that of the evaluation, so that most test "
@@ -125,6 +135,20 @@ def _order(estimates: Estimates, runs: Mapping[Method, Runs], level: Level) -> l
     means = {METHOD_NAMES[method]: estimates.mean(each, level) for method, each in runs.items()}
     known = {name: mean.value for name, mean in means.items() if mean is not None}
     return sorted(known, key=lambda name: -known[name]) if len(known) == len(means) else None
+
+
+def _same_patient(estimates: Estimates) -> Table:
+    rows = []
+    for dataset in SOURCES:
+        told = estimates.runs(condition("cmsc", dataset, dataset))
+        for name, weight in SAME_PATIENT.items():
+            changed = _finished(estimates, same_patient, partial(_weighs, dataset, weight))
+            rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {name}", [changed, told])
+    return Table(("", "per", "changed", "the paper", "gain", "p", "seeds"), tuple(rows))
+
+
+def _weighs(dataset: str, weight: str, cell: Evaluation) -> bool:
+    return cell.dataset == dataset and cell.start is not None and cell.start.options.get("off_diagonals") == weight
 
 
 def _leakage(estimates: Estimates) -> Table:

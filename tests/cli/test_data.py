@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clocs.formats.writing import write
 from tests.cli.conftest import Command
+from tests.conftest import make_recording
 
 COMMAND = [sys.executable, "-m", "clocs"]
 
@@ -74,6 +76,16 @@ def test_after_a_store_has_grown_the_advice_leads_to_a_split_that_is_taken(comma
     assert "split=NEW" in advice
     for option in ("--split", "--name"):
         assert "split 'NEW': no patient" in command("data", "check-leaks", "store", option, "NEW")[0]
+
+
+def test_recordings_that_a_new_version_leaves_out_are_counted(command: Command, tmp_path: Path) -> None:
+    for seed, place in enumerate(("one/a", "one/b", "other/c")):
+        write(make_recording(seed=seed), tmp_path / f"{place}.hea")
+    said = "of version 1 are not in this one"
+    assert said not in command("data", "ingest", "folder", "one", "store")[0]
+    assert said not in command("data", "ingest", "folder", "one", "store")[0]
+    assert f"2 recordings {said}" in command("data", "ingest", "folder", "other", "store")[0]
+    assert "1 recordings of version 2 are" in command("data", "ingest", "folder", "one", "store")[0]
 
 
 def test_the_gate_can_be_switched_off(originals: Path, tmp_path: Path) -> None:

@@ -123,3 +123,13 @@ def test_mistakes_are_answered_with_what_to_do(arguments: tuple[str, ...], messa
     assert done.returncode == 1
     assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+def test_a_warning_is_a_line_without_pythons_prefix(tmp_path: Path) -> None:
+    clocs("data", "ingest", "synthetic", "-", tmp_path / "made", "-o", "records=2")
+    clocs("convert", tmp_path / "made", tmp_path / "files", "--to", "csv")
+    (tmp_path / "table.csv").write_text("file,patient_id\n0000000.csv,1\nnosuch.csv,2\n")
+    told = ("data", "ingest", "folder", tmp_path / "files", tmp_path / "store", "-o", f"table={tmp_path}/table.csv")
+    said = subprocess.run([*COMMAND, *map(str, told)], capture_output=True, text=True, timeout=60, check=True).stderr
+    assert "\nwarning: table " in f"\n{said}"
+    assert "UserWarning" not in said

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clocs.formats.writing import write
 from tests.cli.conftest import Command
+from tests.conftest import make_recording
 
 COMMAND = [sys.executable, "-m", "clocs"]
 
@@ -76,6 +78,16 @@ def test_after_a_store_has_grown_the_advice_leads_to_a_split_that_is_taken(comma
         assert "split 'NEW': no patient" in command("data", "check-leaks", "store", option, "NEW")[0]
 
 
+def test_recordings_that_a_new_version_leaves_out_are_counted(command: Command, tmp_path: Path) -> None:
+    for seed, place in enumerate(("one/a", "one/b", "other/c")):
+        write(make_recording(seed=seed), tmp_path / f"{place}.hea")
+    said = "of version 1 are not in this one"
+    assert said not in command("data", "ingest", "folder", "one", "store")[0]
+    assert said not in command("data", "ingest", "folder", "one", "store")[0]
+    assert f"2 recordings {said}" in command("data", "ingest", "folder", "other", "store")[0]
+    assert "1 recordings of version 2 are" in command("data", "ingest", "folder", "one", "store")[0]
+
+
 def test_the_gate_can_be_switched_off(originals: Path, tmp_path: Path) -> None:
     numbers = json.loads(
         clocs("data", "ingest", "chapman", originals / "chapman", tmp_path / "s", "--gate", "off", "--json")
@@ -111,3 +123,13 @@ def test_mistakes_are_answered_with_what_to_do(arguments: tuple[str, ...], messa
     assert done.returncode == 1
     assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+def test_a_warning_is_a_line_without_pythons_prefix(tmp_path: Path) -> None:
+    clocs("data", "ingest", "synthetic", "-", tmp_path / "made", "-o", "records=2")
+    clocs("convert", tmp_path / "made", tmp_path / "files", "--to", "csv")
+    (tmp_path / "table.csv").write_text("file,patient_id\n0000000.csv,1\nnosuch.csv,2\n")
+    told = ("data", "ingest", "folder", tmp_path / "files", tmp_path / "store", "-o", f"table={tmp_path}/table.csv")
+    said = subprocess.run([*COMMAND, *map(str, told)], capture_output=True, text=True, timeout=60, check=True).stderr
+    assert "\nwarning: table " in f"\n{said}"
+    assert "UserWarning" not in said

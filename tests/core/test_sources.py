@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from clocs.core import sources
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.sources import open_source, without_ending
+from clocs.core.sources import open_source, size_of, without_ending
 
 TREE = {
     "RECORDS": b"data/1\ndata/10\n",
@@ -160,6 +162,119 @@ def test_a_disk_fault_is_not_mistaken_for_a_bad_file(tmp_path: Path, monkeypatch
     monkeypatch.setattr(zipfile.ZipFile, "open", broken)
     with pytest.raises(OSError, match="Input/output error"):
         source.read("RECORDS")
+
+
+def denied(path: Any, *_: object, **__: object) -> Any:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "function"),
+    [("folder", sources, "open"), ("folder", os, "stat"), ("zip", zipfile.ZipFile, "open")],
+)
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: Any, function: str
+) -> None:
+    """The tests may run as root, who may read anything: so the system's answer is planted."""
+    path, _ = make(kind, tmp_path)
+    source = open_source(path)
+    with monkeypatch.context() as planted:
+        planted.setattr(module, function, denied, raising=False)
+        with pytest.raises(ConfigError, match=rf"{path}/RECORDS: cannot be read: Permission denied. Let this user"):
+            source.read("RECORDS")
+
+
+def test_an_archive_that_may_not_be_read_is_named_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = make("zip in folder", tmp_path)
+    monkeypatch.setattr(zipfile, "ZipFile", denied)
+    with pytest.raises(ConfigError, match=r"sub/set.ZIP: cannot be read: Permission denied"):
+        list(open_source(path).names())
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+def test_a_folder_that_cannot_be_listed_is_named_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    write_folder(tmp_path)
+    listed = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("deep"):
+            raise OSError(code, os.strerror(code), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(ConfigError, match=rf"data/deep: this folder cannot be listed: {os.strerror(code)}. Let this"):
+        list(open_source(tmp_path).names())
+
+
+def test_links_to_folders_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    write_folder(tree)
+    outside.mkdir()
+    (outside / "there.hea").write_bytes(b"far")
+    (outside / "back").symlink_to(tree / "data")
+    (tree / "data" / "nas").symlink_to(outside)
+    (tree / "data" / "self").symlink_to(".")
+    (tree / "data" / "up").symlink_to(tmp_path)
+    (tree / "twice").symlink_to(tree / "zoo")
+    source = open_source(tree)
+    linked = {"data/nas/there.hea", "data/up/outside/there.hea", "twice/last"}
+    assert set(source.names()) == set(TREE) | linked
+    assert source.read("data/nas/there.hea") == b"far"
+
+
+def test_a_link_to_nothing_is_listed_and_absent_and_a_pipe_is_neither(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "gone.zip").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "round").symlink_to("round")
+    os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "pipe.zip")
+    source = open_source(tmp_path)
+    assert list(source.names()) == ["gone", "gone.zip", "round"]
+    for name in ("gone", "round", "pipe", "n" * 300, "nul\0"):
+        assert (source.exists(name), size_of(source, name)) == (False, None)
+        with pytest.raises(FormatError, match="no such file in"):
+            source.head(name, 1)
+
+
+def test_a_folder_may_be_named_like_an_archive(tmp_path: Path) -> None:
+    write_zip(tmp_path / "old.zip" / "inner.zip")
+    source = open_source(tmp_path)
+    names = [f"old.zip/inner.zip/{name}" for name in TREE]
+    assert set(source.names()) == set(names)
+    assert [source.read(name) for name in names] == list(TREE.values())
+    assert [source.size(name) for name in names] == [len(data) for data in TREE.values()]
+
+
+@pytest.mark.parametrize("inside", ["", "in"])
+def test_an_archive_of_windows_has_folders(tmp_path: Path, inside: str) -> None:
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        for name, data in {"in\\": b"", "in\\1.hea": b"one", "in\\deep\\1.dat": b"1", "2.hea": b"two"}.items():
+            member = zipfile.ZipInfo("x")
+            member.filename = name
+            archive.writestr(member, data)
+    source = open_source(tmp_path / "set.zip" / inside)
+    read = {name: source.read(name) for name in source.names()}
+    assert read == ({"1.hea": b"one", "deep/1.dat": b"1"} if inside else
+                    {"2.hea": b"two", "in/1.hea": b"one", "in/deep/1.dat": b"1"})  # fmt: skip
+
+
+def test_an_archive_with_names_in_no_encoding_is_not_readable(tmp_path: Path) -> None:
+    """Flagged as UTF-8, and no UTF-8: in the list of members, or at the member itself."""
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        archive.writestr("\u00e4.xml", b"<a/>")
+    raw = (tmp_path / "set.zip").read_bytes()
+    (tmp_path / "set.zip").write_bytes(raw.replace("\u00e4".encode(), b"\xe4x"))
+    assert list(open_source(tmp_path).names()) == ["set.zip"]
+    with pytest.raises(FormatError, match=r"set.zip is not a readable zip archive"):
+        open_source(tmp_path / "set.zip")
+    (tmp_path / "set.zip").write_bytes(raw.replace("\u00e4".encode(), b"\xe4x", 1))
+    os.utime(tmp_path / "set.zip", (1, 1))
+    with pytest.raises(FormatError, match="damaged in its archive"):
+        open_source(tmp_path / "set.zip").read("\u00e4.xml")
 
 
 def test_nothing_and_what_is_no_archive_are_refused_by_name(tmp_path: Path) -> None:

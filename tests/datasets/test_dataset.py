@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.sources import FolderSource, open_source
 from clocs.datasets import DATASETS, Dataset, Entry, SplitPolicy
-from clocs.datasets.dataset import age_of, find_table, load_entry, read_csv, sex_of
+from clocs.datasets.dataset import age_of, find_table, load_entry, numbered_rows, read_csv, sex_of
+from clocs.formats import demographics
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD
 
@@ -123,7 +124,7 @@ def test_the_table_adds_to_what_a_file_says_and_goes_before_it(originals: Path) 
 
 @pytest.mark.parametrize(
     ("text", "age"),
-    [("56.0", 56.0), ("51\n", 51.0), (0, 0.0), (120, 120.0), (121, None), ("-1", None), ("", None), (None, None)],
+    [("56.0", 56.0), ("51\n", 51.0), (0, 0.0), (150, 150.0), (151, None), ("-1", None), ("", None), (None, None)],
 )
 def test_ages(text: object, age: float | None) -> None:
     assert age_of(text) == age
@@ -133,7 +134,7 @@ def test_ages(text: object, age: float | None) -> None:
 @given(st.one_of(st.none(), st.floats(), st.integers(), st.text()))
 def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
     age = age_of(text)
-    assert age is None or 0 <= age <= 120
+    assert age is None or 0 <= age <= 150
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,16 @@ def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
 )
 def test_sexes(text: object, sex: str | None) -> None:
     assert sex_of(text) == sex
+
+
+@pytest.mark.parametrize("text", ["mujer", "missing", "Mrs", "femme?", "masked", float("nan")])
+def test_a_sex_is_not_guessed_from_a_letter(text: object) -> None:
+    assert sex_of(text) is None
+
+
+def test_tables_and_files_say_age_and_sex_alike() -> None:
+    """One function each: what a table says of a patient must not mean another thing in a file."""
+    assert (age_of, sex_of) == (demographics.age_of, demographics.sex_of)
 
 
 def test_a_table_is_found_anywhere_and_the_first_named_wins(tmp_path: Path) -> None:
@@ -159,6 +170,8 @@ def test_csv_tables_are_read_with_marks_and_line_breaks_in_fields(tmp_path: Path
     (tmp_path / "t.csv").write_bytes('\ufefffile,x\r\na,"1\n2"\r\n'.encode())
     assert list(read_csv(open_source(tmp_path), "t.csv")) == [{"file": "a", "x": "1\n2"}]
     assert list(read_csv(open_source(tmp_path), "t.csv", ("p", "q")))[1] == {"p": "a", "q": "1\n2"}
+    (tmp_path / "gaps.csv").write_text("file,x\n\na,1\n\n\nb,2\n")
+    assert [line for line, _ in numbered_rows(open_source(tmp_path), "gaps.csv")] == [3, 6]
     (tmp_path / "latin.csv").write_bytes(b"file\n\xff\n")
     with pytest.raises(FormatError, match=r"latin\.csv: not a readable CSV"):
         list(read_csv(open_source(tmp_path), "latin.csv"))

@@ -38,6 +38,19 @@ def test_nothing_typed_stays_and_the_signal_does() -> None:
     np.testing.assert_array_equal(plain.digital, TYPED.digital)
 
 
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        (("lead 3", "V2", "Foo"), ("lead 3", "V2", "lead 4")),
+        (("Foo", "lead 1", "Bar"), ("lead 2", "lead 1", "lead 3")),
+        (("Foo", "Bar", "lead 2"), ("lead 1", "lead 3", "lead 2")),
+        (("lead 2", "Foo", "lead 3", "Bar"), ("lead 2", "lead 4", "lead 3", "lead 5")),
+    ],
+)
+def test_a_number_that_is_taken_is_passed_over(typed: tuple[str, ...], plain: tuple[str, ...]) -> None:
+    assert deidentify(make_recording(typed), KEY, name="n", patient="").leads == plain
+
+
 def test_fields_stay_by_explicit_list() -> None:
     kept = deidentify(TYPED, KEY, name="n", patient="", keep=("labels", "notes", "leads", "site"))
     assert (kept.labels, kept.episodes, kept.leads, kept.site) == (

@@ -13,7 +13,7 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
-from clocs.datasets.dataset import Entry
+from clocs.datasets.dataset import DATASETS, Entry
 from clocs.datasets.folder import FOLDER
 from clocs.formats.writing import write
 from tests.conftest import make_recording
@@ -88,6 +88,46 @@ def test_a_table_with_other_columns_is_refused_with_those_allowed(archive: Path,
     assert "record_id, patient_id, site, age, sex, labels" in str(refusal.value)
 
 
+@pytest.mark.parametrize("named", ["other/a.hea", "a.dat", "scan"])
+def test_a_table_about_none_of_the_recordings_is_refused_before_any_is_read(archive: Path, named: str) -> None:
+    """``a.dat`` and ``scan.pdf`` are there, but no recordings."""
+    found = FOLDER.entries(open_source(archive), FOLDER.parse_options({"table": table_of(archive, named)}))
+    with pytest.raises(ConfigError, match=rf"about\.csv: no row is about.* Line 2 says '{named}'.* is 'a\.hea'"):
+        next(iter(found))
+
+
+def test_rows_about_no_recording_are_told(archive: Path) -> None:
+    table = table_of(archive, "a", *(f"gone {number}" for number in range(2)))
+    options = FOLDER.parse_options({"table": table})
+    with pytest.warns(UserWarning, match=r"about\.csv: 2 of 3 rows are about no recording.*, on lines 3, 4$"):
+        found = list(FOLDER.entries(open_source(archive), options))
+    assert len(found) == 3
+    table_of(archive, "a", *(f"gone {number}" for number in range(8)))
+    with pytest.warns(UserWarning, match=r"8 of 9 rows .* lines 3, 4, 5, 6, 7 and 3 more$"):
+        list(FOLDER.entries(open_source(archive), options))
+
+
+def table_of(archive: Path, *files: str) -> str:
+    """A table that says the same of each of these files."""
+    path = archive.parent / "about.csv"
+    path.write_text("file,site\n" + "".join(f"{file},north\n" for file in files))
+    return str(path)
+
+
+def test_two_rows_about_one_file_must_say_the_same(archive: Path) -> None:
+    assert entries(archive, "file,patient_id\na,p1\nc,p2\na,p1\n")["a.hea"].patient_id == "p1"
+    with pytest.raises(ConfigError, match=r"about\.csv: lines 2 and 5 have the same 'file' and say different things"):
+        entries(archive, "file,patient_id\na,p1\n\nc,p2\na,p3\n")
+
+
+def test_two_rows_about_one_patient_must_say_the_same(archive: Path, key: Path) -> None:
+    table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
+    table.write_text("file,patient_id\na,17\n")
+    patients.write_text("patient_id,sex\n17,F\n17,M\n")
+    with pytest.raises(ConfigError, match=r"patients\.csv: lines 2 and 3 have the same 'patient_id'"):
+        loaded(archive, table=table, patients=patients, key=key)
+
+
 def test_an_absent_table_is_refused(archive: Path) -> None:
     options = FOLDER.parse_options({"table": str(archive / "absent.csv")})
     with pytest.raises(ConfigError, match=r"absent\.csv: no such file"):
@@ -135,6 +175,24 @@ def test_what_a_store_keeps_of_the_options_names_no_place(archive: Path, key: Pa
     assert kept["key"] == read_key(key).fingerprint
     assert (kept["keep"], len(kept["table"]), kept["patients"]) == (["labels", "notes"], 64, None)
     assert FOLDER.parse_options({}).model_dump(mode="json") == {"table": None}, "as before there were keys"
+
+
+def test_a_recording_depends_on_its_own_row_and_not_on_the_table(archive: Path, key: Path) -> None:
+    """Its entry holds the row; rows of patients are joined by ids in files, so those tables do count."""
+    table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
+
+    def depends(rows: str, people: str) -> tuple[object, object]:
+        table.write_text("file,patient_id\na,17\n" + rows)
+        patients.write_text("patient_id,sex\n17,F\n" + people)
+        options = FOLDER.parse_options({"key": key, "table": table, "patients": patients})
+        return options.of_recordings(), options.model_dump(mode="json")["table"]
+
+    (before, old), (after, new), (other, _) = depends("", ""), depends("b,18\n", ""), depends("", "18,M\n")
+    assert (before == after, old == new, before == other) == (True, False, False)
+    moved = FOLDER.parse_options({"table": str(table)})
+    assert moved.of_recordings() == FOLDER.parse_options({}).of_recordings() == {"table": None}
+    rate = DATASETS.get("ptbxl").parse_options({"rate": "100"})
+    assert rate.of_recordings() == {"rate": "100"}
 
 
 @pytest.mark.parametrize("options", [{"patients": "p.csv"}, {"keep": "labels"}])

@@ -20,7 +20,7 @@ from clocs.core.errors import ConfigError, LeadError, MissingExtraError
 from clocs.core.recording import Recording, missing_value
 from clocs.drawing.ecg_paper import draw_recording
 from clocs.drawing.figure import save_figure
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD, derive
 
 
 def make(leads: tuple[str, ...] = STANDARD, seconds: float = 10.0, rate: float = 500.0, size: float = 0.5) -> Recording:
@@ -112,6 +112,26 @@ def test_a_wild_lead_is_cut_off_and_said_so() -> None:
     assert figure.get_figheight() * 25.4 < 250
     assert "cut off: II" in texts(figure)
     assert "cut off" not in texts(draw_recording(recording))
+
+
+def test_derived_leads_have_a_star_and_the_notice_stands_below() -> None:
+    recording = derive(make(("I", "II", "V1")))
+    figure = draw_recording(recording, notice="For research.")
+    names = [text.get_text() for text in axes_of(figure).texts]
+    assert {"I", "II", "V1", "III*", "aVR*", "aVL*", "aVF*"} <= set(names)
+    assert texts(figure).endswith("* follows from I and II\nFor research.")
+    assert "*" not in texts(draw_recording(recording, leads=("I", "V1")))
+
+
+def test_a_footer_stays_on_narrow_paper() -> None:
+    """Its words are broken into lines, above the lower edge and below the seconds."""
+    recording = derive(make(("I", "II", "V1"), seconds=4.0, size=4.5))
+    figure = draw_recording(recording, notice="For research. Not a medical device; not a diagnosis.")
+    figure.canvas.draw()
+    box = figure.texts[-1].get_window_extent()
+    seconds = next(text for text in axes_of(figure).texts if text.get_text() == "1 s").get_window_extent()
+    assert box.x1 <= figure.bbox.x1
+    assert 0 <= box.y0 < box.y1 < seconds.y0
 
 
 def test_leads_can_be_chosen_and_ordered() -> None:

@@ -64,7 +64,7 @@ def test_a_ptbxl_file_against_wfdb_scipy_and_the_network_by_hand(
     for start in (0.0, 5.0):
         for lead in LEADS:
             signal = record.p_signal[:, [item.lower() for item in record.sig_name].index(lead.lower())]
-            signal = signal if rate == 500 else resample_poly(signal, 5, 1, padtype="line")
+            signal = signal if rate == 500 else resample_poly(signal, 5, 1, padtype="edge")
             rows.append((lead, start))
             expected.append(scaled(signal[int(start * 500) : int((start + 5) * 500)]))
     found = encoder.embed(tmp_path / f"{Path(name).name}.hea")
@@ -204,7 +204,7 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
     assert found.cannot_recognise == ("It has seen no paced rhythm.",)
     for item in found.classes:
         high = item.probability > 0.5
-        words = "of 10 validation patients with about 70%, 60% had it", "of 40 validation patients with about 20%, 25%"
+        words = "of 10 validation patients with 50 to 100%, 60% had it", "of 40 validation patients with 0 to 50%, 25%"
         assert item.track_record.startswith(words[0 if high else 1])
         assert item.meaning == f"meaning of {item.name}"
     assert {item.name: item.prevalence for item in found.classes} == {"SR": 1 / 2, "AFIB": 1 / 3, "GSVT": 1 / 4}

@@ -55,6 +55,35 @@ def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("names", "derived"),
+    [
+        ("I,II,III,aVR", ("III", "aVR")),
+        ("I,II,V1", ()),
+        ("III,V1", ()),
+    ],
+)
+def test_computed_leads_are_told_where_they_can_be_computed_again(
+    names: str, derived: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Without I and II nobody could: they are all that there is."""
+    row = ",".join("1" * len(names.split(",")))
+    recording = read_text(tmp_path, START + f'# derived: ["avr", "III"]\n{names}\n{row}\n')
+    assert recording.provenance.derived_leads == derived
+
+
+def test_whole_characters_beyond_the_first_plane_are_texts(tmp_path: Path) -> None:
+    """JSON spells them as two halves."""
+    assert read_text(tmp_path, START + '# labels: ["\\ud83d\\ude00"]\nI\n1\n').labels == ("\N{GRINNING FACE}",)
+
+
+def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(START + '# patient: "Smith\\ud800"\nI\n1\n')
+    with pytest.raises(FormatError, match="'patient' says is no JSON") as refusal:
+        identity_from(open_source(tmp_path), "r.csv")
+    assert "Smith" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("# clocs ECG 1\nI\n1\n", "its rate or a gain is out of range"),
@@ -65,6 +94,10 @@ def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -
         (START + '# gain: {"a": 1}\nI\n1\n', "cannot be read"),
         (START + "# baseline: [1e30]\nI\n1\n", "cannot be read"),
         (START + "# labels: [1]\nI\n1\n", "labels are a list of texts"),
+        (START + '# labels: ["\\ud800"]\nI\n1\n', "'labels' says is no JSON of whole characters"),
+        (START + '# episodes: [[0, 1, "a\\ud800"]]\nI\n1\n', "'episodes' says is no JSON of whole characters"),
+        (START + "# derived: 5\nI,II,III\n1,2,1\n", "derived are a list of texts"),
+        (START + '# derived: ["V2"]\nI,II,V2\n1,2,1\n', "that follow from I and II: III, aVR, aVL, aVF"),
         (START + "# episodes: [[2, 1, 3]]\nI\n1\n", "an episode is"),
         (START + "# episodes: 5\nI\n1\n", "episodes are a list"),
         (START, "0 leads"),

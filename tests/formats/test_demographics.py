@@ -21,9 +21,12 @@ from clocs.formats.demographics import age_at, age_of, day, moment, sex_of
         ("UN", None),
         ("", None),
         ("Mixed", None),
+        ("mujer", None),
+        (None, None),
+        (float("nan"), None),
     ],
 )
-def test_sex(text: str, sex: str | None) -> None:
+def test_sex(text: object, sex: str | None) -> None:
     assert sex_of(text) == sex
 
 
@@ -42,9 +45,12 @@ def test_sex(text: str, sex: str | None) -> None:
         ("-1", "years", None),
         ("300", "years", None),
         ("nan", "years", None),
+        (58, "years", 58.0),
+        (None, "years", None),
+        (float("nan"), "years", None),
     ],
 )
-def test_a_stated_age(text: str, unit: str, age: float | None) -> None:
+def test_a_stated_age(text: object, unit: str, age: float | None) -> None:
     assert age_of(text, unit) == (None if age is None else pytest.approx(age, rel=2e-3))
 
 

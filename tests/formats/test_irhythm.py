@@ -14,6 +14,8 @@ from clocs.core.errors import FormatError, UnitError
 from clocs.core.recording import Episode
 from clocs.core.sources import open_source
 from clocs.formats import read, read_from
+from clocs.formats.reading import wanting
+from tests.formats.binary_examples import WRITERS
 
 EPISODES = [
     {"onset": 1, "offset": 300, "rhythm_name": "NSR"},
@@ -74,6 +76,15 @@ def test_bare_numbers_without_a_committee_are_not_this_format(tmp_path: Path) ->
     (tmp_path / "ab12_0003_grp0.episodes.json").unlink()
     with pytest.raises(FormatError, match="not a format clocs knows"):
         read(path)
+
+
+def test_a_strip_wants_its_committee_unless_it_is_of_another_format(tmp_path: Path) -> None:
+    path, source = make(tmp_path), open_source(tmp_path)
+    assert wanting(source, path.name) == {}
+    (tmp_path / "ab12_0003_grp0.episodes.json").unlink()
+    assert wanting(source, path.name) == {"ab12_0003_grp0.episodes.json": None}
+    path.write_bytes(WRITERS["ishne"](1))
+    assert wanting(source, path.name) == {}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats import read_from
+from clocs.formats.reading import wanting
 from clocs.formats.wfdb import WFDB, parse_header
 
 Ints = npt.NDArray[np.int64]
@@ -395,6 +396,28 @@ def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
 def test_when_a_record_began(line: str, acquired: str, tmp_path: Path) -> None:
     make(tmp_path, f"{line}\nr.dat 16 1000/mV 16 0 0 0 0 I\n")
     assert WFDB.identify(open_source(tmp_path), "r.hea") == {"acquired": (acquired,)}
+
+
+@pytest.mark.parametrize("code", [16, 24, 32, 80, 212])
+def test_the_size_that_a_header_means_is_that_of_the_file_that_the_package_writes(code: int, tmp_path: Path) -> None:
+    samples = np.arange(3 * 101).reshape(101, 3) % 100
+    about = {"fs": 500, "units": ["mV"] * 3, "sig_name": ["I", "II", "V1"], "fmt": [str(code)] * 3}
+    wfdb.wrsamp("r", d_signal=samples, adc_gain=[200.0] * 3, baseline=[0] * 3, write_dir=str(tmp_path), **about)
+    size = (tmp_path / "r.dat").stat().st_size
+    assert WFDB.needs(open_source(tmp_path), "r.hea") == {"r.dat": size}
+
+
+def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path) -> None:
+    lines = [f"{file} 1000/mV 16 0 0 0 0 {file[0]}" for file in ("a.dat 16+4", "b.dat 80", "c.dat 516")]
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "r.hea").write_text("\n".join(["r 3 500 10", *lines]))
+    source = open_source(tmp_path)
+    assert wanting(source, "s/r.hea") == {"s/a.dat": None, "s/b.dat": None, "s/c.dat": None}
+    for file, size in {"a.dat": 24, "b.dat": 9, "c.dat": 1}.items():
+        (tmp_path / "s" / file).write_bytes(bytes(size))
+    assert wanting(source, "s/r.hea") == {"s/b.dat": 9}, "how long a compressed file must be is not known"
+    (tmp_path / "s" / "r.hea").write_text("no header")
+    assert wanting(source, "s/r.hea") == {}
 
 
 def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> None:

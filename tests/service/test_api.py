@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -14,6 +15,7 @@ from clocs import __version__
 from clocs.evaluation.pretrained import load_encoder
 from clocs.service import schemas
 from clocs.service.parsing.reading import read_upload
+from clocs.signals.leads import STANDARD
 from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
 from tests.service.serving import Reply, Served, served
 from tests.service.uploading import TOKEN, multipart
@@ -38,6 +40,12 @@ def problem(reply: Reply, status: int, kind: str) -> dict[str, Any]:
 def test_health(client: Served) -> None:
     for path in ("/healthz", "/readyz"):
         assert checked(schemas.Health, client.get(path)) == {"status": "ok", "version": __version__}
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz"])
+def test_a_head_alone_can_be_asked_for(path: str, client: Served) -> None:
+    reply = client.ask("HEAD", path)
+    assert (reply.status, reply.body) == (200, b"")
 
 
 def test_model(client: Served) -> None:
@@ -68,6 +76,7 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
     if more:
         told = problem(client.post("/api/v1/classify", files), 422, "unknown-leads")
         assert "the encoder was trained on II" in told["detail"]
+        assert "any_lead=True" not in told["detail"]
     found = checked(schemas.Classified, client.post(f"/api/v1/classify{more}", files))
     truth = load_encoder("cmsc-chapman").classify(recording, any_lead=bool(more))
     assert [item["name"] for item in found["classes"]] == [item.name for item in truth.classes]
@@ -92,7 +101,8 @@ def test_neighbours_are_shown_by_handle(client: Served, real_data: Path) -> None
         assert {"patient_id", "record_id"}.isdisjoint(item)
         shown = checked(schemas.Preview, client.get(f"/api/v1/neighbours/{item['handle']}/preview"))
         assert (shown["age"], shown["sex"], len(shown["leads"])) == (item["age"], "female", 12)
-    problem(client.get("/api/v1/neighbours/p-00000000000000000000/preview"), 404, "not-found")
+        assert set(shown["labels"]) <= set(item["labels"])
+    problem(client.get("/api/v1/neighbours/p-00000000000000000000/preview"), 404, "unknown-handle")
 
 
 def test_no_id_leaves(client: Served, real_data: Path) -> None:
@@ -118,6 +128,23 @@ def test_figures(client: Served, real_data: Path) -> None:
         assert reply.body.startswith(start)
         assert reply.headers["content-type"] == kind
         assert reply.headers["content-disposition"] == f'attachment; filename="ecg.{form}"'
+
+
+def test_a_minute_of_twelve_leads_is_drawn(client: Served) -> None:
+    """As much as a preview has; more is refused."""
+    samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
+    rows = "\n".join(",".join(map(str, row)) for row in samples)
+    files = {"long.csv": f"# clocs ECG 1\n# rate: 1000\n{','.join(STANDARD)}\n{rows}\n".encode()}
+    assert client.post("/api/v1/figure?format=pdf&seconds=60", files).body.startswith(b"%PDF")
+    told = problem(client.post("/api/v1/figure?format=pdf&seconds=61", files), 422, "wrong-option")
+    assert "seconds: " in told["detail"]
+
+
+def test_everyone_of_an_age_that_is_shown_is_found_by_it(client: Served, real_data: Path) -> None:
+    files = sample(real_data, "muse-xml")
+    age = client.post("/api/v1/similar?k=1", files).json()["neighbours"][0]["age"]
+    found = client.post(f"/api/v1/similar?age_from={age:g}&age_to={age:g}", files).json()["neighbours"]
+    assert {item["age"] for item in found} == {age}
 
 
 def test_embeddings_are_kept_back(client: Served, real_data: Path) -> None:
@@ -280,6 +307,15 @@ def test_an_archive_that_goes_away_is_said_without_its_place(
     assert "StoreError" in written[-1]
     assert "0000" not in written[-1].replace(told["instance"], "")
     assert TOKEN not in "".join(generous.log)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_search_that_cannot_be_written_down_is_not_answered(demo: Path, real_data: Path) -> None:
+    with served(audit_log="/dev/full", index=str(demo / "index")) as running:
+        reply = running.post("/api/v1/similar", sample(real_data, "muse-xml"))
+    told = problem(reply, 503, "audit-log-unavailable")
+    assert "could not be written down" in told["detail"]
+    assert "retry-after" not in reply.headers
 
 
 def test_a_service_without_an_index_says_so(tmp_path: Path, real_data: Path) -> None:

@@ -22,9 +22,18 @@ def test_values_are_those_of_the_recording() -> None:
     recording = make_recording(("I", "II", "aVR"), samples=700)
     found = shown(recording)
     assert [lead.name for lead in found.leads] == ["I", "II", "aVR"]
-    assert found.signal.scale == 0.001
+    assert found.signal.scale == {"I": 0.001, "II": 0.001, "aVR": 0.001}
     for lead, row in zip(recording.leads, recording.physical(), strict=True):
-        assert np.abs(np.array(found.signal.samples[lead]) * found.signal.scale - row).max() <= 0.0005 + 1e-6
+        assert np.abs(np.array(found.signal.samples[lead]) * found.signal.scale[lead] - row).max() <= 0.0005 + 1e-6
+
+
+def test_an_artefact_in_one_lead_leaves_the_others_fine() -> None:
+    recording = make_recording(("I", "II"), samples=600)
+    digital = recording.digital.astype(np.int32)
+    digital[0, 5] = 400 * recording.gain[0]
+    found = shown(replace(recording, digital=digital))
+    assert found.signal.scale["I"] > 0.01
+    assert found.signal.scale["II"] == 0.001
 
 
 def test_a_missing_sample_is_marked() -> None:
@@ -50,7 +59,8 @@ def test_large_values_get_a_coarser_scale(unit: str, peak: float) -> None:
     numbers = np.array(found.signal.samples["I"])
     assert found.signal.missing not in numbers
     assert np.abs(numbers).max() <= 32767
-    assert np.abs(numbers * found.signal.scale - values[0]).max() <= found.signal.scale
+    scale = found.signal.scale["I"]
+    assert np.abs(numbers * scale - values[0]).max() <= scale
 
 
 def test_a_name_cannot_break_out_of_the_json() -> None:

@@ -18,6 +18,8 @@ from clocs.core.errors import (
     StoreError,
     UnitError,
 )
+from clocs.evaluation.soundness import with_code_hint
+from clocs.service.audit_log import AuditError
 from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem_of_status, send_problem, unexpected
 
 
@@ -34,6 +36,18 @@ from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem
 def test_what_is_wrong_with_a_request_is_said_in_the_packages_words(error: ClocsError, status: int, kind: str) -> None:
     problem = problem_of(error)
     assert (problem.status, problem.kind, problem.detail) == (status, kind, str(error))
+
+
+def test_a_search_that_cannot_be_written_down_has_a_kind_of_its_own() -> None:
+    problem = problem_of(AuditError("a search could not be written down: No space left on device"))
+    assert (problem.status, problem.kind) == (503, "audit-log-unavailable")
+    assert "No space left" in problem.detail
+
+
+def test_advice_on_code_stays_here() -> None:
+    message = with_code_hint("it has I; say so.", "any_lead=True")
+    assert message == "it has I; say so. In code: any_lead=True."
+    assert problem_of(LeadError(message)).detail == "it has I; say so."
 
 
 @pytest.mark.parametrize("error", [StoreError("/home/x/index is gone"), IntegrityError("patient 17: changed")])

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.service.uploads import clean_name
+from tests.service.samples import sample
 from tests.service.serving import Served
 from tests.service.uploading import BOUNDARY, multipart
 
 
 @given(st.text(max_size=300))
-def test_a_name_is_plain_whatever_it_was(given_name: str) -> None:
+def test_a_name_is_a_base_name_whatever_it_was(given_name: str) -> None:
     clean = clean_name(given_name)
-    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", clean)
+    assert clean.isprintable()
+    assert not {"/", "\\"} & set(clean)
+    assert not clean.startswith(".")
+    assert 1 <= len(clean) <= 100
 
 
 @pytest.mark.parametrize(
@@ -24,16 +28,25 @@ def test_a_name_is_plain_whatever_it_was(given_name: str) -> None:
     [
         ("A0001.hea", "A0001.hea"),
         ("../../etc/passwd", "passwd"),
-        ("C:\\ECG\\Mrs Smith.xml", "Mrs_Smith.xml"),
+        ("C:\\ECG\\Mrs Smith.xml", "Mrs Smith.xml"),
+        ("A1+b (2).hea", "A1+b (2).hea"),
+        ("Müller.dat", "Müller.dat"),
         (".htaccess", "htaccess"),
         ("..", "file"),
         ("", "file"),
-        ("a\0b\n.dcm", "a_b_.dcm"),
+        ("a\0b\n\u202e.dcm", "ab.dcm"),
         ("x" * 300 + ".zip", "x" * 80 + ".zip"),
     ],
 )
 def test_names(given_name: str, clean: str) -> None:
     assert clean_name(given_name) == clean
+
+
+@pytest.mark.parametrize("name", ["A1+b", "Müller"])
+def test_a_header_finds_its_signal_whatever_both_are_called(client: Served, real_data: Path, name: str) -> None:
+    header, signal = sample(real_data, "cpsc").values()
+    files = {f"{name}.hea": header.replace(b"A0002.mat", f"{name}.mat".encode("latin-1")), f"{name}.mat": signal}
+    assert client.post("/api/v1/preview", files).status == 200
 
 
 def part(headers: str, data: bytes = b"x") -> bytes:

@@ -89,6 +89,19 @@ def test_too_few_beats_are_none(recording: Recording) -> None:
     assert find_beats(recording) is None
 
 
+@pytest.mark.parametrize("rate", [1.0, 5.0, 7.0, 10.0, 12.0, 25.0, 49.9])
+@pytest.mark.parametrize("beats", [0.8, 1.0, 1.5, 2.5])
+def test_at_a_few_hertz_there_are_no_beats_and_no_errors(rate: float, beats: float) -> None:
+    """A QRS complex lasts a tenth of a second: too short for such rates."""
+    times = np.arange(600) / rate
+    spikes = 1000 * np.exp(-(((times * beats % 1 - 0.5) / 0.02) ** 2))
+    for noise in (0, 1, 30):
+        digital = (spikes + np.random.default_rng(noise).normal(0, noise, 600))[None].astype(np.int16)
+        recording = replace(make_recording(("II",), samples=600, rate=rate), digital=digital)
+        assert find_beats(recording) is None
+        assert assess(recording, BEATS_ONLY) == []
+
+
 def test_a_flat_recording_has_no_beats() -> None:
     flat = make_recording()
     assert find_beats(replace(flat, digital=np.zeros_like(flat.digital))) is None

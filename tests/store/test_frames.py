@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, F
                 continue
             if policy.rate is not None and policy.rate != recording.rate:
                 up = int(policy.rate // recording.rate)
-                whole = resample_poly(values, up, 1, padtype="line")
+                whole = resample_poly(values, up, 1, padtype="edge")
                 length = policy.samples * policy.segments
                 cut = whole[frame * length : (frame + 1) * length]
             elif len(cut) != policy.samples * policy.segments:
@@ -125,6 +126,72 @@ def test_together_stacks_all_leads(store_of: Maker, varied: list[Recording]) -> 
         np.testing.assert_array_equal(whole.gather([item])[0], parts)
 
 
+def test_together_has_the_leads_that_most_recordings_have_in_one_order(store_of: Maker) -> None:
+    """Whatever order a file has them in; recordings that lack one are left out."""
+    layouts = [("V1", "II"), ("I", "II", "V1"), ("V1", "II", "I"), ("II", "I", "V1", "V2"), ("II", "V1", "I")]
+    made = [make_recording(leads, seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n, leads in enumerate(layouts)]
+    store = store_of(made, gate=OFF, per_shard=2)
+    frames = Frames(store, FramePolicy(samples=2500, source_samples=2500), together=True)
+    assert frames.leads == ("I", "II", "V1", "III", "aVR", "aVL", "aVF")
+    records, numbers, _ = frames.locate(np.arange(len(frames)))
+    assert set(records) == {1, 2, 3, 4}
+    for item, (record, number) in enumerate(zip(records, numbers, strict=True)):
+        recording = store.recording(int(record)).select(frames.leads)
+        window = recording.physical()[:, number * 2500 : (number + 1) * 2500]
+        np.testing.assert_allclose(frames.gather([item])[0, :, 0], window, atol=1e-6)
+    few = Frames(store, FramePolicy(samples=2500, source_samples=2500), together=True, records=np.arange(5) == 0)
+    assert (few.leads, len(few)) == (("V1", "II"), 2)
+
+
+def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of: Maker) -> None:
+    """250 to 500 Hz: the filter reaches ten samples; a frame that it would reach a gap from is none."""
+    clean = make_recording(("II",), samples=5000, rate=250.0)
+    signal = clean.digital.copy()
+    for place in (1255, 3900):  # just after the first of four frames, and within the fourth
+        signal[0, place] = np.iinfo(signal.dtype).min
+    store = store_of([clean], gate=OFF), store_of([replace(clean, digital=signal)], name="gaps", gate=OFF)
+    policy = FramePolicy(samples=2500, rate=500, leads=("II",))
+    whole, gaps = (Frames(each, policy) for each in store)
+    _, numbers, _ = gaps.locate(np.arange(len(gaps)))
+    assert (len(whole), numbers.tolist()) == (4, [2])
+    np.testing.assert_array_equal(gaps.gather([0]), whole.gather([2]))
+
+
+@pytest.mark.parametrize("rate", [100.0, 257.0, 300.0, 333.3, 1000.0])
+def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, rate: float) -> None:
+    recording = make_recording(("II",), samples=int(30.7 * rate), rate=rate)
+    frames = Frames(store_of([recording], gate=OFF), FramePolicy(samples=2500, rate=500, leads=("II",)))
+    ratio = Fraction(500 / rate).limit_denominator(1000)
+    whole = resample_poly(recording.physical()[0], ratio.numerator, ratio.denominator, padtype="edge")
+    assert len(frames) == 6
+    for number in range(len(frames)):
+        expected = whole[number * 2500 : (number + 1) * 2500]
+        np.testing.assert_allclose(frames.gather([number])[0, 0], expected, atol=1e-6)
+
+
+def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
+    store_of: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a day of ECG, resampled whole for every frame, would take hours."""
+    lengths = []
+
+    def resample(signal: Frame, rate: float, to_rate: float) -> Frame:
+        lengths.append(signal.shape[-1])
+        return np.repeat(signal, 2, axis=-1)
+
+    monkeypatch.setattr("clocs.store.frames.resample", resample)
+    store = store_of([make_recording(("II",), samples=250 * 600, rate=250.0)], gate=OFF)
+    Frames(store, FramePolicy(samples=2500, rate=500)).gather(np.arange(120))
+    assert len(lengths) == 120
+    assert max(lengths) < 1250 + 50
+
+
+def test_long_names_of_leads_are_kept(store_of: Maker) -> None:
+    leads = ("Bipolar chest lead A", "Bipolar chest lead B")
+    frames = Frames(store_of([make_recording(leads)], gate=OFF), FramePolicy(samples=5000, source_samples=5000))
+    assert frames.locate([0, 1])[2].tolist() == list(leads) == list(frames.leads)
+
+
 def test_labels_at_the_frames_first_sample(store_of: Maker) -> None:
     episodes = (Episode(0, 2500, "A"), Episode(2500, 2501, "B"), Episode(2501, 5000, "A"), Episode(5000, 7500, "C"))
     recording = replace(make_recording(samples=7500), episodes=episodes)
@@ -177,6 +244,6 @@ def test_real_frames_equal_their_recordings(originals: Path, tmp_path: Path) -> 
         (record,), (number,), (lead,) = frames.locate([item])
         recording = store.recording(int(record))
         signal = recording.signal[recording.leads.index(str(lead))]
-        whole = signal if recording.rate == 500 else resample_poly(signal, 5, 1, padtype="line")
+        whole = signal if recording.rate == 500 else resample_poly(signal, 5, 1, padtype="edge")
         window = whole[number * 2500 : (number + 1) * 2500]
         np.testing.assert_allclose(frames.gather([item])[0, 0], window, atol=1e-4)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clocs.core.pseudonyms import make_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Dataset, Entry
@@ -115,3 +116,26 @@ def test_whatever_comes_and_goes_the_store_holds_what_is_there(
         made, _ = grow(files, place / "source", "".join(sorted(names)), place / "store")
         assert stored(made) == sorted(names - {"c", "h"})
         assert made.manifest.records_in == len(names)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_row_for_another_file_has_nothing_read_again(files: Path, tmp_path: Path, keyed: bool) -> None:
+    """The manifest says that the table is another one; recordings whose rows it has changed are read again."""
+    source, store, table = tmp_path / "source", tmp_path / "store", tmp_path / "table.csv"
+    grow(files, source, "abdefgij", tmp_path / "other")
+    options: dict[str, object] = {"table": table}
+    if keyed:
+        make_key(tmp_path / "key")
+        options["key"] = tmp_path / "key"
+
+    def read(rows: str) -> tuple[str, Store]:
+        table.write_text(f"file,patient_id\n{rows}")
+        counting = Counting()
+        made = ingest(counting.dataset, source, store, options=options)
+        return "".join(sorted(counting.read)), made
+
+    first, before = read("a,1\n")
+    second, after = read("a,1\nb,1\n")
+    assert (first, second) == ("abdefgij", "abd"), "a task of three, of which one has changed"
+    assert (before.manifest.options == after.manifest.options) is not keyed
+    assert read("b,1\na,1\n")[0] == ""

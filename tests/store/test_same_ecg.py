@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from clocs.core.recording import Recording, quantise
 from clocs.datasets import DATASETS
 from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD, derive
+from clocs.signals.quality import OFF
+from clocs.store import same_ecg
 from clocs.store.duplicates import duplicate_groups
 from clocs.store.ingest import ingest
 from clocs.store.same_ecg import same_ecg_groups
@@ -59,6 +62,49 @@ def test_what_differs_by_more_than_a_step_is_another_ecg(store_of: Maker, change
     assert callable(change)
     other = replace(one, digital=quantise(change(values)), record_id="other")
     assert grouped(store_of([one, other])) == []
+
+
+@pytest.mark.parametrize("number", [0, 11])
+@pytest.mark.parametrize("changed", [{"unit": "adu", "gain": np.ones(1)}, {"gain": np.full(1, 0.25)}])
+def test_one_file_of_coarse_steps_has_no_others_compared(
+    store_of: Maker, monkeypatch: pytest.MonkeyPatch, number: int, changed: dict[str, Any]
+) -> None:
+    """Every pair was, since the coarsest step of all was what any two might differ by."""
+    recordings = [make_recording(("II",), seed=seed, record_id=f"r{seed}") for seed in range(12)]
+    recordings[number] = replace(recordings[number], **changed)
+    compared: list[set[str]] = []
+
+    def agree(one: Recording, other: Recording) -> bool:
+        compared.append({one.record_id, other.record_id})
+        return False
+
+    monkeypatch.setattr(same_ecg, "_agree", agree)
+    assert grouped(store_of(recordings, gate=OFF)) == []
+    assert all(f"r{number}" in pair for pair in compared)
+    assert len(compared) < len(recordings)
+
+
+def test_raw_steps_are_the_same_ecg_only_as_raw_steps(store_of: Maker) -> None:
+    one = replace(make_recording(("II",), seed=1, record_id="one"), gain=np.ones(1))
+    raw = replace(one, unit="adu", record_id="raw")
+    again = replace(raw, record_id="again")
+    assert grouped(store_of([one, raw, again], gate=OFF)) == [["raw", "again"]]
+
+
+def test_groups_come_in_order_of_their_first_members(store_of: Maker) -> None:
+    """Whichever of a group's files are found to be the same first."""
+    fine = [make_recording(("I", "II"), seed=seed, record_id=f"fine {seed}") for seed in range(3)]
+    steps = (1 / 0.004, 1 / 0.01, 1 / 0.00488)
+    others = [
+        replace(coarser(recording, gain), record_id=f"{recording.record_id} at {gain:g}")
+        for gain, seeds in zip(steps, ((2, 0), (1, 0), (2, 1)), strict=True)
+        for recording in (fine[seed] for seed in seeds)
+    ]
+    recordings = [*others[:3], *fine, *others[3:]]
+    same: dict[str, list[str]] = {}
+    for recording in recordings:
+        same.setdefault(recording.record_id.split(" at ")[0], []).append(recording.record_id)
+    assert grouped(store_of(recordings, gate=OFF)) == list(same.values())
 
 
 def test_signals_of_a_few_steps_are_nobodys(store_of: Maker) -> None:

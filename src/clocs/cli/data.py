@@ -83,8 +83,12 @@ def ingest(
     from clocs.signals.quality import OFF
     from clocs.store.archive_report import unused_identities
     from clocs.store.ingest import ingest as run
+    from clocs.store.ingest import left_out
+    from clocs.store.manifest import versions
+    from clocs.store.store import open_store
     from clocs.store.summary import info as store_info
 
+    before = versions(store)
     with progress_bar("recordings") as advance:
         made = run(
             dataset,
@@ -111,6 +115,12 @@ def ingest(
     if dataset == "folder":
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
+    gone = left_out(made, open_store(store, before[-1])) if before else 0
+    if gone:
+        typer.echo(
+            f"{gone} recordings of version {before[-1]} are not in this one: a version holds what its source holds. "
+            "To have them all in one, ingest a folder that holds them all"
+        )
     unused = unused_identities(made) if dataset == "folder" else 0
     if unused:
         typer.echo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import typer
 
@@ -63,6 +64,10 @@ def _root(version: bool = typer.Option(False, "--version", help="Show the versio
 
 def main() -> None:
     """Run the command; an error of clocs' own is a message and exit code 1, never a traceback."""
+    python_form = warnings.formatwarning
+    warnings.formatwarning = lambda said, kind, *place: (
+        f"warning: {said}\n" if kind is UserWarning else python_form(said, kind, *place)
+    )
     try:
         app()
     except ClocsError as error:

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from clocs.core.errors import IntegrityError, StoreError
 
@@ -25,44 +25,72 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write; it takes its name only when whole and on disk. A failure leaves nothing new.
 
     The temporary name is derived from the final one, so a repeated attempt overwrites what a killed
-    one left behind.
+    one left behind. Errors of what the caller reads meanwhile stay what they are.
     """
-    outcome = "Nothing was committed."
-    try:
+    with _failing_to_write(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         reached("before write", path)
-        with _temporary(path.with_name(path.name + _TEMPORARY)) as file:
-            yield file
+        partial = path.with_name(path.name + _TEMPORARY)
+        file = _held(partial)
+    try:
+        with _failing_to_write(path):
+            file.truncate(0)
+        yield cast(IO[bytes], _Written(file, path))
+        with _failing_to_write(path):
             file.flush()
             os.fsync(file.fileno())
             reached("after write", path)
-            os.replace(file.name, path)
-        outcome = "It is whole, but may not outlast a power cut."
+            os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # what could not be flushed was said
+            file.close()
+    with _failing_to_write(path, "It is whole, but may not outlast a power cut."):
         reached("after rename", path)
         _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _failing_to_write(path: Path, outcome: str = "Nothing was committed.") -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise StoreError(f"cannot write {path.name}: {error.strerror or error}. {outcome}") from error
 
 
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[IO[bytes]]:
-    """An empty file that one process holds; gone after an error.
+class _Written:
+    """An open file whose failures to write name the file it is to become."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        with _failing_to_write(self._path):
+            return self._file.write(data)
+
+    def flush(self) -> None:
+        with _failing_to_write(self._path):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _held(path: Path) -> IO[bytes]:
+    """An open file that one process holds until it is closed.
 
     A run that was killed may have left a worker behind, still writing this very file: wait for its end.
     """
     while True:
-        with open(path, "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if not _is_at(file, path):  # renamed while this one waited
-                continue
-            try:
-                file.truncate(0)
-                yield file
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                raise
-            return
+        file = open(path, "ab")  # noqa: SIM115
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if _is_at(file, path):
+            return file
+        file.close()  # renamed while this one waited
 
 
 def _is_at(file: IO[bytes], path: Path) -> bool:

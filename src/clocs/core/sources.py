@@ -7,16 +7,21 @@ import functools
 import lzma
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 from clocs.core.errors import ConfigError, FormatError
 
 MAX_FILE_BYTES = 1 << 30
 """A single file over 1 GiB is refused: no ECG format here needs more, and memory must stay bounded."""
+ABSENT: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+"""How a disk says that a name is no file's. Anything else is not the file's fault, and must not pass for one."""
+DAMAGED: Final = {None, errno.EINVAL}
+"""How a damaged archive shows: bz2 gives no number, a seek to nowhere EINVAL."""
 
 
 class Source(Protocol):
@@ -30,7 +35,9 @@ class Source(Protocol):
 
     def exists(self, name: str) -> bool: ...
 
-    def size(self, name: str) -> int: ...
+    def size(self, name: str) -> int:
+        """In bytes; no file of that name is a ``FormatError``, here and below."""
+        ...
 
     def read(self, name: str) -> bytes: ...
 
@@ -42,7 +49,8 @@ class Source(Protocol):
 class FolderSource:
     """A directory on disk; a zip archive in it is one more folder, ``archive.zip/file``.
 
-    An archive that cannot be opened is listed as the file it is.
+    An archive that cannot be opened is listed as the file it is, and so is a link to nothing: reading them says why.
+    Pipes and devices are no files. Links to folders are followed, but not to one that the walk has come through.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,24 +58,25 @@ class FolderSource:
         self._root = path
 
     def names(self) -> Iterator[str]:
-        for folder, folders, files in os.walk(self._root):
-            folders.sort()
-            prefix = PurePosixPath(Path(folder).relative_to(self._root).as_posix())
-            for file in sorted(files):
-                name = _spelled(str(prefix / file))
-                archive = self._archive(name) if file.lower().endswith(".zip") else None
-                if archive is None:
-                    yield name
-                else:
-                    yield from (f"{name}/{member}" for member in archive.names())
+        waiting: list[tuple[str, tuple[str, ...]]] = [("", (os.path.realpath(self._root),))]
+        while waiting:
+            prefix, above = waiting.pop()
+            files, folders = _listed(self._root / prefix)
+            for file in files:
+                yield from self._members(_spelled(prefix + file.name))
+            inside = [(f"{prefix}{folder.name}/", _real(folder, above[-1])) for folder in reversed(folders)]
+            waiting += [(place, (*above, real)) for place, real in inside if real not in above]
 
     def exists(self, name: str) -> bool:
         place = self._in_archive(name)
-        return place[0].exists(place[1]) if place else self._place(name).is_file()
+        return place[0].exists(place[1]) if place else self._file(name) is not None
 
     def size(self, name: str) -> int:
-        place = self._in_archive(name)
-        return place[0].size(place[1]) if place else self._place(name).stat().st_size
+        if place := self._in_archive(name):
+            return place[0].size(place[1])
+        if (found := self._file(name)) is None:
+            raise _absent(name, self.path)
+        return found.st_size
 
     def read(self, name: str) -> bytes:
         return self.head(name, MAX_FILE_BYTES + 1)
@@ -75,12 +84,30 @@ class FolderSource:
     def head(self, name: str, count: int) -> bytes:
         if place := self._in_archive(name):
             return place[0].head(place[1], count)
+        if self._file(name) is None:
+            raise _absent(name, self.path)
         try:
             with open(self._place(name), "rb") as file:  # which takes memory for all it is asked to read
                 return _bounded(file.read(min(count, os.fstat(file.fileno()).st_size)), name)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError) as error:
-            # Any other OSError is the disk's fault, not the file's, and must not pass for one.
-            raise FormatError(f"{name}: no such file in {self.path}") from error
+        except OSError as error:
+            raise _cannot_read(self._place(name), error) from error
+
+    def _file(self, name: str) -> os.stat_result | None:
+        """What the disk says of a file; None where there is none: opening a pipe would wait for ever."""
+        try:
+            found = os.stat(self._place(name))
+        except ValueError:
+            return None
+        except OSError as error:
+            if error.errno in ABSENT:
+                return None
+            raise _cannot_read(self._place(name), error) from error
+        return found if stat.S_ISREG(found.st_mode) else None
+
+    def _members(self, name: str) -> Iterator[str]:
+        """A file, or those in it if it is an archive."""
+        archive = self._archive(name) if name.lower().endswith(".zip") and self._file(name) else None
+        yield from [name] if archive is None else (f"{name}/{member}" for member in archive.names())
 
     def _archive(self, name: str) -> Source | None:
         try:
@@ -90,35 +117,38 @@ class FolderSource:
 
     def _in_archive(self, name: str) -> tuple[Source, str] | None:
         """The archive a name lies in, and the rest of the name."""
-        at = name.lower().find(".zip/")
-        archive = self._place(name[: at + 4])
-        if at < 0 or not archive.is_file():
-            return None
-        return open_source(archive), name[at + 5 :]
+        for ending in re.finditer(r"\.zip/", name, re.IGNORECASE):  # a folder may be named so, too
+            archive = name[: ending.end() - 1]
+            if self._file(archive):
+                return open_source(self._place(archive)), name[ending.end() :]
+        return None
 
     def _place(self, name: str) -> Path:
         """Where a name lies on disk, names that are not UTF-8 included."""
         place = self._root / name
-        if "\\x" not in name or place.exists():
+        if "\\x" not in name or os.path.exists(place):
             return place
         raw = re.sub(rb"\\x([89a-f][0-9a-f])", lambda match: bytes.fromhex(match.group(1).decode()), name.encode())
         return self._root / os.fsdecode(raw)
 
 
 class ZipSource:
-    """A zip archive, or a folder inside one; members are read in place."""
+    """A zip archive, or a folder inside one; members are read in place, those with ``\\`` between parts, too."""
 
     def __init__(self, archive: Path, prefix: str = "") -> None:
         self.path = str(archive / prefix) if prefix else str(archive)
         try:
             self._zip = zipfile.ZipFile(archive)
-        except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
+        except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno not in DAMAGED:
+                raise _cannot_read(archive, error) from error
             raise FormatError(f"{archive.name} is not a readable zip archive: {error}") from error
-        self._prefix = prefix.rstrip("/") + "/" if prefix else ""
+        within = prefix.rstrip("/") + "/" if prefix else ""
+        names = {info.filename.replace("\\", "/"): info for info in self._zip.infolist()}
         self._members = {
-            info.filename.removeprefix(self._prefix): info
-            for info in self._zip.infolist()
-            if not info.is_dir() and info.filename.startswith(self._prefix)
+            name.removeprefix(within): info
+            for name, info in names.items()
+            if name.startswith(within) and not name.endswith("/")
         }
 
     def names(self) -> Iterator[str]:
@@ -128,23 +158,27 @@ class ZipSource:
         return name in self._members
 
     def size(self, name: str) -> int:
-        return self._members[name].file_size
+        return self._member(name).file_size
 
     def read(self, name: str) -> bytes:
         return self.head(name, MAX_FILE_BYTES + 1)
 
     def head(self, name: str, count: int) -> bytes:
-        if name not in self._members:
-            raise FormatError(f"{name}: no such file in {self.path}")
+        member = self._member(name)
         try:
-            with self._zip.open(self._members[name]) as file:
+            with self._zip.open(member) as file:
                 return _bounded(file.read(count), name)
-        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, EOFError, ValueError) as error:
             raise FormatError(f"{name}: damaged in its archive: {error}") from error
         except OSError as error:
-            if error.errno not in (None, errno.EINVAL):  # bz2 gives none, a seek to nowhere EINVAL
-                raise
+            if error.errno not in DAMAGED:
+                raise _cannot_read(f"{self.path}/{name}", error) from error
             raise FormatError(f"{name}: damaged in its archive: {error}") from error
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
+        if name not in self._members:
+            raise _absent(name, self.path)
+        return self._members[name]
 
 
 @functools.lru_cache(maxsize=8)
@@ -162,8 +196,56 @@ def _open(path: str, _changed: int) -> Source:
 def open_source(path: str | os.PathLike[str]) -> Source:
     """Open a folder, a zip archive, or a folder inside a zip (``archive.zip/folder``)."""
     place = Path(path)
-    there = next((part for part in (place, *place.parents) if part.exists()), None)
-    return _open(str(place), there.stat().st_mtime_ns if there else 0)
+    try:
+        there = next((part for part in (place, *place.parents) if part.exists()), None)
+        return _open(str(place), there.stat().st_mtime_ns if there else 0)
+    except PermissionError as error:
+        raise _cannot_read(place, error) from error
+
+
+def size_of(source: Source, name: str) -> int | None:
+    """The bytes of a file; None where there is none."""
+    try:
+        return source.size(name)
+    except FormatError:
+        return None
+
+
+def _listed(folder: Path) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
+    """The files of a folder and its folders, each by name."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:  # to pass over it would look as if its files had been deleted
+        raise ConfigError(
+            f"{folder}: this folder cannot be listed: {error.strerror or error}. "
+            "Let this user read it, or move it out of the source"
+        ) from error
+    files, folders = [], []
+    for entry in found:
+        link = entry.is_symlink()
+        if os.path.isdir(entry) if link else entry.is_dir():
+            folders.append(entry)
+        elif (os.path.isfile(entry) or not os.path.exists(entry)) if link else entry.is_file():
+            files.append(entry)
+    return files, folders
+
+
+def _real(folder: os.DirEntry[str], parent: str) -> str:
+    """Where a folder lies, links resolved, if that is known of its parent."""
+    return os.path.realpath(folder) if folder.is_symlink() else os.path.join(parent, folder.name)
+
+
+def _absent(name: str, path: str) -> FormatError:
+    return FormatError(f"{name}: no such file in {path}")
+
+
+def _cannot_read(place: str | Path, error: OSError) -> Exception:
+    """A right that the user lacks ends what is under way; a fault of the disk is a task's to try again."""
+    said = f"{place}: cannot be read: {error.strerror or error}"
+    if isinstance(error, PermissionError):
+        return ConfigError(f"{said}. Let this user read it, or move it out of the source")
+    return OSError(error.errno, said)
 
 
 def _spelled(name: str) -> str:

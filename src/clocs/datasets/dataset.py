@@ -16,10 +16,12 @@ from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source
 from clocs.formats import read_from
+from clocs.formats.demographics import Sex as Sex
+from clocs.formats.demographics import age_of as age_of
+from clocs.formats.demographics import sex_of as sex_of
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
-Sex = Literal["female", "male"]
 Part = Literal["train", "validation", "test"]
 
 
@@ -50,6 +52,10 @@ class Options(BaseModel):
         """Classes with their labels, in place of the dataset's; empty: the dataset's."""
         return {}
 
+    def of_recordings(self) -> dict[str, Any]:
+        """As JSON, what of them a recording depends on beyond its entry: with other ones it is read again."""
+        return self.model_dump(mode="json")
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -69,7 +75,11 @@ class Entry:
 
 def load_entry(source: Source, entry: Entry, options: Options) -> Recording:
     """Read an entry's file and add what its table says."""
-    recording = read_from(source, entry.file)
+    return with_entry(read_from(source, entry.file), entry)
+
+
+def with_entry(recording: Recording, entry: Entry) -> Recording:
+    """A recording with what its entry says, which goes before what the file says; of nobody, a patient of its own."""
     record_id = entry.record_id or recording.record_id
     return replace(
         recording,
@@ -177,23 +187,14 @@ def find_table(source: Source, *file_names: str) -> str | None:
 
 def read_csv(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
     """Rows of a CSV table; its header line names the columns unless they are given."""
+    return (row for _, row in numbered_rows(source, name, columns))
+
+
+def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[tuple[int, dict[str, str]]]:
+    """As ``read_csv``, each with the line of the file that it ends on, counted from 1."""
     try:
         text = source.read(name).decode("utf-8-sig")
-        yield from csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None)
+        rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None)
+        yield from ((rows.line_num, row) for row in rows)
     except (UnicodeDecodeError, csv.Error) as error:
         raise FormatError(f"{name}: not a readable CSV table: {error}") from error
-
-
-def age_of(text: object) -> float | None:
-    """Years from a table's field; None where it holds none."""
-    try:
-        years = float(str(text))
-    except ValueError:
-        return None
-    return years if 0 <= years <= 120 else None
-
-
-def sex_of(text: object) -> Sex | None:
-    """From ``F``, ``female``, ``MALE`` and their like."""
-    first = str(text).strip()[:1].lower()
-    return "female" if first == "f" else "male" if first == "m" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -70,11 +71,16 @@ def deidentify(
 
 
 def _plain_leads(leads: Sequence[str]) -> tuple[str, ...]:
-    """Names that are no lead's become ``lead 1``, ``lead 2`` by their place: the field can be typed in."""
-    return tuple(
-        lead if lead in _KNOWN_LEADS or _LEAD.fullmatch(lead) else f"lead {number}"
-        for number, lead in enumerate(leads, 1)
-    )
+    """Names that are no lead's become ``lead 1``, ``lead 2`` by their place: the field can be typed in.
+
+    Where a lead has that name already, the next number that is free is taken.
+    """
+    plain = [lead if lead in _KNOWN_LEADS or _LEAD.fullmatch(lead) else "" for lead in leads]
+    for place, lead in enumerate(plain):
+        if not lead:
+            numbered = (f"lead {number}" for number in itertools.count(place + 1))
+            plain[place] = next(name for name in numbered if name not in plain)
+    return tuple(plain)
 
 
 def without(text: str, values: Iterable[str], instead: str) -> str:

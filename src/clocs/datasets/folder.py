@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
@@ -16,8 +17,9 @@ from clocs.core.identity import Identity
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, without_ending
-from clocs.datasets.dataset import Dataset, Entry, Options, age_of, load_entry, read_csv, sex_of
+from clocs.datasets.dataset import Dataset, Entry, Options, load_entry, numbered_rows
 from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
+from clocs.formats.demographics import age_of, sex_of
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
@@ -25,7 +27,18 @@ from clocs.signals.quality import GatePolicy
 COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 ZIP = ".zip"
-Rows = dict[str, dict[str, str]]
+SHOWN_LINES = 5
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    line: int
+    """Where it stands in its file."""
+    fields: dict[str, str]
+
+
+Rows = dict[str, Row]
 
 
 class FolderOptions(Options):
@@ -80,6 +93,10 @@ class FolderOptions(Options):
             return {"table": plain(self)["table"]}
         return self._fingerprints() | {"keep": sorted(self.keep)}
 
+    def of_recordings(self) -> dict[str, Any]:
+        """Not the table: an entry holds its row, so that other rows do not have it read again."""
+        return super().of_recordings() | {"table": None}
+
     def _fingerprints(self) -> dict[str, Any]:
         assert self.key is not None
         tables = {"table": self.table, "patients": self.patients}
@@ -97,13 +114,15 @@ def _fingerprint(path: Path) -> str:
 def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     """Every file of a known format, and those that cannot be looked into, so that their refusal is on record."""
     about = _table(options.table, COLUMNS) if options.table else {}
+    if options.table and about:
+        _check_some_row_is_used(options.table, about, source)
     taken: dict[str, set[str]] = {}
-    for name in source.names():
-        if not _is_recording(source, name):
-            continue
-        stem = without_ending(name)
-        row = about.get(name) or about.get(stem) or about.get(stem.rsplit("/", 1)[-1]) or {}
-        known = _own_name(name, stem, taken)
+    unused = dict(about)
+    for name in _recordings(source):
+        key = _key_of_row(name, about)
+        unused.pop(key, None)
+        row = about[key].fields if key else {}
+        known = _own_name(name, taken)
         yield Entry(
             file=name,
             record_id=row.get("record_id") or known,
@@ -113,6 +132,44 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
             sex=sex_of(row.get("sex")),
             labels=_labels(row),
         )
+    if options.table and unused:
+        _warn_of_unused(options.table, about, unused)
+
+
+def _recordings(source: Source) -> Iterator[str]:
+    return (name for name in source.names() if _is_recording(source, name))
+
+
+def _key_of_row(name: str, about: Rows) -> str:
+    """What a file's row calls it; empty where none is about it."""
+    stem = without_ending(name)
+    return next((key for key in (name, stem, stem.rsplit("/", 1)[-1]) if key in about), "")
+
+
+def _check_some_row_is_used(path: Path, about: Rows, source: Source) -> None:
+    """Before anything is read: a table of another archive, or with other paths, would leave all patients unknown."""
+    first = ""
+    for name in _recordings(source):
+        if _key_of_row(name, about):
+            return
+        first = first or name
+    if first:
+        key, row = next(iter(about.items()))
+        raise ConfigError(
+            f"table {path.name}: no row is about a recording of {source.path}. Line {row.line} says '{key}'; a "
+            f"recording there is '{first}'. The column 'file' takes a recording's path within the source, with or "
+            "without its ending, or its name without ending"
+        )
+
+
+def _warn_of_unused(path: Path, about: Rows, unused: Rows) -> None:
+    lines = [str(row.line) for row in unused.values()]
+    more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
+    warnings.warn(
+        f"table {path.name}: {len(lines)} of {len(about)} rows are about no recording of the source, "
+        f"on lines {', '.join(lines[:SHOWN_LINES])}{more}",
+        stacklevel=2,
+    )
 
 
 def _is_recording(source: Source, name: str) -> bool:
@@ -124,9 +181,9 @@ def _is_recording(source: Source, name: str) -> bool:
         return True
 
 
-def _own_name(name: str, stem: str, taken: dict[str, set[str]]) -> str:
+def _own_name(name: str, taken: dict[str, set[str]]) -> str:
     """The name without its ending, unless another file of the folder has that already: one ECG in two formats."""
-    folder = name.rpartition("/")[0]
+    stem, folder = without_ending(name), name.rpartition("/")[0]
     for other in [other for other in taken if not f"{folder}/".startswith(f"{other}/") and other]:
         del taken[other]  # left behind by the walk
     names = taken.setdefault(folder, set())
@@ -183,7 +240,7 @@ def _hashed(recording: Recording, identity: Identity, entry: Entry, options: Fol
     """Tables are joined by the ids as they were, and what they say stays: their owner wrote it."""
     assert options.key is not None
     patient = entry.patient_id or patient_of(identity)
-    row = _patients(options.patients).get(patient, {}) if options.patients and patient else {}
+    row = _about_patient(patient, options.patients) if options.patients and patient else {}
     plain = deidentify(recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
     age = entry.age if entry.age is not None else age_of(row.get("age"))
     return replace(
@@ -202,11 +259,13 @@ def _shown(entry: Entry, options: FolderOptions) -> Entry:
     return Entry(file=alias, record_id=alias)
 
 
-def _patients(path: Path) -> Rows:
+def _about_patient(patient: str, path: Path) -> dict[str, str]:
     try:
-        return _read_patients(str(path), path.stat().st_mtime_ns)
+        changed = path.stat().st_mtime_ns
     except OSError:
         raise ConfigError(f"table {path}: no such file") from None
+    row = _read_patients(str(path), changed).get(patient)
+    return row.fields if row else {}
 
 
 @functools.lru_cache(maxsize=2)
@@ -215,17 +274,25 @@ def _read_patients(path: str, _changed: int) -> Rows:
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> Rows:
-    """Rows by the first of the columns, which every row needs."""
+    """Rows by the first of the columns, which every row needs; two about one thing must say the same."""
     if not path.is_file():
         raise ConfigError(f"table {path}: no such file")
-    rows = list(read_csv(open_source(path.parent), path.name))
-    unknown = sorted({str(column) for row in rows for column in row} - set(columns))
-    if unknown or any(not row.get(columns[0]) for row in rows):
+    rows = [Row(line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
+    unknown = sorted({str(column) for row in rows for column in row.fields} - set(columns))
+    if unknown or any(not row.fields.get(columns[0]) for row in rows):
         raise ConfigError(
             f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"
             + (f"; unknown here: {', '.join(unknown)}" if unknown else "")
         )
-    return {row[columns[0]]: row for row in rows}
+    found: Rows = {}
+    for row in rows:
+        other = found.setdefault(row.fields[columns[0]], row)
+        if other.fields != row.fields:
+            raise ConfigError(
+                f"table {path.name}: lines {other.line} and {row.line} have the same '{columns[0]}' and say different "
+                "things; leave one of them"
+            )
+    return found
 
 
 FOLDER = Dataset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ MAX_SECONDS: Final = 120.0
 
 LEFT, RIGHT, TOP, BOTTOM = 20.0, 5.0, 13.0, 11.0
 """mm: paper left of the traces, for names and pulses, and right of them; header and footer outside the paper."""
+SECONDS: Final = 4.0
+"""mm of the footer that the seconds take; below them is room for three lines."""
 BORDER: Final = 4.0
 """mm of white around everything."""
 NEAREST, FARTHEST = 15.0, 60.0
@@ -48,6 +51,8 @@ class Strip:
     """(samples,) mm above its zero line, NaN where missing."""
     zero: float
     """mm below the topmost strip's zero line."""
+    derived: bool = False
+    """Not in the file, but computed from I and II: a star says so."""
 
 
 def draw_recording(
@@ -57,25 +62,27 @@ def draw_recording(
     seconds: float | None = 10.0,
     start: float = 0.0,
     title: str | None = None,
+    notice: str = "",
 ) -> Figure:
     """Draw leads (all unless named) one below the other, ``seconds`` long from ``start`` (None: to the end).
 
     Printed at 100 %, the figure is to scale. Strips keep the distance that their amplitudes need; a
     trace is centred on its median, as a machine's filter would. Axes: seconds since ``start``, and mV.
+    ``notice``: a line below everything else.
     """
     if leads is not None:
         recording = recording.select(leads)
     first, last = _window(recording, start, seconds)
     values, scale = millimetres(recording, first, last)
-    strips = arrange(recording.leads, values, recording.rate)
+    strips = arrange(recording.leads, values, recording.rate, recording.provenance.derived_leads)
     width = LEFT + np.ceil((last - first) / recording.rate * MM_PER_SECOND / 5) * 5 + RIGHT
     above, below = extent(strips)
     figure, axes = ruled_paper(float(width), above, below)
     for strip in strips:
         draw_strip(axes, strip, recording.rate, scale)
     _draw_seconds(axes, first / recording.rate, last / recording.rate, below)
-    cut = [strip.lead for strip in strips if np.any(np.abs(strip.values) > REACH)]
-    _write_margins(figure, recording, title, (first, last), scale, cut)
+    _write_header(figure, recording, title, (first, last))
+    _write_footer(figure, [_scale_words(scale, recording.rate), *_strip_words(strips)], notice)
     return figure
 
 
@@ -104,7 +111,7 @@ def millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, fl
     return values * (np.float32(ADU_SPAN) / spans)[:, None], None
 
 
-def arrange(leads: tuple[str, ...], values: Floats, rate: float) -> list[Strip]:
+def arrange(leads: tuple[str, ...], values: Floats, rate: float, derived: Collection[str] = ()) -> list[Strip]:
     """Strips from top to bottom, each zero line on a bold line, as near to the one above as both traces allow."""
     size = max(1, round(0.2 * rate))
     starts = np.arange(0, values.shape[1], size)
@@ -113,7 +120,9 @@ def arrange(leads: tuple[str, ...], values: Floats, rate: float) -> list[Strip]:
     needed = np.max(highest[1:] - lowest[:-1], axis=1, initial=0) + CLEARANCE
     steps = np.ceil(np.clip(needed, NEAREST, FARTHEST) / 5) * 5
     zeros = np.concatenate([[0.0], np.cumsum(steps)])
-    return [Strip(lead, row, float(zero)) for lead, row, zero in zip(leads, values, zeros, strict=True)]
+    return [
+        Strip(lead, row, float(zero), lead in derived) for lead, row, zero in zip(leads, values, zeros, strict=True)
+    ]
 
 
 def extent(strips: list[Strip]) -> tuple[float, float]:
@@ -172,7 +181,8 @@ def draw_strip(axes: Axes, strip: Strip, rate: float, scale: float | None) -> No
     if gaps := _gaps(np.isnan(strip.values), rate):
         axes.broken_barh(gaps, (zero - 0.4, 0.8), facecolors=GAP, alpha=0.3, linewidth=0, zorder=2)
     name_at = -(LEFT - 2) / MM_PER_SECOND
-    axes.text(name_at, zero, strip.lead, fontsize=9, fontweight="bold", color=INK, va="center", zorder=4)
+    name = f"{strip.lead}*" if strip.derived else strip.lead
+    axes.text(name_at, zero, name, fontsize=9, fontweight="bold", color=INK, va="center", zorder=4)
     if scale is not None:
         pulse = np.array([-9, -8, -8, -3, -3, -2]) / MM_PER_SECOND
         axes.plot(pulse, zero + np.array([0, 0, 1, 1, 0, 0]), color=INK, linewidth=0.75, label="_1 mV", zorder=3)
@@ -193,15 +203,8 @@ def _draw_seconds(axes: Axes, first: float, last: float, below: float) -> None:
         )
 
 
-def _write_margins(
-    figure: Figure,
-    recording: Recording,
-    title: str | None,
-    shown: tuple[int, int],
-    scale: float | None,
-    cut: list[str],
-) -> None:
-    """Who and what above the paper, scale below it."""
+def _write_header(figure: Figure, recording: Recording, title: str | None, shown: tuple[int, int]) -> None:
+    """Who and what, above the paper."""
     width, height = (side * MM_PER_INCH for side in figure.get_size_inches())
     years = "" if recording.age is None else f"{recording.age:g} y"
     person = "  ".join(part for part in (years, recording.sex or "") if part)
@@ -211,13 +214,39 @@ def _write_margins(
         length = f"{first:g} to {last:g} s of {length}"
     patient = f"patient {recording.patient_id}" if recording.patient_id not in ("", recording.record_id) else ""
     facts = [patient, person, ", ".join(recording.labels), length]
-    amplitude = "raw steps (adu), amplitude not to scale" if scale is None else f"{scale:g} mm/mV"
-    footer = f"{MM_PER_SECOND:g} mm/s   {amplitude}   {recording.rate:g} Hz"
-    if cut:
-        footer += f"   beyond {REACH:g} mm, cut off: {', '.join(cut)}"
     left, top = (BORDER + 1) / width, height - BORDER
     name = title or recording.record_id or "recording"
     figure.text(left, (top - 1) / height, name, fontsize=11, fontweight="bold", color=INK, va="top")
     line = "     ".join(fact for fact in facts if fact)
     figure.text(left, (top - 7) / height, line, fontsize=8, color=INK, va="top")
-    figure.text(left, (BORDER + 1) / height, footer, fontsize=8, color=INK, va="bottom")
+
+
+def _write_footer(figure: Figure, words: list[str], notice: str) -> None:
+    """What one must know to read the paper, and below it the notice; broken where the paper is narrow."""
+    width, height = (side * MM_PER_INCH for side in figure.get_size_inches())
+    text = "\n".join(line for line in ("   ".join(words), notice) if line)
+    figure.text(
+        (BORDER + 1) / width,
+        (BORDER + BOTTOM - SECONDS) / height,
+        text,
+        fontsize=8,
+        linespacing=1.1,
+        color=INK,
+        va="top",
+        wrap=True,
+    )
+
+
+def _scale_words(scale: float | None, rate: float) -> str:
+    amplitude = "raw steps (adu), amplitude not to scale" if scale is None else f"{scale:g} mm/mV"
+    return f"{MM_PER_SECOND:g} mm/s   {amplitude}   {rate:g} Hz"
+
+
+def _strip_words(strips: list[Strip]) -> list[str]:
+    """What was done to strips, where it was."""
+    words = []
+    if cut := [strip.lead for strip in strips if np.any(np.abs(strip.values) > REACH)]:
+        words.append(f"beyond {REACH:g} mm, cut off: {', '.join(cut)}")
+    if any(strip.derived for strip in strips):
+        words.append("* follows from I and II")
+    return words

@@ -12,11 +12,19 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
-from clocs.evaluation.soundness import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
+from clocs.evaluation.soundness import (
+    frames_that_fit,
+    name_of,
+    refuse_faults,
+    refuse_flat_frames,
+    with_code_hint,
+)
 from clocs.signals.framing import FramePolicy, Normalisation
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample
 
+ANY_LEAD: Final = "any_lead=True, or --any-lead"
+"""What a programmer writes to have leads taken that an encoder or a classifier does not know."""
 UNNAMED: Final = "ECG"
 """The lead of recordings with one whose place nobody knows: it is there in place of the others, or they are."""
 
@@ -104,9 +112,12 @@ def _leads(recording: Recording, wanted: EncoderInput, any_lead: bool) -> tuple[
         known += tuple(lead for lead in _held(recording) if lead not in known)
     if not known:
         raise LeadError(
-            f"{name_of(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
-            f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was not "
-            "trained on, say so: any_lead=True, or --any-lead."
+            with_code_hint(
+                f"{name_of(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
+                f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was "
+                "not trained on, say so.",
+                ANY_LEAD,
+            )
         )
     return known
 

@@ -16,8 +16,9 @@ from torch import nn
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.encoders.encoder import parse_encoder
 from clocs.evaluation.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
-from clocs.evaluation.preparation import EncoderInput, leads_named, prepare
+from clocs.evaluation.preparation import ANY_LEAD, EncoderInput, leads_named, prepare
 from clocs.evaluation.recordings import Signal, recording_of
+from clocs.evaluation.soundness import with_code_hint
 from clocs.signals.resampling import Floats
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
@@ -55,7 +56,7 @@ class ClassProbability:
     prevalence: float
     """The fraction of training patients that had the class."""
     validation: Bin | None
-    """Validation patients with about this probability; None: there were none, or they are no measure of it."""
+    """Validation patients with a probability in the same range; None: there were none, or they are no measure of it."""
     comparable: bool = True
     """Whether validation patients are a measure of it: not where leads count that the classifier was not fitted on."""
 
@@ -67,8 +68,8 @@ class ClassProbability:
         if self.validation is None:
             return "no validation patient had such a probability"
         return (
-            f"of {self.validation.count} validation patients with about {self.validation.mean_probability:.0%}, "
-            f"{self.validation.observed:.0%} had it"
+            f"of {self.validation.count} validation patients with {100 * self.validation.low:.0f} to "
+            f"{self.validation.high:.0%}, {self.validation.observed:.0%} had it"
         )
 
 
@@ -215,10 +216,12 @@ def _counted(name: str, card: ClassifierCard, made: Embeddings, any_lead: bool) 
 def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Sequence[str]) -> LeadError:
     """The refusal of a recording that has none of a classifier's leads."""
     return LeadError(
-        f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
-        f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
-        f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so: any_lead=True, or "
-        "--any-lead."
+        with_code_hint(
+            f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
+            f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
+            f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so.",
+            ANY_LEAD,
+        )
     )
 
 

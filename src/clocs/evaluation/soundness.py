@@ -23,15 +23,32 @@ ADVICE: Final[dict[Reason, str]] = {
     "unreadable": "Get a whole copy of the file.",
     "length": "Its file has another length than the header says: get a whole copy.",
     "short": "Use a longer recording.",
-    "missing": "Pass a part without gaps as an array, or leave the lead out: recording.select(...).",
-    "flat": "Check the unit: millivolt declared as microvolt look flat. Leave out a dead lead: recording.select(...).",
+    "missing": "Use a part without gaps, or leave the lead out.",
+    "flat": "Check the unit: millivolt declared as microvolt look flat. Leave out a dead lead.",
     "amplitude": "Check the unit: microvolt declared as millivolt look like this.",
-    "saturated": "Pass a part without this as an array, or leave the lead out: recording.select(...).",
+    "saturated": "Use a part without this, or leave the lead out.",
     "identity": "Check the names of its leads: each limb lead follows from two others, and here it does not, as if two "
     "leads were exchanged.",
     "rate": "Check the rate: its beats are those of another one.",
     "electrodes": "Check the electrodes of the arms.",
 }
+IN_CODE: Final[dict[Reason, str]] = {
+    "missing": "pass a part as an array, or recording.select(...)",
+    "flat": "recording.select(...)",
+    "saturated": "pass a part as an array, or recording.select(...)",
+}
+"""How to follow the advice, for programmers."""
+_CODE_HINT: Final = " In code: "
+
+
+def with_code_hint(message: str, hint: str | None) -> str:
+    """A refusal with what a programmer may write; it stands last, so that ``without_code_hint`` can cut it off."""
+    return f"{message}{_CODE_HINT}{hint}." if hint else message
+
+
+def without_code_hint(message: str) -> str:
+    """A refusal for people who have no code before them."""
+    return message.partition(_CODE_HINT)[0]
 
 
 def name_of(recording: Recording) -> str:
@@ -81,4 +98,5 @@ def _refuse(recording: Recording, found: list[Finding]) -> None:
         return
     faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in found)
     first = min((item.reason for item in found), key=REASONS.index)
-    raise SignalError(f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}")
+    refusal = f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}"
+    raise SignalError(with_code_hint(refusal, IN_CODE.get(first)))

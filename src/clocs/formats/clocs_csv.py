@@ -22,9 +22,9 @@ from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, R
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES
-from clocs.formats.demographics import age_of
+from clocs.formats.demographics import age_of, sex_of
 from clocs.formats.reading import Format
-from clocs.signals.leads import canonical
+from clocs.signals.leads import COMBINATIONS, canonical
 
 NAME: Final = "clocs-csv"
 MAGIC: Final = "# clocs ECG 1"
@@ -60,7 +60,6 @@ def _read(source: Source, name: str) -> Recording:
     leads = tuple(canonical(lead[:MAX_LEAD_NAME]) or "ECG" for lead in _leads(head.names))
     if len(set(leads)) < len(leads):
         raise FormatError(f"{name}: a lead is named twice")
-    sex = head.known.get("sex")
     return Recording(
         digital=_digital(raw, head, name),
         gain=head.gain,
@@ -69,12 +68,16 @@ def _read(source: Source, name: str) -> Recording:
         leads=leads,
         unit=head.unit,
         record_id=name.rsplit("/", 1)[-1].removesuffix(".csv"),
-        age=age_of(str(head.known.get("age", ""))),
-        sex="female" if sex == "female" else "male" if sex == "male" else None,
-        labels=_labels(head.known.get("labels", []), name),
+        age=age_of(head.known.get("age")),
+        sex=sex_of(head.known.get("sex")),
+        labels=_texts("labels", head, name),
         episodes=tuple(_episodes(head.known.get("episodes", []), name)),
         provenance=Provenance(
-            name, NAME, hashlib.sha256(raw).hexdigest(), declared_samples=_announced(raw, head, name)
+            name,
+            NAME,
+            hashlib.sha256(raw).hexdigest(),
+            declared_samples=_announced(raw, head, name),
+            derived_leads=_derived(head, leads, name),
         ),
     )
 
@@ -122,10 +125,13 @@ def _known(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
         key, _, value = raw[end + 1 : last].decode("utf-8", "replace").partition(":")
         if value:
             try:
-                known[key.strip()] = json.loads(value)
+                said = known[key.strip()] = json.loads(value)
+                json.dumps(
+                    said, ensure_ascii=False
+                ).encode()  # JSON can spell half a character, which nothing can store
             except (ValueError, RecursionError) as error:
                 what = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
-                raise FormatError(f"{name}: what {what} says is no JSON") from error
+                raise FormatError(f"{name}: what {what} says is no JSON of whole characters") from error
         end = last + 1
     return known, end
 
@@ -140,10 +146,19 @@ def _announced(raw: bytes, head: _Head, name: str) -> int | None:
     return samples
 
 
-def _labels(given: Any, name: str) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(label, str) for label in given):
-        raise FormatError(f"{name}: labels are a list of texts")
+def _texts(key: str, head: _Head, name: str) -> tuple[str, ...]:
+    given = head.known.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise FormatError(f"{name}: {key} are a list of texts")
     return tuple(given)
+
+
+def _derived(head: _Head, leads: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Leads that were computed; a file's own where I and II are not there to compute them again."""
+    computed = {canonical(lead) for lead in _texts("derived", head, name)}
+    if not computed <= set(COMBINATIONS):
+        raise FormatError(f"{name}: 'derived' lists leads that follow from I and II: {', '.join(COMBINATIONS)}")
+    return tuple(lead for lead in COMBINATIONS if lead in computed & set(leads)) if {"I", "II"} <= set(leads) else ()
 
 
 def _episodes(given: Any, name: str) -> Iterator[Episode]:

@@ -1,4 +1,4 @@
-"""Age and sex from the many ways in which files write them; for formats to share."""
+"""Age and sex from the many ways in which files and tables write them; for formats and datasets to share."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Person:
     sex: Sex | None = None
 
 
-def sex_of(text: str) -> Sex | None:
-    """``M``, ``Male``, ``MALE`` and their counterparts; None for anything else."""
-    plain = text.strip().lower()
+def sex_of(given: object) -> Sex | None:
+    """``M``, ``Male``, ``MALE`` and their counterparts; None for anything else: other words are not guessed at."""
+    plain = str(given).strip().lower()
     return "male" if plain in ("m", "male") else "female" if plain in ("f", "female") else None
 
 
-def age_of(text: str, unit: str = "years") -> float | None:
+def age_of(given: object, unit: str = "years") -> float | None:
     """Years, from a number in years, months, weeks, days or hours (or their UCUM codes); None where it is none."""
     factor = _PER_YEAR.get(unit.strip().lower())
     try:
-        age = float(text) * factor if factor else None
+        age = float(str(given)) * factor if factor else None
     except ValueError:
         return None
     return age if age is not None and 0 <= age <= MAX_AGE else None

@@ -11,7 +11,7 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Provenance, Recording
 from clocs.core.sources import Source
-from clocs.formats.reading import Format
+from clocs.formats.reading import Format, recognise
 
 RATE = 200.0
 COMMITTEES = tuple(f"_grp{number}.episodes.json" for number in range(3))
@@ -54,6 +54,13 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
+def _needs(source: Source, name: str) -> dict[str, int | None]:
+    """A committee's file, where none is there and no other format claims the strip."""
+    if not name.endswith(".ecg") or _committee(source, name) or recognise(source, name):
+        return {}
+    return {name.removesuffix(".ecg") + COMMITTEES[0]: None}
+
+
 def _episodes(text: bytes, name: str, samples: int) -> tuple[Episode, ...]:
     """Onsets count from 1 and offsets are inclusive in the file; here [start, end) from 0."""
     if len(text) > MAX_JSON_BYTES:
@@ -76,4 +83,4 @@ def _episode(entry: dict[str, Any]) -> Episode:
     return Episode(onset - 1, offset, label)
 
 
-IRHYTHM = Format("irhythm", "iRhythm .ecg with committee episodes in JSON", _recognises, _read)
+IRHYTHM = Format("irhythm", "iRhythm .ecg with committee episodes in JSON", _recognises, _read, needs=_needs)

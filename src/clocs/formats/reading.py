@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,7 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.identity import Identity, check_identity_fields
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
-from clocs.core.sources import Source, open_source
+from clocs.core.sources import Source, open_source, size_of
 from clocs.signals.leads import derive
 
 HEAD_BYTES = 4096
@@ -29,7 +30,15 @@ class _Identifies(Protocol):
     def __call__(self, source: Source, name: str) -> Identity: ...
 
 
+class _Needs(Protocol):
+    def __call__(self, source: Source, name: str) -> Mapping[str, int | None]: ...
+
+
 def _nobody(source: Source, name: str) -> Identity:
+    return {}
+
+
+def _nothing(source: Source, name: str) -> Mapping[str, int | None]:
     return {}
 
 
@@ -45,6 +54,9 @@ class Format:
     """The recording in a file, its own leads only and nobody's identity; any fault of the file is a ``FormatError``."""
     identify: _Identifies = _nobody
     """What the file says about who was recorded, by whom and when; faults as in ``read``."""
+    needs: _Needs = _nothing
+    """Other files that are read with a file, and the bytes each must have; None: any number. Asked of files of every
+    format, so it looks at the name first; faults as in ``read``."""
 
 
 FORMATS: Registry[Format] = Registry(
@@ -131,6 +143,16 @@ def recognise(source: Source, name: str) -> Format | None:
     """The format of a file, or None."""
     head = source.head(name, HEAD_BYTES)
     return next((form for form in FORMATS if form.recognises(head, source, name)), None)
+
+
+def wanting(source: Source, name: str) -> dict[str, int | None]:
+    """Files that one file needs and that are not as it says: the bytes of each; None where it is absent."""
+    try:
+        needed = {file: size for form in FORMATS for file, size in form.needs(source, name).items()}
+    except FormatError:  # which the file's own size stands for
+        return {}
+    found = {file: size_of(source, file) for file in needed}
+    return {file: size for file, size in found.items() if size is None or needed[file] not in (None, size)}
 
 
 def _candidates(source: Source, name: str) -> list[str]:

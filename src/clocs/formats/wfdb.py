@@ -23,7 +23,7 @@ from clocs.core.recording import Digital, Provenance, Recording, missing_value, 
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import distinct
-from clocs.formats.demographics import moment
+from clocs.formats.demographics import age_of, moment, sex_of
 from clocs.formats.reading import Format
 from clocs.signals.leads import canonical
 
@@ -59,6 +59,16 @@ class SignalLine:
     baseline: int
     unit: str
     name: str
+
+
+@dataclass(frozen=True)
+class SignalFile:
+    """One file of a record."""
+
+    place: str
+    format: int
+    offset: int
+    channels: int
 
 
 @dataclass(frozen=True)
@@ -212,19 +222,13 @@ def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     header = parse_header(raw, name)
     digest = hashlib.sha256(raw)
-    folder = name.rpartition("/")[0]
     blocks: list[Digital] = []
-    grouped = groupby(header.signals, lambda line: (line.file, line.format, line.offset))
-    files = [(place, len(list(group))) for place, group in grouped]
-    if len({place[0] for place, _ in files}) < len(files):
-        raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
-    for (file, code, offset), channels in files:
-        place = f"{folder}/{file}" if folder else file
-        if not source.exists(place):
+    for file in _signal_files(header, name):
+        if not source.exists(file.place):
             raise FormatError(f"{name}: a signal file that it names is not there")
-        data = source.read(place)
+        data = source.read(file.place)
         digest.update(data)
-        blocks.append(_decode(data[offset:], code, channels, header.samples, name))
+        blocks.append(_decode(data[file.offset :], file.format, file.channels, header.samples, name))
     samples = min(block.shape[1] for block in blocks)
     if not samples:
         raise FormatError(f"{name}: its signal files hold no sample")
@@ -235,6 +239,30 @@ def _read(source: Source, name: str) -> Recording:
     return _recording(header, digital, name, digest.hexdigest())
 
 
+def _signal_files(header: Header, name: str) -> list[SignalFile]:
+    """The files of a record, in the order of their signals."""
+    folder = name[: name.rfind("/") + 1]
+    grouped = groupby(header.signals, lambda line: (folder + line.file, line.format, line.offset))
+    files = [SignalFile(*place, len(list(group))) for place, group in grouped]
+    if len({file.place for file in files}) < len(files):
+        raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
+    return files
+
+
+def _needs(source: Source, name: str) -> dict[str, int | None]:
+    """The signal files; how long they are follows from the header, but where they are compressed."""
+    if not name.lower().endswith(".hea"):
+        return {}
+    header = parse_header(source.read(name), name)
+    return {file.place: _size(file, header.samples) for file in _signal_files(header, name)}
+
+
+def _size(file: SignalFile, samples: int | None) -> int | None:
+    if samples is None or file.format not in UNPACK:
+        return None
+    return file.offset - (-samples * file.channels * UNPACK[file.format][0] // 8)
+
+
 def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Recording:
     keep, unit, notes = _voltages(header, name)
     lines = [header.signals[row] for row in keep]
@@ -242,7 +270,6 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Reco
     if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
         raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
     about = dict(_comment_fields(header.comments))
-    age, sex = _age(about.get("age", "")), about.get("sex", "")[:1].lower()
     return Recording(
         digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
         gain=np.array(gain, np.float64),
@@ -251,8 +278,8 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Reco
         leads=distinct([canonical(line.name) or "ECG" for line in lines]),
         unit=unit,
         record_id=name.rsplit("/", 1)[-1].removesuffix(".hea"),
-        age=age,
-        sex="female" if sex == "f" else "male" if sex == "m" else None,
+        age=age_of(about.get("age", "")),
+        sex=sex_of(about.get("sex", "")),
         labels=tuple(code.strip() for code in about.get("dx", "").split(",") if code.strip()),
         provenance=Provenance(name, "wfdb", sha256, declared_samples=header.samples, notes=notes),
     )
@@ -274,14 +301,6 @@ def _comment_fields(comments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         key, found, value = comment.partition(":")
         if found:
             yield key.strip(" <>").lower(), value.strip()
-
-
-def _age(text: str) -> float | None:
-    try:
-        years = float(text)
-    except ValueError:
-        return None
-    return years if 0 <= years <= 150 else None
 
 
 def _identify(source: Source, name: str) -> Identity:
@@ -312,4 +331,4 @@ def _recognises(head: bytes, source: Source, name: str) -> bool:
     return bool(_RECORD_LINE.match(next(lines, b"")) and _SIGNAL_LINE.match(next(lines, b"")))
 
 
-WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read, _identify)
+WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read, _identify, _needs)

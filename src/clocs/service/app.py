@@ -57,7 +57,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.state.gate, app.state.metrics = gate, metrics
     app.include_router(open_routes)
     app.include_router(routes)
-    app.add_api_route("/", _page, include_in_schema=False)
+    app.add_api_route("/", _page, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/viewer", StaticFiles(directory=VIEWER), name="viewer")
     app.add_exception_handler(HTTPException, _of_framework)
     app.add_exception_handler(RequestValidationError, _of_validation)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
 from clocs.core.seeds import generator
 from clocs.datasets.deidentifying import POOLED_AGE
@@ -19,13 +21,15 @@ from clocs.signals.leads import derive
 from clocs.similarity.archive.recording_vectors import pool_recording
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.manifest import NAME, IndexManifest, manifest_mark
-from clocs.similarity.index.neighbours import Neighbour, Query, neighbour_of
+from clocs.similarity.index.neighbours import Neighbour, Query, few_fit, neighbour_of
 from clocs.similarity.index.search import PatientIndex
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Ints, Vectors
 
 MOST_POINTS: Final = 5000
 FEWEST_POINTS: Final = 3
+INFANT: Final = 2.0
+"""Years below which an age is told in months."""
 COLUMNS: Final = ("labels", "age", "sex", "site")
 Floats = npt.NDArray[np.float64]
 
@@ -119,12 +123,13 @@ class ArchiveView:
         if any(not item.neighbour.why for item in found):
             notes.append("leads are not compared where the archive of embeddings is missing, or shares no lead")
         if len(found) < k:
-            notes.append(f"only {len(found)} patients of the index fit")
+            notes.append(few_fit(len(found)))
         return Search(found, now.map.plane.place(query.vector) if now.map.plane else None, notes)
 
     def recording(self, record_id: str) -> Recording:
-        """A recording of the index, with the leads that can be derived and without names."""
-        return nameless(derive(self._index.recording(record_id)))
+        """A recording of the index with its labels and the leads that can be derived, without names."""
+        held = self._index.recording(record_id)
+        return replace(nameless(derive(held)), labels=held.labels)
 
     def _query(self, recording: Recording, about: IndexManifest, any_lead: bool) -> Query:
         made = self.encoder.embed(recording, any_lead=any_lead or about.any_lead)
@@ -146,8 +151,18 @@ class ArchiveView:
 
 
 def shown_age(age: float | None) -> float | None:
-    """Whole years; everyone above 90 is 90, since few are that old."""
-    return None if age is None else float(int(min(age, POOLED_AGE)))
+    """Whole years, but of infants as it is; everyone above 90 is 90, since few are that old."""
+    return age if age is None or age < INFANT else float(int(min(age, POOLED_AGE)))
+
+
+def age_band(first: float | None, last: float | None) -> tuple[float, float] | None:
+    """The ages of which ``shown_age`` shows ``first`` to ``last`` years; None: any."""
+    if first is None and last is None:
+        return None
+    if first is not None and last is not None and first > last:
+        raise ConfigError(f"an age band goes from the younger to the older, not from {first:g} to {last:g}")
+    youngest = min(first or 0.0, POOLED_AGE)
+    return youngest, math.inf if last is None or last >= POOLED_AGE else math.nextafter(math.floor(last) + 1, 0)
 
 
 def _map_of(snapshot: Snapshot) -> PatientsMap:

@@ -1,4 +1,4 @@
-"""A recording as the viewer draws it: whole numbers of one scale, lead by lead."""
+"""A recording as the viewer draws it: whole numbers, each lead to its own scale."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ def preview_json(recording: Recording, seconds: float) -> bytes:
 
     Leads are written one by one, so that no single call keeps other threads waiting.
     """
-    values = recording.physical()
-    scale = _scale(float(np.abs(np.nan_to_num(values)).max(initial=0)), recording.unit)
     derived = recording.provenance.derived_leads
     about = {
         "format": recording.provenance.format,
@@ -31,15 +29,17 @@ def preview_json(recording: Recording, seconds: float) -> bytes:
         "unit": recording.unit,
         "age": recording.age,
         "sex": recording.sex,
+        "labels": list(recording.labels),
         "leads": [{"name": lead, "derived": lead in derived} for lead in recording.leads],
         "notes": list(recording.provenance.notes),
     }
-    parts = []
-    for lead, row in zip(recording.leads, values, strict=True):
-        steps = np.rint(row / scale)
+    scales, parts = {}, []
+    for lead, row in zip(recording.leads, recording.physical(), strict=True):
+        scales[lead] = _scale(float(np.abs(np.nan_to_num(row)).max(initial=0)), recording.unit)
+        steps = np.rint(row / scales[lead])
         steps = np.where(np.isfinite(steps), np.clip(steps, -HIGHEST, HIGHEST), MISSING).astype(np.int32)
         parts.append(f"{json.dumps(lead)}:[{','.join(map(str, steps.tolist()))}]")
-    signal = f'{{"scale":{scale!r},"missing":{MISSING},"samples":{{{",".join(parts)}}}}}'
+    signal = f'{{"scale":{json.dumps(scales)},"missing":{MISSING},"samples":{{{",".join(parts)}}}}}'
     return f'{json.dumps(about)[:-1]},"signal":{signal}}}'.encode()
 
 

@@ -18,6 +18,8 @@ from clocs.core.errors import (
     SignalError,
     UnitError,
 )
+from clocs.evaluation.soundness import without_code_hint
+from clocs.service.audit_log import AuditError
 
 MEDIA_TYPE: Final = "application/problem+json"
 REQUEST_ID: Final = "clocs.request_id"
@@ -48,6 +50,7 @@ _OF_CLOCS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (
     (LeadError, 422, "unknown-leads", "The recording has other leads"),
     (SignalError, 422, "unsuitable-recording", UNSUITABLE),
     (ConfigError, 422, "wrong-option", "An option is wrong"),
+    (AuditError, 503, "audit-log-unavailable", "Without the audit log there is no answer"),
     (MissingExtraError, 501, "not-installed", "The service lacks a part that this needs"),
 )
 _OF_STATUS: Final = {
@@ -59,10 +62,13 @@ _OF_STATUS: Final = {
 
 
 def problem_of(error: ClocsError) -> ProblemError:
-    """An error of the package as an answer. Those of stores name folders and records, so their words stay here."""
+    """An error of the package as an answer: its own words, but for advice on code.
+
+    Those of stores name folders and records, so their words stay here.
+    """
     for kind, status, name, title in _OF_CLOCS:
         if isinstance(error, kind):
-            return ProblemError(status, name, title, str(error))
+            return ProblemError(status, name, title, without_code_hint(str(error)))
     return ProblemError(
         503,
         "archive-unavailable",

@@ -36,6 +36,7 @@ def model_reply(loaded: Loaded) -> schemas.ModelAbout:
             upload_bytes=limits.upload_bytes,
             upload_files=limits.upload_files,
             longest_seconds=limits.longest_seconds,
+            shown_seconds=limits.shown_seconds,
         ),
         notice=schemas.NOTICE,
     )

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from clocs import __version__
 from clocs.service import schemas
-from clocs.service.archive_view import ArchiveView
+from clocs.service.archive_view import ArchiveView, age_band
 from clocs.service.metrics import MEDIA_TYPE
 from clocs.service.previews import preview_json
 from clocs.service.problems import REQUEST_ID, ProblemError
@@ -25,6 +25,7 @@ from clocs.service.replies import (
     similar_reply,
 )
 from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems
+from clocs.service.settings import MOST_SHOWN
 from clocs.service.state import ServiceState
 from clocs.service.uploads import received
 from clocs.similarity.index.filters import Filter
@@ -33,8 +34,6 @@ MOST_NEIGHBOURS: Final = 100
 LONGEST_VALUE: Final = 200
 OLDEST: Final = 200.0
 """Years."""
-MOST_DRAWN: Final = 30.0
-"""Seconds of a recording in one picture."""
 UPLOADS: Final = problems(400, 401, 403, 408, 413, 415, 421, 422, 500, 501, 503, 504)
 PLAIN: Final = problems(401, 403, 404, 421, 422, 500, 503)
 FIGURES: Final = {"png": "image/png", "pdf": "application/pdf"}
@@ -52,15 +51,20 @@ async def state_of(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(state_of)]
 AnyLead = Annotated[bool, Query(description="Take also leads that the encoder was not trained on.")]
 Value = Annotated[str | None, Query(max_length=LONGEST_VALUE)]
-Years = Annotated[float | None, Query(ge=0, le=OLDEST, description="Included.")]
+Years = Annotated[
+    float | None,
+    Query(ge=0, le=OLDEST, description="Whole years, included: 60 is up to the 61st birthday, 90 and more is one age."),
+]
 
 
+@open_routes.head("/healthz", include_in_schema=False)
 @open_routes.get("/healthz", openapi_extra=NO_TOKEN)
 async def health() -> schemas.Health:
     """Whether the service runs."""
     return schemas.Health(status="ok", version=__version__)
 
 
+@open_routes.head("/readyz", include_in_schema=False)
 @open_routes.get("/readyz", responses=problems(503), openapi_extra=NO_TOKEN)
 async def ready(state: State) -> schemas.Health:
     """Whether it can parse and answer now."""
@@ -120,8 +124,7 @@ async def similar(
 ) -> Response:
     """The patients of the index most like the one in the file. Every search is written down in the audit log."""
     archive = _archive(state)
-    age = None if age_from is None and age_to is None else (age_from or 0.0, OLDEST if age_to is None else age_to)
-    wanted = Filter(site or None, age, sex or None, label or None)
+    wanted = Filter(site or None, age_band(age_from, age_to), sex or None, label or None)
     async with received(request, state.settings.limits) as upload, state.gate.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(archive.similar, recording, k, wanted, any_lead)
@@ -145,7 +148,12 @@ async def preview_of_neighbour(handle: str, request: Request, state: State) -> R
     archive = _archive(state)
     record_id = state.handles.record(handle)
     if record_id is None:
-        raise _absent("No neighbour goes by this handle. Handles hold while the service runs: search again.")
+        raise ProblemError(
+            404,
+            "unknown-handle",
+            "This neighbour is no longer known",
+            "No neighbour goes by this handle. Handles hold while the service runs: search again.",
+        )
     async with state.gate.work():
         body = await state.threads.run(neighbour_preview, archive, record_id, state.settings.limits.shown_seconds)
         about = {"request_id": request.scope[REQUEST_ID], "endpoint": "neighbour-preview", "handles": [handle]}
@@ -192,7 +200,7 @@ async def figure(
     request: Request,
     state: State,
     form: Annotated[Literal["png", "pdf"], Query(alias="format", description="Of the picture.")] = "png",
-    seconds: Annotated[float, Query(gt=0, le=MOST_DRAWN, description="How much of the recording.")] = 10.0,
+    seconds: Annotated[float, Query(gt=0, le=MOST_SHOWN, description="How much of the recording.")] = 10.0,
 ) -> Response:
     """The recording on ECG paper, true to scale: 25 mm/s, 10 mm/mV."""
     async with received(request, state.settings.limits) as upload, state.gate.work():

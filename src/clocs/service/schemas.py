@@ -68,7 +68,8 @@ class LimitsAbout(_Answer):
 
     upload_bytes: int = Field(examples=[67108864])
     upload_files: int = Field(examples=[16])
-    longest_seconds: float = Field(examples=[600.0])
+    longest_seconds: float = Field(description="That are classified and compared.", examples=[600.0])
+    shown_seconds: float = Field(description="In a preview or a picture.", examples=[60.0])
 
 
 class ModelAbout(_Answer):
@@ -99,9 +100,12 @@ class LeadShown(_Answer):
 
 
 class SignalShown(_Answer):
-    """Samples: value = number x scale, in the preview's unit."""
+    """Samples: value = number x the lead's scale, in the preview's unit."""
 
-    scale: float = Field(examples=[0.001])
+    scale: dict[str, float] = Field(
+        description="Of each lead: 0.001 mV or one step, more only where its values would not fit.",
+        examples=[{"II": 0.001}],
+    )
     missing: int = Field(description="Stands for a missing sample.", examples=[-32768])
     samples: dict[str, list[int]] = Field(examples=[{"II": [12, 15, 21, 30]}])
 
@@ -116,6 +120,7 @@ class Preview(_Answer):
     unit: Literal["mV", "adu"]
     age: float | None = Field(description="Years; 90 stands for 90 and more.", examples=[63.0])
     sex: Sex | None
+    labels: list[str] = Field(description="Of a neighbour's recording; of a file none are told.", examples=[["AFIB"]])
     leads: list[LeadShown]
     signal: SignalShown
     notes: list[str]
@@ -128,8 +133,8 @@ class ClassFound(_Answer):
     meaning: str = Field(examples=["atrial fibrillation and flutter"])
     probability: Probability
     prevalence: Probability = Field(description="Share of the training patients that had it.")
-    validation: ReliabilityBin | None = Field(description="Validation patients with about this probability.")
-    track_record: str = Field(examples=["of 120 validation patients with about 80%, 78% had it"])
+    validation: ReliabilityBin | None = Field(description="Validation patients with a probability in the same range.")
+    track_record: str = Field(examples=["of 120 validation patients with 80 to 90%, 78% had it"])
 
 
 class Classified(_Answer):
@@ -156,8 +161,8 @@ class NeighbourFound(_Answer):
     handle: str = Field(examples=["p-3f9c0d6c1f2e4b5a6d70"])
     similarity: float = Field(examples=[0.93])
     distance: float = Field(examples=[0.07])
-    labels: list[str] = Field(examples=[["AFIB"]])
-    age: float | None = Field(examples=[71.0])
+    labels: list[str] = Field(description="Of any of the patient's recordings.", examples=[["AFIB"]])
+    age: float | None = Field(description="Whole years, from 2 to 90; 90 stands for 90 and more.", examples=[71.0])
     sex: Sex | None
     site: str = Field(examples=["synthetic"])
     recordings: int
@@ -228,7 +233,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         422: "The file or an option is wrong",
         500: "A fault of the service",
         501: "A part is not installed",
-        503: "Busy, or the archive cannot be read",
+        503: "Busy (then with Retry-After), or the archive or the audit log cannot be used",
         504: "Reading the file took too long",
     }
     schema = {"$ref": "#/components/schemas/ProblemShown"}

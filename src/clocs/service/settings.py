@@ -15,6 +15,9 @@ from clocs.training.shipped import DEFAULT_ENCODER
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN: Final = 16
 """Characters."""
+MOST_SHOWN: Final = 60.0
+"""Seconds of a recording in one preview or picture: twelve leads of it at 1 kHz are drawn within a parsing process's
+limits, the costliest (as PNG) in 8 s of its time and 240 MiB."""
 
 
 def default_audit_log() -> Path:
@@ -47,7 +50,7 @@ class Limits(BaseModel):
     """Requests that may wait for that; more are refused before their body is read."""
     longest_seconds: float = Field(default=600.0, gt=0)
     """Of a recording that is embedded or classified."""
-    shown_seconds: float = Field(default=60.0, gt=0)
+    shown_seconds: float = Field(default=MOST_SHOWN, gt=0, le=MOST_SHOWN)
     """Of a recording in a preview."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,7 +29,6 @@ IN_MEMORY: Final = 1 << 20
 """Bytes of an upload that are kept in memory."""
 LONGEST_NAME: Final = 80
 LONGEST_ENDING: Final = 16
-_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -150,9 +148,9 @@ class _Parts:
 
 
 def clean_name(given: str) -> str:
-    """A base name of plain letters, digits, dot, hyphen and underscore, from whatever a client calls its file."""
+    """The base name, without signs that cannot be seen: it is in memory only, and a header may name it as it is."""
     base = given.replace("\\", "/").rsplit("/", 1)[-1]
-    clean = _UNUSUAL.sub("_", base).lstrip(".-")
+    clean = "".join(sign for sign in base if sign.isprintable()).lstrip(".")
     stem, dot, ending = clean.rpartition(".")
     if not dot:
         return clean[:LONGEST_NAME] or "file"

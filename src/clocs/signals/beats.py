@@ -18,6 +18,8 @@ MOST_SECONDS: Final = 60.0
 """So much from the middle of a recording is looked at."""
 COARSE_RATE: Final = 250.0
 """Hz, about: enough for the width of a QRS complex."""
+LOWEST_RATE: Final = 50.0
+"""Hz; below, a QRS complex is a sample or two."""
 FEWEST: Final = 4
 CLOSEST: Final = 0.2
 """Seconds from beat to beat: 300 a minute."""
@@ -47,7 +49,9 @@ class Beats:
 
 
 def find_beats(recording: Recording) -> Beats | None:
-    """The beats of a recording; None where fewer than four can be made out."""
+    """The beats of a recording; None where fewer than four can be made out, or its rate is too low for any."""
+    if recording.rate < LOWEST_RATE:
+        return None
     leads = tuple(lead for lead in LOOKED_AT if lead in recording.leads) or recording.leads[:3]
     values, rate = _coarse(recording.select(leads))
     places = _places(values, rate)

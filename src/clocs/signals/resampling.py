@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil, floor
 
 import numpy as np
 import numpy.typing as npt
@@ -10,17 +11,41 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 
+TAPS = 10
+"""Half of SciPy's polyphase filter, in samples of the lower rate."""
+
+
 def resample(signal: Floats, rate: float, to_rate: float) -> Floats:
-    """Resample (..., samples) from one rate to another, by a polyphase filter against aliasing."""
-    ratio = Fraction(to_rate / rate).limit_denominator(1000)
+    """Resample (..., samples) from one rate to another, by a polyphase filter against aliasing.
+
+    Beyond its ends a signal is taken to stay where it is, so that a part comes out as it does of the whole.
+    """
+    ratio = _ratio(rate, to_rate)
     if ratio == 1:
         return signal
     _refuse_missing(signal)
     from scipy.signal import resample_poly
 
     return np.asarray(
-        resample_poly(signal, ratio.numerator, ratio.denominator, axis=-1, padtype="line"), dtype=np.float32
+        resample_poly(signal, ratio.numerator, ratio.denominator, axis=-1, padtype="edge"), dtype=np.float32
     )
+
+
+def source_window(start: int, length: int, samples: int, rate: float, to_rate: float) -> tuple[int, int, int]:
+    """What ``length`` samples from ``start`` on, at the new rate, are made of: no more than the filter reaches.
+
+    First sample and end of it in a recording of so many samples, and how many new ones come before ``start``.
+    """
+    ratio = _ratio(rate, to_rate)
+    reach = TAPS * max(1, ceil(1 / ratio)) + 1
+    first = max(0, floor(start / ratio) - reach)
+    first -= first % ratio.denominator  # where the old and the new samples meet
+    end = min(samples, ceil((start + length) / ratio) + reach)
+    return first, end, start - int(first * ratio)
+
+
+def _ratio(rate: float, to_rate: float) -> Fraction:
+    return Fraction(to_rate / rate).limit_denominator(1000)
 
 
 def stretch(signal: Floats, samples: int) -> Floats:

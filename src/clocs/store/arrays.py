@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,16 @@ from clocs.core.errors import ConfigError
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
-from clocs.datasets.dataset import Options, age_of, as_it_is, sex_of
+from clocs.datasets.dataset import Options, as_it_is, with_entry
+from clocs.formats.demographics import age_of, sex_of
 from clocs.signals.leads import canonical
 from clocs.signals.quality import GatePolicy
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 
 COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
+NOTHING: Final = {"None", "nan", "NaN", "NaT", "<NA>"}
+"""How Python, numpy and pandas write what fills an empty field."""
 Signals = Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating]
 
 
@@ -79,17 +82,26 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
         )
     for number in range(count):
         row = {name: column[number] for name, column in columns.items()}
-        labels = row.get("labels", ())
-        record_id = str(row.get("record_id", f"{number:07d}"))
         yield Entry(
             file=f"arrays/{number}",
-            record_id=record_id,
-            patient_id=str(row.get("patient_id", record_id)),
-            site=str(row.get("site") or ""),
+            record_id=_text(row.get("record_id")) or f"{number:07d}",
+            patient_id=_text(row.get("patient_id")),
+            site=_text(row.get("site")),
             age=age_of(row.get("age")),
             sex=sex_of(row.get("sex")),
-            labels=(labels,) if isinstance(labels, str) else tuple(str(label) for label in labels),
+            labels=_labels(row.get("labels")),
         )
+
+
+def _text(field: Any) -> str:
+    """A field of a table; empty where it holds nothing, lest all who are unknown become one."""
+    text = str(field)
+    return text if isinstance(field, str) or text not in NOTHING else ""
+
+
+def _labels(field: Any) -> tuple[str, ...]:
+    several = field if isinstance(field, Iterable) and not isinstance(field, str) else (field,)
+    return tuple(filter(None, map(_text, several)))
 
 
 def _columns(table: Any) -> list[str]:
@@ -98,17 +110,12 @@ def _columns(table: Any) -> list[str]:
 
 def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOptions) -> Recording:
     raw = np.ascontiguousarray(signal, np.float64)
-    return Recording(
+    recording = Recording(
         digital=quantise(raw, MICROVOLT_GAIN),
         gain=np.full(len(raw), MICROVOLT_GAIN),
         baseline=np.zeros(len(raw), np.int32),
         rate=options.rate,
         leads=options.leads,
-        record_id=entry.record_id,
-        patient_id=entry.patient_id,
-        site=entry.site,
-        age=entry.age,
-        sex=entry.sex,
-        labels=entry.labels,
         provenance=Provenance(entry.file, "array", hashlib.sha256(raw.tobytes()).hexdigest()),
     )
+    return with_entry(recording, entry)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 from clocs.core.recording import missing_value
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import COMBINATIONS, derivable
+from clocs.signals.resampling import source_window
 from clocs.store.shard import Shard, ShardInfo
 
 Ints = npt.NDArray[np.int64]
@@ -25,6 +28,20 @@ class Recipe:
     second: Ints
     """-1: the lead is stored as it is."""
     second_weight: npt.NDArray[np.float32]
+
+
+def common_leads(layouts: Iterable[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
+    """Of stored leads and how many recordings have them: all leads, derived ones too, of the commonest set.
+
+    Of sets as common, the largest; in the order in which it came first.
+    """
+    orders: dict[frozenset[str], tuple[str, ...]] = {}
+    counts: Counter[frozenset[str]] = Counter()
+    for stored, count in layouts:
+        leads = stored + derivable(stored)
+        orders.setdefault(frozenset(leads), leads)
+        counts[frozenset(leads)] += count
+    return orders[max(counts, key=lambda leads: (counts[leads], len(leads)))] if counts else ()
 
 
 def recipe(stored: tuple[str, ...], wanted: tuple[str, ...]) -> Recipe:
@@ -93,6 +110,17 @@ class Block:
         return -(-counts // self.leads_per_frame)
 
 
+def shard_layouts(shard: Shard, chosen: npt.NDArray[np.bool_] | None) -> dict[tuple[str, ...], Ints]:
+    """Rows of a shard by the leads they have stored."""
+    rows = np.arange(shard.info.records) if chosen is None else np.flatnonzero(chosen)
+    if shard.info.leads is not None:
+        return {shard.info.leads: rows}
+    found: dict[tuple[str, ...], list[int]] = {}
+    for row in rows.tolist():
+        found.setdefault(shard.leads[row], []).append(row)
+    return {leads: np.array(members, np.int64) for leads, members in found.items()}
+
+
 def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, together: bool) -> Block | None:
     """The block of a shard whose recordings are all alike; nothing of it is read."""
     made = _usable(recipe(info.leads or (), policy.leads), policy, together)
@@ -119,22 +147,12 @@ def blocks(
     classes: dict[str, tuple[str, ...]],
 ) -> list[Block]:
     """The blocks of any shard, one for each set of leads in it."""
-    rows = np.arange(shard.info.records) if chosen is None else np.flatnonzero(chosen)
-    if shard.info.leads is not None:
-        groups = {shard.info.leads: rows}
-    else:
-        layouts = np.array([hash(shard.leads[row]) for row in rows], np.int64)
-        groups = {shard.leads[rows[first]]: rows[layouts == layouts[first]] for first in _firsts(layouts)}
     found = []
-    for leads, members in groups.items():
+    for leads, members in shard_layouts(shard, chosen).items():
         made = _usable(recipe(leads, policy.leads), policy, together)
         if made is not None and len(members):
             found.append(_block(number, shard, policy, made, members, together, classes))
     return [block for block in found if block.total]
-
-
-def _firsts(values: Ints) -> Ints:
-    return np.sort(np.unique(values, return_index=True)[1]) if len(values) else values
 
 
 def _block(
@@ -197,12 +215,23 @@ def _whole(
         row = rows[item]
         samples = int(shard.samples[row])
         lead_rows = shard.values[shard.offsets[row] : shard.offsets[row + 1]].reshape(-1, samples)
-        window = policy.window(float(shard.rate[row])) or samples
-        begin = int(frames[item]) * window
+        begin, end, _ = source_of(policy, int(frames[item]), samples, float(shard.rate[row]))
         wanted = range(len(block.recipe.leads)) if together else (int(leads[item]),)
         used = {int(place[lead]) for lead in wanted for place in (block.recipe.first, block.recipe.second)} - {-1}
-        keep[item] = not (lead_rows[sorted(used), begin : begin + window] == marker).any()
+        keep[item] = not (lead_rows[sorted(used), begin:end] == marker).any()
     return keep
+
+
+def source_of(policy: FramePolicy, frame: int, samples: int, rate: float) -> tuple[int, int, int]:
+    """The stretch of a recording that a frame is made of, first sample and end; what a filter reaches for included.
+
+    And how many samples of the new rate it gives before the frame begins.
+    """
+    if policy.rate is not None and policy.rate != rate:
+        length = policy.segments * policy.samples
+        return source_window(frame * length, length, samples, rate, policy.rate)
+    window = policy.window(rate) or samples
+    return frame * window, (frame + 1) * window, 0
 
 
 def frame_starts(shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints) -> Ints:

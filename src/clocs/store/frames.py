@@ -14,19 +14,32 @@ from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import atomic_file, content_hash
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats, resample
-from clocs.store.frame_index import Block, Ints, blocks, episode_labels, frame_starts, uniform_block
+from clocs.store.frame_index import (
+    Block,
+    Ints,
+    blocks,
+    common_leads,
+    episode_labels,
+    frame_starts,
+    shard_layouts,
+    source_of,
+    uniform_block,
+)
 from clocs.store.gathering import Gatherer, Places, groups
 
 if TYPE_CHECKING:
     from clocs.store.store import Store
 
 CACHE_BATCH = 256
+CACHE_FORM = 2
+"""Changes when frames come out otherwise than before."""
 
 
 class Frames:
     """Items numbered from 0: single-lead instances, or with ``together`` frames of all leads at once.
 
-    ``records``: which recordings take part (a mask over the store's numbers), as a split gives it.
+    ``records``: which recordings take part (a mask over the store's numbers), as a split gives it. With ``together``,
+    those that lack a lead are left out; where the policy names no leads, they are those that most recordings have.
     """
 
     def __init__(
@@ -39,10 +52,28 @@ class Frames:
     ) -> None:
         if records is not None and len(records) != len(store):
             raise ConfigError(f"a mask over {len(records)} recordings does not fit a store of {len(store)}")
-        self.store, self.policy, self.records, self.together = store, policy, records, together
+        self.store, self.records, self.together = store, records, together
+        leads = self._common_leads() if together and not policy.leads else policy.leads
+        self.policy = policy.model_copy(update={"leads": leads})
         self.classes = {name: tuple(labels) for name, labels in store.manifest.dataset["classes"].items()}
         self.blocks = [block for number in range(len(store.manifest.shards)) for block in self._blocks(number)]
         self._gatherer = Gatherer(store, self.blocks)
+
+    def _common_leads(self) -> tuple[str, ...]:
+        layouts: list[tuple[tuple[str, ...], int]] = []
+        for number, info in enumerate(self.store.manifest.shards):
+            chosen = self._chosen(number)
+            if info.leads is not None:
+                layouts.append((info.leads, info.records if chosen is None else int(chosen.sum())))
+            else:
+                rows = shard_layouts(self.store.shard(number), chosen)
+                layouts += [(leads, len(members)) for leads, members in rows.items()]
+        return common_leads((leads, count) for leads, count in layouts if count)
+
+    def _chosen(self, number: int) -> npt.NDArray[np.bool_] | None:
+        """Rows of a shard that take part; None: all."""
+        first = self.store.first
+        return None if self.records is None else self.records[first[number] : first[number + 1]]
 
     def _blocks(self, number: int) -> list[Block]:
         info, policy = self.store.manifest.shards[number], self.policy
@@ -51,10 +82,8 @@ class Frames:
         if alike and whole and self.records is None:
             block = uniform_block(number, info, policy, self.together)
             return [block] if block is not None else []
-        chosen = None
-        if self.records is not None:
-            chosen = self.records[self.store.first[number] : self.store.first[number + 1]]
-        return blocks(number, self.store.shard(number), policy, chosen, self.together, self.classes)
+        shard = self.store.shard(number)
+        return blocks(number, shard, policy, self._chosen(number), self.together, self.classes)
 
     def __len__(self) -> int:
         return len(self._gatherer)
@@ -81,7 +110,7 @@ class Frames:
         """Record number, frame within it, and lead of each item (empty with ``together``)."""
         places = self._gatherer.places(items)
         records = self.store.first[self._gatherer.shard[places.block]] + places.row
-        leads = np.full(len(records), "", "U16")
+        leads = np.full(len(records), "", f"U{max(map(len, self.leads), default=1)}")
         for block, at in groups(places.block) if not self.together else ():
             leads[at] = np.array(self.blocks[block].recipe.leads)[places.lead[at]]
         return records, places.frame, leads
@@ -128,13 +157,14 @@ class Frames:
     def _single(self, place: Places) -> Floats:
         """One frame of a recording that must be resampled or taken whole: (segments, samples)."""
         shard, row = self.store.shard(self.blocks[int(place.block[0])].shard), int(place.row[0])
-        whole = self._gatherer.windows(place, np.zeros(1, np.int64), int(shard.samples[row]))[0]
-        if self.policy.rate is None:
-            return self.policy.shape_windows(whole)
-        length = self.policy.segments * self.policy.samples
-        start = int(place.frame[0]) * length
-        physical = resample(whole, float(shard.rate[row]), self.policy.rate)
-        return self.policy.shape_windows(physical[start : start + length])
+        first, end, before = source_of(
+            self.policy, int(place.frame[0]), int(shard.samples[row]), float(shard.rate[row])
+        )
+        window = self._gatherer.windows(place, np.array([first]), end - first)[0]
+        if self.policy.rate is not None:
+            length = self.policy.segments * self.policy.samples
+            window = resample(window, float(shard.rate[row]), self.policy.rate)[before : before + length]
+        return self.policy.shape_windows(window)
 
     def targets(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample."""
@@ -171,7 +201,7 @@ class Frames:
     def content_hash(self) -> str:
         """Names the content: store, policy, recordings."""
         mask = "" if self.records is None else np.packbits(self.records).tobytes().hex()
-        return content_hash([self.store.sha256, self.policy.model_dump(mode="json"), mask, self.together])
+        return content_hash([self.store.sha256, self.policy.model_dump(mode="json"), mask, self.together, CACHE_FORM])
 
     def _write_cache(self, path: Path) -> None:
         if not len(self):

@@ -7,12 +7,13 @@ from the receipts and written last of all.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
 from clocs.core.files import content_hash, exclusive, write_bytes
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source, without_ending
+from clocs.core.sources import Source, open_source, size_of, without_ending
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
+from clocs.formats.reading import wanting
 from clocs.signals.leads import without_derived
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
@@ -92,7 +94,10 @@ def ingest(
         pool = Pool(place) if dataset.grows else None
         tasks = _tasks(dataset, chosen, gate, path, place, pool)
         kind = engine or ("serial" if workers == 1 else "processes")
-        receipts = run_all(run_task, tasks, kind, workers, progress)
+        try:
+            receipts = run_all(run_task, tasks, kind, workers, progress)
+        except OSError as error:  # of the source; what cannot be written is a StoreError already
+            raise StoreError(f"{error.strerror or error}. Nothing was committed; the same call continues") from error
         receipts = receipts if pool is None else pool.joined(receipts)
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
@@ -107,24 +112,37 @@ def _tasks(
     dataset: Dataset, options: Options, gate: GatePolicy, path: str | None, folder: Path, pool: Pool | None
 ) -> Iterator[Task]:
     source = open_source(path) if path is not None else None
-    shared = [FORMAT, dataset.name, options.model_dump(mode="json"), gate.model_dump(mode="json")]
+    shared = [FORMAT, dataset.name, options.of_recordings(), gate.model_dump(mode="json")]
 
     def entries() -> Iterator[Entry]:
         return dataset.entries(source, options)  # type: ignore[arg-type]  # None only where no source is needed
 
     common = content_hash(shared)
 
+    @functools.lru_cache(maxsize=2 * dataset.records_per_shard)  # a task asks again for what made its entries new
+    def sizes(entry: Entry) -> Any:
+        return _sizes(source, entry.file) if source is not None else 0
+
     def digest(entry: Entry) -> str:
-        return content_hash([common, vars(entry), source.size(entry.file) if source is not None else 0])[:16]
+        return content_hash([common, vars(entry), sizes(entry)])[:16]
 
     def task(chunk: tuple[Entry, ...]) -> Task:
-        sizes = [source.size(entry.file) for entry in chunk] if source is not None else []
-        name = content_hash([*shared, [vars(entry) for entry in chunk], sizes])
+        of_files = [sizes(entry) for entry in chunk] if source is not None else []
+        name = content_hash([*shared, [vars(entry) for entry in chunk], of_files])
         digests = tuple(map(digest, chunk)) if pool is not None else ()
         return Task(folder, path, dataset, options, gate, chunk, name, digests)
 
     new = entries() if pool is None else pool.unread(entries, digest)
     yield from map(task, _chunks(new, dataset.records_per_shard))
+
+
+def _sizes(source: Source, file: str) -> Any:
+    """What tells that files have changed: a file's size and, of those it needs, the sizes that are not as it says.
+
+    The others follow from the file itself, and to leave them out keeps the names, and so the hashes, of all stores.
+    """
+    size, odd = size_of(source, file), wanting(source, file)
+    return [size, odd] if odd else size
 
 
 def _chunks(entries: Iterable[Entry], size: int) -> Iterator[tuple[Entry, ...]]:
@@ -154,6 +172,8 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
     for entry in task.entries:
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
+            findings = assess(recording, task.gate)
+            own = without_derived(recording)
         except (OSError, MemoryError, ConfigError, MissingExtraError):
             raise  # of the machine or its user, not of the file
         except ClocsError as error:
@@ -162,32 +182,35 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
         except Exception as error:  # a reader's own mistake must not end an archive's ingest
             refused.append(_unreadable(task.dataset.shown(entry, task.options), f"unexpected {error!r}"))
             continue
-        findings = assess(recording, task.gate)
         if findings:
             refused.append(_judged(recording, findings))
         else:
-            yield without_derived(recording)
+            yield own
 
 
 def _unreadable(entry: Entry, detail: str) -> Refused:
     record_id = entry.record_id or without_ending(entry.file).rsplit("/", 1)[-1]
-    return Refused(
-        record_id=record_id,
-        source=entry.file,
-        source_sha256="",
-        reason="unreadable",
-        findings=(Finding("unreadable", "", detail[:500]),),
-    )
+    return _refusal(record_id, entry.file, "", [Finding("unreadable", "", detail[:500])])
 
 
 def _judged(recording: Recording, findings: list[Finding]) -> Refused:
+    origin = recording.provenance
+    return _refusal(recording.record_id, origin.source, origin.sha256, findings)
+
+
+def _refusal(record_id: str, source: str, sha256: str, findings: list[Finding]) -> Refused:
     return Refused(
-        record_id=recording.record_id,
-        source=recording.provenance.source,
-        source_sha256=recording.provenance.sha256,
+        record_id=_encodable(record_id),
+        source=_encodable(source),
+        source_sha256=sha256,
         reason=min((finding.reason for finding in findings), key=REASONS.index),
-        findings=tuple(findings),
+        findings=tuple(replace(each, lead=_encodable(each.lead), detail=_encodable(each.detail)) for each in findings),
     )
+
+
+def _encodable(text: str) -> str:
+    """Text of a file may hold half a character, which is no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def write_recordings(task: Task, recordings: Iterator[Recording], refused: list[Refused]) -> Receipt:
@@ -198,7 +221,7 @@ def write_recordings(task: Task, recordings: Iterator[Recording], refused: list[
     def write() -> None:
         if held:
             path = task.folder / SHARDS / f"{task.name[:16]}-{len(shards)}.arrow"
-            shards.append(write_shard(path, held))
+            shards.extend(_shard(path, held, refused))
             held.clear()
 
     size = 0
@@ -218,6 +241,21 @@ def write_recordings(task: Task, recordings: Iterator[Recording], refused: list[
     )
     write_receipt(task.folder, receipt)
     return receipt
+
+
+def _shard(path: Path, recordings: list[Recording], refused: list[Refused]) -> list[ShardInfo]:
+    """One shard of those recordings that can be its rows; the others are added to ``refused``."""
+    try:
+        return [write_shard(path, recordings)]
+    except (OSError, MemoryError, ClocsError):
+        raise  # of the machine or its user, not of a recording
+    except Exception as error:
+        if len(recordings) == 1:
+            detail = f"cannot be stored: {error!r:.400}"
+            refused.append(_judged(recordings[0], [Finding("unreadable", "", detail)]))
+            return []
+    sound = [each for each in recordings if _shard(path, [each], refused)]
+    return [write_shard(path, sound)] if sound else []
 
 
 def commit(
@@ -260,3 +298,14 @@ def commit(
     write_bytes(folder / new.quarantine.file, rows)
     write_manifest(folder, new)
     return Store(folder)
+
+
+def left_out(store: Store, older: Store) -> int:
+    """How many recordings of an older version a newer one lacks; shards that both have are not read."""
+    return len(_record_ids(older, but=store) - _record_ids(store, but=older))
+
+
+def _record_ids(store: Store, but: Store) -> set[str]:
+    shared = {shard.file for shard in but.manifest.shards}
+    own = [number for number, shard in enumerate(store.manifest.shards) if shard.file not in shared]
+    return {name for number in own for name in store.shard(number).batch.column("record_id").to_pylist()}

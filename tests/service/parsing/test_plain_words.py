@@ -10,6 +10,7 @@ from clocs.service.parsing.plain_words import LEFT_OUT, plain
 
 OWN = [
     "holds no sample",
+    *(f"lead {name} holds a calibration pulse and no ECG" for name in ("aVR", "V1", "V7", "V3R")),
     "not a format clocs knows (wfdb, chapman-csv, irhythm)",
     "its leads differ in length, 4999 to 5000 samples",
     "section 3 does not match its checksum; the file is damaged",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, Route
 
 from tests.service.viewer.conftest import MARKS, Visit
@@ -43,6 +44,29 @@ def test_a_wrong_token_is_refused_and_the_right_one_accepted(visit: Visit) -> No
     page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
 
 
+def test_escape_does_not_lead_past_the_token(visit: Visit) -> None:
+    """Chromium closes a dialog at the second Escape, whatever the page says."""
+    visit.watch.expected.add(401)
+    page = visit.page
+    page.goto(visit.service.address)
+    page.wait_for_selector("#token-dialog[open]")
+    for _ in range(3):
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#token-dialog[open]")
+    page.keyboard.type(visit.service.token)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#foot-version:has-text('clocs')")
+
+
+@pytest.mark.parametrize("token", ["a+b/c==", "50%+more&x=1"])
+def test_a_token_may_have_any_sign(visit: Visit, token: str) -> None:
+    visit.watch.expected.add(401)
+    page = visit.page
+    page.goto(f"{visit.service.address}/#token={token}")
+    page.wait_for_selector("#token-refused:has-text('refused this token')")
+    assert page.evaluate("sessionStorage.getItem('clocs-token')") == token
+
+
 def test_an_address_with_another_token_is_taken_by_an_open_page(visit: Visit) -> None:
     visit.watch.expected.add(401)
     page = visit.page
@@ -72,6 +96,48 @@ def test_a_busy_service_is_waited_for_in_sight(visit: Visit) -> None:
     page.wait_for_selector("#classes .waiting:has-text('Trying again in 1 s')")
     page.wait_for_selector("#classes .class-row")
     assert len(refused) == 1
+
+
+def refuse(page: Page, pattern: str, status: int, kind: str, detail: str) -> list[str]:
+    """Have a question refused; the list grows by one each time it is asked."""
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        body = json.dumps({"type": f"/problems/{kind}", "title": "No", "status": status, "detail": detail})
+        route.fulfill(status=status, headers={"Content-Type": "application/problem+json"}, body=body)
+
+    page.route(pattern, answer)
+    return asked
+
+
+@pytest.mark.parametrize("kind", ["archive-unavailable", "audit-log-unavailable"])
+def test_what_lasts_is_not_called_busy(visit: Visit, kind: str) -> None:
+    visit.watch.expected.add(503)
+    page = visit.enter()
+    asked = refuse(page, "**/api/v1/similar*", 503, kind, "Gone.")
+    visit.open()
+    said = page.inner_text("#neighbours")
+    assert "busy" not in said
+    assert "tell whoever runs the service" in said
+    assert len(asked) == 1
+
+
+def test_advice_fits_the_question(visit: Visit) -> None:
+    visit.watch.expected |= {404, 422}
+    page = visit.open()
+    refuse(page, "**/api/v1/figure*", 422, "wrong-option", "seconds: too many")
+    page.click("#save-pdf")
+    page.wait_for_selector("#save-message .trouble")
+    assert "filters" not in page.inner_text("#save-message")
+    refuse(page, "**/api/v1/neighbours/*/preview", 404, "unknown-handle", "Search again.")
+    page.click(".neighbour:first-child button")
+    page.wait_for_selector("#comparison .trouble:has-text('started anew')")
+    assert "can add it" not in page.inner_text("#comparison")
+    page.click("#comparison button")
+    refuse(page, "**/api/v1/similar*", 422, "wrong-option", "no such label")
+    page.select_option("#filters [name=sex]", "female")
+    page.wait_for_selector("#neighbours .trouble:has-text('Choose other filters.')")
 
 
 def test_a_service_that_is_gone_is_said_to_be_gone(visit: Visit) -> None:

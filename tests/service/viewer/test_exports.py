@@ -11,11 +11,14 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
+import clocs
 from tests.service.viewer.conftest import MARKS, Visit
 
 pytestmark = MARKS
+
+VIEWER = Path(clocs.__file__).parent / "service" / "viewer"
 
 
 def saved(page: Page, kind: str) -> bytes:
@@ -56,6 +59,41 @@ def test_the_json_has_what_is_shown_and_no_identity(
     assert "Winterbottom" not in text
     assert not any(item["handle"] in text for item in answered.value.json()["neighbours"])
     assert not {"handle", "patient_id", "record_id"} & set(result["similar"]["neighbours"][0])
+
+
+def test_filters_hold_for_the_next_file_and_are_saved_with_what_they_found(visit: Visit) -> None:
+    page = visit.open()
+    page.select_option("#filters [name=label]", "AFIB")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    page.select_option("#filters [name=k]", "5")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    with page.expect_response("**/api/v1/similar?*") as answered:
+        page.set_input_files("#file-input", VIEWER / "example.csv")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    assert {"label=AFIB", "k=5"} <= set(answered.value.url.partition("?")[2].split("&"))
+    assert page.input_value("#filters [name=label]") == "AFIB"
+    similar = json.loads(saved(page, "json"))["similar"]
+    assert (similar["filters"]["label"], similar["filters"]["k"]) == ("AFIB", "5")
+    assert len(similar["neighbours"]) == page.locator(".neighbour").count() <= 5
+    assert all("AFIB" in one["labels"] for one in similar["neighbours"])
+
+
+def test_results_that_are_not_there_are_not_saved(visit: Visit) -> None:
+    """Not even the former ones, while others are searched for."""
+    page = visit.open()
+    held: list[Route] = []
+    page.route("**/api/v1/similar*", lambda route: held.append(route))
+    page.select_option("#filters [name=sex]", "female")
+    assert json.loads(saved(page, "json"))["similar"] is None
+    held[0].continue_()
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+
+
+def test_a_minute_can_be_saved_as_pdf(visit: Visit, tmp_path: Path) -> None:
+    rows = "\n".join(f"{(at % 250 < 10) * 1.0}" for at in range(60 * 250 + 100))
+    (tmp_path / "long.csv").write_text(f"# clocs ECG 1\n# rate: 250\nII\n{rows}\n")
+    page = visit.open(tmp_path / "long.csv")
+    assert saved(page, "pdf").startswith(b"%PDF-")
 
 
 def test_the_pdf_is_valid_and_does_not_say_how_the_file_was_named(

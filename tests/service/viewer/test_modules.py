@@ -70,6 +70,54 @@ def test_rows_keep_clear_of_each_other(visit: Visit) -> None:
     assert zeros[2] - zeros[0] == 35
 
 
+def test_what_goes_beyond_its_reach_is_named(visit: Visit) -> None:
+    """40 mm: 4 mV at 10 mm/mV; only the stretch that is shown counts. The same words stand in the picture's footer."""
+    page = visit.enter()
+    said = page.evaluate("""async () => {
+        const { stackedSheet, standardSheet, scaleWords, wrappedSheet } = await import("/viewer/sheet.js");
+        const { sheetPicture } = await import("/viewer/exports.js");
+        const names = ["I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6"];
+        const peaks = { V3: [9, 4.5], V4: [1, -4.5], V5: [1, 3.9] };
+        const lead = (name) => {
+            const values = new Float32Array(10000);
+            if (name in peaks) values[peaks[name][0] * 500] = peaks[name][1];
+            return { name, values, derived: name === "aVR" };
+        };
+        const recording = { rate: 500, shown: 20, seconds: 20, calibrated: true, leads: names.map(lead) };
+        const alone = { ...recording, leads: [lead("V3")] };
+        const settings = { gain: 10, speed: 25 };
+        const words = (sheet) => scaleWords(sheet, 500).join(" · ");
+        const written = [];
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+            written.push(text);
+            return fillText.call(this, text, ...place);
+        };
+        await sheetPicture(stackedSheet(recording, settings), recording, "Notice.");
+        CanvasRenderingContext2D.prototype.fillText = fillText;
+        return {
+            all: words(stackedSheet(recording, settings)),
+            small: words(stackedSheet(recording, { gain: 5, speed: 25 })),
+            part: words(standardSheet(recording, settings)),
+            rows: words(wrappedSheet(alone, settings)),
+            footer: written.at(-1),
+        };
+    }""")
+    assert said["all"] == "25 mm/s · 10 mm/mV · 500 Hz · beyond 40 mm, cut off: V3, V4 · * follows from I and II"
+    assert "cut off" not in said["small"] + said["part"]
+    assert said["rows"].endswith("cut off: V3")
+    assert "beyond 40 mm, cut off: V3, V4   * follows from I and II   Notice." in said["footer"]
+
+
+def test_ages_are_told_in_months_under_two_years(visit: Visit) -> None:
+    page = visit.enter()
+    ages = [0.02, 1 / 12, 7 / 12, 1.99, 2, 63.7, 90, None]
+    said = page.evaluate(
+        "async (ages) => { const { age } = await import('/viewer/wording.js'); return ages.map(age); }", ages
+    )
+    assert said == ["under 1 month", "1 month", "7 months", "23 months", "2 years", "63 years", "90 years or more", ""]
+
+
 def test_a_typical_beat_is_numpys_median(visit: Visit) -> None:
     page = visit.enter()
     random = np.random.default_rng(1)

@@ -137,6 +137,8 @@ def test_the_page_has_landmarks_names_and_a_voice(visit: Visit) -> None:
         .map((node) => node.outerHTML)""")
     assert unnamed == []
     page.wait_for_selector("#announcer:has-text('10 neighbours found')", state="attached")
+    best = page.locator(".class-name strong").first.inner_text()
+    page.wait_for_selector(f"#announcer:has-text('Most probable: {best}')", state="attached")
 
 
 def test_the_viewer_is_made_of_files_that_can_be_read_and_nothing_inline() -> None:

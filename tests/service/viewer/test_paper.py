@@ -136,6 +136,19 @@ def test_calipers_measure_by_keys(visit: Visit) -> None:
     assert page.locator(".caliper-repeats line").count() >= 7
 
 
+def test_calipers_are_switched_off_from_a_line_too(visit: Visit) -> None:
+    """C moves the focus to a line; there it works as on the paper, and the focus comes back."""
+    page = visit.open()
+    page.focus("#paper")
+    page.keyboard.press("c")
+    assert page.evaluate("document.activeElement.ariaLabel") == "First time line"
+    page.keyboard.press("Control+c")
+    assert page.is_visible(".calipers")
+    page.keyboard.press("c")
+    assert page.is_hidden(".calipers")
+    assert page.evaluate("document.activeElement.id") == "paper"
+
+
 def test_raw_steps_are_drawn_but_not_measured_in_millivolt(visit: Visit, tmp_path: Path) -> None:
     visit.watch.expected.add(422)
     rows = "\n".join(str(1000 if at % 500 < 40 else at % 7) for at in range(5000))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from tests.service.viewer.conftest import MARKS, RECORDS, Visit
 
@@ -38,8 +38,10 @@ def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
     assert single["leads"] == ["ECG"], "not offered: it knows no lead of this recording"
     for other in others:
         with page.expect_response(f"**/api/v1/classify?classifier={other['name']}"):
+            page.focus(".classifier select")
             page.select_option(".classifier select", other["name"])
         page.wait_for_selector("#classes[aria-busy=false] .class-row")
+        assert page.evaluate("document.activeElement.value") == other["name"], "the focus stays on the choice"
         shown = page.locator(".class-name strong").all_inner_texts()
         assert set(shown) == {item["name"] for item in other["classes"]}
 
@@ -86,6 +88,21 @@ def test_a_neighbour_is_compared_by_keys_in_three_ways(visit: Visit) -> None:
     page.keyboard.press("Escape")
     assert page.is_hidden("#comparison")
     assert page.evaluate("document.activeElement.textContent") == "Compare"
+
+
+def test_labels_are_the_patients_in_the_list_and_the_recordings_in_a_comparison(visit: Visit) -> None:
+    page = visit.page
+
+    def relabel(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json=response.json() | {"labels": ["PVC"]})
+
+    page.route("**/api/v1/neighbours/*/preview", relabel)
+    visit.open()
+    assert "labels of any of 2 recordings" in page.inner_text(".neighbour:first-child .neighbour-about")
+    assert page.inner_text(".map-by option:first-child") == "first label"
+    compare(page)
+    assert page.inner_text("#comparison .is-other").startswith("Neighbour 1PVC · ")
 
 
 def test_papers_side_by_side_move_together_and_the_difference_can_be_left_out(visit: Visit) -> None:

@@ -92,6 +92,23 @@ def test_a_single_lead_is_compared_with_the_neighbours_main_lead(
     assert "ECG is held against the neighbour's II" in page.inner_text("#comparison")
 
 
+def test_a_lead_that_the_model_does_not_know_is_used_when_told_to(visit: Visit, tmp_path: Path) -> None:
+    """As a watch records it: lead I alone. One click asks both questions again, without a track record."""
+    visit.watch.expected.add(422)
+    rows = "\n".join(f"{(at % 400 < 20) * 1.0 + (at % 7) / 100:.3f}" for at in range(15000))
+    (tmp_path / "watch.csv").write_text(f"# clocs ECG 1\n# rate: 500\nI\n{rows}\n")
+    page = visit.open(tmp_path / "watch.csv")
+    for panel in ("#classes", "#neighbours"):
+        said = page.inner_text(panel)
+        assert "has other leads" in said
+        assert "any_lead" not in said
+        assert "any-lead" not in said
+    page.click("#classes >> text=Use these leads all the same")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    page.wait_for_selector("#classes[aria-busy=false] .class-row")
+    assert all("Not known" in text for text in page.locator(".class-record").all_inner_texts())
+
+
 def test_a_recording_that_is_not_fit_for_the_model_is_drawn_and_the_refusal_explained(
     visit: Visit, originals: Path, samples: Callable[..., list[Path]]
 ) -> None:
@@ -148,9 +165,11 @@ def test_files_can_be_dropped_on_the_page(visit: Visit) -> None:
 def test_another_file_takes_the_place_of_the_first(
     visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]]
 ) -> None:
+    """Not before it is chosen: who thinks better of it still has the first."""
     page = visit.open()
-    page.click("#open-another")
-    assert page.is_visible("#drop-zone")
-    page.set_input_files("#file-input", samples(hospital_files, HOSPITAL["scp"]))
+    with page.expect_file_chooser() as chooser:
+        page.click("#open-another")
+    assert page.is_visible("#workspace")
+    chooser.value.set_files(samples(hospital_files, HOSPITAL["scp"]))
     page.wait_for_selector("#recording-facts:has-text('SCP-ECG')")
     page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")

@@ -50,7 +50,7 @@ def _known(recording: Recording) -> Iterator[tuple[str, Any]]:
         "sex": recording.sex,
         "labels": recording.labels,
         "episodes": [[episode.start, episode.end, episode.label] for episode in recording.episodes],
-        "derived": recording.provenance.derived_leads,
+        "derived": [lead for lead in recording.leads if lead in recording.provenance.derived_leads],
     }
     yield from ((key, value) for key, value in optional.items() if value not in ("", None, (), []))
 

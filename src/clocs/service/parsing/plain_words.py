@@ -1,7 +1,8 @@
 """Messages of readers without what a file contains: a word leaves only if the package's own code wrote it.
 
 Readers quote what they stumble over, and that may be a name. So: what stands in quotation marks goes, unless the
-package quotes it itself; a word stays if it is in a text of the package's code; a number stays if it is short.
+package quotes it itself; a word stays if it is in a text of the package's code; a number stays if it is short, and so
+does the name of a chest lead.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ LEFT_OUT: Final = "..."
 LONGEST: Final = 600
 """Characters of a message."""
 _NUMBER = re.compile(r"[+-]?\d{1,5}(\.\d{1,3})?%?")
+_CHEST_LEAD = re.compile(r"V\d{1,2}R?")
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"(?<![^\W_])(['\"]).*\1(?![^\W_])", re.DOTALL)
 _MARKS = "'\"()[]{}<>,.;:!?`"
@@ -48,7 +50,7 @@ def _kept(chunk: str) -> str:
     if not core or core == LEFT_OUT.strip(_MARKS):
         return chunk
     if any(sign.isdigit() for sign in core):
-        known = _NUMBER.fullmatch(core) is not None or core in _own_chunks()
+        known = bool(_NUMBER.fullmatch(core) or _CHEST_LEAD.fullmatch(core)) or core in _own_chunks()
     else:
         words = _WORD.findall(core)
         known = all(word.lower() in _own_words() for word in words)

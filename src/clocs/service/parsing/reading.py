@@ -55,7 +55,7 @@ def whole(recording: Recording, longest: float) -> Recording:
     if recording.seconds > longest or recording.digital.size > MOST_VALUES:
         raise SignalError(
             f"the recording has {len(recording.leads)} leads of {recording.seconds:.0f} s; this service takes up to "
-            f"{longest:g} s and {MOST_VALUES:,} samples. Cut a part of it out, or use the command line."
+            f"{longest:g} s and {MOST_VALUES:,} samples. Cut a part of it out."
         )
     return recording
 

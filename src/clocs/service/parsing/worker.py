@@ -27,6 +27,7 @@ from clocs.service.parsing.confinement import (
 from clocs.service.parsing.messages import Answer, Ask, Start, packed, read_message, told_of
 from clocs.service.parsing.plain_words import plain
 from clocs.service.parsing.reading import beginning, failure_of, read_upload, whole
+from clocs.service.schemas import NOTICE
 
 DPI: Final = 200
 DRAWING: Final = ("clocs.drawing.ecg_paper", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf")
@@ -110,7 +111,8 @@ def _drawn(recording: Recording, form: str) -> bytes:
 
     metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {}
     buffer = io.BytesIO()
-    draw_recording(recording, seconds=None, title="ECG").savefig(buffer, format=form, dpi=DPI, metadata=metadata)
+    figure = draw_recording(recording, seconds=None, title="ECG", notice=NOTICE)
+    figure.savefig(buffer, format=form, dpi=DPI, metadata=metadata)
     return buffer.getvalue()
 
 

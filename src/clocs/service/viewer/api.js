@@ -3,14 +3,22 @@
 import * as token from "./token.js";
 
 const BASE = "/api/v1/";
+const PROBLEM = "application/problem+json";
 const MOST_TRIES = 8;
 const LONGEST_WAIT = 30;
 
-/** What the service says is wrong, or that it does not answer. */
+/** What the service says is wrong with a question, or that it does not answer. */
 export class Problem extends Error {
-    constructor({ type = "", status = 0, title = "The service does not answer", detail = "", instance = "" }) {
+    constructor({
+        type = "",
+        status = 0,
+        title = "The service does not answer",
+        detail = "",
+        instance = "",
+        question = "",
+    }) {
         super(title);
-        Object.assign(this, { kind: type.split("/").pop(), status, title, detail, instance });
+        Object.assign(this, { kind: type.split("/").pop(), status, title, detail, instance, question });
     }
 }
 
@@ -25,15 +33,21 @@ export async function ask(path, { files = null, query = {}, signal = null, waiti
         if (response.ok) return as === "blob" ? response.blob() : response.json();
         if (response.status === 401) {
             await token.ask(token.current() !== null);
-        } else if ((response.status === 429 || response.status === 503) && tries < MOST_TRIES) {
+        } else if (isBusy(response) && tries < MOST_TRIES) {
             const pause = Math.min(Number(response.headers.get("Retry-After")) || 2, LONGEST_WAIT);
             waiting(pause);
             await sleep(pause, signal);
             waiting(0);
         } else {
-            throw await problemOf(response);
+            throw await problemOf(response, path);
         }
     }
+}
+
+/** Whether asking again may help: the service says when, and else it will not; a proxy's limit does not say. */
+function isBusy({ status, headers }) {
+    const ofProxy = !headers.get("Content-Type")?.startsWith(PROBLEM);
+    return status === 429 || (status === 503 && (headers.has("Retry-After") || ofProxy));
 }
 
 function queryText(query) {
@@ -54,11 +68,12 @@ async function send(address, files, signal) {
     }
 }
 
-async function problemOf(response) {
+async function problemOf(response, question) {
+    const { status, statusText } = response;
     try {
-        return new Problem({ ...(await response.json()), status: response.status });
+        return new Problem({ ...(await response.json()), status, question });
     } catch {
-        return new Problem({ status: response.status, title: "The service failed", detail: response.statusText });
+        return new Problem({ status, title: "The service failed", detail: statusText, question });
     }
 }
 

@@ -1,7 +1,7 @@
 /** From a file to its paper, classes, neighbours and place on the map. */
 
 import { Problem, ask } from "./api.js";
-import { showClasses } from "./classes.js";
+import { showClasses, spokenClasses } from "./classes.js";
 import { Comparison } from "./comparison.js";
 import { announce, byId, element } from "./dom.js";
 import { watchForFiles } from "./drop-zone.js";
@@ -26,12 +26,15 @@ let model = {
     classifiers: [],
     leads: [],
     index: { labels: [], sites: [] },
-    limits: { upload_bytes: Infinity },
+    limits: { upload_bytes: Infinity, shown_seconds: Infinity },
     notice: "For research. Not a diagnosis.",
 };
 
-/** Show in `place` that it works, waits or failed; else what `show` makes of the answer, which is also returned. */
-async function fill(place, text, question, show, again) {
+/**
+ * Show in `place` that it works, waits or failed; else what `show` makes of the answer, which is also returned.
+ * `ways` are those out of trouble, see `trouble`.
+ */
+async function fill(place, text, question, show, ways = {}) {
     place.setAttribute("aria-busy", "true");
     place.replaceChildren(working(text));
     try {
@@ -39,7 +42,7 @@ async function fill(place, text, question, show, again) {
         show(answer);
         return answer;
     } catch (error) {
-        if (error.name !== "AbortError") place.replaceChildren(trouble(error, again));
+        if (error.name !== "AbortError") place.replaceChildren(trouble(error, ways));
         return null;
     } finally {
         place.setAttribute("aria-busy", "false");
@@ -49,7 +52,7 @@ async function fill(place, text, question, show, again) {
 async function openFiles(files) {
     open?.abort.abort();
     open?.searching?.abort();
-    const now = (open = { files, abort: new AbortController(), classes: null, similar: null });
+    const now = (open = { files, abort: new AbortController(), classes: null, similar: null, anyLead: null });
     showOpening();
     const message = byId("opening-message");
     const most = model.limits.upload_bytes;
@@ -72,7 +75,15 @@ async function openFiles(files) {
     showRecording(now.recording);
     await told;
     if (open !== now) return;
-    await Promise.all([classify(now), findSimilar(now, {})]);
+    await askAll(now);
+}
+
+const askAll = (now) => Promise.all([classify(now), findSimilar(now)]);
+
+/** Ask everything again, with leads that the encoder does not know: nobody can say how good the answers are. */
+function takeAnyLead(now) {
+    now.anyLead = true;
+    askAll(now);
 }
 
 function showOpening() {
@@ -108,20 +119,34 @@ async function classify(now, name = "") {
         byId("classes"),
         "Classifying …",
         (wait) =>
-            ask("classify", { files: now.files, query: { classifier: name }, signal: now.abort.signal, waiting: wait }),
-        (found) =>
+            ask("classify", {
+                files: now.files,
+                query: { classifier: name, any_lead: now.anyLead },
+                signal: now.abort.signal,
+                waiting: wait,
+            }),
+        (found) => {
             showClasses(byId("classes"), found, {
                 classifiers: model.classifiers.filter((one) => one.name === found.classifier || fits(one, now)),
                 chosen: found.classifier,
-                choose: (other) => classify(now, other),
-            }),
-        () => classify(now, name),
+                choose: (other) => classifyBy(now, other),
+            });
+            announce(`Classified. ${spokenClasses(found)}`);
+        },
+        { again: () => classify(now, name), anyLead: () => takeAnyLead(now) },
     );
+}
+
+/** By another classifier; the choice is made anew, and the focus goes with it. */
+async function classifyBy(now, name) {
+    await classify(now, name);
+    if (document.activeElement === document.body) byId("classes").querySelector("select")?.focus();
 }
 
 const fits = ({ leads }, { recording }) => !leads.length || leads.some((name) => leadOf(recording, name));
 
-async function findSimilar(now, query) {
+/** By the filters that the form shows; what was found is kept together with them. */
+async function findSimilar(now) {
     if (!model.index) {
         const text = "This service was started without an archive of patients, so there is nobody to compare with.";
         byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
@@ -129,18 +154,22 @@ async function findSimilar(now, query) {
     }
     now.searching?.abort();
     now.searching = new AbortController();
+    now.similar = null;
     patientMap.showQuery({ query: { map: null }, neighbours: [] });
     const { signal } = now.searching;
-    now.similar = await fill(
+    const filters = chosen(byId("filters"));
+    const query = { ...filters, any_lead: now.anyLead };
+    await fill(
         byId("neighbours"),
         "Searching …",
         (wait) => ask("similar", { files: now.files, query, signal, waiting: wait }),
         (found) => {
+            now.similar = { ...found, filters };
             showNeighbours(byId("neighbours"), found, { open: compare, point: (index) => patientMap.mark(index) });
             patientMap.showQuery(found);
             announce(`${count(found.neighbours.length, "neighbour")} found`);
         },
-        () => findSimilar(now, query),
+        { again: () => findSimilar(now), anyLead: () => takeAnyLead(now) },
     );
 }
 
@@ -171,14 +200,13 @@ const EXPORTS = {
     pdf: () =>
         ask("figure", {
             files: open.files,
-            query: { format: "pdf", seconds: open.recording.shown },
+            query: { format: "pdf", seconds: Math.min(open.recording.shown, model.limits.shown_seconds) },
             signal: open.abort.signal,
             as: "blob",
         }),
     json: async () => {
         const reading = paperPanel.calipers.on ? paperPanel.calipers.reading() : null;
-        const filters = chosen(byId("filters"));
-        return new Blob([resultText({ model, ...open, filters, reading })], { type: "application/json" });
+        return new Blob([resultText({ model, ...open, reading })], { type: "application/json" });
     },
 };
 
@@ -210,7 +238,7 @@ async function learnModel() {
         "Asking for the model …",
         (wait) => ask("model", { waiting: wait }),
         (about) => showModel(byId("model"), about),
-        learnModel,
+        { again: learnModel },
     );
     if (!found) return;
     model = found;
@@ -221,7 +249,7 @@ async function learnModel() {
         byId("filters").hidden = true;
         return;
     }
-    buildFilters(byId("filters"), model.index, (query) => findSimilar(open, query));
+    buildFilters(byId("filters"), model.index, () => findSimilar(open));
     learnMap();
 }
 
@@ -231,7 +259,7 @@ async function learnMap() {
         "Asking for the map …",
         (wait) => ask("map", { waiting: wait }),
         () => byId("map-message").replaceChildren(),
-        learnMap,
+        { again: learnMap },
     );
     if (map) patientMap.showMap(map);
 }
@@ -243,9 +271,6 @@ addEventListener("hashchange", () => {
 });
 turnPage();
 watchForFiles(openFiles);
-byId("open-another").addEventListener("click", () => {
-    showOpening();
-    byId("file-input").focus();
-});
+byId("open-another").addEventListener("click", () => byId("file-input").click());
 for (const kind of Object.keys(EXPORTS)) byId(`save-${kind}`).addEventListener("click", () => saveAs(kind));
 const told = learnModel();

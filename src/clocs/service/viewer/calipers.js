@@ -12,9 +12,12 @@ const LINES = [
 ];
 
 export class Calipers {
-    /** Lives on the stage of `paper`, above its canvas; call `update` when the paper's view has changed. */
-    constructor(paper) {
-        this.paper = paper;
+    /**
+     * Lives on the stage of `paper`, above its canvas; call `update` when the paper's view has changed.
+     * `other(event)` gets the keys that move no line, and says whether it took one.
+     */
+    constructor(paper, other = () => false) {
+        Object.assign(this, { paper, other });
         this.on = false;
         this.repeating = false;
         this.at = null; // mm: {x: [,], y: [,]}
@@ -29,6 +32,10 @@ export class Calipers {
             this.move("y", 1, down);
         });
         paper.canvas.parentElement.append(this.layer);
+    }
+
+    get hasFocus() {
+        return this.layer.contains(document.activeElement);
     }
 
     toggle(on = !this.on) {
@@ -110,10 +117,10 @@ export class Calipers {
             "aria-valuemin": "0",
             "aria-valuemax": "10000",
             keydown: (event) => {
-                const step = (event.shiftKey ? COARSE : FINE) * (keys[event.key] ?? 0);
-                if (!(event.key in keys)) return;
+                if (event.ctrlKey || event.metaKey || event.altKey) return;
+                if (event.key in keys) this.move(axis, index, (event.shiftKey ? COARSE : FINE) * keys[event.key]);
+                else if (!this.other(event)) return;
                 event.preventDefault();
-                this.move(axis, index, step);
             },
         });
         const keys = axis === "x" ? { ArrowLeft: -1, ArrowRight: 1 } : { ArrowUp: -1, ArrowDown: 1 };

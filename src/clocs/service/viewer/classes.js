@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 import { notes } from "./messages.js";
 import { percent, sentence } from "./wording.js";
 
+const MOST_SPOKEN = 3;
 const FEW = 20; // validation patients below which their share says little
 
 /** `classifiers` are {name, title} to choose from; `choose(name)` is called with another. */
@@ -15,10 +16,17 @@ export function showClasses(place, found, { classifiers, chosen, choose }) {
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
             cannot(found.cannot_recognise),
-            notes(found.notes),
+            notes(found.notes, "Done to the recording first"),
         ].filter(Boolean),
     );
 }
+
+/** For a screen reader: the most probable ones. */
+export const spokenClasses = ({ classes }) =>
+    `Most probable: ${classes
+        .slice(0, MOST_SPOKEN)
+        .map(({ name, probability }) => `${name} ${percent(probability)}`)
+        .join(", ")}`;
 
 function classifierChoice(classifiers, chosen, choose) {
     const options = classifiers.map(({ name, title }) =>
@@ -40,7 +48,7 @@ function legend() {
         "ul",
         { class: "legend", "aria-label": "How to read the bars" },
         item("probability", "probability given"),
-        item("observed", "how often it was right, among validation patients with about this probability"),
+        item("observed", "how often it was right, among validation patients with a probability in the same range"),
         item("prevalence", "how common it was among training patients"),
     );
 }

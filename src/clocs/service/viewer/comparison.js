@@ -5,7 +5,8 @@ import { handle } from "./gestures.js";
 import { besideEachOther, farthestApart, onTopOfEachOther, pair, typicalSheet } from "./pairing.js";
 import { PaperView, TRUE_SCALE } from "./paper-view.js";
 import { SHADE_FROM } from "./paper.js";
-import { person } from "./wording.js";
+import { cutWords } from "./sheet.js";
+import { person, sentence } from "./wording.js";
 
 const VIEWS = [
     ["beside", "Side by side"],
@@ -82,6 +83,7 @@ export class Comparison {
 
     facts() {
         const { both, neighbour } = this;
+        const labels = both.other.labels.join(", ") || "no label";
         const rate = (side) => (both.rate[side] ? `about ${both.rate[side]} / min` : "no regular beats found");
         const about = (...parts) => parts.filter(Boolean).join(" · ");
         return element(
@@ -98,7 +100,7 @@ export class Comparison {
                 { class: "is-other" },
                 element("strong", {}, `Neighbour ${this.number}`),
                 about(
-                    neighbour.labels.join(", "),
+                    labels,
                     person(neighbour.age, neighbour.sex),
                     rate(1),
                     `similarity ${neighbour.similarity.toFixed(3)}`,
@@ -123,7 +125,8 @@ export class Comparison {
         this.stages.replaceChildren(...this.papers.map((paper) => paper.canvas.parentElement));
         this.papers.forEach((paper, index) => paper.show(sheets[index]));
         this.shade.hidden = settings.view === "over" || !both.typical.size;
-        this.explained.textContent = this.explanation();
+        const cut = cutWords([...new Set(sheets.flatMap((sheet) => sheet.cut))]);
+        this.explained.textContent = [this.explanation(), cut && sentence(cut)].filter(Boolean).join(" ");
     }
 
     clear() {

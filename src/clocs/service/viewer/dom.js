@@ -1,5 +1,6 @@
 /** Elements made without markup: text is always text, so nothing that a file holds can become part of the page. */
 
+const MOST_SAID = 3;
 const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
@@ -20,9 +21,11 @@ export const element = (tag, attributes = {}, ...children) => build(document.cre
 export const drawing = (tag, attributes = {}, ...children) =>
     build(document.createElementNS(SVG, tag), attributes, children);
 
-/** Said aloud by a screen reader. */
+/** Said aloud by a screen reader; what was said just before stays, since two answers may come at once. */
 export function announce(text) {
-    byId("announcer").textContent = text;
+    const place = byId("announcer");
+    place.append(element("p", {}, text));
+    while (place.childElementCount > MOST_SAID) place.firstElementChild.remove();
 }
 
 /** A group of radio buttons that looks like one switch; `choose` gets the value. */

@@ -1,6 +1,7 @@
 /** What is shown, as files. Their names and contents say nothing about who was recorded, beyond age and sex. */
 
 import { drawSheet, themeColours } from "./paper.js";
+import { scaleWords } from "./sheet.js";
 import { person } from "./wording.js";
 
 const SCALE = 8; // pixels per mm: 203 dots an inch
@@ -32,9 +33,8 @@ export function sheetPicture(sheet, recording, notice) {
     context.font = `${3.2 * scale}px Arial, sans-serif`;
     const part = `${sheet.from.toFixed(1)} to ${sheet.to.toFixed(1)} s`;
     context.fillText([person(recording.age, recording.sex), part].filter(Boolean).join("   "), margin, margin);
-    const amplitude = sheet.calibrated ? `${sheet.gain} mm/mV` : "amplitude not to scale";
-    const scales = `${sheet.speed} mm/s   ${amplitude}   ${recording.rate} Hz   ${notice}`;
-    context.fillText(scales, margin, whole.height - margin);
+    const footer = [...scaleWords(sheet, recording.rate), notice].join("   ");
+    context.fillText(footer, margin, whole.height - margin, size.width);
     return new Promise((resolve) => whole.toBlob(resolve, "image/png"));
 }
 
@@ -56,7 +56,7 @@ function lightColours() {
 }
 
 /** Everything on the page but the trace: no names, no handles, no ids. */
-export function resultText({ model, recording, classes, similar, filters, reading }) {
+export function resultText({ model, recording, classes, similar, reading }) {
     const { format, rate, seconds, calibrated, age, sex, notes, leads } = recording;
     return JSON.stringify(
         {
@@ -75,7 +75,7 @@ export function resultText({ model, recording, classes, similar, filters, readin
             calipers: reading,
             classes,
             similar: similar && {
-                filters,
+                filters: similar.filters,
                 query: similar.query,
                 neighbours: similar.neighbours.map(withoutIds),
                 notes: similar.notes,

@@ -9,12 +9,18 @@ const FORMAT =
     "Is it an ECG, complete, and in one of the formats listed? " +
     "A WFDB record needs its header (.hea) and its signal file (.dat or .mat) together.";
 const BUSY = "The service stayed busy. Try again in a minute.";
+const OTHERWISE = "Try again. If it stays like this, tell whoever runs the service the number below.";
+const BROKEN = "Until this is mended, asking again does not help: tell whoever runs the service the number below.";
 
-/** What to do, by the kind of a problem, or else by its status. */
+/** What to do, by the question and the kind of a problem, by its kind, or else by its status. */
 const ADVICE = {
+    "similar: wrong-option": "Choose other filters.",
+    "wrong-option": BROKEN,
     "unsuitable-recording": UNFIT,
     "unknown-leads": UNFIT,
-    "wrong-option": "Choose other filters.",
+    "unknown-handle": "The service was started anew since. Change a filter or open the file again to search again.",
+    "archive-unavailable": BROKEN,
+    "audit-log-unavailable": BROKEN,
     0: "See whether the service still runs, and try again.",
     403: "Whoever runs the service has switched this off.",
     404: "Whoever runs the service can add it.",
@@ -25,7 +31,6 @@ const ADVICE = {
     503: BUSY,
     504: "A shorter recording may pass.",
 };
-const OTHERWISE = "Try again. If it stays like this, tell whoever runs the service the number below.";
 
 export function working(text) {
     return element("p", { class: "working" }, text);
@@ -37,31 +42,43 @@ export function waiting(seconds) {
     return element("p", { class: "working waiting" }, text);
 }
 
-/** A recording that is not fit for a question is nobody's fault; the rest is a fault, and may be tried `again`. */
-export function trouble(error, again = null) {
+function adviceOn({ question, kind, status }) {
+    return ADVICE[`${question}: ${kind}`] ?? ADVICE[kind] ?? ADVICE[status] ?? OTHERWISE;
+}
+
+/**
+ * A recording that is not fit for a question is nobody's fault; the rest is a fault, and may be tried `again`.
+ * `anyLead` asks about leads that the model does not know, where these are the trouble.
+ */
+export function trouble(error, { again = null, anyLead = null } = {}) {
     if (!(error instanceof Problem)) throw error;
     announce(`${error.title}. ${error.detail}`);
-    const unfit = ADVICE[error.kind] === UNFIT;
+    const advice = adviceOn(error);
     const lasting = error.status >= 400 && error.status < 500;
     return element(
         "div",
-        { class: unfit ? "trouble unfit" : "trouble" },
+        { class: advice === UNFIT ? "trouble unfit" : "trouble" },
         element("h3", {}, error.title),
         error.detail && element("p", { class: "trouble-detail" }, sentence(error.detail)),
-        element("p", {}, ADVICE[error.kind] ?? ADVICE[error.status] ?? OTHERWISE),
+        element("p", {}, advice),
+        anyLead && error.kind === "unknown-leads" && anyLeadOffer(anyLead),
         again && !lasting && element("button", { type: "button", click: again }, "Try again"),
         error.instance && element("p", { class: "quiet-text" }, `Request ${error.instance}`),
     );
 }
 
-/** What was corrected or left out before an answer. */
-export function notes(items) {
+function anyLeadOffer(anyLead) {
+    return element(
+        "p",
+        {},
+        element("button", { type: "button", click: anyLead }, "Use these leads all the same"),
+        " Nobody has measured how good the answers are then.",
+    );
+}
+
+/** What an answer says beside the result. */
+export function notes(items, title) {
     if (!items.length) return null;
     const list = items.map((note) => element("li", {}, note));
-    return element(
-        "div",
-        {},
-        element("h3", {}, "Done to the recording first"),
-        element("ul", { class: "notes" }, list),
-    );
+    return element("div", {}, element("h3", {}, title), element("ul", { class: "notes" }, list));
 }

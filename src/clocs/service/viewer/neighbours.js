@@ -11,7 +11,7 @@ const SEXES = [
 ];
 const HOW_MANY = [5, 10, 20, 50];
 
-/** The form of filters; `changed(query)` is called with what the service takes as its query. */
+/** The form of filters; `changed()` is called when another is chosen. */
 export function buildFilters(form, { labels, sites }, changed) {
     const pick = (name, text, options) =>
         element(
@@ -48,18 +48,18 @@ export function buildFilters(form, { labels, sites }, changed) {
     );
     form.elements.k.value = "10";
     form.onsubmit = (event) => event.preventDefault();
-    form.onchange = () => changed(chosen(form));
+    form.onchange = changed;
 }
 
+/** What the form shows, as the service takes it. */
 export const chosen = (form) => Object.fromEntries(new FormData(form));
 
 /** A row for each neighbour. `open(neighbour, number)` compares; `point(index or null)` when one is pointed at. */
 export function showNeighbours(place, found, { open, point }) {
     const rows = found.neighbours.map((neighbour, index) => row(neighbour, index, open, point));
     const none = element("p", { class: "lead-text" }, "Nobody in the archive fits these filters.");
-    place.replaceChildren(
-        ...[rows.length ? element("ol", { class: "neighbours" }, rows) : none, notes(found.notes)].filter(Boolean),
-    );
+    const list = rows.length ? element("ol", { class: "neighbours" }, rows) : none;
+    place.replaceChildren(...[list, notes(found.notes, "Notes on the search")].filter(Boolean));
 }
 
 /** Mark the row of the neighbour that the map points at. */
@@ -69,9 +69,8 @@ export function markRow(place, index) {
 
 function row(neighbour, index, open, point) {
     const { similarity, labels, age, sex, site, recordings, why } = neighbour;
-    const about = [person(age, sex), site, recordings > 1 ? count(recordings, "recording") : ""]
-        .filter(Boolean)
-        .join(" · ");
+    const many = recordings > 1 ? `labels of any of ${count(recordings, "recording")}` : "";
+    const about = [person(age, sex), site, many].filter(Boolean).join(" · ");
     return element(
         "li",
         {

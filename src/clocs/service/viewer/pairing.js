@@ -109,11 +109,12 @@ export function typicalSheet(both, names, { gain, shade, columns: most }) {
     known.forEach((name, index) => {
         const [mine, theirs] = both.typical.get(name);
         const place = { from: 0, to: length, x: LEFT + (index % columns) * cell };
-        const query = { name, values: mine, rate: both.query.rate, role: "trace", ...place };
+        const query = { lead: name, name, values: mine, rate: both.query.rate, role: "trace", ...place };
         if (shade)
             query.beneath = laidUnder(mine.length, both.query.rate, [before], both.span, theirs, both.other.rate);
         if (index % columns === 0) rows.push([]);
-        rows.at(-1).push({ name: "", values: theirs, rate: both.other.rate, role: "other", ...place }, query);
+        const other = { lead: name, name: "", values: theirs, rate: both.other.rate, role: "other", ...place };
+        rows.at(-1).push(other, query);
     });
     const calibrated = both.query.calibrated && both.other.calibrated;
     return arranged(rows, {

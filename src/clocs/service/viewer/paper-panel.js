@@ -4,7 +4,15 @@ import { Calipers } from "./calipers.js";
 import { byId, choice, element } from "./dom.js";
 import { handle } from "./gestures.js";
 import { PaperView, TRUE_SCALE } from "./paper-view.js";
-import { STANDARD_SECONDS, canBeStandard, canBeWrapped, stackedSheet, standardSheet, wrappedSheet } from "./sheet.js";
+import {
+    STANDARD_SECONDS,
+    canBeStandard,
+    canBeWrapped,
+    scaleWords,
+    stackedSheet,
+    standardSheet,
+    wrappedSheet,
+} from "./sheet.js";
 import { seconds } from "./wording.js";
 
 const LAYOUTS = {
@@ -17,7 +25,7 @@ export class PaperPanel {
     constructor() {
         this.settings = { layout: "standard", gain: 10, speed: 25, start: 0 };
         this.paper = new PaperView(byId("paper"), { changed: () => this.viewChanged() });
-        this.calipers = new Calipers(this.paper);
+        this.calipers = new Calipers(this.paper, (event) => this.key(event.key));
         handle(this.paper, (event) => this.key(event.key));
     }
 
@@ -114,10 +122,12 @@ export class PaperPanel {
     }
 
     toggleCalipers() {
+        const held = this.calipers.hasFocus;
         const on = this.calipers.toggle();
         this.caliperButton.setAttribute("aria-pressed", String(on));
         this.repeatButton.hidden = !on;
         if (on) this.calipers.handles[0].focus({ preventScroll: true });
+        else if (held) this.paper.canvas.focus({ preventScroll: true });
     }
 
     toggleRepeat() {
@@ -158,16 +168,10 @@ export class PaperPanel {
     }
 
     scaleText() {
-        const { gain, speed, calibrated } = this.sheet;
-        const parts = [
-            `${speed} mm/s`,
-            calibrated ? `${gain} mm/mV` : "raw steps: amplitude not to scale",
-            `${this.recording.rate} Hz`,
-        ];
+        const parts = scaleWords(this.sheet, this.recording.rate);
         if (this.recording.shown < this.recording.seconds - 0.05) {
             parts.push(`the first ${seconds(this.recording.shown)} of ${seconds(this.recording.seconds)}`);
         }
-        if (this.recording.leads.some((lead) => lead.derived)) parts.push("* follows from I and II");
         return parts.join(" · ");
     }
 }

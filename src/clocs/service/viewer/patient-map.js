@@ -16,7 +16,7 @@ const AGES = [
 
 /** What points may be coloured by: the group of each point, "" where unknown. */
 const COLOURINGS = {
-    label: { text: "label", group: (map, index) => map.label[index] },
+    label: { text: "first label", group: (map, index) => map.label[index] },
     age: { text: "age", group: (map, index) => ageGroup(map.age[index]), order: AGES.map(([, name]) => name) },
     sex: { text: "sex", group: (map, index) => map.sex[index] ?? "" },
     site: { text: "site", group: (map, index) => map.site[index] ?? "" },

@@ -4,7 +4,8 @@ const ADU_SPAN = 1.5; // mV that a lead in raw steps is drawn as, from its 0.5th
 const STANDARD = ["I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6"];
 
 /**
- * {format, rate, seconds, shown, samples, age, sex, notes, calibrated, leads}; `shown` are the seconds that are here.
+ * {format, rate, seconds, shown, samples, age, sex, labels, notes, calibrated, leads}; `shown` are the seconds that are
+ * here; `labels` only a neighbour's has.
  * A lead is {name, derived, values}: mV around its median, as a machine's filter would centre it, NaN where missing.
  * Not `calibrated`: the file has raw steps and no millivolt, so amplitudes are not to scale.
  */
@@ -14,7 +15,7 @@ export function recordingOf(preview) {
     const leads = preview.leads.map(({ name, derived }) => ({
         name,
         derived,
-        values: centred(samples[name], scale, missing, calibrated),
+        values: centred(samples[name], scale[name], missing, calibrated),
     }));
     const length = leads[0]?.values.length ?? 0;
     return {
@@ -25,6 +26,7 @@ export function recordingOf(preview) {
         samples: length,
         age: preview.age,
         sex: preview.sex,
+        labels: preview.labels,
         notes: preview.notes,
         calibrated,
         leads,

@@ -46,7 +46,7 @@ export function reliabilityDiagram({ name, reliability }) {
     );
 }
 
-const told = ({ count: many, mean_probability: given, observed }) =>
-    `of ${count(many, "patient")} with about ${percent(given)}, ${percent(observed)} had it`;
+const told = ({ count: many, low, high, observed }) =>
+    `of ${count(many, "patient")} with ${Math.round(low * 100)} to ${percent(high)}, ${percent(observed)} had it`;
 
 const spoken = (name, bins) => `${name}: ${bins.map(told).join("; ")}`;

@@ -26,8 +26,9 @@ const MOST_WRAPPED = 3; // leads that are broken into rows where they are longer
 export const canBeStandard = (recording) => hasStandardLeads(recording) && recording.shown >= SHORTEST_STANDARD;
 
 /**
- * {width, height, gain, speed, calibrated, strips, from, to}. A strip is a stretch of one lead:
- * {name, derived, values, rate, from, to (seconds), x, zero, nameAt (mm), pulse, role, beneath}.
+ * {width, height, gain, speed, calibrated, strips, cut, from, to}. A strip is a stretch of one lead:
+ * {lead, name (as written beside it), derived, values, rate, from, to (seconds), x, zero, nameAt (mm), pulse, role,
+ * beneath}. `cut` are the leads that go beyond their reach.
  * `beneath`: other values, the distance to which is shaded. `role`: "trace" or "other". A sheet that is `timed` has
  * its seconds written along the lower edge; `marks` are places of dashed lines.
  */
@@ -72,7 +73,7 @@ export function wrappedSheet(recording, { gain, speed }) {
 
 export function strip(recording, name, from, to, x) {
     const { derived, values } = leadOf(recording, name);
-    return { name, derived, values, rate: recording.rate, from, to, x, role: "trace" };
+    return { lead: name, name, derived, values, rate: recording.rate, from, to, x, role: "trace" };
 }
 
 /** Rows from top to bottom, each as near to the one above as their traces allow, zero lines on bold lines. */
@@ -88,6 +89,7 @@ export function arranged(rows, { gain, speed, calibrated, from, to }, beside = r
         );
     });
     const lowest = Math.min(...limits.at(-1).low, -5);
+    const strips = rows.flat();
     return {
         width,
         height: zero + upToBold(Math.min(-lowest, REACH) + CLEARANCE),
@@ -96,9 +98,26 @@ export function arranged(rows, { gain, speed, calibrated, from, to }, beside = r
         calibrated,
         from,
         to,
-        strips: rows.flat(),
+        strips,
+        cut: [...new Set(strips.filter((part) => goesBeyond(part, gain)).map((part) => part.lead))],
     };
 }
+
+const goesBeyond = ({ values, rate, from, to }, gain) =>
+    values.subarray(Math.round(from * rate), Math.round(to * rate)).some((value) => Math.abs(value) * gain > REACH);
+
+/** What one must know to read a sheet of a recording with this rate. */
+export function scaleWords(sheet, rate) {
+    return [
+        `${sheet.speed} mm/s`,
+        sheet.calibrated ? `${sheet.gain} mm/mV` : "raw steps: amplitude not to scale",
+        `${rate} Hz`,
+        cutWords(sheet.cut),
+        sheet.strips.some((part) => part.derived) ? "* follows from I and II" : "",
+    ].filter(Boolean);
+}
+
+export const cutWords = (leads) => (leads.length ? `beyond ${REACH} mm, cut off: ${leads.join(", ")}` : "");
 
 /** Where a name may stand at the beginning of its trace, mm to the right of it: where the trace leaves it alone. */
 function roomForName({ name, derived, values, rate, from }, gain, speed) {

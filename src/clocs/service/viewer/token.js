@@ -3,15 +3,24 @@
 import { byId } from "./dom.js";
 
 const KEY = "clocs-token";
+const MARK = "#token=";
 let asking = null;
 
 /** Move `#token=...` to this tab's storage, so that no history or bookmark keeps it; says whether there was one. */
 export function takeFromAddress() {
-    const found = new URLSearchParams(location.hash.slice(1)).get("token");
-    if (found === null) return false;
-    sessionStorage.setItem(KEY, found);
+    if (!location.hash.startsWith(MARK)) return false;
+    sessionStorage.setItem(KEY, decoded(location.hash.slice(MARK.length)));
     history.replaceState(null, "", location.pathname + location.search);
     return true;
+}
+
+/** Browsers escape some signs of an address, and leave others, "+" and "%" among them, as they are. */
+function decoded(text) {
+    try {
+        return decodeURIComponent(text);
+    } catch {
+        return text;
+    }
 }
 
 export const current = () => sessionStorage.getItem(KEY);
@@ -28,11 +37,13 @@ export function ask(refused) {
         byId("token-form").onsubmit = (event) => {
             event.preventDefault();
             sessionStorage.setItem(KEY, input.value.trim());
-            dialog.close();
             asking = null;
+            dialog.close();
             resolve();
         };
-        dialog.oncancel = (event) => event.preventDefault();
+        dialog.onclose = () => {
+            if (asking && !dialog.open) dialog.showModal(); // closed by Escape, which browsers do not let a page forbid
+        };
         dialog.showModal();
         input.focus();
     });

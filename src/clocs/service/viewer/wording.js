@@ -1,6 +1,7 @@
 /** How numbers and facts are put into words. */
 
 const OLDEST = 90; // years from which the service pools ages
+const INFANT = 2; // years below which ages are told in months
 
 /** 0.824 -> "82 %"; never "0 %" or "100 %" of what is neither. */
 export function percent(part) {
@@ -16,7 +17,9 @@ export function count(number, one, many = `${one}s`) {
 export function age(years) {
     if (years === null || years === undefined) return "";
     if (years >= OLDEST) return `${OLDEST} years or more`;
-    return years < 2 ? `${Math.round(years * 12)} months` : `${Math.floor(years)} years`;
+    if (years >= INFANT) return `${Math.floor(years)} years`;
+    const months = Math.floor(years * 12 + 1e-5); // months in years are rounded
+    return months ? count(months, "month") : "under 1 month";
 }
 
 /** "63 years, female", or what is known of it. */

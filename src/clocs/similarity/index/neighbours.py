@@ -97,6 +97,11 @@ def neighbour_of(now: Snapshot, query: Query, row: int, cosine: float) -> Neighb
     )
 
 
+def few_fit(found: int) -> str:
+    """The note on a search that found fewer than it was asked for."""
+    return "only 1 patient of the index fits" if found == 1 else f"only {found} patients of the index fit"
+
+
 def _cosine(now: Snapshot, recording: dict[str, Any], query: Query) -> float:
     archive = now.archive(recording["archive"])
     assert archive is not None

@@ -16,7 +16,7 @@ from clocs.similarity.index.changes import Folder, add_archive, delete_patients,
 from clocs.similarity.index.filters import EVERYONE, Filter
 from clocs.similarity.index.growth import Added
 from clocs.similarity.index.manifest import NAME, IndexManifest, manifest_mark
-from clocs.similarity.index.neighbours import Query, Similar, neighbour_of
+from clocs.similarity.index.neighbours import Query, Similar, few_fit, neighbour_of
 from clocs.similarity.index.searcher import Hits
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors
@@ -105,7 +105,7 @@ class PatientIndex:
                 "leads are not compared where the archive of embeddings is not where it was, or shares no lead"
             )
         if len(neighbours) < k:
-            notes.append(f"only {len(neighbours)} patients of the index fit")
+            notes.append(few_fit(len(neighbours)))
         return Similar(asked, neighbours, tuple(notes))
 
     def recording(self, record_id: str) -> Recording:

@@ -1,0 +1,52 @@
+"""Arrays in memory as a store: what their table leaves empty is unknown, and nobody's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clocs.core.recording import Recording
+from clocs.store.store import Store
+from tests.conftest import make_recording
+
+
+def stored(folder: Path, table: Any, count: int) -> list[Recording]:
+    """The recordings of a store of arrays with that table."""
+    signals = [make_recording(("I", "II"), samples=2500, seed=seed).signal for seed in range(count)]
+    return list(Store.from_arrays(folder / "arrays", signals, rate=500, leads=("I", "II"), table=table))
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_recordings_of_nobody_known_are_each_a_patient_of_their_own(frame: bool, tmp_path: Path) -> None:
+    """As in any other ingest: as one patient they would be positives of one another, and of one part of a split."""
+    table: Any = {"patient_id": ["a", None, float("nan"), None, "a", pd.NA, pd.NaT, ""]}
+    found = stored(tmp_path, pd.DataFrame(table, dtype=object) if frame else table, 8)
+    names = [recording.record_id for recording in found]
+    assert [recording.patient_id for recording in found] == ["a", *names[1:4], "a", *names[5:]]
+
+
+def test_what_is_left_empty_is_unknown(tmp_path: Path) -> None:
+    nothing = [None, float("nan"), pd.NA]
+    table = dict.fromkeys(("record_id", "site", "labels", "age", "sex"), nothing)
+    found = stored(tmp_path, table, 3)
+    assert [recording.record_id for recording in found] == ["0000000", "0000001", "0000002"]
+    assert {(recording.site, recording.labels, recording.age, recording.sex) for recording in found} == {
+        ("", (), None, None)
+    }
+
+
+def test_a_name_is_a_name_and_labels_are_one_or_several(tmp_path: Path) -> None:
+    """``nan`` as a text is what somebody wrote."""
+    table = {"patient_id": ["nan", "None", 7], "labels": ["AF", np.array(["AF", None, "SR"]), 3]}
+    found = stored(tmp_path, table, 3)
+    assert [recording.patient_id for recording in found] == ["nan", "None", "7"]
+    assert [recording.labels for recording in found] == [("AF",), ("AF", "SR"), ("3",)]
+
+
+def test_a_tables_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:
+    found = stored(tmp_path, {"sex": ["Male", "mujer", "missing", "f"]}, 4)
+    assert [recording.sex for recording in found] == ["male", None, None, "female"]

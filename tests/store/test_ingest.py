@@ -1,0 +1,170 @@
+"""Files that come late, change or are odd: read when they can be, refused by themselves, and never lost in silence."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clocs.core import sources
+from clocs.core.errors import ConfigError, StoreError
+from clocs.core.files import content_hash
+from clocs.core.recording import Recording
+from clocs.core.sources import Source
+from clocs.datasets import DATASETS, Entry
+from clocs.datasets.dataset import Options
+from clocs.formats.writing import write
+from clocs.signals.quality import Finding, GatePolicy, assess
+from clocs.store import ingest as ingesting
+from clocs.store.ingest import ingest, left_out
+from clocs.store.manifest import FORMAT
+from clocs.store.store import Store, open_store
+from clocs.store.summary import quarantine
+from tests.conftest import make_recording
+from tests.store.conftest import Maker
+
+
+def records(folder: Path, *names: str) -> Path:
+    """A folder of WFDB records, a header and a signal file each."""
+    for seed, name in enumerate(names):
+        write(make_recording(("II",), seed=seed, record_id=name), folder / f"{name}.hea")
+    return folder
+
+
+def stored(store: Store) -> list[str]:
+    return sorted(store.table(["record_id"]).column(0).to_pylist())
+
+
+def reasons(store: Store) -> dict[str, str]:
+    return {row["record_id"]: row["reason"] for row in quarantine(store)}
+
+
+def test_a_signal_file_that_comes_late_or_is_repaired_is_read(tmp_path: Path) -> None:
+    source, store = records(tmp_path / "source", "a", "b", "c"), tmp_path / "store"
+    whole = {name: (source / f"{name}.dat").read_bytes() for name in "ab"}
+    (source / "a.dat").unlink()
+    (source / "b.dat").write_bytes(whole["b"][:-1000])
+    first = ingest("folder", source, store)
+    assert (stored(first), reasons(first)) == (["c"], {"a": "unreadable", "b": "length"})
+    assert ingest("folder", source, store).manifest == first.manifest
+    for name in "ab":
+        (source / f"{name}.dat").write_bytes(whole[name])
+    mended = ingest("folder", source, store)
+    assert (stored(mended), reasons(mended), mended.manifest.version) == (["a", "b", "c"], {}, 2)
+    (source / "c.dat").write_bytes(b"")
+    assert reasons(ingest("folder", source, store)) == {"c": "unreadable"}
+
+
+def test_a_set_that_does_not_grow_notices_them_too(tmp_path: Path) -> None:
+    source, store = tmp_path / "source", tmp_path / "store"
+    source.mkdir()
+    np.random.default_rng(0).integers(-500, 500, 6000).astype("<i2").tofile(source / "p_1.ecg")
+    assert reasons(ingest("cardiology", source, store)) == {"p_1": "unreadable"}
+    episodes = {"episodes": [{"onset": 1, "offset": 6000, "rhythm_name": "NSR"}]}
+    (source / "p_1_grp0.episodes.json").write_text(json.dumps(episodes))
+    assert stored(ingest("cardiology", source, store)) == ["p_1"]
+
+
+def test_what_is_whole_keeps_the_name_it_always_had(tmp_path: Path) -> None:
+    """The first stores named a task by its entries and the sizes of their headers alone; runs name such stores."""
+    source = records(tmp_path / "source", "a", "b")
+    write(make_recording(("II",), seed=3), source / "c.csv")
+    write(make_recording(("II",), seed=4), source / "d.dcm")
+    dataset, store = DATASETS.get("folder"), tmp_path / "store"
+    ingest(dataset, source, store)
+    options = dataset.parse_options({})
+    entries = [vars(entry) for entry in dataset.entries(sources.open_source(source), options)]
+    sizes = [(source / entry["file"]).stat().st_size for entry in entries]
+    assert [entry["file"] for entry in entries] == ["a.hea", "b.hea", "c.csv", "d.dcm"]
+    shared = [FORMAT, "folder", options.model_dump(mode="json"), dataset.gate.model_dump(mode="json")]
+    (receipt,) = (store / "receipts").iterdir()
+    assert receipt.stem == content_hash([*shared, entries, sizes])[:32]
+
+
+def test_odd_files_are_refused_or_passed_over_and_the_others_stored(tmp_path: Path) -> None:
+    source = records(tmp_path / "source", "a", "b")
+    (source / "gone.xml").symlink_to(tmp_path / "nowhere.xml")
+    (source / "gone.zip").symlink_to(tmp_path / "nowhere.zip")
+    (source / "round.xml").symlink_to(source / "round.xml")
+    (source / "long.hea").write_text(f"long 1 500 10\n{'x' * 300}.dat 16 1000/mV 16 0 0 0 0 II\n")
+    os.mkfifo(source / "pipe")
+    (source / "pipe-link").symlink_to(source / "pipe")
+    store = ingest("folder", source, tmp_path / "store")
+    assert stored(store) == ["a", "b"]
+    assert reasons(store) == dict.fromkeys(["gone", "gone.zip", "round", "long"], "unreadable")
+    write(make_recording(("II",), seed=5), tmp_path / "found.dcm")
+    (tmp_path / "nowhere.xml").symlink_to(tmp_path / "found.dcm")
+    assert len(ingest("folder", source, tmp_path / "store")) == 3
+
+
+def test_a_recording_that_the_gate_stumbles_over_is_refused(store_of: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumbling(recording: Recording, policy: GatePolicy) -> list[Finding]:
+        if recording.record_id == "odd":
+            raise IndexError("planted")
+        return assess(recording, policy)
+
+    monkeypatch.setattr(ingesting, "assess", stumbling)
+    store = store_of([make_recording(seed=seed, record_id=name) for seed, name in enumerate(["a", "odd", "b"])])
+    (row,) = quarantine(store)
+    assert (stored(store), row["source"], row["reason"]) == (["a", "b"], "made/1", "unreadable")
+    assert "planted" in row["findings"][0]["detail"]
+
+
+ODD: dict[str, Any] = {"labels": ("\ud800",), "leads": ("\udc80",), "record_id": "\ud800", "age": "old"}
+"""Half characters, as JSON can spell them, and what is no number."""
+
+
+@pytest.mark.parametrize("field", ODD)
+def test_a_recording_that_is_no_row_of_a_table_is_refused(store_of: Maker, field: str) -> None:
+    made = [make_recording(("II",), seed=seed, record_id=f"r{seed}") for seed in range(4)]
+    store = store_of([made[0], replace(made[1], **{field: ODD[field]}), *made[2:]], per_shard=3)
+    assert (stored(store), store.manifest.records_in) == (["r0", "r2", "r3"], 4)
+    (row,) = quarantine(store)
+    assert (row["record_id"], row["reason"]) == ("\\ud800" if field == "record_id" else "r1", "unreadable")
+    assert "cannot be stored" in row["findings"][0]["detail"]
+
+
+def test_a_task_of_which_nothing_can_be_stored_leaves_no_shard(store_of: Maker) -> None:
+    store = store_of([make_recording(("II",), labels=("\ud800",))])
+    assert (len(store), store.manifest.shards, list(store.folder.glob("shards/*"))) == (0, (), [])
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = records(tmp_path / "source", "a", "b")
+
+    def denied(path: Path, mode: str) -> Any:
+        if str(path).endswith("b.dat"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return open(path, mode)
+
+    monkeypatch.setattr(sources, "open", denied, raising=False)
+    with pytest.raises(ConfigError, match=r"source/b.dat: cannot be read: Permission denied. Let this user"):
+        ingest("folder", source, tmp_path / "store")
+
+
+def test_a_disk_that_fails_while_files_are_listed_is_named(tmp_path: Path) -> None:
+    def entries(source: Source, options: Options) -> Iterator[Entry]:
+        yield Entry("a")
+        raise OSError(errno.EIO, f"/nas/b: cannot be read: {os.strerror(errno.EIO)}")
+
+    dataset = replace(
+        DATASETS.get("folder"), entries=entries, load=lambda *_: make_recording(), needs_source=False, grows=False
+    )
+    with pytest.raises(StoreError, match=r"/nas/b: cannot be read: Input/output error. Nothing was committed"):
+        ingest(dataset, None, tmp_path / "store")
+
+
+def test_what_an_older_version_has_alone_is_counted(tmp_path: Path) -> None:
+    one, other, store = records(tmp_path / "one", *"abc"), records(tmp_path / "other", "c", "d"), tmp_path / "store"
+    first = ingest("folder", one, store)
+    second = ingest("folder", other, store)
+    assert (stored(first), stored(second)) == (["a", "b", "c"], ["c", "d"])
+    assert (left_out(second, first), left_out(first, second), left_out(first, first)) == (2, 1, 0)
+    assert left_out(open_store(store), open_store(store, 1)) == 2

@@ -92,8 +92,9 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
         _transfer(estimates),
         Heading("Ablation"),
         Text(
-            f"One change at a time, {SHORT:,} steps each, on PhysioNet 2020, by validation patients. With few seeds, "
-            f"small differences may be chance. {stand['ablation']}"
+            "The recipe as it was before the ablation: pairs across a patient's instances weigh as much as all others "
+            f"together, as in the paper. One change at a time, {SHORT:,} steps each, on PhysioNet 2020, by validation "
+            f"patients. With few seeds, small differences may be chance. {stand['ablation']}"
         ),
         _changed(estimates, ABLATIONS, ablated),
         Heading("Growth"),

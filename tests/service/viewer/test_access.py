@@ -35,7 +35,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_accepted(visit: Visit) -> No
     page.keyboard.press("Enter")
     page.wait_for_selector("#token-refused:has-text('refused this token')")
     page.keyboard.press("Escape")
-    assert page.is_visible("#token-dialog")
+    page.wait_for_selector("#token-dialog[open]")
     page.fill("#token-input", visit.service.token)
     page.click("#token-form button")
     page.wait_for_selector("#foot-version:has-text('clocs')")

@@ -61,7 +61,7 @@ def assert_everything_is_shown(page: Page, facts: str) -> None:
     assert_paper_is_drawn(page)
     rows = page.locator(".class-row")
     assert rows.count() >= 4
-    assert all("validation patients" in text for text in page.locator(".class-record").all_inner_texts())
+    assert all("validation patient" in text for text in page.locator(".class-record").all_inner_texts())
     assert page.locator(".cannot li").count() > 0
     assert page.locator(".neighbour").count() == 10
 

@@ -41,8 +41,9 @@ export function ask(refused) {
             dialog.close();
             resolve();
         };
+        dialog.oncancel = (event) => event.preventDefault(); // Escape, which a browser lets a page forbid once
         dialog.onclose = () => {
-            if (asking && !dialog.open) dialog.showModal(); // closed by Escape, which browsers do not let a page forbid
+            if (asking && !dialog.open) dialog.showModal();
         };
         dialog.showModal();
         input.focus();

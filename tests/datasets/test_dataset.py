@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.sources import FolderSource, open_source
 from clocs.datasets import DATASETS, Dataset, Entry, SplitPolicy
-from clocs.datasets.dataset import age_of, find_table, load_entry, numbered_rows, read_csv, sex_of
-from clocs.formats import demographics
+from clocs.datasets.dataset import find_table, load_entry, numbered_rows, read_csv
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD
 
@@ -120,39 +117,6 @@ def test_the_table_adds_to_what_a_file_says_and_goes_before_it(originals: Path) 
     assert full.labels == ("AF",)
     assert load_entry(source, Entry("A0001.hea", "r7"), options).patient_id == "r7"
     np.testing.assert_array_equal(full.digital, plain.digital)
-
-
-@pytest.mark.parametrize(
-    ("text", "age"),
-    [("56.0", 56.0), ("51\n", 51.0), (0, 0.0), (150, 150.0), (151, None), ("-1", None), ("", None), (None, None)],
-)
-def test_ages(text: object, age: float | None) -> None:
-    assert age_of(text) == age
-
-
-@settings(deadline=None)
-@given(st.one_of(st.none(), st.floats(), st.integers(), st.text()))
-def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
-    age = age_of(text)
-    assert age is None or 0 <= age <= 150
-
-
-@pytest.mark.parametrize(
-    ("text", "sex"),
-    [("F", "female"), ("female", "female"), (" MALE\n", "male"), ("M", "male"), ("", None), (None, None), ("x", None)],
-)
-def test_sexes(text: object, sex: str | None) -> None:
-    assert sex_of(text) == sex
-
-
-@pytest.mark.parametrize("text", ["mujer", "missing", "Mrs", "femme?", "masked", float("nan")])
-def test_a_sex_is_not_guessed_from_a_letter(text: object) -> None:
-    assert sex_of(text) is None
-
-
-def test_tables_and_files_say_age_and_sex_alike() -> None:
-    """One function each: what a table says of a patient must not mean another thing in a file."""
-    assert (age_of, sex_of) == (demographics.age_of, demographics.sex_of)
 
 
 def test_a_table_is_found_anywhere_and_the_first_named_wins(tmp_path: Path) -> None:

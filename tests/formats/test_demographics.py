@@ -1,4 +1,4 @@
-"""Ages and sexes as files write them."""
+"""Ages and sexes as files and tables write them."""
 
 from __future__ import annotations
 
@@ -52,6 +52,33 @@ def test_sex(text: object, sex: str | None) -> None:
 )
 def test_a_stated_age(text: object, unit: str, age: float | None) -> None:
     assert age_of(text, unit) == (None if age is None else pytest.approx(age, rel=2e-3))
+
+
+@pytest.mark.parametrize(
+    ("text", "age"),
+    [("56.0", 56.0), ("51\n", 51.0), (0, 0.0), (150, 150.0), (151, None), ("-1", None), ("", None), (None, None)],
+)
+def test_an_age_in_years(text: object, age: float | None) -> None:
+    assert age_of(text) == age
+
+
+@given(st.one_of(st.none(), st.floats(), st.integers(), st.text()))
+def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
+    age = age_of(text)
+    assert age is None or 0 <= age <= 150
+
+
+@pytest.mark.parametrize(
+    ("text", "sex"),
+    [("F", "female"), ("female", "female"), (" MALE\n", "male"), ("M", "male"), ("", None), (None, None), ("x", None)],
+)
+def test_a_sex_in_a_table(text: object, sex: str | None) -> None:
+    assert sex_of(text) == sex
+
+
+@pytest.mark.parametrize("text", ["mujer", "missing", "Mrs", "femme?", "masked", float("nan")])
+def test_a_sex_is_not_guessed_from_a_letter(text: object) -> None:
+    assert sex_of(text) is None
 
 
 @given(st.dates(date(1900, 1, 1), date(2020, 1, 1)), st.integers(0, 40_000))

@@ -17,8 +17,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import wanting
-from clocs.formats.wfdb import WFDB, parse_header
+from tests.formats.wfdb_records import make, refused
 
 Ints = npt.NDArray[np.int64]
 
@@ -57,23 +56,6 @@ def extract(archive: zipfile.ZipFile, header: str, to: Path) -> Path:
     first, rest = (to / header).read_text().split("\n", 1)
     (to / header).write_text(" ".join(first.split()[:4]) + "\n" + rest)
     return to / stem
-
-
-def make(
-    folder: Path, header: str, digital: npt.ArrayLike = ((1, 2, 3, 4),), kind: str = "<i2", file: str = "r.dat"
-) -> Recording:
-    """Write a record (samples frame by frame) and read it."""
-    np.asarray(digital).T.astype(kind).tofile(folder / file)
-    (folder / "r.hea").write_text(header, encoding="latin-1")
-    return read_from(open_source(folder), "r.hea")
-
-
-def refused(folder: Path, header: str, said: str, **files: bytes) -> None:
-    for name, content in files.items():
-        (folder / name.replace("_", ".")).write_bytes(content)
-    (folder / "r.hea").write_text(header)
-    with pytest.raises(FormatError, match=said):
-        WFDB.read(open_source(folder), "r.hea")
 
 
 @pytest.mark.parametrize("folder", ORIGINALS)
@@ -251,76 +233,6 @@ def test_a_part_of_the_last_frame_is_dropped(tmp_path: Path) -> None:
     assert read_from(open_source(tmp_path), "r.hea").digital.tolist() == [[1], [2]]
 
 
-def test_the_header_tells_about_the_person(originals: Path) -> None:
-    source = open_source(originals)
-    cpsc = read_from(source, "cpsc2018/Training_WFDB/A0001.hea")
-    assert (cpsc.age, cpsc.sex, cpsc.labels) == (74.0, "male", ("59118001",))
-    ludb = read_from(source, "ludb/data/1.hea")
-    assert (ludb.age, ludb.sex) == (51.0, "female")
-
-
-@pytest.mark.parametrize(
-    ("comments", "age", "sex", "labels"),
-    [
-        ("#Age: NaN\n#Sex: Unknown\n#Dx: Unknown", None, None, ("Unknown",)),
-        ("# Age: 8\n# Sex: Female\n# Dx: 1, 2,3", 8.0, "female", ("1", "2", "3")),
-        ("#Age: 300\n#sex: m", None, "male", ()),
-        ("#nothing known", None, None, ()),
-    ],
-)
-def test_comments_that_tell_little(
-    tmp_path: Path, comments: str, age: float | None, sex: str | None, labels: tuple[str, ...]
-) -> None:
-    recording = make(tmp_path, f"# first\nr 1 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n{comments}\n")
-    assert (recording.age, recording.sex, recording.labels) == (age, sex, labels)
-
-
-@pytest.mark.parametrize(("field", "rate"), [("360", 360.0), ("128.5", 128.5), ("500/250(0)", 500.0), ("", 250.0)])
-def test_the_rate_as_the_manual_writes_it(field: str, rate: float) -> None:
-    """header(5): a counter frequency may follow; 250 where no rate is given."""
-    assert parse_header(f"r 1 {field}\nr.dat 16\n".encode(), "r.hea").rate == rate
-
-
-@pytest.mark.parametrize(
-    "file", ["../r.dat", "sub/r.dat", "/etc/hostname", "..", ".", "..\\r.dat", "C:\\r.dat", "a/../../r.dat"]
-)
-def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str) -> None:
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    (tmp_path / "r.dat").write_bytes(b"1234")
-    refused(inner, f"r 1 360 2\n{file} 16 200/mV 16 0 0 0 0 I\n", "outside the record's folder")
-
-
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        ("r/2 1 360 4\na 2\nb 2\n", "multi-segment records are not supported; read their segments"),
-        ("r 1 360 4\nr.dat 16x2 200/mV 16 0 0 0 0 I\n", "several rates or skewed"),
-        ("r 1 360 4\nr.dat 16:5 200/mV 16 0 0 0 0 I\n", "several rates or skewed"),
-        ("r 1 360 4\nr.dat 310 200/mV 16 0 0 0 0 I\n", r"format 310 is not supported; supported: \[16, 24"),
-        ("r 1 360 4\nr.dat x 200/mV 16 0 0 0 0 I\n", "names no format"),
-        ("r 1 360 4\nr.dat\n", "names no format"),
-        ("r 2 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n", "2 signals announced, 1 described"),
-        ("r 0 360 4\n", "is not a record"),
-        ("r 1000000000 360 4\nr.dat 16\n", "is not a record"),
-        ("r 1 0 4\nr.dat 16\n", "is not a record"),
-        ("r 1 360 -4\nr.dat 16\n", "is not a record"),
-        ("r 1 nan 4\nr.dat 16\n", "is not a record"),
-        ("r 1 360 many\nr.dat 16\n", "the record line is not"),
-        ("r 1 360 4\nr.dat 16 1e999/mV 16 0 0 0 0 I\n", "out of range"),
-        ("r 1 360 4\nr.dat 16 200(99999999999)/mV 16 0 0 0 0 I\n", "out of range"),
-        ("r 1 360 4\nr.dat 16 200/mV 16 zero 0 0 0 I\n", "is no number"),
-        ("r 1 360 4\nabsent.dat 16 200/mV 16 0 0 0 0 I\n", "a signal file that it names is not there"),
-        ("r 1 360 4\nr.dat 16+99 200/mV 16 0 0 0 0 I\n", "hold no sample"),
-        ("r 1 360 4\nr.dat 516 200/mV 16 0 0 0 0 I\n", "r.hea: damaged FLAC"),
-        ("r 3 360 4\nr.dat 16\nx.dat 16\nr.dat 16\n", "must stand together"),
-        ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must stand together"),
-    ],
-)
-def test_headers_that_are_not_read_say_why(tmp_path: Path, header: str, said: str) -> None:
-    refused(tmp_path, header, said, r_dat=b"12345678", x_dat=b"12345678")
-
-
 def flac(folder: Path, frames: int = 1000) -> bytearray:
     write(folder, 516, np.arange(frames, dtype=np.int64)[:, None] % 100)
     return bytearray((folder / "r.dat").read_bytes())
@@ -369,59 +281,3 @@ def test_a_cut_off_flac_stream_is_refused_or_short(tmp_path: Path) -> None:
     except FormatError:
         return
     assert recording.samples < recording.provenance.declared_samples == 20_000  # type: ignore[operator]
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.binary(max_size=80), st.text("r 123/:x+()#.-emVdat\n", max_size=80))
-def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
-    for data in (noise, text.encode(), b"r 1 360 4\n" + text.encode()):
-        try:
-            header = parse_header(data, "r.hea")
-        except FormatError:
-            continue
-        assert 1 <= len(header.signals) <= 256
-        assert header.rate > 0
-
-
-@pytest.mark.parametrize(
-    ("line", "acquired"),
-    [
-        ("r 1 500 4 10:30:05 24/12/1999", "1999-12-24T10:30:05"),
-        ("r 1 500 4 10:30:05.250 4/2/1999", "1999-02-04T10:30:05.250000"),
-        ("r 1 500 4 2014-05-08 05:05:15", "2014-05-08T05:05:15"),
-        ("r 1 500 4 12-May-2020 12:33:59", "2020-05-12T12:33:59"),
-        ("r 1 500 4 10:30:05", "10:30:05"),
-    ],
-)
-def test_when_a_record_began(line: str, acquired: str, tmp_path: Path) -> None:
-    make(tmp_path, f"{line}\nr.dat 16 1000/mV 16 0 0 0 0 I\n")
-    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"acquired": (acquired,)}
-
-
-@pytest.mark.parametrize("code", [16, 24, 32, 80, 212])
-def test_the_size_that_a_header_means_is_that_of_the_file_that_the_package_writes(code: int, tmp_path: Path) -> None:
-    samples = np.arange(3 * 101).reshape(101, 3) % 100
-    about = {"fs": 500, "units": ["mV"] * 3, "sig_name": ["I", "II", "V1"], "fmt": [str(code)] * 3}
-    wfdb.wrsamp("r", d_signal=samples, adc_gain=[200.0] * 3, baseline=[0] * 3, write_dir=str(tmp_path), **about)
-    size = (tmp_path / "r.dat").stat().st_size
-    assert WFDB.needs(open_source(tmp_path), "r.hea") == {"r.dat": size}
-
-
-def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path) -> None:
-    lines = [f"{file} 1000/mV 16 0 0 0 0 {file[0]}" for file in ("a.dat 16+4", "b.dat 80", "c.dat 516")]
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "r.hea").write_text("\n".join(["r 3 500 10", *lines]))
-    source = open_source(tmp_path)
-    assert wanting(source, "s/r.hea") == {"s/a.dat": None, "s/b.dat": None, "s/c.dat": None}
-    for file, size in {"a.dat": 24, "b.dat": 9, "c.dat": 1}.items():
-        (tmp_path / "s" / file).write_bytes(bytes(size))
-    assert wanting(source, "s/r.hea") == {"s/b.dat": 9}, "how long a compressed file must be is not known"
-    (tmp_path / "s" / "r.hea").write_text("no header")
-    assert wanting(source, "s/r.hea") == {}
-
-
-def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> None:
-    comments = ("Age: 74", "<sex>: Male", "Dx: 59118001,426783006", "Rx: aspirin", "Age: 69 of Main St", "plain text")
-    make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n" + "".join(f"# {comment}\n" for comment in comments))
-    typed = ("aspirin", "69 of Main St", "plain text")
-    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"free_text": typed}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from clocs.core.errors import (
     StoreError,
     UnitError,
 )
-from clocs.evaluation.soundness import with_code_hint
 from clocs.service.audit_log import AuditError
 from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem_of_status, send_problem, unexpected
 
@@ -45,9 +45,9 @@ def test_a_search_that_cannot_be_written_down_has_a_kind_of_its_own() -> None:
 
 
 def test_advice_on_code_stays_here() -> None:
-    message = with_code_hint("it has I; say so.", "any_lead=True")
-    assert message == "it has I; say so. In code: any_lead=True."
-    assert problem_of(LeadError(message)).detail == "it has I; say so."
+    error = LeadError("it has I; say so.").with_code("any_lead=True")
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == "it has I; say so. In code: any_lead=True."
+    assert problem_of(error).detail == "it has I; say so."
 
 
 @pytest.mark.parametrize("error", [StoreError("/home/x/index is gone"), IntegrityError("patient 17: changed")])

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class ClocsError(Exception):
     """Base of all errors of this package."""
+
+    in_code: str = ""
+    """What a programmer writes to have it otherwise: the last words of the message, which others are spared."""
+
+    def __str__(self) -> str:
+        return f"{self.plain} In code: {self.in_code}." if self.in_code else self.plain
+
+    @property
+    def plain(self) -> str:
+        """The message for people who have no code before them."""
+        return super().__str__()
+
+    def with_code(self, hint: str) -> Self:
+        """The same error with such advice."""
+        self.in_code = hint
+        return self
 
 
 class FormatError(ClocsError):

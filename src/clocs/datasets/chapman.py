@@ -14,10 +14,9 @@ from clocs.datasets.dataset import (
     Entry,
     Options,
     SplitPolicy,
-    age_of,
     find_table,
-    sex_of,
 )
+from clocs.formats.demographics import age_of, sex_of
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 

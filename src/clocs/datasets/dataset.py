@@ -16,9 +16,7 @@ from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source
 from clocs.formats import read_from
-from clocs.formats.demographics import Sex as Sex
-from clocs.formats.demographics import age_of as age_of
-from clocs.formats.demographics import sex_of as sex_of
+from clocs.formats.demographics import Sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 

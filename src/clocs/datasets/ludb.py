@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from clocs.core.sources import Source
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, age_of, find_table, read_csv, sex_of
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
+from clocs.formats.demographics import age_of, sex_of
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 

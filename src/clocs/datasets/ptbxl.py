@@ -8,7 +8,8 @@ from typing import Literal
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, Sex, age_of, find_table, read_csv
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
+from clocs.formats.demographics import Sex, age_of
 from clocs.signals.framing import FramePolicy
 
 SEX: dict[str, Sex] = {"0": "male", "1": "female"}

@@ -12,13 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
-from clocs.evaluation.soundness import (
-    frames_that_fit,
-    name_of,
-    refuse_faults,
-    refuse_flat_frames,
-    with_code_hint,
-)
+from clocs.evaluation.soundness import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
 from clocs.signals.framing import FramePolicy, Normalisation
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample
@@ -112,13 +106,10 @@ def _leads(recording: Recording, wanted: EncoderInput, any_lead: bool) -> tuple[
         known += tuple(lead for lead in _held(recording) if lead not in known)
     if not known:
         raise LeadError(
-            with_code_hint(
-                f"{name_of(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
-                f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was "
-                "not trained on, say so.",
-                ANY_LEAD,
-            )
-        )
+            f"{name_of(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
+            f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was not "
+            "trained on, say so."
+        ).with_code(ANY_LEAD)
     return known
 
 

@@ -18,7 +18,6 @@ from clocs.encoders.encoder import parse_encoder
 from clocs.evaluation.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
 from clocs.evaluation.preparation import ANY_LEAD, EncoderInput, leads_named, prepare
 from clocs.evaluation.recordings import Signal, recording_of
-from clocs.evaluation.soundness import with_code_hint
 from clocs.signals.resampling import Floats
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
@@ -216,13 +215,10 @@ def _counted(name: str, card: ClassifierCard, made: Embeddings, any_lead: bool) 
 def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Sequence[str]) -> LeadError:
     """The refusal of a recording that has none of a classifier's leads."""
     return LeadError(
-        with_code_hint(
-            f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
-            f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
-            f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so.",
-            ANY_LEAD,
-        )
-    )
+        f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
+        f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
+        f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so."
+    ).with_code(ANY_LEAD)
 
 
 def _refuse_foreign(name: str, classifier: Classifier, about: dict[str, Any]) -> None:

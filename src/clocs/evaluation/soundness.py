@@ -38,17 +38,6 @@ IN_CODE: Final[dict[Reason, str]] = {
     "saturated": "pass a part as an array, or recording.select(...)",
 }
 """How to follow the advice, for programmers."""
-_CODE_HINT: Final = " In code: "
-
-
-def with_code_hint(message: str, hint: str | None) -> str:
-    """A refusal with what a programmer may write; it stands last, so that ``without_code_hint`` can cut it off."""
-    return f"{message}{_CODE_HINT}{hint}." if hint else message
-
-
-def without_code_hint(message: str) -> str:
-    """A refusal for people who have no code before them."""
-    return message.partition(_CODE_HINT)[0]
 
 
 def name_of(recording: Recording) -> str:
@@ -98,5 +87,5 @@ def _refuse(recording: Recording, found: list[Finding]) -> None:
         return
     faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in found)
     first = min((item.reason for item in found), key=REASONS.index)
-    refusal = f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}"
-    raise SignalError(with_code_hint(refusal, IN_CODE.get(first)))
+    refusal = SignalError(f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}")
+    raise refusal.with_code(IN_CODE.get(first, ""))

@@ -125,10 +125,9 @@ def _known(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
         key, _, value = raw[end + 1 : last].decode("utf-8", "replace").partition(":")
         if value:
             try:
-                said = known[key.strip()] = json.loads(value)
-                json.dumps(
-                    said, ensure_ascii=False
-                ).encode()  # JSON can spell half a character, which nothing can store
+                known[key.strip()] = json.loads(value)
+                # JSON can spell half a character, which nothing can store
+                json.dumps(known[key.strip()], ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
                 what = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
                 raise FormatError(f"{name}: what {what} says is no JSON of whole characters") from error

@@ -18,7 +18,6 @@ from clocs.core.errors import (
     SignalError,
     UnitError,
 )
-from clocs.evaluation.soundness import without_code_hint
 from clocs.service.audit_log import AuditError
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -68,7 +67,7 @@ def problem_of(error: ClocsError) -> ProblemError:
     """
     for kind, status, name, title in _OF_CLOCS:
         if isinstance(error, kind):
-            return ProblemError(status, name, title, without_code_hint(str(error)))
+            return ProblemError(status, name, title, error.plain)
     return ProblemError(
         503,
         "archive-unavailable",

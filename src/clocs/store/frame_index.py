@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,17 +110,6 @@ class Block:
         return -(-counts // self.leads_per_frame)
 
 
-def shard_layouts(shard: Shard, chosen: npt.NDArray[np.bool_] | None) -> dict[tuple[str, ...], Ints]:
-    """Rows of a shard by the leads they have stored."""
-    rows = np.arange(shard.info.records) if chosen is None else np.flatnonzero(chosen)
-    if shard.info.leads is not None:
-        return {shard.info.leads: rows}
-    found: dict[tuple[str, ...], list[int]] = {}
-    for row in rows.tolist():
-        found.setdefault(shard.leads[row], []).append(row)
-    return {leads: np.array(members, np.int64) for leads, members in found.items()}
-
-
 def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, together: bool) -> Block | None:
     """The block of a shard whose recordings are all alike; nothing of it is read."""
     made = _usable(recipe(info.leads or (), policy.leads), policy, together)
@@ -142,13 +131,13 @@ def blocks(
     number: int,
     shard: Shard,
     policy: FramePolicy,
-    chosen: npt.NDArray[np.bool_] | None,
+    layouts: Mapping[tuple[str, ...], Ints],
     together: bool,
     classes: dict[str, tuple[str, ...]],
 ) -> list[Block]:
-    """The blocks of any shard, one for each set of leads in it."""
+    """The blocks of any shard, one for each set of leads in it; ``layouts``: its rows by their stored leads."""
     found = []
-    for leads, members in shard_layouts(shard, chosen).items():
+    for leads, members in layouts.items():
         made = _usable(recipe(leads, policy.leads), policy, together)
         if made is not None and len(members):
             found.append(_block(number, shard, policy, made, members, together, classes))

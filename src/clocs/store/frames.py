@@ -21,7 +21,6 @@ from clocs.store.frame_index import (
     common_leads,
     episode_labels,
     frame_starts,
-    shard_layouts,
     source_of,
     uniform_block,
 )
@@ -60,20 +59,9 @@ class Frames:
         self._gatherer = Gatherer(store, self.blocks)
 
     def _common_leads(self) -> tuple[str, ...]:
-        layouts: list[tuple[tuple[str, ...], int]] = []
-        for number, info in enumerate(self.store.manifest.shards):
-            chosen = self._chosen(number)
-            if info.leads is not None:
-                layouts.append((info.leads, info.records if chosen is None else int(chosen.sum())))
-            else:
-                rows = shard_layouts(self.store.shard(number), chosen)
-                layouts += [(leads, len(members)) for leads, members in rows.items()]
-        return common_leads((leads, count) for leads, count in layouts if count)
-
-    def _chosen(self, number: int) -> npt.NDArray[np.bool_] | None:
-        """Rows of a shard that take part; None: all."""
-        first = self.store.first
-        return None if self.records is None else self.records[first[number] : first[number + 1]]
+        numbers = range(len(self.store.manifest.shards))
+        found = (item for number in numbers for item in self.store.layouts(number, self.records).items())
+        return common_leads((leads, len(rows)) for leads, rows in found if len(rows))
 
     def _blocks(self, number: int) -> list[Block]:
         info, policy = self.store.manifest.shards[number], self.policy
@@ -83,7 +71,7 @@ class Frames:
             block = uniform_block(number, info, policy, self.together)
             return [block] if block is not None else []
         shard = self.store.shard(number)
-        return blocks(number, shard, policy, self._chosen(number), self.together, self.classes)
+        return blocks(number, shard, policy, self.store.layouts(number, self.records), self.together, self.classes)
 
     def __len__(self) -> int:
         return len(self._gatherer)

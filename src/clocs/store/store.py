@@ -88,6 +88,22 @@ class Store:
         batches = [self.shard(number).batch.select(list(columns)) for number in range(len(self.manifest.shards))]
         return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in columns})
 
+    def layouts(
+        self, number: int, records: npt.NDArray[np.bool_] | None = None
+    ) -> dict[tuple[str, ...], npt.NDArray[np.int64]]:
+        """Rows of a shard by the leads that they have stored; it is read only where these differ.
+
+        ``records``: of those alone, a mask over the store's numbers.
+        """
+        info, begin = self.manifest.shards[number], int(self.first[number])
+        rows = np.arange(info.records) if records is None else np.flatnonzero(records[begin : begin + info.records])
+        if info.leads is not None:
+            return {info.leads: rows}
+        found: dict[tuple[str, ...], list[int]] = {}
+        for row in rows.tolist():
+            found.setdefault(self.shard(number).leads[row], []).append(row)
+        return {leads: np.array(members, np.int64) for leads, members in found.items()}
+
     def patients(self) -> tuple[npt.NDArray[np.int64], int]:
         """A number for each recording's patient, and how many there are."""
         codes = self.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()

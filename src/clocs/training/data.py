@@ -87,7 +87,7 @@ def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
 
 def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """Leads as the store spells them; one that none of its recordings has, or gives, would be left out unsaid."""
-    layouts = {layout for number in range(len(store.manifest.shards)) for layout in _layouts(store, number)}
+    layouts = {layout for number in range(len(store.manifest.shards)) for layout in store.layouts(number)}
     there = {lead for layout in layouts for lead in (*layout, *derivable(layout))}
     named = tuple(lead if lead in there else canonical(lead) for lead in wanted)
     if len(set(named)) < len(named):
@@ -99,12 +99,6 @@ def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
             f"leads: no recording of {store.folder} has {', '.join(absent)}; there are {', '.join(known) or 'none'}"
         )
     return named
-
-
-def _layouts(store: Store, number: int) -> set[tuple[str, ...]]:
-    """Sets of leads in a shard, which is read only where they differ."""
-    leads = store.manifest.shards[number].leads
-    return {leads} if leads is not None else set(store.shard(number).leads)
 
 
 def all_hashes(parts: tuple[Source, ...]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.compute as pc
 from safetensors.torch import save
 
 from clocs.core import engine as engines
@@ -101,13 +100,8 @@ def _place_of(encoder: str, folder: Path) -> str:
 
 
 def _stored_leads(store: Store) -> set[str]:
-    found: set[str] = set()
-    for number, info in enumerate(store.manifest.shards):
-        if info.leads is not None:
-            found.update(info.leads)
-        else:
-            found.update(pc.unique(store.shard(number).batch.column("leads").flatten()).to_pylist())
-    return found
+    numbers = range(len(store.manifest.shards))
+    return {lead for number in numbers for layout in store.layouts(number) for lead in layout}
 
 
 def _refuse_another(folder: Path, about: dict[str, Any]) -> None:

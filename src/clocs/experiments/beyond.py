@@ -21,6 +21,8 @@ FINE: Final = 3e-4
 """Learning rate of fine-tuning."""
 EPOCHS_WITH_LABELS: Final = 20
 """At most, where there are many labels."""
+PATIENCE_WITH_LABELS: Final = 5
+"""Epochs without a better validation AUC that end training from scratch."""
 SHORT: Final = 460
 """Steps of an ablation: five times all leads of all training recordings of PhysioNet 2020."""
 MEDIUM: Final = 1_500
@@ -150,7 +152,7 @@ def from_scratch(dataset: str, seed: int, patients: int | None, fraction: float 
 
     However few the labels, it goes as often over frames as with those of a thousand patients, in small batches.
     """
-    told: dict[str, Any] = {"best_by": "auc", "patience": EPOCHS_WITH_LABELS}
+    told: dict[str, Any] = {"best_by": "auc", "patience": PATIENCE_WITH_LABELS}
     if patients is not None:
         told |= {"labelled": patients, "batch": 32, "repeats": max(FEW) // patients}
     return trained(untrained(dataset, seed), dataset, seed, fraction, **told)

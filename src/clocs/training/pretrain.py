@@ -24,6 +24,7 @@ from clocs.training.checkpoint import WEIGHTS, load_encoder_folder, newest_state
 from clocs.training.config import PretrainConfig, resolve
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.loop import Loop, Progress
+from clocs.training.precision import warn_if_slow
 from clocs.training.runs import Run
 from clocs.training.seen import same_split, save_seen, seen_also
 from clocs.training.shipped import encoder_folder
@@ -132,6 +133,7 @@ def _train(
     progress: Progress | None,
 ) -> dict[str, Any]:
     if fabric.is_global_zero:
+        warn_if_slow(config.precision, fabric.device)
         run.begin()
     fabric.barrier()
     seen = _seen(config, parts)

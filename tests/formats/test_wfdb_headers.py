@@ -42,6 +42,13 @@ def test_comments_that_tell_little(
     assert (recording.age, recording.sex, recording.labels) == (age, sex, labels)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_comments_are_read_in_either_encoding(encoding: str) -> None:
+    """Å has a byte in UTF-8 that ends a line in Latin-1."""
+    header = parse_header("r 1 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n# Dx: Århus, Müller\n".encode(encoding), "r.hea")
+    assert header.comments == ("Dx: Århus, Müller",)
+
+
 @pytest.mark.parametrize(("field", "rate"), [("360", 360.0), ("128.5", 128.5), ("500/250(0)", 500.0), ("", 250.0)])
 def test_the_rate_as_the_manual_writes_it(field: str, rate: float) -> None:
     """header(5): a counter frequency may follow; 250 where no rate is given."""

@@ -21,7 +21,7 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Digital, Provenance, Recording, missing_value, widen
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered
+from clocs.formats.byte_fields import gathered, text_of
 from clocs.formats.channels import distinct
 from clocs.formats.demographics import age_of, moment, sex_of
 from clocs.formats.reading import Format
@@ -85,9 +85,9 @@ class Header:
 
 def parse_header(data: bytes, name: str) -> Header:
     """Read a header; anything out of order is a ``FormatError``."""
-    lines = data.decode("latin-1").splitlines()
-    body = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    comments = tuple(line.lstrip()[1:].strip() for line in lines if line.lstrip().startswith("#"))
+    lines = [text_of(line) for line in data.splitlines()]
+    body = [line for line in lines if line and not line.startswith("#")]
+    comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
     try:
         fields = body[0].split()
         count = int(fields[1])

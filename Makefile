@@ -29,7 +29,7 @@ slow:  ## full-data and long checks
 	$(PYTHON) -m pytest -m slow -rs --timeout 3600
 
 report:  ## make docs/results, and the numbers in other pages, from results/
-	$(PYTHON) -m clocs report README.md docs/evaluation.md
+	$(PYTHON) -m clocs report README.md docs/evaluation.md docs/patient-map.md docs/pretraining.md docs/privacy-audit.md
 
 docs:  ## build the documentation into docs/_build/html; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html

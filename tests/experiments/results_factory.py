@@ -31,6 +31,8 @@ FIGURES = {
     *(f"figure-9-cmsc-e{embedding}" for embedding in (32, 64, 128, 256)),
 }
 """Of a report with all results."""
+LEARNING = "figure-learning"
+"""On another page."""
 
 
 def method_of(cell: Evaluation) -> str:
@@ -70,11 +72,19 @@ def write_cell(folder: Path, cell: Cell, found: dict[str, Any], code: int = 2) -
     return name
 
 
+def learning(improving: bool) -> dict[str, list[float]]:
+    """Losses from 3 down to 1.5, or up from it; ranks from 60 down to 12."""
+    fall = np.linspace(3.0, 1.5, CURVE_EPOCHS).tolist()
+    loss = fall if improving else fall[::-1]
+    rank = np.linspace(60, 12, CURVE_EPOCHS).tolist()
+    return {"train_loss": loss, "validation_loss": loss, "effective_rank": rank}
+
+
 def write_pretraining(folder: Path, cell: Pretraining, **told: Any) -> str:
     improving = cell.method != "byol"
     best = cell.epochs - 1 if improving else 0
     result = {"epochs": cell.epochs, "steps": 100 * cell.epochs, "best_epoch": best, "validation_loss": 1.5}
-    found = {"result": result, "still_improving": improving, "seconds": 600.0, "curves": {}}
+    found = {"result": result, "still_improving": improving, "seconds": 600.0, "curves": learning(improving)}
     return write_cell(folder, cell, {**found, **told})
 
 

@@ -14,7 +14,7 @@ from clocs.experiments.report.page import DASH, DATASET_NAMES, METHOD_NAMES
 from clocs.experiments.report.reading import LEVELS, Results, condition
 from clocs.experiments.tables import EXPERIMENTS
 from tests.experiments import paper_tables
-from tests.experiments.results_factory import FIGURES, usual_strength, write_results
+from tests.experiments.results_factory import FIGURES, LEARNING, usual_strength, write_results
 
 pytestmark = pytest.mark.usefixtures("few_replicates")
 
@@ -167,6 +167,20 @@ def test_the_released_loss_is_judged_as_the_papers_is(complete: Path) -> None:
     assert rows(page(complete, "ours"))[0][3].startswith(f"{told.auc('frame')['value']:.3f} ")
 
 
+def test_how_methods_learned_is_told(complete: Path) -> None:
+    """By the factory: losses between 3 and 1.5, ranks from 60 to 12; BYOL's loss rises."""
+    text = page(complete, "runs").split("## How the methods learned")[1].split("## Pre-trainings")[0]
+    found = {row[0]: row[1:4] for row in rows(text)}
+    assert list(found) == ["MT-SSL", "BYOL", "SimCLR", "CMSC", "CMLC", "CMSMLC"]
+    assert found["CMSC"] == ["3.00, 1.50", "60, 12", str(EPOCHS)]
+    assert found["BYOL"] == ["1.50, 1.50", "60, 12", str(EPOCHS)]
+    start = Pretraining(method="cmsc", dataset="chapman")
+    judged = Results(complete / "results").of(Evaluation(protocol="linear", start=start, dataset="chapman"))
+    assert judged is not None
+    cmsc = next(row for row in rows(text) if row[0] == "CMSC")
+    assert cmsc[4].startswith(f"{judged.auc('frame')['value']:.3f} (")
+
+
 def test_limits_are_stated(complete: Path, sparse: Path) -> None:
     text = page(sparse, "index")
     assert f"at most {EPOCHS} epochs" in text
@@ -192,12 +206,12 @@ def test_trials_of_a_search_are_in_no_table(complete: Path) -> None:
 
 def test_figures_are_drawn_from_what_there_is(complete: Path, sparse: Path) -> None:
     made = {path.stem for path in (complete / "report" / "images").iterdir()}
-    assert made == FIGURES
+    assert made == FIGURES | {LEARNING}
     text = page(complete, "figures")
     assert {Path(name).stem for name in re.findall(r"\]\(images/(.*?)\)", text)} == FIGURES
     assert "Left out" not in text
     assert page(sparse, "figures").count("Left out.") == 5
-    assert not (sparse / "report" / "images").exists()
+    assert [path.stem for path in (sparse / "report" / "images").iterdir()] == [LEARNING]
 
 
 def test_a_figure_that_is_no_more_is_swept_out(sparse: Path, tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from clocs.core.files import unseal
 from clocs.evaluation.compact_scores import load_compact
 from clocs.evaluation.results import differences
 from clocs.experiments.report.build import make_report
 from clocs.experiments.report.estimates import FILE, REPLICATES, mean_interval
 from clocs.experiments.report.marked_blocks import OPENING
 from clocs.experiments.report.reading import LEVELS, Results
+from clocs.training.shipped import shipped_encoders
 from tests.conftest import ROOT
 
 RESULTS, REPORT = ROOT / "results", ROOT / "docs" / "results"
@@ -71,6 +73,17 @@ def test_a_marked_page_has_the_numbers_of_the_results(made: Path, page: str) -> 
 def test_one_command_fills_all_marked_pages() -> None:
     (line,) = re.findall(r"-m clocs report (.*)", (ROOT / "Makefile").read_text())
     assert {ROOT / name for name in line.split()} == set(marked_pages())
+
+
+def test_shipped_encoders_were_judged_as_they_are_shipped() -> None:
+    judged = {
+        (found.cell["shipped"], found.body["weights"]) for found in Results(RESULTS).finished if "shipped" in found.cell
+    }
+    shipped = {
+        (name, unseal((folder / "config.json").read_bytes(), name)["weights_sha256"])
+        for name, folder in shipped_encoders().items()
+    }
+    assert judged == shipped, "an encoder was changed: delete its cells in results/ and run 'clocs reproduce in-use'"
 
 
 def test_intervals_are_kept_as_they_were(made: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -27,15 +27,17 @@ from clocs.evaluation.principal import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
 from clocs.evaluation.results import load_scores
+from clocs.evaluation.subject import RANDOM
+from clocs.experiments.measures import MEASURES, Measure, measured
 from clocs.experiments.presets import PRESETS, Preset
-from clocs.similarity.judgement.cohort import open_cohort
-from clocs.similarity.judgement.distances import patient_distances
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
+from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig, ready_config
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import CODE as TRAINING_CODE
 from clocs.training.runs import TIMING, environment, finished_epochs, read_lines
+from clocs.training.shipped import encoder_folder
 
 ENCODERS = "encoders"
 RANDOM_EMBEDDING = 128
@@ -80,14 +82,13 @@ class Pretraining(BaseModel):
 
 
 class Evaluation(BaseModel):
-    """A linear evaluation or a fine-tuning of one encoder."""
+    """A linear evaluation or a fine-tuning of one encoder, or a measure of its embeddings as they are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: Literal["linear", "finetune", "distances"]
-    """``distances``: within and between patients, of embeddings as they are."""
+    protocol: Literal["linear", "finetune"] | Measure
     start: Pretraining | None
-    """None: random weights."""
+    """None: random weights, or an encoder that is ``shipped``."""
     dataset: str
     preset: Preset = "paper"
     embedding: int = 128
@@ -99,13 +100,22 @@ class Evaluation(BaseModel):
     part: Annotated[Literal["validation", "test"], Later()] = "test"
     """Whose patients judge."""
     config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
-    """Other keys of the evaluation's config."""
+    """Other keys of the evaluation's config, or options of the measure."""
+    shipped: Annotated[str, Later()] = ""
+    """Name of an encoder that comes with the package."""
 
     @model_validator(mode="after")
-    def _random_weights_as_they_are(self) -> Self:
+    def _one_encoder(self) -> Self:
         if self.start is None and self.embedding != RANDOM_EMBEDDING:
             raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start from one of epochs=0")
+        if self.shipped and self.start is not None:
+            raise ValueError(f"it starts either from {self.shipped} or from a pre-training")
         return self
+
+    @property
+    def method(self) -> str:
+        """What the encoder was trained by; of one that is shipped, its name."""
+        return self.start.method if self.start is not None else self.shipped or RANDOM
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -115,7 +125,7 @@ class Evaluation(BaseModel):
     @property
     def label(self) -> str:
         """Readable part of the name."""
-        start = "random" if self.start is None else f"{self.start.method}-{'-'.join(self.start.datasets)}"
+        start = "-".join((self.method, *(self.start.datasets if self.start is not None else ())))
         return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
 
 
@@ -160,9 +170,13 @@ class Place:
         return _hashes(self.store(dataset))
 
     def origin(self, cell: Cell) -> dict[str, Any]:
-        """Hashes of store and split of all data that a cell depends on, and versions of the code it uses."""
+        """Hashes of store and split of all data that a cell depends on, of an encoder that is shipped, and versions of
+        the code it uses."""
         code = [TRAINING_CODE, *([EVALUATION_CODE] if isinstance(cell, Evaluation) else [])]
-        return {"data": {dataset: self.hashes(dataset) for dataset in cell.datasets}, "code": code}
+        told: dict[str, Any] = {"data": {dataset: self.hashes(dataset) for dataset in cell.datasets}, "code": code}
+        if isinstance(cell, Evaluation) and cell.shipped:
+            told["weights"] = _weights(cell.shipped)
+        return told
 
     def name(self, cell: Cell) -> str:
         """A cell's name: readable, with a hash of everything that decides its numbers."""
@@ -187,6 +201,12 @@ class Place:
 def _hashes(folder: Path) -> tuple[str, str]:
     store = open_store(folder)
     return store.sha256, store.split().sha256
+
+
+@lru_cache(maxsize=64)
+def _weights(shipped: str) -> str:
+    """Hash of an encoder that comes with the package."""
+    return str(load_encoder_folder(encoder_folder(shipped))[1]["weights_sha256"])
 
 
 def finished_cells(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -215,7 +235,7 @@ def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
     if isinstance(cell, Pretraining):
         found = _with_principal_components(cell, place) if cell.principal else _pretrain(cell, place)
     else:
-        found = _measure_distances(cell, place) if cell.protocol == "distances" else _evaluate(cell, place)
+        found = _measure(cell, place) if cell.protocol in MEASURES else _evaluate(cell, place)
     body = {"cell": told_of(cell), **place.origin(cell), **found}
     write_bytes(place.file(cell), canonical_json(body))
     return body
@@ -281,7 +301,7 @@ def pretrain_config(cell: Pretraining, place: Place) -> PretrainConfig:
 
 def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
     preset, began = PRESETS[cell.preset], time.process_time()
-    start = "random" if cell.start is None else place.encoder(cell.start)
+    start = _encoder(cell, place)
     given: dict[str, Any] = {
         "fraction": cell.fraction,
         "seed": cell.seed,
@@ -314,10 +334,13 @@ def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _measure_distances(cell: Evaluation, place: Place) -> dict[str, Any]:
-    start = "random" if cell.start is None else place.encoder(cell.start)
-    began, frames = time.process_time(), PRESETS[cell.preset].frames
-    cohort = open_cohort(start, place.store(cell.dataset), part=cell.part, frames=frames, seed=cell.seed)
-    found = patient_distances(cohort.rows.values, cohort.rows.patient, seed=cell.seed)
-    told = {"distances": {**found.as_dict(), "histogram": found.histogram()}, "notes": list(cohort.notes)}
-    return {"result": told, "seconds": time.process_time() - began, "environment": environment()}
+def _measure(cell: Evaluation, place: Place) -> dict[str, Any]:
+    began, measure = time.process_time(), cast(Measure, cell.protocol)
+    options = {"part": cell.part, "frames": PRESETS[cell.preset].frames, "seed": cell.seed, **cell.config}
+    found = measured(measure, _encoder(cell, place), place.store(cell.dataset), **options)
+    return {"result": found, "seconds": time.process_time() - began, "environment": environment()}
+
+
+def _encoder(cell: Evaluation, place: Place) -> str | Path:
+    """What an evaluation judges, as its commands take it."""
+    return cell.shipped or RANDOM if cell.start is None else place.encoder(cell.start)

@@ -16,11 +16,17 @@ from pathlib import Path
 from statistics import median
 
 from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.experiments.measures import MEASURES
 from clocs.experiments.paper_numbers import SINGLE_LEAD, counts
 
-DEFAULTS = {"pretraining": 0.15, "finetune": 0.2, "linear": 0.4, "distances": 0.4}
+DEFAULTS: dict[str, float] = {
+    "pretraining": 0.15,
+    "finetune": 0.2,
+    "linear": 0.4,
+    **{measure: 0.4 for measure in MEASURES},
+}
 """Seconds for a thousand frames where nothing of that kind is finished: what one core of a cloud machine took for
-CMSC on Chapman, and for random weights on PhysioNet 2017; for distances, as for a linear evaluation."""
+CMSC on Chapman, and for random weights on PhysioNet 2017; for measures, as for a linear evaluation."""
 OTHER_FRAMES = 10_000
 """Training frames of datasets that the paper does not have."""
 PAPER_LEADS = 4
@@ -63,12 +69,11 @@ def _likenesses(cell: Cell) -> Iterator[tuple[str, ...]]:
     """What a cell has in common with others, most first; always its kind and network."""
     kind = cell.protocol if isinstance(cell, Evaluation) else "pretraining"
     start = cell.start if isinstance(cell, Evaluation) else cell
-    method = "random" if start is None else start.method
     network = "cnn" if start is None else str(start.config.get("encoder", {}).get("name", "cnn"))
     if cell.preset == "trial":  # changes too much to tell of others
         network = "trial"
-    yield kind, network, cell.dataset, method, cell.preset
-    yield kind, network, cell.dataset, method
+    yield kind, network, cell.dataset, cell.method, cell.preset
+    yield kind, network, cell.dataset, cell.method
     yield kind, network, cell.dataset
     yield kind, network
 

@@ -13,6 +13,7 @@ from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from clocs.experiments.beyond import ablation, few_labels, growth, recommended, transfer
 from clocs.experiments.cells import APART, EPOCHS, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
+from clocs.experiments.in_use import in_use
 from clocs.experiments.paper_numbers import SOURCES, Method
 from clocs.experiments.presets import PRESETS, Preset
 from clocs.experiments.search import search
@@ -173,6 +174,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("transfer", "The recommended encoder on datasets it was not made for", transfer),
         Experiment("ablation", "What each part of the recommended recipe brings, by validation patients", ablation),
         Experiment("growth", "What a wider network and more patients bring, by validation patients", growth),
+        Experiment("in-use", "Encoders in use: linear evaluation, neighbours, distances, what they give away", in_use),
         Experiment("search", "Trials for what to recommend, by validation patients", search),
     )
 }
@@ -184,9 +186,7 @@ def chosen_cells(methods: str, datasets: str) -> Callable[[Cell], bool]:
     kept_datasets = _known_names(datasets, "datasets", DATASETS.names())
 
     def chosen(cell: Cell) -> bool:
-        start = cell.start if isinstance(cell, Evaluation) else cell
-        method = "random" if start is None else start.method
-        right_method = not kept_methods or method in kept_methods
+        right_method = not kept_methods or cell.method in kept_methods
         return right_method and (not kept_datasets or cell.dataset in kept_datasets)
 
     return chosen

@@ -15,6 +15,7 @@ from clocs.experiments.report.claims_page import claims_page, outcomes
 from clocs.experiments.report.comparison import tables_page
 from clocs.experiments.report.estimates import Estimates, Say
 from clocs.experiments.report.figures import Gallery, figures_page
+from clocs.experiments.report.in_use_page import in_use_page
 from clocs.experiments.report.judging import Verdict
 from clocs.experiments.report.marked_blocks import fill
 from clocs.experiments.report.outstanding import missing_page
@@ -32,6 +33,7 @@ PARTS: Final = {
     "figures": "its figures from our results",
     "ours": "the released code's loss, and what a leaking split would gain",
     "beyond": "the recommended encoder, the labels it saves, what its parts bring",
+    "encoders": "those that come with the package: neighbours, distances, groups, what embeddings give away",
     "search": "the trials for what to recommend, judged by validation patients",
     "runs": "every pre-training, and what limits these results have",
     "missing": "what is not done, and what it would cost",
@@ -64,8 +66,9 @@ def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
         figures_page(estimates, gallery),
         our_page(estimates),
         beyond_page(estimates, gallery),
+        in_use_page(estimates),
         search_page(estimates.results),
-        runs_page(estimates.results),
+        runs_page(estimates.results, gallery),
         missing_page(estimates.results),
     ]
     return [_index(estimates), *parts]

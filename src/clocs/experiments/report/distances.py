@@ -53,7 +53,9 @@ def measured_distances(results: Results) -> list[Measured]:
 
 def _measured(found: Finished) -> Measured | None:
     start = found.start
-    if start is None or start["preset"] != "paper" or start.get("config") or start["options"]:
+    if start is None or start["preset"] != "paper":
+        return None
+    if start["options"] or start.get("config") or found.cell.get("config"):
         return None
     return Measured(
         start["method"], start["dataset"], start["embedding"], start["seed"], found.body["result"]["distances"]

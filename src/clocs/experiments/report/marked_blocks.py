@@ -12,15 +12,26 @@ from functools import partial
 from typing import Final
 
 from clocs.core.errors import ConfigError
-from clocs.experiments.paper_numbers import Method
+from clocs.experiments.paper_numbers import SOURCES, Method
 from clocs.experiments.report.beyond_page import encoder_table, few_labels_table
 from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.estimates import Estimates
+from clocs.experiments.report.in_use_page import (
+    audit_table,
+    audit_text,
+    classes_table,
+    distances_table,
+    groups_table,
+    linear_table,
+    neighbours_table,
+    neighbours_text,
+)
+from clocs.experiments.report.learning import learning_table
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell
 from clocs.experiments.report.questions_of_ours import cmsc_above_simclr
-from clocs.experiments.report.reading import LEVELS, condition
+from clocs.experiments.report.reading import LEVELS, Results, condition
 from clocs.experiments.report.rendering import markdown_table
 from clocs.experiments.report.runs_page import limits
 from clocs.experiments.tables import LONGER
@@ -103,6 +114,18 @@ def _plain(made: Callable[[Estimates], Table], columns: int | None = None) -> Ca
     return filled
 
 
+def _whole(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
+    """A table as another page has it."""
+    return lambda estimates: markdown_table(made(estimates.results))
+
+
+def _told(
+    said: Callable[[Results, str], str], made: Callable[[Results, str], Table], dataset: str
+) -> Callable[[Estimates], str]:
+    """A sentence and a table about a dataset."""
+    return lambda estimates: f"{said(estimates.results, dataset)}\n\n{markdown_table(made(estimates.results, dataset))}"
+
+
 BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "table1": _table(1),
     "table2": _table(2),
@@ -117,4 +140,11 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "auc-random": _auc("random"),
     "recommended": _plain(encoder_table, columns=4),
     "few-labels": _plain(few_labels_table),
+    "learning": _whole(learning_table),
+    "encoders-linear": _whole(linear_table),
+    **{f"neighbours-{dataset}": _told(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
+    "neighbours-classes": _whole(classes_table),
+    "distances": _whole(distances_table),
+    "groups": _whole(groups_table),
+    **{f"audit-{dataset}": _told(audit_text, audit_table, dataset) for dataset in SOURCES},
 }

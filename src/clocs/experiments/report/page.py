@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -123,6 +123,14 @@ def auc_cell(mean: Mean | None, *, best: bool = False) -> Entry:
         return Entry(DASH, mark="missing")
     spread = "" if mean.deviation is None else f" ± {mean.deviation:.3f}"
     return Entry(f"{mean.value:.3f}{spread}", ends(mean), "best" if best else "")
+
+
+def value_entry(told: Mapping[str, float | None] | None) -> Entry:
+    """A value between 0 and 1 with its interval, as a result's JSON has it."""
+    if told is None or told["value"] is None:
+        return Entry(DASH, mark="missing")
+    value, low, high = (math.nan if (end := told[name]) is None else end for name in ("value", "low", "high"))
+    return Entry(f"{value:.3f}", ends(Interval(value, low, high)))
 
 
 def difference_cell(difference: Interval | None) -> Entry:

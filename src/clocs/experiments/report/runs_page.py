@@ -9,6 +9,8 @@ from typing import Any, Final
 from clocs.core.files import content_hash
 from clocs.experiments.cells import EPOCHS
 from clocs.experiments.paper_numbers import paper
+from clocs.experiments.report.figures import Gallery
+from clocs.experiments.report.learning import learning_curves, learning_table
 from clocs.experiments.report.page import (
     DASH,
     DATASET_NAMES,
@@ -31,13 +33,17 @@ SHORT: Final = 12
 """Digits of a hash that are shown."""
 
 
-def runs_page(results: Results) -> Page:
-    """Limits first, then all runs."""
+def runs_page(results: Results, gallery: Gallery) -> Page:
+    """Limits first, then how the methods learned, then all runs."""
     trained = results.trained
     trials = [each for each in trained if each.cell["preset"] == "trial"]
     blocks: tuple[Block, ...] = (
         Heading("Limits"),
         Points(limits(results)),
+        Heading("How the methods learned"),
+        Text("On Chapman, the first seed; the dot is the encoder that is judged."),
+        *gallery.panels(learning_curves(results)),
+        learning_table(results),
         Heading("Pre-trainings"),
         _pretrainings([each for each in trained if each not in trials]),
         *_search(len(trials)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from clocs.core.files import canonical_json
-from clocs.experiments.report.page import DASH, DATASET_NAMES, Entry, Page, Table, Text, counted, hours
+from clocs.experiments.report.page import DASH, DATASET_NAMES, Entry, Page, Table, Text, counted, hours, value_entry
 from clocs.experiments.report.reading import LEVELS, Results
 from clocs.experiments.search import DATASET, STEPS, TRIALS, trial
 
@@ -37,7 +37,7 @@ def _row(results: Results, name: str) -> tuple[Entry, ...] | None:
     return (
         Entry(name),
         Entry(f"`{' '.join(changed.split())}`" if TRIALS[name] else DASH),
-        *(Entry(f"{auc['value']:.3f}", f"{auc['low']:.3f} to {auc['high']:.3f}") for auc in found),
+        *map(value_entry, found),
         Entry(f"{trained.body['result']['steps']:,}"),
         Entry(DASH if trained.seconds is None else hours(trained.seconds)),
     )

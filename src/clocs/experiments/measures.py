@@ -1,0 +1,60 @@
+"""Embeddings as they are, with nothing fitted to them: protocols of a grid whose results are small, and name nobody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, Literal, get_args
+
+from clocs.similarity.atlas.groups import group_patients
+from clocs.similarity.judgement.agreement import neighbour_agreement
+from clocs.similarity.judgement.audit import audit
+from clocs.similarity.judgement.cohort import open_cohort
+from clocs.similarity.judgement.distances import patient_distances
+
+Folder = str | os.PathLike[str]
+Measure = Literal["distances", "neighbours", "audit", "groups"]
+
+
+def measured(measure: Measure, encoder: Folder, store: Folder, **options: Any) -> dict[str, Any]:
+    """What an encoder's embeddings of a store's patients show, by the measure's name, and notes.
+
+    ``options``: part, frames and seed, as for ``open_cohort``; others are the measure's own.
+    """
+    return _MEASURES[measure](encoder, store, **options)
+
+
+def _distances(encoder: Folder, store: Folder, *, seed: int, **options: Any) -> dict[str, Any]:
+    """Within and between patients."""
+    cohort = open_cohort(encoder, store, seed=seed, **options)
+    found = patient_distances(cohort.rows.values, cohort.rows.patient, seed=seed)
+    return {"distances": {**found.as_dict(), "histogram": found.histogram()}, "notes": list(cohort.notes)}
+
+
+def _neighbours(encoder: Folder, store: Folder, **options: Any) -> dict[str, Any]:
+    """Whether the nearest patients have the same labels."""
+    cohort = open_cohort(encoder, store, **options)
+    patients = cohort.patients()
+    found = neighbour_agreement(patients.values, patients.truth, patients.classes)
+    return {"neighbours": found, "notes": list(cohort.notes)}
+
+
+def _audit(encoder: Folder, store: Folder, *, part: Literal["test"], **options: Any) -> dict[str, Any]:
+    """What they give away of test patients, and of those who trained the encoder."""
+    found = audit(encoder, store, **options)
+    return {"audit": found, "notes": found.pop("notes")}
+
+
+def _groups(encoder: Folder, store: Folder, *, fine: bool = False, **options: Any) -> dict[str, Any]:
+    """Groups that patients form by themselves."""
+    cohort = open_cohort(encoder, store, **options)
+    return {"groups": group_patients(cohort, fine=fine).as_dict(), "notes": list(cohort.notes)}
+
+
+_MEASURES: Final[dict[Measure, Callable[..., dict[str, Any]]]] = {
+    "distances": _distances,
+    "neighbours": _neighbours,
+    "audit": _audit,
+    "groups": _groups,
+}
+MEASURES: Final[tuple[Measure, ...]] = get_args(Measure)

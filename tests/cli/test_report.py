@@ -33,6 +33,7 @@ def test_report_and_pages_are_made(tmp_path: Path) -> None:
             "index.md",
             "tables.md",
             "beyond.md",
+            "encoders.md",
             "claims.md",
             "figures.md",
             "ours.md",
@@ -40,6 +41,7 @@ def test_report_and_pages_are_made(tmp_path: Path) -> None:
             "runs.md",
             "missing.md",
             "report.html",
+            "images",
         ),
     }
     text = page.read_text()

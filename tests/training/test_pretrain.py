@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +273,11 @@ def test_one_process_trains_a_run_at_a_time(store: Path, tmp_path: Path) -> None
         clocs.pretrain("cmsc-synthetic", here, progress=again)
     done = clocs.pretrain("cmsc-synthetic", here)
     assert [line["step"] for line in finished_epochs(Path(done["run"]))] == [3]
+
+
+def test_nobody_waits_for_fabric_but_who_trains() -> None:
+    """It imports torch's compiler, which takes longer than torch itself."""
+    code = (
+        "import sys, clocs.experiments.cells; sys.exit(bool({'lightning_fabric', 'torch._dynamo'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

@@ -8,12 +8,11 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
@@ -30,6 +29,9 @@ from clocs.training.sampler import Permutation
 from clocs.training.schedule import learning_rate, planned_steps
 from clocs.views.batch import DRAW_BLOCK, Batch, BatchMaker
 from clocs.views.joint import JointBatchMaker
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 Progress = Callable[[dict[str, Any]], None]
 """Called after every step and every epoch with what is known then."""

@@ -6,10 +6,9 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from clocs.core.errors import ConfigError, EngineError, StoreError
@@ -28,8 +27,10 @@ from clocs.training.precision import warn_if_slow
 from clocs.training.runs import Run
 from clocs.training.seen import same_split, save_seen, seen_also
 from clocs.training.shipped import encoder_folder
-from clocs.training.tracking import tracker
 from clocs.views.batch import DRAW_BLOCK
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 def pretrain(
@@ -238,6 +239,10 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
             f"a batch of {config.batch} cannot be shared by {ranks} ranks: each needs a multiple of {DRAW_BLOCK} "
             f"instances, so make it a multiple of {ranks * DRAW_BLOCK}"
         )
+    from lightning_fabric import Fabric  # seconds: who trains waits for it, and nobody else
+
+    from clocs.training.tracking import tracker
+
     fabric = Fabric(
         accelerator="auto" if torch.cuda.is_available() else "cpu",
         devices=config.devices,

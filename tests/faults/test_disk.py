@@ -62,7 +62,10 @@ def growth(originals: Path, tmp_path: Path) -> Growth:
     return Growth(originals, tmp_path)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+BROKEN = pytest.param(errno.EIO, id="broken", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("code", [pytest.param(errno.ENOSPC, id="full"), BROKEN])
 def test_every_call_to_the_disk_fails_once(
     growth: Growth, tmp_path: Path, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +218,7 @@ def _really_full(kind: str, growth: Growth, tmp_path: Path, sizes: int) -> str:
     return f"\n{kind}: {count} of {count} left a whole store"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LIMITS)
 def test_really_full(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = _really_full(kind, growth, tmp_path, 8)

@@ -206,6 +206,7 @@ def test_a_driver_killed_twice_and_a_worker_once(calm: Grid, stores: Path, tmp_p
     grid.check(output, calm)
 
 
+@pytest.mark.slow
 def test_a_ray_worker_killed(calm: Grid, stores: Path, tmp_path: Path) -> None:
     grid = Grid(tmp_path, stores, calm.count, "ray")
     output, hits = grid.disturbed(0, 1, random.Random(4))

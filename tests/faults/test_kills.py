@@ -57,6 +57,7 @@ def grown(originals: Path, tmp_path: Path) -> tuple[Path, Path, dict[str, str]]:
     return first, large, fingerprint(undisturbed)
 
 
+@pytest.mark.slow
 def test_kill_at_every_step(
     grown: tuple[Path, Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

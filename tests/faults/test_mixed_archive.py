@@ -82,6 +82,7 @@ def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[st
     return {"first": first[0], "second": second[0], "after kills": last[0], "first wall": first[1], "again": second[1]}
 
 
+@pytest.mark.slow
 def test_a_small_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = write_archive(tmp_path / "archive", 200)
 

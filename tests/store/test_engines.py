@@ -45,7 +45,7 @@ def test_same_bytes_on_two_workers(engine: Engine, expected: dict[str, str], rea
     assert fingerprint(tmp_path / "store") == expected
 
 
-@pytest.mark.parametrize("engine", ["processes", "ray"])
+@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_ray")
 def test_a_worker_killed_midway_is_replaced(
     engine: Engine, expected: dict[str, str], real_data: Path, tmp_path: Path

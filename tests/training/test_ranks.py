@@ -38,6 +38,7 @@ def test_loss_and_gradients_equal_one_process(method: str, drive: Driver, tmp_pa
         assert difference <= 1e-10 * max(1.0, float(value.abs().max())), f"{name} differs by {difference:.1e}"
 
 
+@pytest.mark.slow
 def test_float32_differs_by_rounding_only(drive: Driver, tmp_path: Path) -> None:
     one, two = (gradients(drive, tmp_path, "cmsc", ranks, "encoder.dropout=0", "batch=64") for ranks in (1, 2))
     scale = max(float(value.abs().max()) for value in one.values())
@@ -46,6 +47,7 @@ def test_float32_differs_by_rounding_only(drive: Driver, tmp_path: Path) -> None
     assert worst < 1e-3 * scale
 
 
+@pytest.mark.slow
 def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
     """1 -> 2 -> 1 ranks over 30 steps: the same global batches, the same losses."""
     settings = (*EXACT, "steps=30", "checkpoint_steps=5")

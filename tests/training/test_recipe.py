@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -55,6 +56,7 @@ def test_a_picture_of_random_pairs_names_segments_and_has_nothing_to_compare_the
     assert views.plain is None, "without its perturbations, the method would draw other leads"
 
 
+@pytest.mark.slow
 def test_two_ranks_have_the_gradients_of_one(drive: Driver, tmp_path: Path) -> None:
     """BatchNorm over (N, C, 1, L) of the network and over (N, H) of the head spans both ranks."""
     found = []

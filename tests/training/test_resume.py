@@ -36,6 +36,7 @@ def test_killed_at_random_steps(drive: Driver, tmp_path: Path, moments: list[int
     assert content(tmp_path / "runs") == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_killed_during_a_checkpoint_write(drive: Driver, tmp_path: Path) -> None:
     """Each kill falls on another step of a durable write; what is there always loads."""
     drive("cmsc", *SETTINGS, f"runs={tmp_path / 'whole'}")

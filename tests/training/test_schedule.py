@@ -76,6 +76,7 @@ def test_the_optimiser_takes_its_steps_at_these_rates(
     assert used == rates("schedule=cosine", "warmup_steps=2", planned=7)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_at_the_rate_it_would_have_had(drive: Driver, tmp_path: Path) -> None:
     """kill -9 in the rise and in the fall: weights, optimiser and metrics are bit-identical."""
     settings = ("steps=30", "checkpoint_steps=3", "batch=32", "schedule=cosine", "warmup_steps=8")

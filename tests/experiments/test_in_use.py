@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from clocs.experiments import cells as module
 from clocs.experiments.cells import Evaluation, Place, Pretraining, carry_out
 from clocs.experiments.in_use import CMSC_CHAPMAN, SMALL, grouped, in_use, neighbours
 from clocs.experiments.measures import MEASURES, Measure
-from clocs.experiments.report.in_use_page import groups_table, neighbours_table, neighbours_text
+from clocs.experiments.report.encoders_page import groups_table, neighbours_table, neighbours_text
 from clocs.experiments.report.page import DASH
 from clocs.experiments.report.reading import Results
 from clocs.similarity.atlas.groups import group_patients
@@ -26,13 +26,17 @@ from tests.experiments.results_factory import write_cell
 SHIPPED = "cmsc-chapman"
 
 
-def measure(protocol: Measure, **told: Any) -> Evaluation:
+def measure(protocol: Any, **told: Any) -> Evaluation:
     config = {"frames": "segments", **told}
     return Evaluation(protocol=protocol, start=None, shipped=SHIPPED, dataset="synthetic", config=config)
 
 
+def test_every_measure_is_a_protocol() -> None:
+    assert set(MEASURES) == set(get_args(Measure))
+
+
 @pytest.mark.parametrize("protocol", MEASURES)
-def test_a_measure_is_what_its_command_gives(place: Place, protocol: Measure) -> None:
+def test_a_measure_is_what_its_command_gives(place: Place, protocol: str) -> None:
     found = carry_out(measure(protocol), place)["result"]
     store, frames = place.store("synthetic"), "segments"
     if protocol == "neighbours":
@@ -83,8 +87,7 @@ def test_other_seeds_would_be_other_encoders() -> None:
     assert len({cell.model_dump_json() for cell in asked}) == len(asked) > 0
 
 
-def test_a_place_of_shipped_encoders_needs_no_pretraining(stores: Path, tmp_path: Path) -> None:
-    place = Place(stores, tmp_path / "runs", tmp_path / "results")
+def test_a_shipped_encoder_needs_no_pretraining(place: Place) -> None:
     carry_out(
         Evaluation(protocol="linear", start=None, shipped=SHIPPED, dataset="synthetic", preset="recommended"), place
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -28,7 +28,7 @@ from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import CODE as EVALUATION_CODE
 from clocs.evaluation.results import load_scores
 from clocs.evaluation.subject import RANDOM
-from clocs.experiments.measures import MEASURES, Measure, measured
+from clocs.experiments.measures import MEASURES, Measure
 from clocs.experiments.presets import PRESETS, Preset
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
@@ -44,6 +44,8 @@ RANDOM_EMBEDDING = 128
 """Of random weights without a pre-training; for others, a pre-training of no epochs gives them."""
 EPOCHS = 25
 """Of a pre-training of the paper, at most; the paper states no number. The cap is the same for all methods."""
+LONG = 4 * EPOCHS
+"""Where longer pre-training is looked at."""
 APART = "apart"
 """A split drawn anew for pre-training, so that patients of the default one's test part are pre-trained on."""
 
@@ -335,9 +337,9 @@ def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(cell: Evaluation, place: Place) -> dict[str, Any]:
-    began, measure = time.process_time(), cast(Measure, cell.protocol)
+    began = time.process_time()
     options = {"part": cell.part, "frames": PRESETS[cell.preset].frames, "seed": cell.seed, **cell.config}
-    found = measured(measure, _encoder(cell, place), place.store(cell.dataset), **options)
+    found = MEASURES[cell.protocol](_encoder(cell, place), place.store(cell.dataset), **options)
     return {"result": found, "seconds": time.process_time() - began, "environment": environment()}
 
 

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from clocs.experiments.beyond import one_encoder
-from clocs.experiments.cells import Evaluation, Pretraining
+from clocs.experiments.cells import LONG, Evaluation, Pretraining
 from clocs.experiments.paper_numbers import SOURCES
 from clocs.experiments.presets import Preset
 
-LONG: Final = 100
-"""Epochs of encoders that are not shipped."""
 SEGMENTS: Final = {"frames": "segments"}
 OWN_FRAMES: Final = {"frames": "encoder"}
 

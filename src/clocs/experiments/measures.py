@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from clocs.similarity.atlas.groups import group_patients
 from clocs.similarity.judgement.agreement import neighbour_agreement
@@ -14,14 +14,6 @@ from clocs.similarity.judgement.distances import patient_distances
 
 Folder = str | os.PathLike[str]
 Measure = Literal["distances", "neighbours", "audit", "groups"]
-
-
-def measured(measure: Measure, encoder: Folder, store: Folder, **options: Any) -> dict[str, Any]:
-    """What an encoder's embeddings of a store's patients show, by the measure's name, and notes.
-
-    ``options``: part, frames and seed, as for ``open_cohort``; others are the measure's own.
-    """
-    return _MEASURES[measure](encoder, store, **options)
 
 
 def _distances(encoder: Folder, store: Folder, *, seed: int, **options: Any) -> dict[str, Any]:
@@ -51,10 +43,12 @@ def _groups(encoder: Folder, store: Folder, *, fine: bool = False, **options: An
     return {"groups": group_patients(cohort, fine=fine).as_dict(), "notes": list(cohort.notes)}
 
 
-_MEASURES: Final[dict[Measure, Callable[..., dict[str, Any]]]] = {
+MEASURES: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "distances": _distances,
     "neighbours": _neighbours,
     "audit": _audit,
     "groups": _groups,
 }
-MEASURES: Final[tuple[Measure, ...]] = get_args(Measure)
+"""By protocol: an encoder and a store -> what was found, under the protocol's name, and notes.
+
+Options: part, frames and seed, as for ``open_cohort``, and the measure's own."""

@@ -12,7 +12,7 @@ from typing import Any
 from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from clocs.experiments.beyond import ablation, few_labels, growth, recommended, transfer
-from clocs.experiments.cells import APART, EPOCHS, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
+from clocs.experiments.cells import APART, EPOCHS, LONG, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
 from clocs.experiments.in_use import in_use
 from clocs.experiments.paper_numbers import SOURCES, Method
 from clocs.experiments.presets import PRESETS, Preset
@@ -118,7 +118,7 @@ def figure6(seeds: Iterable[int]) -> Iterator[Cell]:
             yield Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
 
 
-LONGER = (EPOCHS, 4 * EPOCHS)
+LONGER = (EPOCHS, LONG)
 
 
 def longer(seeds: Iterable[int]) -> Iterator[Cell]:

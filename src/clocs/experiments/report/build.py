@@ -13,9 +13,9 @@ from clocs.experiments.report.beyond_page import beyond_page
 from clocs.experiments.report.claims import questions
 from clocs.experiments.report.claims_page import claims_page, outcomes
 from clocs.experiments.report.comparison import tables_page
+from clocs.experiments.report.encoders_page import encoders_page
 from clocs.experiments.report.estimates import Estimates, Say
 from clocs.experiments.report.figures import Gallery, figures_page
-from clocs.experiments.report.in_use_page import in_use_page
 from clocs.experiments.report.judging import Verdict
 from clocs.experiments.report.marked_blocks import fill
 from clocs.experiments.report.outstanding import missing_page
@@ -66,7 +66,7 @@ def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
         figures_page(estimates, gallery),
         our_page(estimates),
         beyond_page(estimates, gallery),
-        in_use_page(estimates),
+        encoders_page(estimates),
         search_page(estimates.results),
         runs_page(estimates.results, gallery),
         missing_page(estimates.results),

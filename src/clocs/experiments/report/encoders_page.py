@@ -37,7 +37,7 @@ AUDITED: Final = {
 }
 
 
-def in_use_page(estimates: Estimates) -> Page:
+def encoders_page(estimates: Estimates) -> Page:
     """What the documentation of encoders, neighbours and privacy says in numbers."""
     results = estimates.results
     blocks: list[Block] = [

@@ -183,12 +183,13 @@ def _few_panels(estimates: Estimates) -> Drawn:
     drawn: Drawn = []
     settings = [*(f"{count:,}" for count in FEW), ALL]
     for dataset in SOURCES:
-        means = {
-            name: [_few_mean(estimates, dataset, kind, count) for count in COUNTS] for name, kind in FEW_LABELS.items()
+        lines = {
+            name: _sweep([_few_mean(estimates, dataset, kind, count) for count in COUNTS])
+            for name, kind in FEW_LABELS.items()
         }
-        if any(mean is not None for line in means.values() for mean in line):
+        lines = {name: line for name, line in lines.items() if np.isfinite(line.value).any()}
+        if lines:
             title = DATASET_NAMES[dataset]
-            lines = {name: _sweep(line) for name, line in means.items()}
             figure = draw_sweep(lines, settings, "patients with labels", f"{title}, AUC per recording")
             drawn.append((f"figure-few-labels-{dataset}", figure, f"{title}: test AUC by patients with labels"))
     return drawn

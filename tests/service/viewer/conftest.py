@@ -17,8 +17,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from clocs.service.demo import make_demo
 from clocs.training.shipped import DEFAULT_ENCODER
 
-MARKS = [pytest.mark.xdist_group("viewer"), pytest.mark.timeout(900)]
-"""One service for all, so they stay with one worker; the first waits for it to start."""
+MARKS = [pytest.mark.timeout(900)]
+"""The first test waits for the service to start."""
 RECORDS = 120
 STOPPING_SECONDS = 200
 PATIENCE = 30_000

@@ -80,6 +80,14 @@ def test_mtssl_has_the_original_and_one_view_a_task() -> None:
     torch.testing.assert_close(views[:, 4], frames[:, 0].flip(1), rtol=0, atol=0)
 
 
+def test_mtssl_applies_tasks_for_certain_however_they_are_named() -> None:
+    method: Method = parse_method(
+        {"name": "mtssl", "perturbations": ["flip_time", {"name": "scaling", "probability": 0}]}
+    )
+    views = method.views(frames_for(method), generator())
+    assert not (views[:, 1:] == views[:, :1]).all(dim=2).any()
+
+
 def test_byol_moves_its_target_by_the_decay() -> None:
     torch.manual_seed(0)
     method: Method = parse_method({"name": "byol", "decay": 0.75})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.recording import Episode, Provenance
 from clocs.core.sources import open_source
+from clocs.formats.writing import write
 from clocs.signals.quality import OFF
 from clocs.store.deidentifying import checked_keep, deidentify_to, identities
 from clocs.store.identity_scan import scan_identities
@@ -176,3 +178,47 @@ def test_only_what_files_say_in_words_can_be_kept() -> None:
     assert checked_keep(["notes,labels"]) == ("labels", "notes")
     with pytest.raises(ConfigError, match=r"patient_name cannot be kept.*labels, notes, leads, site"):
         checked_keep(["patient_name"])
+
+
+def test_who_has_only_the_store_cannot_try_names(key: Path, tmp_path: Path) -> None:
+    """Another key gives other receipts and marks, so that without it no guess can be checked; the hash of a plain
+    store's entries is one that anybody can compute."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write(make_recording(leads=("I", "II")), archive / "481516.edf")
+    (tmp_path / "table.csv").write_text("file,patient_id\n481516,2342\n")
+    make_key(tmp_path / "other")
+    told = []
+    for number, secret in enumerate((key, tmp_path / "other")):
+        store = ingest(
+            "folder", archive, tmp_path / f"s{number}", options={"key": secret, "table": tmp_path / "table.csv"}
+        )
+        (receipt,) = (store.folder / "receipts").glob("*.json")
+        body = json.loads(receipt.read_bytes())
+        told.append({body["task"], *body["entries"], store.manifest.options["table"], body["shards"][0]["file"]})
+    assert not told[0] & told[1]
+
+
+def test_pseudonyms_do_not_go_beside_names(key: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write(make_recording(leads=("I", "II")), archive / "Mueller_Hans.edf")
+    ingest("folder", archive, tmp_path / "store")
+    with pytest.raises(ConfigError, match=r"under their names, 'Mueller_Hans' among them.*another folder"):
+        ingest("folder", archive, tmp_path / "store", options={"key": key})
+    (tmp_path / "store" / "manifest-000001.json").unlink()  # as a run leaves it that was killed
+    with pytest.raises(ConfigError, match="under their names"):
+        ingest("folder", archive, tmp_path / "store", options={"key": key})
+    kept = ingest("folder", archive, tmp_path / "keyed", options={"key": key})
+    assert ingest("folder", archive, tmp_path / "keyed", options={"key": key}).sha256 == kept.sha256
+
+
+def test_a_short_name_of_a_damaged_file_is_not_told(key: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "Ng.dcm").write_bytes(bytes(128) + b"DICM" + b"damaged")
+    write(make_recording(leads=("I", "II")), archive / "other.edf")
+    store = ingest("folder", archive, tmp_path / "store", options={"key": key})
+    told = (store.folder / store.manifest.quarantine.file).read_text()
+    assert "damaged" in told or "DICOM" in told
+    assert "Ng" not in told

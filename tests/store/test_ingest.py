@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import clocs
 from clocs.core import sources
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash
@@ -168,3 +169,25 @@ def test_what_an_older_version_has_alone_is_counted(tmp_path: Path) -> None:
     assert (stored(first), stored(second)) == (["a", "b", "c"], ["c", "d"])
     assert (left_out(second, first), left_out(first, second), left_out(first, first)) == (2, 1, 0)
     assert left_out(open_store(store), open_store(store, 1)) == 2
+
+
+def test_an_archive_of_which_everything_is_refused_is_a_store_of_none(tmp_path: Path) -> None:
+    (tmp_path / "a.hea").write_text("a 1 500 10\na.dat 16 1000/mV 16 0 0 0 0 II\n")  # without its signals
+    store = clocs.ingest("folder", tmp_path, tmp_path.parent / f"{tmp_path.name}-store")
+    told = clocs.info(store)
+    assert (told["in"], told["stored"], told["patients"]) == (1, 0, 0)
+    assert clocs.convert(store.folder, tmp_path.parent / f"{tmp_path.name}-files", "edf").written == 0
+
+
+def test_the_same_content_has_the_same_hash_whatever_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records(tmp_path / "files", "a", "b")
+    table = tmp_path / "about.csv"
+    table.write_text("file,patient_id\na,p1\n")
+    store = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": table})
+    monkeypatch.setattr("clocs.store.ingest.version", lambda name: "99.0")
+    monkeypatch.chdir(tmp_path)
+    again = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": "about.csv"})
+    other = clocs.ingest("folder", tmp_path / "files", tmp_path / "other", options={"table": table})
+    assert (again.manifest.version, again.manifest.software) == (1, store.manifest.software)
+    assert other.manifest.software != store.manifest.software
+    assert other.sha256 == store.sha256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,58 @@ def test_clusters_stay_whole_and_shares_are_near(sizes: list[int], seed: int, re
         assert len(set(parts[cluster == number])) == 1
     for place, part in enumerate(PARTS[:3]):
         assert abs((parts == place).sum() - getattr(policy, part) * len(cluster)) <= 2 + 2 * max(sizes)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_signal_that_many_patients_share_leaves_the_other_parts_full(seed: int) -> None:
+    """Forty of a hundred patients have one demonstration ECG."""
+    cluster = np.concatenate([np.zeros(40, np.int64), np.arange(1, 61)])
+    parts = _deal(cluster, SplitPolicy(), generator(seed, "split"))
+    assert np.bincount(parts, minlength=3).tolist() == [64, 16, 20]
+    assert set(parts[:40]) == {PARTS.index("train")}
+
+
+@pytest.mark.parametrize("name", ["", "../manifest-000002", "a/b", ".hidden", "x" * 200])
+def test_a_name_that_is_no_files_is_refused(store: Store, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name a split"):
+        make_split(store, name)
+
+
+@settings(max_examples=50)
+@given(old=st.integers(5, 60), new=st.integers(0, 60), seed=st.integers(0, 2**32))
+def test_known_patients_keep_their_parts(old: int, new: int, seed: int) -> None:
+    first = _deal(np.arange(old), SplitPolicy(), generator(seed, "split"))
+    known = np.concatenate([first, np.full(new, -1)]).astype(np.int8)
+    grown = _deal(np.arange(old + new), SplitPolicy(), generator(seed + 1, "split"), known)
+    assert (grown[:old] == first).all()
+    shares = np.bincount(grown, minlength=3) / (old + new)
+    assert abs(shares[PARTS.index("test")] - 0.2) < 1 / (old + new)
+
+
+def test_of_patients_who_turn_out_to_share_a_signal_nobody_who_trained_comes_to_test() -> None:
+    known = np.array([PARTS.index("test"), PARTS.index("train"), -1, PARTS.index("validation")], np.int8)
+    parts = _deal(np.array([0, 0, 0, 1]), SplitPolicy(), generator(0, "split"), known)
+    assert parts.tolist() == [PARTS.index(part) for part in ("train", "train", "train", "validation")]
+
+
+def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
+    signals = [make_recording(seed=number, samples=2600).signal for number in range(60)]
+
+    def version(count: int) -> Store:
+        table = {"record_id": [f"r{n}" for n in range(count)], "patient_id": [f"p{n // 2}" for n in range(count)]}
+        return Store.from_arrays(tmp_path, signals[:count], rate=500, leads=("I", "II", "V2"), table=table)
+
+    first = make_split(version(40))
+    grown = version(60)
+    with pytest.raises(StoreError, match="--like default"):
+        load_split(grown)
+    second = make_split(grown, "second", like="default")
+    names = {
+        name: part for name, part in zip(grown.table(["record_id"]).column(0).to_pylist(), second.parts, strict=True)
+    }
+    assert [names[f"r{number}"] for number in range(40)] == first.parts.tolist()
+    assert second.about["like"] == first.sha256
+    check_leaks(grown, second)
 
 
 @pytest.fixture
@@ -112,7 +165,7 @@ def test_a_split_belongs_to_one_version(store: Store, store_of: Maker) -> None:
     grown = store_of([*store, make_recording(seed=99, record_id="new", patient_id="new")], per_shard=16)
     with pytest.raises(StoreError, match="another version") as found:
         grown.split()
-    assert f"(clocs data split {grown.folder} --name NEW)" in str(found.value)
+    assert f"(clocs data split {grown.folder} --name NEW --like default)" in str(found.value)
     with pytest.raises(ConfigError, match="--name NEW"):
         make_split(grown)
     assert len(make_split(grown, "NEW").parts) == len(grown.split("NEW").parts) == 41, "as both say"

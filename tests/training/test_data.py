@@ -225,3 +225,14 @@ def test_a_loss_that_is_no_longer_finite_ends_a_run_in_words(store: Path, tmp_pa
     told = [f"store={store}", f"runs={tmp_path}", "learning_rate=1e30", "epochs=3", "embedding=8", "steps=4"]
     with pytest.raises(ConfigError, match="no longer finite at epoch 0; try a smaller learning_rate"):
         clocs.pretrain("supervised-synthetic", told)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "unit", "typical"])
+def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalisation: str) -> None:
+    """A scaling that comes before a normalisation to one size would be undone by it."""
+    config = resolve("mtssl-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
+    method = parse_method(config.method)
+    maker = training_data(config, method, sources(config, method)).train
+    views = maker.make(np.arange(8), 0, "train", 0, 0).views[:, :, 0]
+    away = (views[:, 1:] - views[:, :1]).abs().amax(dim=2)
+    assert float(away.min()) > 1e-3

@@ -21,7 +21,6 @@ RELEASED = ["encoder.final_relu=false", "method.pairs=last", "method.off_diagona
         ("cmsmlc-chapman", [], "54e26532c2895b46ffdf6ab825395d3e0db4d8f470ec556b402478cc9be28295"),
         ("simclr-chapman", [], "3fc09a9883e84f239e0b722e94ab4b2a91117eb89c0bbb2b826aadc777484e75"),
         ("byol-chapman", [], "71f2933ead9259788e1b253a2f0b5e8d7fdf05a9c7ab03560be70f4410864dc1"),
-        ("mtssl-physionet2020", [], "6ce5eb655d411e0957d150e60acb8ad993849b150c15f43f112085418c8c8008"),
         ("supervised-ptbxl", [], "5ea075df8c9d1580f5e4048b51712b609c58348629d444bb6afb5de3630fe558"),
         ("cmsc-chapman", RELEASED, "6cd63034da901b32fe7ed27144d5881e8c9d3a7eb516fea78c9585a0afc52864"),
         (

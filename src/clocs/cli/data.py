@@ -100,9 +100,11 @@ def ingest(
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
         )
+    gone = left_out(made, open_store(store, before[-1])) if before else 0
+    unused = unused_identities(made) if dataset == "folder" else 0
     numbers = store_info(made)
     if as_json:
-        _print(numbers, True)
+        _print({**numbers, "left_out": gone, "unused_identities": unused}, True)
         return
     rows = [("in", numbers["in"]), ("stored", numbers["stored"])]
     rows += [(f"quarantined: {reason}", count) for reason, count in numbers["quarantined"].items()]
@@ -115,17 +117,15 @@ def ingest(
     if dataset == "folder":
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
-    gone = left_out(made, open_store(store, before[-1])) if before else 0
     if gone:
         typer.echo(
             f"{gone} recordings of version {before[-1]} are not in this one: a version holds what its source holds. "
             "To have them all in one, ingest a folder that holds them all"
         )
-    unused = unused_identities(made) if dataset == "folder" else 0
     if unused:
         typer.echo(
             f"{unused} recordings are of formats that name patients: their ids were not used, and each counts as a "
-            "patient of its own under its file's name. To have ids and names as keyed hashes: --key FILE"
+            "patient of its own under its file's name. To have ids and names as keyed hashes: another store, --key FILE"
         )
 
 
@@ -152,19 +152,28 @@ def split(
     name: Annotated[str, typer.Option("--name", help="Name of the split.")] = "default",
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives another split.")] = 0,
     group_duplicates: Annotated[bool, typer.Option(help="Keep identical signals in one part.")] = True,
+    like: Annotated[
+        str | None, typer.Option(help="Split of an earlier version: its patients keep their parts, new ones are dealt.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Split a store's patients into train, validation and test, once."""
     from clocs.store.splits import make_split
     from clocs.store.store import open_store
 
-    made = make_split(open_store(store), name, seed=seed, group_duplicates=group_duplicates)
+    made = make_split(open_store(store), name, seed=seed, group_duplicates=group_duplicates, like=like)
     if as_json:
         _print({"name": name, "sha256": made.sha256, **made.about}, True)
         return
     counts = made.about
     rows = [(part, counts["patients"].get(part, ""), counts["records"][part]) for part in counts["records"]]
     print_table([f"split '{name}'", "patients", "recordings"], rows)
+    empty = [part for part, count in counts["patients"].items() if not count and counts["policy"][part]]
+    if empty:
+        typer.echo(
+            f"nobody is in the {' and '.join(empty)} part: there are too few patients, or many share signals and must "
+            "stay together"
+        )
 
 
 @data.command("check-leaks")

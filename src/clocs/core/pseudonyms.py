@@ -41,6 +41,10 @@ class PatientKey:
         """In place of a file's hash, by which whoever has the file would find it again; 64 hex signs."""
         return self._digest("file", sha256) if sha256 else ""
 
+    def content(self, sha256: str) -> str:
+        """In place of a hash of names or of a table, which could be found by trying; 64 hex signs."""
+        return self._digest("content", sha256)
+
     @property
     def fingerprint(self) -> str:
         """``k`` and 20 hex signs: tells keys apart and gives nothing away; a store keeps it."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from clocs.core.errors import FormatError
+from clocs.core.files import content_hash
 from clocs.core.options import checked
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
@@ -53,6 +54,10 @@ class Options(BaseModel):
     def of_recordings(self) -> dict[str, Any]:
         """As JSON, what of them a recording depends on beyond its entry: with other ones it is read again."""
         return self.model_dump(mode="json")
+
+    def digest(self, told: Any) -> str:
+        """A hash of what names files and patients, 64 hex signs; it stands in a store."""
+        return content_hash(told)
 
 
 @dataclass(frozen=True)

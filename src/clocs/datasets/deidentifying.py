@@ -83,9 +83,9 @@ def _plain_leads(leads: Sequence[str]) -> tuple[str, ...]:
     return tuple(plain)
 
 
-def without(text: str, values: Iterable[str], instead: str) -> str:
+def without(text: str, values: Iterable[str], instead: str, *, shortest: int = SHORTEST) -> str:
     """A text with each of these values replaced, whatever its case; short ones only where they stand alone."""
-    for value in sorted({value for value in values if len(value) >= SHORTEST}, key=len, reverse=True):
+    for value in sorted({value for value in values if len(value) >= shortest}, key=len, reverse=True):
         alone = rf"(?<![^\W_]){re.escape(value)}(?![^\W_])"
         pattern = re.escape(value) if len(value) > 2 * SHORTEST else alone
         text = re.sub(pattern, lambda _: instead, text, flags=re.IGNORECASE)

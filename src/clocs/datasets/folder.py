@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_serializer, model_validator
 
 from clocs.core.errors import ConfigError, FormatError, MissingExtraError
 from clocs.core.identity import Identity
@@ -66,7 +68,15 @@ class FolderOptions(Options):
         if not isinstance(value, str):
             return value
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-        return {name.strip(): tuple(each.strip() for each in (labels or name).split("+")) for name, _, labels in pairs}
+        made: dict[str, tuple[str, ...]] = {}
+        for name, sign, labels in pairs:
+            group = tuple(each.strip() for each in (labels if sign else name).split("+"))
+            if not name.strip() or not all(group):
+                raise ValueError(f"a class is NAME, or NAME=LABEL+LABEL; not '{name}{sign}{labels}'")
+            if name.strip() in made:
+                raise ValueError(f"class '{name.strip()}' is there twice; its labels are joined by '+'")
+            made[name.strip()] = group
+        return made
 
     @property
     def own_classes(self) -> Mapping[str, tuple[str, ...]]:
@@ -86,25 +96,31 @@ class FolderOptions(Options):
             self._fingerprints()  # says now what cannot be read
         return self
 
-    @model_serializer(mode="wrap")
-    def _told(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a store keeps: with a key no path, only what tells keys and tables apart."""
+    @model_serializer
+    def _told(self) -> dict[str, Any]:
+        """What a store keeps: no path; with a key no name either, only what tells keys and tables apart."""
         if self.key is None:
-            return {"table": plain(self)["table"]}
+            return {"table": self.table.name if self.table else None}
         return self._fingerprints() | {"keep": sorted(self.keep)}
 
     def of_recordings(self) -> dict[str, Any]:
         """Not the table: an entry holds its row, so that other rows do not have it read again."""
         return super().of_recordings() | {"table": None}
 
+    def digest(self, told: Any) -> str:
+        """With a key a keyed one: who has only the store cannot try names until one fits."""
+        plain = super().digest(told)
+        return plain if self.key is None else read_key(self.key).content(plain)
+
     def _fingerprints(self) -> dict[str, Any]:
         assert self.key is not None
+        key = read_key(self.key)
         tables = {"table": self.table, "patients": self.patients}
-        marks = {name: path and _fingerprint(path) for name, path in tables.items()}
-        return marks | {"key": read_key(self.key).fingerprint}
+        marks = {name: path and key.content(_hash_of_table(path)) for name, path in tables.items()}
+        return marks | {"key": key.fingerprint}
 
 
-def _fingerprint(path: Path) -> str:
+def _hash_of_table(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -114,19 +130,26 @@ def _fingerprint(path: Path) -> str:
 def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     """Every file of a known format, and those that cannot be looked into, so that their refusal is on record."""
     about = _table(options.table, COLUMNS) if options.table else {}
-    if options.table and about:
+    if options.table:
         _check_some_row_is_used(options.table, about, source)
+    patients = {row.fields.get("patient_id") for row in about.values()}
     taken: dict[str, set[str]] = {}
-    unused = dict(about)
+    unused, folders = dict(about), dict[str, str]()
     for name in _recordings(source):
         key = _key_of_row(name, about)
         unused.pop(key, None)
+        if options.table and key and folders.setdefault(key, _folder(name)) != _folder(name) and key != name:
+            raise ConfigError(
+                f"table {options.table.name}: line {about[key].line} says '{key}', which is in '{folders[key] or '.'}' "
+                f"and in '{_folder(name) or '.'}'. Name such files by their paths within the source"
+            )
         row = about[key].fields if key else {}
         known = _own_name(name, taken)
+        nobody = f"file {known}" if known in patients else known
         yield Entry(
             file=name,
             record_id=row.get("record_id") or known,
-            patient_id=row.get("patient_id") or ("" if options.key else known),
+            patient_id=row.get("patient_id") or ("" if options.key else nobody),
             site=row.get("site") or "",
             age=age_of(row.get("age")),
             sex=sex_of(row.get("sex")),
@@ -140,6 +163,10 @@ def _recordings(source: Source) -> Iterator[str]:
     return (name for name in source.names() if _is_recording(source, name))
 
 
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
 def _key_of_row(name: str, about: Rows) -> str:
     """What a file's row calls it; empty where none is about it."""
     stem = without_ending(name)
@@ -148,6 +175,8 @@ def _key_of_row(name: str, about: Rows) -> str:
 
 def _check_some_row_is_used(path: Path, about: Rows, source: Source) -> None:
     """Before anything is read: a table of another archive, or with other paths, would leave all patients unknown."""
+    if not about:
+        raise ConfigError(f"table {path.name}: it has no rows; leave it out, or fill it")
     first = ""
     for name in _recordings(source):
         if _key_of_row(name, about):
@@ -183,7 +212,7 @@ def _is_recording(source: Source, name: str) -> bool:
 
 def _own_name(name: str, taken: dict[str, set[str]]) -> str:
     """The name without its ending, unless another file of the folder has that already: one ECG in two formats."""
-    stem, folder = without_ending(name), name.rpartition("/")[0]
+    stem, folder = without_ending(name), _folder(name)
     for other in [other for other in taken if not f"{folder}/".startswith(f"{other}/") and other]:
         del taken[other]  # left behind by the walk
     names = taken.setdefault(folder, set())
@@ -217,6 +246,8 @@ def _nameless(error: Exception, source: Source, name: str, key: Path) -> str:
     alias = read_key(key).record(name)
     names = (f"{source.path}/{name}", source.path, name, *name.split("/"))
     said = without(said, (*names, *map(without_ending, names)), alias)
+    own = name.rpartition("/")[2]
+    said = without(said, (f"{own}:", f"{without_ending(own)}:"), f"{alias}:", shortest=1)  # however short
     return without(said, telling(_identity(source, name)), "[left out]")
 
 
@@ -277,13 +308,16 @@ def _table(path: Path, columns: tuple[str, ...]) -> Rows:
     """Rows by the first of the columns, which every row needs; two about one thing must say the same."""
     if not path.is_file():
         raise ConfigError(f"table {path}: no such file")
-    rows = [Row(line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
-    unknown = sorted({str(column) for row in rows for column in row.fields} - set(columns))
-    if unknown or any(not row.fields.get(columns[0]) for row in rows):
+    rows = [_row(path, line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
+    rows = [row for row in rows if any(row.fields.values())]  # spreadsheets leave empty ones at the end
+    unknown = sorted({column for row in rows for column in row.fields} - set(columns))
+    lacking = [row.line for row in rows if not row.fields.get(columns[0])]
+    if unknown or lacking:
         raise ConfigError(
             f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"
-            + (f"; unknown here: {', '.join(unknown)}" if unknown else "")
+            + (f"; unknown here: {', '.join(unknown)}" if unknown else f"; it is missing on line {lacking[0]}")
         )
+    _warn_of_case(path, rows)
     found: Rows = {}
     for row in rows:
         other = found.setdefault(row.fields[columns[0]], row)
@@ -293,6 +327,29 @@ def _table(path: Path, columns: tuple[str, ...]) -> Rows:
                 "things; leave one of them"
             )
     return found
+
+
+def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
+    """Without blanks around values, which no one sees; ids in one way of writing letters."""
+    if None in fields:
+        raise ConfigError(f"table {path.name}: line {line} has more values than the table has columns")
+    plain = {column.strip(): (value or "").strip() for column, value in fields.items()}
+    if "patient_id" in plain:
+        plain["patient_id"] = unicodedata.normalize("NFKC", plain["patient_id"])
+    return Row(line, plain)
+
+
+def _warn_of_case(path: Path, rows: list[Row]) -> None:
+    """Lines are named, not patients: warnings end up in logs."""
+    lines = {row.fields.get("patient_id", ""): row.line for row in rows}
+    alike = [pair for pair in pairwise(sorted(lines, key=str.upper)) if pair[0].upper() == pair[1].upper()]
+    if alike:
+        one, other = sorted(lines[name] for name in alike[0])
+        warnings.warn(
+            f"table {path.name}: the patients of lines {one} and {other} differ in case alone; with a key they are "
+            "one, without one they are two",
+            stacklevel=2,
+        )
 
 
 FOLDER = Dataset(

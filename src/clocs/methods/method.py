@@ -38,12 +38,17 @@ class Method(Protocol):
         """Whether views cannot be made of signals without a unit."""
         ...
 
+    @property
+    def normalises_first(self) -> bool:
+        """Whether views are made of frames as the encoder takes them, and not in mV and normalised afterwards."""
+        ...
+
     def needs(self, segments: int, views: int) -> str | None:
         """What it takes instead, where it cannot take frames of so many segments, or so many views of an instance."""
         ...
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, segments, S), or with ``together`` (B, leads, segments, S), to (B, V, S); both in mV."""
+        """(B, segments, S), or with ``together`` (B, leads, segments, S), to (B, V, S); both in mV or normalised."""
         ...
 
     def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
@@ -99,6 +104,11 @@ class PerturbedOptions(BaseModel):
     def needs_millivolt(self) -> bool:
         """Whether a perturbation is given in mV."""
         return any(step.needs_millivolt for step in parse_perturbations(list(self.perturbations)))
+
+    @property
+    def normalises_first(self) -> bool:
+        """Not unless a method says otherwise."""
+        return False
 
     def needs(self, segments: int, views: int) -> str | None:
         """One segment a frame, where the paper's frames for the method have one: it would not see a second."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from clocs.losses.multi_task import multi_task
 from clocs.methods.method import PerturbedOptions, encode_views
 from clocs.views.perturbations import parse_perturbations, perturb
 
-
-def _always(name: str) -> dict[str, Any]:
-    return {"name": name, "probability": 1.0}
-
-
 ALL_TASKS = tuple(
-    _always(name) for name in ("gaussian", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")
+    {"name": name} for name in ("gaussian", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")
 )
 """The paper's six, for PhysioNet 2020; on Chapman it keeps scaling and the two flips."""
 
@@ -38,7 +33,7 @@ class MtSslModel(nn.Module):
 
 
 class MtSsl(PerturbedOptions):
-    """``perturbations`` are the tasks."""
+    """``perturbations`` are the tasks, each applied for certain, whatever its probability."""
 
     name: ClassVar[str] = "mtssl"
     purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
@@ -47,6 +42,20 @@ class MtSsl(PerturbedOptions):
     needs_labels: ClassVar[bool] = False
 
     perturbations: tuple[dict[str, Any], ...] = Field(default=ALL_TASKS, validate_default=True, min_length=1)
+
+    tasks_on: Literal["normalised", "millivolt"] = "normalised"
+    """Frames that tasks perturb: as the encoder takes them, or before. Where frames are brought to one size, doing so
+    afterwards would undo a scaling, and nothing could tell it from the original."""
+
+    @field_validator("perturbations", mode="after")
+    @classmethod
+    def _for_certain(cls, tasks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        return tuple({**task, "probability": 1.0} for task in tasks)
+
+    @property
+    def normalises_first(self) -> bool:
+        """As ``tasks_on`` says."""
+        return self.tasks_on == "normalised"
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, 1, S) -> (B, 1 + T, S): the original, then one view a task."""

@@ -118,10 +118,10 @@ def convert(
         raise ConfigError(f"{out} lies in {place}, and would be converted with it; choose a place elsewhere")
     writer, single = _folder_writer(out, to)
     done = Conversion(writer.name)
-    job = _Job(str(place), store.manifest.version if store else None, writer, contents, overwrite)
+    job = _Job(str(place), None if store is None else store.manifest.version, writer, contents, overwrite)
     names = FileNames(out, writer)
-    tasks = _store_tasks(store, names) if store else _source_tasks(open_source(place), names, done)
-    total = len(store) if store else None
+    tasks = _store_tasks(store, names) if store is not None else _source_tasks(open_source(place), names, done)
+    total = None if store is None else len(store)
     tell = progress or (lambda finished, of, refused: None)
     if single:
         outcomes = _to_one_file(job, tasks, out)

@@ -21,6 +21,7 @@ from typing import Any
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
 from clocs.core.files import content_hash, exclusive, write_bytes
+from clocs.core.pseudonyms import PSEUDONYM
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, size_of, without_ending
 from clocs.datasets import DATASETS, Dataset, Entry
@@ -40,8 +41,8 @@ from clocs.store.manifest import (
     write_manifest,
 )
 from clocs.store.receipts import RECEIPTS as RECEIPTS
-from clocs.store.receipts import Progress, Receipt, Refused, finished, run_all, write_receipt
-from clocs.store.shard import ShardInfo, write_shard
+from clocs.store.receipts import Progress, Receipt, Refused, finished, read_receipt, run_all, write_receipt
+from clocs.store.shard import Shard, ShardInfo, write_shard
 from clocs.store.store import Store
 
 SHARD_BYTES = 128 << 20
@@ -91,6 +92,8 @@ def ingest(
     if inside:
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     with exclusive(place):
+        if getattr(chosen, "key", None) is not None:
+            _check_nobody_is_named(place)
         pool = Pool(place) if dataset.grows else None
         tasks = _tasks(dataset, chosen, gate, path, place, pool)
         kind = engine or ("serial" if workers == 1 else "processes")
@@ -106,6 +109,22 @@ def ingest(
 
 def _lies_in(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
+
+
+def _check_nobody_is_named(folder: Path) -> None:
+    """Before recordings go under pseudonyms where others may lie under their names, of a version or a killed run."""
+    for path in sorted((folder / RECEIPTS).glob("*.json")):
+        receipt = read_receipt(folder, path)
+        if receipt is None:
+            continue
+        shards = [Shard(folder / SHARDS / info.file, info) for info in receipt.shards]
+        ids = [row.record_id for row in receipt.refused] + [str(shard.batch.column("record_id")[0]) for shard in shards]
+        named = next((name for name in ids if not PSEUDONYM.fullmatch(name)), None)
+        if named is not None:
+            raise ConfigError(
+                f"{folder} holds recordings under their names, '{named}' among them, read without a key; they would "
+                "stay beside the pseudonyms. Choose another folder, and delete this one if names must not be kept"
+            )
 
 
 def _tasks(
@@ -124,11 +143,11 @@ def _tasks(
         return _sizes(source, entry.file) if source is not None else 0
 
     def digest(entry: Entry) -> str:
-        return content_hash([common, vars(entry), sizes(entry)])[:16]
+        return options.digest([common, vars(entry), sizes(entry)])[:16]
 
     def task(chunk: tuple[Entry, ...]) -> Task:
         of_files = [sizes(entry) for entry in chunk] if source is not None else []
-        name = content_hash([*shared, [vars(entry) for entry in chunk], of_files])
+        name = options.digest([*shared, [vars(entry) for entry in chunk], of_files])
         digests = tuple(map(digest, chunk)) if pool is not None else ()
         return Task(folder, path, dataset, options, gate, chunk, name, digests)
 
@@ -292,7 +311,7 @@ def commit(
             shards=shards,
         )
 
-    if known and read_manifest(folder) == manifest(known[-1]):
+    if known and read_manifest(folder).sha256 == manifest(known[-1]).sha256:
         return Store(folder)
     new = manifest(number)
     write_bytes(folder / new.quarantine.file, rows)

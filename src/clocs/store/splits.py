@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +20,7 @@ from clocs.store.duplicates import duplicate_groups
 from clocs.store.store import Folder, Store, open_store
 
 SPLITS = "splits"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 PARTS: tuple[str, ...] = (*get_args(Part), "unused")
 """``unused``: recordings without a single frame under the dataset's evaluation policy."""
 
@@ -48,12 +50,15 @@ def make_split(
     seed: int = 0,
     policy: SplitPolicy | None = None,
     group_duplicates: bool = True,
+    like: str | None = None,
 ) -> Split:
     """Split a store's patients at random, once, and save it with a hash.
 
     Patients who share a signal stay together unless ``group_duplicates`` is off. A name that is taken
-    by another split is refused.
+    by another split is refused. ``like``: a split of an earlier version, whose patients keep their parts.
     """
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"'{name}' cannot name a split: letters, digits, '.', '_' and '-', a letter or digit first")
     store = open_store(store)
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
     patient, patients = store.patients()
@@ -61,7 +66,8 @@ def make_split(
     cluster = _clusters(store, patient, patients, group_duplicates)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
     present = np.unique(patient[used])
-    shares = _deal(cluster[present], policy, generator(seed, "split"))
+    known = _known(store, like, present) if like is not None else None
+    shares = _deal(cluster[present], policy, generator(seed, "split"), known)
     by_patient = np.full(patients, PARTS.index("unused"), np.int8)
     by_patient[present] = shares
     parts[used] = by_patient[patient[used]]
@@ -72,6 +78,7 @@ def make_split(
         "group_duplicates": group_duplicates,
         "patients": {part: int((shares == place).sum()) for place, part in enumerate(PARTS[:3])},
         "records": {part: int((parts == place).sum()) for place, part in enumerate(PARTS)},
+        **({"like": read_split_file(store.folder, like).sha256} if like is not None else {}),
     }
     return _save(store, name, parts, about)
 
@@ -99,21 +106,48 @@ def _clusters(
     return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
 
 
-def _deal(cluster: npt.NDArray[np.int64], policy: SplitPolicy, random: np.random.Generator) -> npt.NDArray[np.int8]:
-    """A part for each patient: whole clusters, in random order, until a part has its number."""
+def _known(store: Store, like: str, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    """The part that an earlier split gave each of these patients; -1 where it gave none."""
+    split = read_split_file(store.folder, like)
+    with pa.memory_map(str(store.folder / SPLITS / f"{like}.arrow")) as source:
+        names = pa.ipc.open_file(source).read_all().column("patient_id").to_pylist()
+    used = split.parts != PARTS.index("unused")
+    given = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
+    ids = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode().dictionary.to_pylist()
+    return np.array([given.get(ids[number], -1) for number in present], np.int8)
+
+
+def _deal(
+    cluster: npt.NDArray[np.int64],
+    policy: SplitPolicy,
+    random: np.random.Generator,
+    known: npt.NDArray[np.int8] | None = None,
+) -> npt.NDArray[np.int8]:
+    """A part for each patient: whole clusters, in random order, each to the first part that has room for it.
+
+    What rounding leaves over, and clusters for which no part has room, go to the remainder's part. Clusters of somebody
+    whose part is ``known`` go there; of several, to the one that trained: so nobody who trained comes to test.
+    """
     count = len(cluster)
     sizes = {part: int(getattr(policy, part) * count + 1e-9) for part in PARTS[:3]}
     sizes[policy.remainder] += count - sum(sizes.values())
     _, member, members = np.unique(cluster, return_inverse=True, return_counts=True)
-    order = random.permutation(len(members))
-    ends = np.cumsum(members[order])
-    # What rounding leaves over, and what a large cluster displaces, goes to the remainder's part.
-    filled = [part for part in PARTS[:3] if part != policy.remainder]
-    limits = np.cumsum([sizes[part] for part in filled])
-    places = np.array([PARTS.index(part) for part in (*filled, policy.remainder)], np.int8)
-    by_order = places[np.searchsorted(limits, ends, "left")]
-    by_cluster = np.empty(len(members), np.int8)
-    by_cluster[order] = by_order
+    room = {PARTS.index(part): sizes[part] for part in PARTS[:3] if part != policy.remainder}
+    by_cluster = np.full(len(members), PARTS.index(policy.remainder), np.int8)
+    fixed = np.full(len(members), len(PARTS), np.int8)
+    if known is not None:
+        np.minimum.at(fixed, member[known >= 0], known[known >= 0])
+    for number in np.flatnonzero(fixed < len(PARTS)).tolist():
+        by_cluster[number] = fixed[number]
+        if fixed[number] in room:
+            room[fixed[number]] -= int(members[number])
+    for number in random.permutation(len(members)).tolist():
+        if fixed[number] < len(PARTS):
+            continue
+        part = next((part for part, left in room.items() if left >= members[number]), None)
+        if part is not None:
+            by_cluster[number] = part
+            room[part] -= int(members[number])
     return by_cluster[member]
 
 
@@ -153,8 +187,9 @@ def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = 
     split = read_split_file(store.folder, name)
     if split.about["store"] != store.sha256:
         raise StoreError(
-            f"split '{name}' was made for another version of {store.folder}. Make one of another name for this one "
-            f"(clocs data split {store.folder} --name NEW), and name that: split=NEW for clocs pretrain, or --split NEW"
+            f"split '{name}' was made for another version of {store.folder}. Make one for this one, in which patients "
+            f"keep their parts (clocs data split {store.folder} --name NEW --like {name}), and name that: split=NEW "
+            "for clocs pretrain, or --split NEW"
         )
     check_leaks(store, split, allow_duplicates=allow_duplicates)
     return split

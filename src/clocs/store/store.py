@@ -18,7 +18,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import derive
 from clocs.signals.quality import GatePolicy
 from clocs.store.manifest import SHARDS, read_manifest
-from clocs.store.shard import Shard
+from clocs.store.shard import Shard, schema
 
 if TYPE_CHECKING:
     from clocs.store.frames import Frames
@@ -78,7 +78,7 @@ class Store:
             row = pc.index(self.shard(number).batch.column("record_id"), record_id).as_py()
             if row >= 0:
                 return int(self.first[number]) + int(row)
-        raise ConfigError(f"no record '{record_id}' in {self.folder}; 'clocs data info' shows what it holds")
+        raise ConfigError(f"no record '{record_id}' in {self.folder}. Ids: clocs.Store(...).table(['record_id'])")
 
     def __iter__(self) -> Iterator[Recording]:
         return (self.recording(number) for number in range(len(self)))
@@ -86,7 +86,8 @@ class Store:
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Metadata columns of all recordings, in order, as views into the shards."""
         batches = [self.shard(number).batch.select(list(columns)) for number in range(len(self.manifest.shards))]
-        return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in columns})
+        empty = pa.schema([schema("int16").field(name) for name in columns])
+        return pa.Table.from_batches(batches, None if batches else empty)
 
     def layouts(
         self, number: int, records: npt.NDArray[np.bool_] | None = None

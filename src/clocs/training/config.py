@@ -168,8 +168,7 @@ def ready_config(name: str) -> dict[str, Any]:
         return {**copy.deepcopy(RECOMMENDED), "store": f"stores/{dataset}"}
     config: dict[str, Any] = {"method": {"name": method}, "store": f"stores/{dataset}"}
     if name == "mtssl-chapman":  # the paper: more tasks kept the network from converging
-        tasks = ("scaling", "flip_amplitude", "flip_time")
-        config["method"]["perturbations"] = [{"name": task, "probability": 1.0} for task in tasks]
+        config["method"]["perturbations"] = ["scaling", "flip_amplitude", "flip_time"]
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":
         config["method"]["multi_label"] = True
     if dataset == "cardiology":  # in raw steps: noise can only be given by its relative size

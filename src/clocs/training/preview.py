@@ -47,12 +47,12 @@ def first_batch(
     method: Method = parse_method(config.method)
     whole = source(config, method, config.store)
     policy = whole.policy
-    in_mv = replace(whole, policy=policy.model_copy(update={"normalisation": "none"}))
-    data = training_data(config, method, (in_mv,))
+    shown_as = policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
+    data = training_data(config, method, (replace(whole, policy=shown_as),))
     batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
     assert isinstance(data.train, BatchMaker)
     shown = _views(method, data.train.frames, batch.items[:instances].numpy(), batch.views[:instances, :, 0])
-    normalised = torch.from_numpy(policy.normalise(batch.views.numpy()))
+    normalised = batch.views if shown_as is policy else torch.from_numpy(policy.normalise(batch.views.numpy()))
     embeddings, encoder = _embeddings(config, policy, normalised, checkpoint)
     return shown, _similarity(embeddings, batch.patients.numpy(), shown.names, cells, encoder)
 
@@ -103,7 +103,7 @@ def _views(method: Method, frames: Frames, items: Ints, values: Tensor) -> Views
             f"record {item.record_id}" + (f", lead {lead}" if lead else "") + f", patient {item.patient_id}"
             for item, lead in zip(recordings, leads, strict=True)
         ),
-        unit=recordings[0].unit,
+        unit=recordings[0].unit if frames.policy.normalisation == "none" else "normalised",
     )
 
 

@@ -67,9 +67,9 @@ class BatchMaker:
     def __init__(
         self, store: Store, policy: FramePolicy, method: Method, records: npt.NDArray[np.bool_] | None, seed: int
     ) -> None:
-        # Perturbations act in mV, so the policy's normalisation comes after them.
-        raw = policy.model_copy(update={"normalisation": "none"})
-        self.frames = Frames(store, raw, records=records, together=method.together)
+        # Most perturbations act in mV, so that the policy's normalisation comes after them.
+        taken = policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
+        self.frames = Frames(store, taken, records=records, together=method.together)
         if not len(self.frames):
             raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
         self._method, self._policy, self._seed = method, policy, seed
@@ -94,14 +94,17 @@ class BatchMaker:
         views = self._views(frames, place, names)
         targets = self.frames.targets(items) if self._method.needs_labels else np.zeros((len(items), 0), bool)
         return Batch(
-            views=torch.from_numpy(self._policy.normalise(views.numpy())).unsqueeze(2),
+            views=self._normalised(views).unsqueeze(2),
             patients=torch.from_numpy(self.patients(items)),
             items=torch.from_numpy(items),
             targets=torch.from_numpy(targets),
         )
 
+    def _normalised(self, views: Tensor) -> Tensor:
+        return views if self._method.normalises_first else torch.from_numpy(self._policy.normalise(views.numpy()))
+
     def _views(self, frames: Tensor, place: int, names: tuple[str | int, ...]) -> Tensor:
-        """(B, V, S) in mV, drawn block by block."""
+        """(B, V, S), drawn block by block."""
         if place % DRAW_BLOCK:
             raise ConfigError(f"a rank's share of a batch must be a multiple of {DRAW_BLOCK}, not end at {place}")
         blocks = torch.split(frames, DRAW_BLOCK) if self._method.draws else (frames,)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import clocs
-from clocs.core.errors import ConfigError, UnitError
+from clocs.core.errors import ConfigError, LeakError, UnitError
+from clocs.formats.writing import write
 from clocs.methods import parse_method
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import OFF
@@ -22,6 +23,7 @@ from clocs.training.pretrain import fresh_encoder
 from clocs.training.seen import load_seen, seen_keys
 from clocs.views.batch import BatchMaker
 from clocs.views.joint import JointBatchMaker
+from tests.conftest import make_recording
 
 JOINT = ("method={name: cmsmlc, view_choice: random_pair, perturbations: [gaussian]}", "batch=64")
 
@@ -160,13 +162,13 @@ def policy_leads(name: str, *overrides: str) -> tuple[str, ...]:
     return sources(config, parse_method(config.method))[-1].policy.leads
 
 
-def test_leads_are_found_however_they_are_written(store: Path) -> None:
+def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> None:
     here = f"store={store}"
     held = open_store(store).recording(0).leads
     assert {"II", "aVL"} <= set(held), "what the next line asks for"
     assert policy_leads("cmsc-synthetic", here, "leads=lead ii,AVL") == ("II", "aVL")
     assert policy_leads("cmsc-synthetic", here, "frames.leads=[avl]") == ("aVL",)
-    assert policy_leads("cmsc-synthetic", here, f"more_stores={store}", "leads=avl") == ("aVL",)
+    assert policy_leads("cmsc-synthetic", here, f"more_stores={other}", "leads=ii") == ("II",)
 
 
 def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
@@ -236,3 +238,85 @@ def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalis
     views = maker.make(np.arange(8), 0, "train", 0, 0).views[:, :, 0]
     away = (views[:, 1:] - views[:, :1]).abs().amax(dim=2)
     assert float(away.min()) > 1e-3
+
+
+def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> None:
+    """Twenty recordings of twelve leads and twenty of three: each part by itself would take its commonest."""
+    files = tmp_path / "files"
+    files.mkdir()
+    for number in range(40):
+        leads = STANDARD if number % 2 else ("I", "II", "V1")
+        write(make_recording(leads=leads, seed=number), files / f"{number:02}.edf")
+    store = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=OFF)
+    for seed in range(4):
+        clocs.split(store, f"s{seed}", seed=seed)
+        config = resolve("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch=4"])
+        method = parse_method(config.method)
+        data = training_data(config, method, sources(config, method))
+        assert data.train.leads == data.validation.leads
+
+
+def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp_path: Path) -> None:
+    same = clocs.ingest("synthetic", None, tmp_path / "same", options={"records": 20, "leads": 4})
+    clocs.split(same)
+    config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={same.folder}"])
+    with pytest.raises(LeakError, match=r"20 signals are in .* such as '(00000\d\d)' and '\1'"):
+        sources(config, parse_method(config.method))
+
+
+def test_a_part_without_anybody_is_named(tmp_path: Path) -> None:
+    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"records": 6})
+    clocs.split(small)
+    with pytest.raises(ConfigError, match=r"split .default. of .* has nobody in its validation part"):
+        clocs.pretrain("cmsc-synthetic", [f"store={small.folder}", f"runs={tmp_path}"])
+
+
+def test_one_class_in_validation_leaves_the_auc_out(tmp_path: Path) -> None:
+    """A single validation patient has one rhythm."""
+    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"records": 16})
+    clocs.split(small)
+    told = [f"store={small.folder}", f"runs={tmp_path / 'runs'}", "epochs=1", "batch=4", "embedding=8"]
+    run = Path(clocs.pretrain("supervised-synthetic", told)["run"])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert "validation_loss" in lines[-1]
+    assert "validation_auc" not in lines[-1]
+    with pytest.raises(ConfigError, match="one class alone"):
+        clocs.pretrain("supervised-synthetic", [*told, "best_by=auc"])
+
+
+def test_a_loss_that_is_not_finite_ends_a_run_before_a_checkpoint_is_written(store: Path, tmp_path: Path) -> None:
+    told = [f"store={store}", f"runs={tmp_path}", "learning_rate=1e30", "steps=4", "batch=16", "checkpoint_steps=1"]
+    with pytest.raises(ConfigError, match="no longer finite"):
+        clocs.pretrain("cmsc-synthetic", told)
+
+
+def test_doubles_do_not_outlast_a_run(store: Path, tmp_path: Path) -> None:
+    clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=16", "precision=64-true"])
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_overrides_are_laid_over_a_config_that_is_ready(store: Path, tmp_path: Path) -> None:
+    config = resolve("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=2", "batch=16"])
+    assert clocs.pretrain(config, ["steps=3"])["steps"] == 3
+
+
+@pytest.mark.parametrize("key", ["embedding", "samples", "channels"])
+def test_what_follows_from_the_rest_of_a_config_is_not_an_encoders_option(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} cannot be set here"):
+        resolve("cmsc-synthetic", [f"encoder.{key}=64"])
+
+
+def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) -> None:
+    """Ten in four parts are 3, 3, 3 and 1: the loss is their mean over instances, not over parts."""
+    told = [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=10", "accumulate=4", "encoder.dropout=0"]
+    config = resolve("mtssl-synthetic", told)
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    data = training_data(config, method, parts)
+    pieces = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0).split(4)
+    assert [len(piece.items) for piece in pieces] == [3, 3, 3, 1]
+    model = method.model(fresh_encoder(config, parts[0].policy), config.embedding, 0).train()
+    means = [float(method.loss(model(piece.views), piece.patients, piece.targets).detach()) for piece in pieces]
+    logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
+    assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)
+    assert logged != pytest.approx(np.mean(means), rel=1e-5)

@@ -48,6 +48,17 @@ def test_float32_differs_by_rounding_only(drive: Driver, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_validation_part_that_fills_no_batch_gives_any_number_of_ranks_the_same_loss(
+    drive: Driver, tmp_path: Path
+) -> None:
+    settings = ("precision=64-true", "encoder.dropout=0", "batch=256", "steps=1")
+    for ranks in (1, 2):
+        drive("cmsc", *settings, f"runs={tmp_path / str(ranks)}", ranks=ranks)
+    one, two = (_lines(next((tmp_path / str(ranks)).glob("*/metrics.jsonl"))) for ranks in (1, 2))
+    assert two[-1]["validation_loss"] == pytest.approx(one[-1]["validation_loss"], abs=1e-9)
+
+
+@pytest.mark.slow
 def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
     """1 -> 2 -> 1 ranks over 30 steps: the same global batches, the same losses."""
     settings = (*EXACT, "steps=30", "checkpoint_steps=5")

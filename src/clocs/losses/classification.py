@@ -25,6 +25,6 @@ def classification(logits: Tensor, targets: Tensor, *, multi_label: bool) -> Ten
         wrong = int((labels != 1).sum())
         raise ValueError(
             f"{wrong} of {len(targets)} instances do not have exactly one class; "
-            "leave them out, or set multi_label=True"
+            "leave them out, or set multi_label=true (method.multi_label=true for clocs pretrain)"
         )
     return cross_entropy(logits, targets.to(logits.dtype))

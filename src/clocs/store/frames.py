@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,9 +178,12 @@ class Frames:
     def cached(self, folder: str | os.PathLike[str] | None = None) -> npt.NDArray[np.float32]:
         """All items as one memory-mapped array, made once and named by what goes into it.
 
-        Worth it where a policy resamples. Default place: ``frames`` in the store's folder.
+        Worth it where a policy resamples. Default place: ``frames`` in the store's folder, or, where that may not be
+        written to, a folder of one's own among temporary files.
         """
         place = Path(folder) if folder is not None else self.store.folder / "frames"
+        if folder is None and not os.access(place if place.exists() else self.store.folder, os.W_OK):
+            place = Path(tempfile.gettempdir()) / f"clocs-frames-{os.getuid()}"
         path = place / f"{self.content_hash[:32]}.npy"
         if not path.exists():
             self._write_cache(path)

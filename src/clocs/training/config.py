@@ -106,6 +106,12 @@ class PretrainConfig(BaseModel):
         """With all options but those that follow from the rest of the config."""
         name = given.get("name", SECTIONS["encoder"])
         options = {key: value for key, value in given.items() if key != "name"}
+        elsewhere = sorted(options.keys() & EncoderOptions.model_fields)
+        if elsewhere:
+            raise ValueError(
+                f"{', '.join(elsewhere)} cannot be set here: write embedding=N for the size of the embedding, "
+                "frames.samples=N for that of a frame; an encoder takes one lead at a time"
+            )
         try:
             parsed = parse_encoder(str(name), options)
         except ConfigError as error:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, LeakError
 from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD, canonical, derivable
-from clocs.store.duplicates import Keys
+from clocs.store.duplicates import Keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.config import PretrainConfig
@@ -60,8 +61,26 @@ def sources(config: PretrainConfig, method: Method) -> tuple[Source, ...]:
     if config.take_turns and (not config.more_stores or config.same_patient):
         raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
     first = source(config, method, config.store)
-    others = (_as_first(first, config, folder) for folder in config.more_stores)
-    return (first, *others)
+    parts = (first, *(_as_first(first, config, folder) for folder in config.more_stores))
+    _refuse_overlap(parts)
+    return parts
+
+
+def _refuse_overlap(parts: tuple[Source, ...]) -> None:
+    """A recording in two stores would be two patients', and might train as well as validate."""
+    keys = [signal_keys(part.store) for part in parts]
+    for one, other in itertools.combinations(range(len(parts)), 2):
+        shared = np.intersect1d(keys[one][keys[one] > 0], keys[other])
+        if len(shared):
+            names = [
+                parts[number].store.table(["record_id"]).column(0)[int(np.flatnonzero(keys[number] == shared[0])[0])]
+                for number in (one, other)
+            ]
+            raise LeakError(
+                f"more_stores: {len(shared)} signals are in {parts[one].store.folder} as well as in "
+                f"{parts[other].store.folder}, such as '{names[0]}' and '{names[1]}'. Ingest them into one store, "
+                "whose split keeps them together"
+            )
 
 
 def source(config: PretrainConfig, method: Method, folder: Path) -> Source:
@@ -123,10 +142,16 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
         ]
     if config.fraction < 1 and config.label_draw == "patients":
         trained = [labelled_records(parts[0].store, trained[0], config.fraction, config.seed)]
+    validated = [part.split.mask("validation") for part in parts]
+    for part, masks in zip(parts, zip(trained, validated, strict=True), strict=True):
+        empty = [name for name, mask in zip(("training", "validation"), masks, strict=True) if not mask.any()]
+        if empty:
+            raise ConfigError(f"split '{part.split.name}' of {part.store.folder} has nobody in its {empty[0]} part")
     makers = _makers(config, method, parts, trained)
     _refuse_views(method, parts, makers)
     train = _joined(makers)
-    validation = _joined(_makers(config, method, parts, [part.split.mask("validation") for part in parts]))
+    alike = tuple(replace(part, policy=_with_leads_of(maker)) for part, maker in zip(parts, makers, strict=True))
+    validation = _joined(_makers(config, method, alike if method.together else parts, validated))
     sampler: Sampler
     if config.fraction < 1 and config.label_draw == "frames":
         chosen = labelled_items(len(train), config.fraction, config.seed)
@@ -146,6 +171,11 @@ def _makers(config: PretrainConfig, method: Method, parts: tuple[Source, ...], r
         BatchMaker(part.store, part.policy, method, chosen, config.seed)
         for part, chosen in zip(parts, records, strict=True)
     ]
+
+
+def _with_leads_of(maker: BatchMaker) -> FramePolicy:
+    """So that leads that come together are the same in both parts, whatever is the commonest in each."""
+    return maker.policy.model_copy(update={"leads": maker.leads})
 
 
 def _joined(makers: list[BatchMaker]) -> BatchMaker | JointBatchMaker:

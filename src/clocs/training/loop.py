@@ -27,7 +27,7 @@ from clocs.training.distributed import all_ranks, share_statistics
 from clocs.training.runs import Run
 from clocs.training.sampler import Permutation
 from clocs.training.schedule import learning_rate, planned_steps
-from clocs.views.batch import DRAW_BLOCK, Batch, BatchMaker
+from clocs.views.batch import Batch, BatchMaker
 from clocs.views.joint import JointBatchMaker
 
 if TYPE_CHECKING:
@@ -118,14 +118,15 @@ class Loop:
         with closing(Ahead(make, per_epoch)) as ahead:
             while state.in_epoch < per_epoch and not self._out_of_steps():
                 items, batch = ahead.get(state.in_epoch)
-                loss = self.step(batch)
+                loss = self._finite(self.step(batch))
                 state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
                 frames += batch.views.shape[1] * len(items)
                 line = {"step": state.step, "epoch": state.epoch, "loss": loss}
                 if self.leads:
                     self.run.log(**line, items=zlib.crc32(items.tobytes()))
                     self._track(state.step, loss=loss)
-                    if state.step % self.config.checkpoint_steps == 0 and state.in_epoch < per_epoch:
+                    ends = state.in_epoch == per_epoch or self._out_of_steps()  # and is saved once it is closed
+                    if state.step % self.config.checkpoint_steps == 0 and not ends:
                         self._save()
                 if progress is not None:
                     speed = frames / (time.perf_counter() - began)
@@ -146,8 +147,9 @@ class Loop:
         parts = batch.split(self.config.accumulate)
         total = torch.zeros((), device=self.fabric.device)
         for number, part in enumerate(parts, 1):
+            weight = len(part.items) / len(batch.items)
             with self.fabric.no_backward_sync(self.model, enabled=number < len(parts)):
-                loss = self._loss(part, self.model(part.views)) / len(parts)
+                loss = weight * self._loss(part, self.model(part.views), shared=self.fabric.world_size > 1)
                 self.fabric.backward(loss)
             total = total + loss.detach()
         for group in self.optimiser.param_groups:
@@ -162,9 +164,10 @@ class Loop:
         begin = self.fabric.global_rank * size
         return maker.make(items[begin : begin + size], begin, *names)
 
-    def _loss(self, batch: Batch, outputs: Tensor) -> Tensor:
+    def _loss(self, batch: Batch, outputs: Tensor, *, shared: bool) -> Tensor:
+        """Of a batch that ranks share, or that each has whole."""
         patients = batch.patients
-        if self.fabric.world_size > 1 and self.method.shares_batch:
+        if shared and self.method.shares_batch:
             # Every rank computes the whole loss; the ranks' gradients of it, averaged, are the true one.
             outputs, patients = all_ranks(outputs), all_ranks(patients)
         return self.method.loss(outputs, patients, batch.targets)
@@ -219,36 +222,51 @@ class Loop:
         losses, embeddings, scores, truth = [], [], [], []
         for number, batch in enumerate(self._validation_batches()):
             outputs = self.model(batch.views)
-            losses.append(self._mean(self._loss(batch, outputs)))
+            losses.append(self._mean(self._loss(batch, outputs, shared=self._shared)))
             if number * self.config.batch < RANK_SAMPLE:
                 embeddings.append(self._everyone(self._encoder(batch.views[:, 0].to(kind))))
             if self.method.needs_labels:
                 scores.append(self._everyone(outputs))
                 truth.append(self._everyone(batch.targets))
-        loss = sum(losses) / len(losses)
-        if not math.isfinite(loss):
-            raise ConfigError(f"the loss is no longer finite at epoch {self.state.epoch}; try a smaller learning_rate")
+        loss = self._finite(sum(losses) / len(losses))
         found = {"validation_loss": loss, "effective_rank": effective_rank(torch.cat(embeddings))}
         if scores:
             # Softmax: the rank of a class's score among all instances depends on its other scores.
             values = torch.cat(scores).double().cpu()
             values = values if getattr(self.method, "multi_label", False) else values.softmax(1)
-            found["validation_auc"] = macro(auc(torch.cat(truth).cpu().numpy(), values.numpy()))
+            known = macro(auc(torch.cat(truth).cpu().numpy(), values.numpy()))
+            if math.isfinite(known):  # there are two classes or more
+                found["validation_auc"] = known
+            elif self.config.best_by == "auc":
+                raise ConfigError("best_by=auc: the validation part has one class alone; take best_by=loss")
         return found
 
+    def _finite(self, loss: float) -> float:
+        if not math.isfinite(loss):
+            raise ConfigError(f"the loss is no longer finite at epoch {self.state.epoch}; try a smaller learning_rate")
+        return loss
+
     def _validation_batches(self) -> Iterator[Batch]:
-        """This rank's shares of the same batches every time."""
+        """This rank's shares of the same batches every time; of the only one, if it is short, all on every rank."""
         size, count = self.config.batch, len(self.data.validation)
         order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
-        share = self.fabric.world_size * (DRAW_BLOCK if self.fabric.world_size > 1 else 1)
         for begin in range(0, max(count - size, 0) + 1, size):
             items = order(np.arange(begin, min(begin + size, count)))
-            items = items[: len(items) // share * share] if len(items) >= share else np.resize(items, share)
-            yield self.share(self.data.validation, items, "validation", begin).to(self.fabric.device)
+            make = self.share if self._shared else _whole
+            yield make(self.data.validation, items, "validation", begin).to(self.fabric.device)
+
+    @property
+    def _shared(self) -> bool:
+        """Whether ranks share a validation batch; one of fewer instances would not divide."""
+        return self.fabric.world_size > 1 and len(self.data.validation) >= self.config.batch
 
     def _everyone(self, values: Tensor) -> Tensor:
         """The rows of all ranks."""
-        return all_ranks(values) if self.fabric.world_size > 1 else values
+        return all_ranks(values) if self._shared else values
+
+
+def _whole(maker: BatchMaker | JointBatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
+    return maker.make(items, 0, *names)
 
 
 def effective_rank(embeddings: Tensor) -> float:

@@ -43,6 +43,8 @@ def pretrain(
 
     Killed, the same call continues from the last checkpoint, bit for bit as if it had not been.
     """
+    if isinstance(config, PretrainConfig) and overrides:
+        config = config.model_dump(mode="json")
     settings = config if isinstance(config, PretrainConfig) else resolve(config, overrides)
     method: Method = parse_method(settings.method)
     _refuse_accumulation(settings, method)
@@ -96,7 +98,11 @@ def _run(
         if before is not None and before["best_epoch"] >= 0:
             _refuse_lost_best(run)
         fabric.barrier()
-        return _train(config, method, parts, run, fabric, progress)
+        usual = torch.get_default_dtype()
+        try:
+            return _train(config, method, parts, run, fabric, progress)
+        finally:
+            torch.set_default_dtype(usual)
 
 
 @contextlib.contextmanager

@@ -71,8 +71,11 @@ class BatchMaker:
         taken = policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
         self.frames = Frames(store, taken, records=records, together=method.together)
         if not len(self.frames):
-            raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
-        self._method, self._policy, self._seed = method, policy, seed
+            raise ConfigError(
+                f"no recording of this part of {store.folder} is long enough, or has the leads, for the frames "
+                f"{policy.model_dump(exclude_defaults=True)}"
+            )
+        self._method, self.policy, self._seed = method, policy, seed
         self.unit = _unit(store, method)
         self.scales = policy.normalisation != "none"
         """Whether frames leave without their unit."""
@@ -101,7 +104,7 @@ class BatchMaker:
         )
 
     def _normalised(self, views: Tensor) -> Tensor:
-        return views if self._method.normalises_first else torch.from_numpy(self._policy.normalise(views.numpy()))
+        return views if self._method.normalises_first else torch.from_numpy(self.policy.normalise(views.numpy()))
 
     def _views(self, frames: Tensor, place: int, names: tuple[str | int, ...]) -> Tensor:
         """(B, V, S), drawn block by block."""

@@ -128,6 +128,13 @@ def test_a_single_class_is_refused() -> None:
             fit_linear(train, make_rows(1), solver=solver)
 
 
+def test_validation_rows_of_a_single_class_choose_nothing() -> None:
+    validation = make_rows(1)
+    validation.truth[:] = [True, False, False]
+    with pytest.raises(ConfigError, match="validation rows have a single class"):
+        fit_linear(make_rows(0), validation)
+
+
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_adam_learns_and_repeats(multi_label: bool) -> None:
     train, validation, test = (make_rows(part, 400, multi_label=multi_label, length=64) for part in range(3))

@@ -10,12 +10,14 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit
 from sklearn.calibration import calibration_curve
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss
 
 from clocs.metrics.calibration import (
+    PRIOR,
     TEMPERATURES,
     adjusted,
     brier,
@@ -183,6 +185,23 @@ def test_an_adjustment_of_classes_that_exclude_each_other_finds_what_was_taken_o
     mended = adjusted(timid, *fit_adjustment(timid, truth, multi_label=False), multi_label=False)
     np.testing.assert_allclose(mended.sum(1), 1)
     assert np.abs(mended - true).mean() < 0.01 < np.abs(timid - true).mean()
+
+
+def test_an_adjustment_of_wholes_whose_parts_differ_is_that_of_a_search_without_gradients() -> None:
+    """As of recordings labelled frame by frame: a row may have several classes that exclude each other in a part."""
+    random = np.random.default_rng(5)
+    means = random.dirichlet([1, 1, 1], 200)
+    truth = np.eye(3, dtype=bool)[[random.choice(3, p=row) for row in means]]
+    truth |= np.eye(3, dtype=bool)[[random.choice(3, p=row) for row in means]]
+    evidence = np.log(means.clip(1e-6, 1 - 1e-6))
+
+    def surprise(numbers: Floats) -> float:
+        likely = log_softmax(evidence * numbers[:3] + numbers[3:], axis=1)[truth].sum()
+        return float(PRIOR * np.square(numbers - none).sum() / 2 - likely)
+
+    none = np.array([1.0, 1, 1, 0, 0, 0])
+    best = minimize(surprise, none, method="Nelder-Mead", options={"maxiter": 8000, "fatol": 1e-9})
+    assert surprise(np.concatenate(fit_adjustment(means, truth, multi_label=False))) <= best.fun + 1e-3
 
 
 def test_an_adjustment_keeps_the_order_and_stays_near_none_without_evidence() -> None:

@@ -61,6 +61,7 @@ def delete(
     folder: IndexFolder,
     patients: Annotated[list[str] | None, typer.Argument(metavar="PATIENT...", help="Patient ids.")] = None,
     listed: Annotated[Path | None, typer.Option("--from", help="File with one patient id a line.")] = None,
+    allow_unknown: Annotated[bool, typer.Option(help="Keep out ids that are not there yet, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take patients out of an index: no search returns them, no addition brings them back.
@@ -72,7 +73,7 @@ def delete(
     ids = [*(patients or []), *(_lines(listed) if listed else [])]
     if not ids:
         raise ConfigError("name the patients to delete, or a file of their ids with --from")
-    count = delete_patients(folder, ids)
+    count = delete_patients(folder, ids, allow_unknown=allow_unknown)
     typer.echo(json.dumps({"index": str(folder), "deleted": count}) if as_json else f"{count} patients deleted")
 
 

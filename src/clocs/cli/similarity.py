@@ -67,7 +67,9 @@ def distances_command(
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     found = {name: judge_distances(name, store, **options) for name in _named(checkpoints)}
     if draw is not None:
-        draw_distances({Path(name).name: (one.intra, one.inter) for name, (one, _) in found.items()}, draw)
+        short = {Path(name).name for name in found}
+        titles = {name: Path(name).name if len(short) == len(found) else name for name in found}
+        draw_distances({titles[name]: (one.intra, one.inter) for name, (one, _) in found.items()}, draw)
     told = {name: one for name, (_, one) in found.items()}
     if as_json:
         typer.echo(json.dumps(told))

@@ -21,7 +21,10 @@ def frames_for(input: dict[str, Any], store: Store, choice: FrameChoice) -> Fram
     if choice == "encoder" and trained.rate is not None:
         unknown_gain = trained.normalisation == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
         normalisation = "typical" if unknown_gain else trained.normalisation
-        taken = {"samples": trained.samples, "rate": trained.rate, "normalisation": normalisation}
+        taken: dict[str, Any] = {"samples": trained.samples, "rate": trained.rate, "normalisation": normalisation}
+        if not own.leads:  # of a dataset without a choice of its own, those that the encoder knows, if it has any
+            there = store.leads()
+            taken["leads"] = [lead for lead in input.get("leads", ()) if lead in there]
         return FramePolicy.model_validate({**own.model_dump(), **taken, "segments": 1, "source_samples": None})
     if own.samples != trained.samples:
         raise ConfigError(f"this dataset's frames have {own.samples} samples, the encoder takes {trained.samples}")

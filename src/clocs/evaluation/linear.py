@@ -68,6 +68,8 @@ def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed:
         weight, bias = _logistic((train.values - mean) / scale, train.truth, multi_label, strength)
         found = Linear(mean, scale, weight, bias, multi_label, strength)
         score = macro(auc(validation.truth, found.probabilities(validation.values)))
+        if np.isnan(score):
+            raise ConfigError("the validation rows have a single class: nothing to choose a classifier by")
         if best is None or score > best[0]:
             best = score, found
     assert best is not None

@@ -68,7 +68,9 @@ def _header(found: Findings) -> str:
 def _what(found: Findings) -> str:
     training, taken = found.about["training"], found.about["input"]
     method, options = training["method"]["name"].upper(), found.about["encoder"]["options"]
-    seconds = taken["samples"] / taken["rate"]
+    frames = f"{taken['samples']:,} samples of no stated rate, as its dataset's frames in the paper"
+    if taken["rate"]:
+        frames = f"{taken['samples'] / taken['rate']:g} s, {taken['samples']:,} samples at {taken['rate']:g} Hz"
     first, *others = (task.name for task in found.tasks)
     many = f"{len(others) + 1} linear classifiers" if others else "a linear classifier"
     words = (
@@ -94,7 +96,7 @@ encoder.embed("file").pooled()  # {options["embedding"]} numbers
 | it takes | |
 |---|---|
 | leads | {", ".join(taken["leads"])}, one at a time |
-| frames | {seconds:g} s, {taken["samples"]:,} samples at {taken["rate"]:g} Hz |
+| frames | {frames} |
 | amplitude | {"each frame scaled to 0..1" if taken["normalisation"] == "unit" else taken["unit"]} |
 | network | `{found.about["encoder"]["name"]}`, {options["embedding"]} outputs |
 

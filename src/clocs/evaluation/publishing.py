@@ -84,7 +84,7 @@ def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task
     classifier = _classifier(fit_linear(train, validation), train, validation, leads, subject, store, split)
     scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
     audited = audit(subject.folder, store, split=split.name)
-    groups = judge_subgroups(scores, store)
+    groups = judge_subgroups(scores, store, adjust=classifier.of_whole)
     judged = judge(scores, adjust=classifier.of_whole)
     return Task(name, classifier.card, judged, groups, _patients(store, split), audited), classifier
 

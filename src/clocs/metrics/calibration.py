@@ -157,7 +157,8 @@ def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: 
         slope, offset = numbers[:classes], numbers[classes:]
         found = probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
         likely = np.where(truth, np.log(found), np.log1p(-found)) if multi_label else np.log(found[truth])
-        error, strange = found - truth, np.concatenate([slope - 1, offset])
+        labels = 1 if multi_label else truth.sum(1, keepdims=True)  # of a whole whose parts differ, several
+        error, strange = found * labels - truth, np.concatenate([slope - 1, offset])
         gradient = np.concatenate([(error * evidence).sum(0), error.sum(0)]) + PRIOR * strange
         return float(PRIOR * np.square(strange).sum() / 2 - likely.sum()), gradient
 

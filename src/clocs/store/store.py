@@ -15,7 +15,7 @@ import pyarrow as pa
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import derive
+from clocs.signals.leads import derivable, derive
 from clocs.signals.quality import GatePolicy
 from clocs.store.manifest import SHARDS, read_manifest
 from clocs.store.shard import Shard, schema
@@ -104,6 +104,11 @@ class Store:
         for row in rows.tolist():
             found.setdefault(self.shard(number).leads[row], []).append(row)
         return {leads: np.array(members, np.int64) for leads, members in found.items()}
+
+    def leads(self) -> set[str]:
+        """All that some recording has stored, or that follow from what it has."""
+        layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.layouts(number)}
+        return {lead for layout in layouts for lead in (*layout, *derivable(layout))}
 
     def patients(self) -> tuple[npt.NDArray[np.int64], int]:
         """A number for each recording's patient, and how many there are."""

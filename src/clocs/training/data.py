@@ -14,7 +14,7 @@ from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD, canonical, derivable
+from clocs.signals.leads import STANDARD, canonical
 from clocs.store.duplicates import Keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -106,8 +106,7 @@ def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
 
 def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """Leads as the store spells them; one that none of its recordings has, or gives, would be left out unsaid."""
-    layouts = {layout for number in range(len(store.manifest.shards)) for layout in store.layouts(number)}
-    there = {lead for layout in layouts for lead in (*layout, *derivable(layout))}
+    there = store.leads()
     named = tuple(lead if lead in there else canonical(lead) for lead in wanted)
     if len(set(named)) < len(named):
         raise ConfigError(f"leads: one is named twice: {', '.join(named)}")

@@ -15,6 +15,7 @@ import clocs
 from clocs.core.errors import ConfigError, FormatError, StoreError
 from clocs.evaluation.pretrained import load_encoder
 from clocs.formats import read
+from clocs.similarity.index.changes import delete_patients
 from clocs.similarity.index.search import PatientIndex, open_index
 from clocs.store.store import Store
 from tests.evaluation.conftest import make_encoder
@@ -97,7 +98,7 @@ def test_the_shipped_encoder_finds_the_same_rhythm(index: PatientIndex, chapman_
     assert np.mean(agree) > chance + 0.15
 
 
-def test_a_file_is_its_own_patient_by_its_name(
+def test_a_file_is_its_own_patient_by_its_signal(
     index: PatientIndex, index_folder: Path, originals: Path, chapman_part: Store
 ) -> None:
     file = originals / CHAPMAN_FILE
@@ -111,6 +112,18 @@ def test_a_file_is_its_own_patient_by_its_name(
     assert nearest.record_id == stem
     assert nearest.distance == pytest.approx(0, abs=1e-4)
     assert any("not used" in note for note in found.notes)
+
+
+def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_part: Store) -> None:
+    """Exports are full of files called alike: here one recording goes under the name of another."""
+    one, other = ids_of(chapman_part)[20:22]
+    asked = replace(chapman_part.recording(one), record_id=other, patient_id="")
+    found = index.similar(asked, k=len(index) - 1)
+    named = {item.record_id for item in found.neighbours}
+    assert other in named
+    assert one not in named
+    said = f"patient {one} is left out: the query's own, who has this very recording"
+    assert said in found.notes
 
 
 def test_a_recording_and_its_id_give_the_same(index: PatientIndex, chapman_part: Store) -> None:
@@ -186,6 +199,30 @@ def test_of_several_recordings_the_most_alike_is_shown(tmp_path: Path) -> None:
         own = [place for place, name in enumerate(ids) if name.startswith(f"r{item.patient_id[1:]}-")]
         assert item.recordings == 4
         assert item.record_id == ids[max(own, key=lambda place: float(vectors[place] @ vectors[query]))]
+
+
+def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
+    index = of_two(tmp_path, people(6, recordings=2))
+    with pytest.raises(ConfigError, match=r"no patient later in .*--allow-unknown"):
+        delete_patients(index.folder, ["p2", "later"])
+    assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == 1
+    index.rebuild()
+    assert delete_patients(index.folder, [f"p{number}" for number in range(6)]) == 5
+    index.rebuild()
+    with pytest.raises(ConfigError, match="no patient p9"):
+        index.delete(["p9"])
+    later = [{**row, "patient_id": "later"} for row in people(1)]
+    write_archive(tmp_path / "more", later, clustered(len(later), 16, clusters=1))
+    assert index.add(tmp_path / "more").of_deleted == 1
+
+
+def test_what_only_the_deleted_had_is_not_offered(tmp_path: Path) -> None:
+    rows = [{**row, "labels": ("AF",) if row["patient_id"] == "p2" else ("SR",)} for row in people(6)]
+    index = of_two(tmp_path, rows)
+    assert index.similar("r0-0", k=3, label="AF").neighbours[0].patient_id == "p2"
+    index.delete(["p2"])
+    with pytest.raises(ConfigError, match=r"no patient of the index has the label 'AF'; there are: 'SR'$"):
+        index.similar("r0-0", label="AF")
 
 
 def test_a_deleted_patients_record_is_unknown(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from clocs.similarity.index.manifest import (
     IndexManifest,
     write_index_manifest,
 )
+from clocs.similarity.index.patients import SCHEMA
 from clocs.similarity.index.searcher import KINDS
 from clocs.similarity.index.snapshot import Snapshot, read_column
 from clocs.similarity.index.volume import VOLUMES
@@ -93,10 +94,11 @@ def add_archive(folder: Folder, archive: Archive | Folder) -> Added:
         return done
 
 
-def delete_patients(folder: Folder, patient_ids: list[str]) -> int:
+def delete_patients(folder: Folder, patient_ids: list[str], *, allow_unknown: bool = False) -> int:
     """Take patients out: no search returns them from now on, and no addition brings them back. How many there were.
 
-    One that was deleted before is passed over; an unknown one is refused, and then nobody is deleted.
+    One that was deleted before is passed over; an unknown one is refused, and then nobody is deleted, unless
+    ``allow_unknown``: then nobody of that id will ever come in.
     """
     place = Path(folder)
     with exclusive(place):
@@ -109,23 +111,26 @@ def delete_patients(folder: Folder, patient_ids: list[str]) -> int:
         growth = _growth(now)
         held = growth.rows_of(ids)
         volumes = zip(growth.numbered(), held, strict=True)
-        found = pa.Table.from_batches(
-            [volume.patients.take(pa.array(rows - first)) for (volume, first), rows in volumes]
-        )
+        batches = [volume.patients.take(pa.array(rows - first)) for (volume, first), rows in volumes]
+        found = pa.Table.from_batches(batches, None if batches else SCHEMA)
         unknown = ids.filter(pc.invert(pc.is_in(ids, value_set=found.column("patient_id").combine_chunks())))
-        if len(unknown):
-            raise ConfigError(f"no patient {', '.join(unknown[:5].to_pylist())} in {place}; nobody was deleted")
-        growth.dead = np.union1d(now.dead, np.concatenate(held))
+        if len(unknown) and not allow_unknown:
+            raise ConfigError(
+                f"no patient {', '.join(unknown[:5].to_pylist())} in {place}; nobody was deleted. To keep them out for "
+                "the time when they come: --allow-unknown"
+            )
+        growth.dead = np.union1d(now.dead, np.concatenate([now.dead, *held]))
         listed = pa.concat_arrays([gone, ids]).sort()
         new = _changed(
             now.manifest,
             growth,
             deleted=_write_column(place, f"{TOMBSTONES}/patients-{growth.change:06d}.arrow", "patient_id", listed),
             patients=growth.living,
-            recordings=now.manifest.recordings - pc.sum(pc.list_value_length(found.column("recordings"))).as_py(),
+            recordings=now.manifest.recordings
+            - (pc.sum(pc.list_value_length(found.column("recordings"))).as_py() or 0),
         )
         _commit(place, new)
-        return len(ids)
+        return len(ids) - len(unknown)
 
 
 def rebuild_index(folder: Folder, kind: str | None = None) -> None:

@@ -25,6 +25,8 @@ from clocs.store.store import Store
 if TYPE_CHECKING:
     from clocs.evaluation.pretrained import PretrainedEncoder
 
+SAME: Final = 1 - 1e-6
+"""Cosine from which two embeddings are of one recording."""
 OPENINGS: Final = 3
 """How often an index is opened again that a rebuild replaced meanwhile."""
 
@@ -87,19 +89,21 @@ class PatientIndex:
         """The k patients most like a recording, a file, or a record of the index by its id; filters as ``Filter``.
 
         The query's own patient is left out unless ``own_patient``: the one of its patient id or, where a file has
-        none, of its record id.
+        none, the one who has this very recording.
         """
         now = self._newest()
         asked, own = self._query(query, now)
         own = None if own_patient else own
         wanted = Filter(site, age, sex, label)
-        found = now.search(asked.vector[None], self._checked(k) + (own is not None), wanted)
+        most = min(self._checked(k), max(now.manifest.patients, 1))
+        found = now.search(asked.vector[None], most + (own is not None), wanted)
         pairs = [(int(row), float(cosine)) for row, cosine in zip(found.rows[0], found.cosines[0], strict=True)]
         pairs = [(row, cosine) for row, cosine in pairs if row not in (-1, own)][:k]
         neighbours = tuple(neighbour_of(now, asked, row, cosine) for row, cosine in pairs)
         notes = list(asked.notes)
         if own is not None and asked.recording is not None:
-            notes.append(f"patient {now.facts(own)['patient_id']} is left out: the query's own, by its id")
+            how = "by its id" if asked.patient_id else "who has this very recording"
+            notes.append(f"patient {now.facts(own)['patient_id']} is left out: the query's own, {how}")
         if any(not item.why for item in neighbours):
             notes.append(
                 "leads are not compared where the archive of embeddings is not where it was, or shares no lead"
@@ -147,7 +151,7 @@ class PatientIndex:
         return np.asarray(values / lengths[:, None])
 
     def _checked(self, k: int) -> int:
-        if k < 1:
+        if not isinstance(k, int | np.integer) or k < 1:
             raise ConfigError(f"k is a number of neighbours from 1 on, not {k}")
         return k
 
@@ -163,8 +167,18 @@ class PatientIndex:
             raise FormatError(f"{query} is neither a record id of {self.folder} nor a readable ECG: {error}") from error
         if asked.patient_id:
             return asked, now.row_of_patient(asked.patient_id)
-        same = now.find_record(asked.record_id) if asked.record_id else None
-        return asked, same[0] if same else None
+        return asked, self._by_signal(asked, now)
+
+    def _by_signal(self, asked: Query, now: Snapshot) -> int | None:
+        """The row of whoever has this very recording; a name alone tells nothing, many files are called alike."""
+        record = now.find_record(asked.record_id) if asked.record_id else None
+        if record is not None:
+            row, number, place = record
+            archive = now.archive(number)
+            if archive is not None and _same(archive.vectors(np.array([place]))[0], asked.vector):
+                return row
+        nearest = now.search(asked.vector[None], 1, EVERYONE)
+        return int(nearest.rows[0, 0]) if nearest.rows.size and nearest.cosines[0, 0] >= SAME else None
 
     def _stored(self, record_id: str, record: tuple[int, int, int], now: Snapshot) -> Query:
         row, number, place = record
@@ -216,6 +230,10 @@ class PatientIndex:
                 raise ConfigError(f"the vectors of {self.folder} were made by another encoder than {loaded.name}")
             self._loaded = loaded
         return self._loaded
+
+
+def _same(one: Vectors, other: Vectors) -> bool:
+    return float(one @ other) >= SAME * float(np.linalg.norm(one) * np.linalg.norm(other))
 
 
 def open_index(folder: Folder, encoder: PretrainedEncoder | Folder | None = None) -> PatientIndex:

@@ -15,7 +15,7 @@ from clocs.similarity.archive.archive import Archive
 from clocs.similarity.checked_files import FileInfo, refuse_changed
 from clocs.similarity.index.filters import EVERYONE, Filter
 from clocs.similarity.index.manifest import read_index_manifest
-from clocs.similarity.index.searcher import Hits, Kept
+from clocs.similarity.index.searcher import Bools, Hits, Kept
 from clocs.similarity.index.volume import Volume
 from clocs.similarity.segments import Ints, Vectors
 
@@ -59,16 +59,22 @@ class Snapshot:
         self._refuse_unknown(wanted)
         found: list[Kept | None] = []
         for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
-            mask = wanted.mask(volume.patients)
-            mask[self.dead[np.searchsorted(self.dead, first) : np.searchsorted(self.dead, last)] - first] = False
+            mask = wanted.mask(volume.patients) & self._alive(first, last)
             found.append(None if mask.all() else Kept(mask))
         return found
+
+    def _alive(self, first: int, last: int) -> Bools:
+        """Which rows of a volume are neither deleted nor replaced."""
+        alive = np.ones(last - first, bool)
+        alive[self.dead[np.searchsorted(self.dead, first) : np.searchsorted(self.dead, last)] - first] = False
+        return alive
 
     def _refuse_unknown(self, wanted: Filter) -> None:
         """A site or label that nobody has is a mistake, not an empty answer."""
         known: dict[str, set[str]] = {}
-        for volume in self.volumes:
-            for name, values in wanted.known_values(volume.patients).items():
+        for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
+            alive = volume.patients.filter(pa.array(self._alive(first, last)))
+            for name, values in wanted.known_values(alive).items():
                 known.setdefault(name, set()).update(values)
         for name, values in known.items():
             if getattr(wanted, name) not in values:

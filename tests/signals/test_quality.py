@@ -93,6 +93,14 @@ PLANTED: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
 }
 
 
+def test_a_lead_at_its_nearer_rail_is_saturated_whatever_the_other_end_does() -> None:
+    def clip(digital: np.ndarray) -> None:
+        digital[row("V5"), 1000:1101] = 2500
+        digital[row("V5"), 3000] = -2600
+
+    assert found(twelve(clip)) == {("saturated", "V5")}
+
+
 def test_each_reason_has_a_planted_fault() -> None:
     """``unreadable`` is the reader's: such a file never becomes a recording."""
     assert set(PLANTED) == set(REASONS) - {"unreadable"}

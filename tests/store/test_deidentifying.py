@@ -16,6 +16,7 @@ from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.recording import Episode, Provenance
 from clocs.core.sources import open_source
 from clocs.formats.writing import write
+from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
 from clocs.store.deidentifying import checked_keep, deidentify_to, identities
 from clocs.store.identity_scan import scan_identities
@@ -131,6 +132,17 @@ def test_one_patient_in_three_formats_is_one(hospital_files: Path, key: Path, tm
     assert {store.recording(secret.record(name)).patient_id for name in names} == {secret.patient("SBJ-123")}
     nobody = store.recording(secret.record("dicom/ecgprocess_example-DICOM1.dcm"))
     assert nobody.patient_id == nobody.record_id
+
+
+def test_leads_that_a_policy_leaves_out_stay_out_under_pseudonyms(store_of: Maker, key: Path, tmp_path: Path) -> None:
+    frames = {"evaluation": FramePolicy(samples=2500, rate=500, excluded=(("Smith 1", "V2"),))}
+    made = [make_recording(seed=number, record_id=f"Smith {number}") for number in range(3)]
+    plain = store_of(made, frames=frames)
+    hidden = deidentify_to(plain.folder, tmp_path / "out", key).store
+    assert len(plain.frames("evaluation")) == len(hidden.frames("evaluation")) == 7 * 3 * 2 - 2, (
+        "seven leads, two frames"
+    )
+    assert "Smith" not in (hidden.folder / "manifest-000001.json").read_text()
 
 
 @pytest.fixture

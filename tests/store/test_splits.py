@@ -11,8 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError, LeakError, StoreError
+from clocs.core.recording import Provenance
 from clocs.core.seeds import generator
 from clocs.datasets import DATASETS, SplitPolicy
+from clocs.formats.writing import write
+from clocs.signals.leads import derive
+from clocs.signals.quality import OFF
+from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split, _deal, check_leaks, load_split, make_split
 from clocs.store.store import Store
 from tests.conftest import make_recording
@@ -81,6 +86,22 @@ def test_of_patients_who_turn_out_to_share_a_signal_nobody_who_trained_comes_to_
     known = np.array([PARTS.index("test"), PARTS.index("train"), -1, PARTS.index("validation")], np.int8)
     parts = _deal(np.array([0, 0, 0, 1]), SplitPolicy(), generator(0, "split"), known)
     assert parts.tolist() == [PARTS.index(part) for part in ("train", "train", "train", "validation")]
+
+
+def test_one_ecg_in_two_formats_stays_in_one_part(tmp_path: Path) -> None:
+    """As carts export them: EDF has other steps, here of eight leads, than WFDB of twelve. No signals are equal."""
+    eight = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
+    for number in range(24):
+        made = make_recording(leads=eight, seed=number)
+        write(replace(derive(made), provenance=Provenance()), tmp_path / "files" / "wfdb" / f"{number}.hea")
+        write(made, tmp_path / "files" / "edf" / f"{number}.edf")
+    store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=OFF)
+    split = make_split(store)
+    check_leaks(store, split, thorough=True)
+    apart = make_split(store, "apart", group_duplicates=False)
+    check_leaks(store, apart)
+    with pytest.raises(LeakError, match="are one ECG in several formats"):
+        check_leaks(store, apart, thorough=True)
 
 
 def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:

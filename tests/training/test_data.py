@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 import clocs
 from clocs.core.errors import ConfigError, LeakError, UnitError
+from clocs.evaluation.contract import check_contract
 from clocs.formats.writing import write
 from clocs.methods import parse_method
 from clocs.signals.leads import STANDARD
@@ -20,7 +22,7 @@ from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
 from clocs.training.pretrain import fresh_encoder
-from clocs.training.seen import load_seen, seen_keys
+from clocs.training.seen import load_seen, seen_keys, seen_records
 from clocs.views.batch import BatchMaker
 from clocs.views.joint import JointBatchMaker
 from tests.conftest import make_recording
@@ -260,7 +262,7 @@ def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp
     same = clocs.ingest("synthetic", None, tmp_path / "same", options={"records": 20, "leads": 4})
     clocs.split(same)
     config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={same.folder}"])
-    with pytest.raises(LeakError, match=r"20 signals are in .* such as '(00000\d\d)' and '\1'"):
+    with pytest.raises(LeakError, match=r"20 signals are in .* such as those of '(00000\d\d)' and '\1'"):
         sources(config, parse_method(config.method))
 
 
@@ -320,3 +322,31 @@ def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) 
     logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)
     assert logged != pytest.approx(np.mean(means), rel=1e-5)
+
+
+def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path) -> None:
+    """Recording 0 of each patient in one store, recording 1 in another, as if a store held a year."""
+    clocs.make_key(tmp_path / "key")
+    for number in range(24):
+        for year in (0, 1):
+            files = tmp_path / f"files{year}"
+            files.mkdir(exist_ok=True)
+            write(make_recording(seed=2 * number + year, record_id="x"), files / f"{number:02}.edf")
+    rows = "".join(f"{number:02},patient {number}\n" for number in range(24))
+    (tmp_path / "table.csv").write_text("file,patient_id\n" + rows)
+    told = {"key": tmp_path / "key", "table": tmp_path / "table.csv"}
+    first, second = (
+        clocs.ingest("folder", tmp_path / f"files{year}", tmp_path / f"store{year}", options=told, gate=OFF)
+        for year in (0, 1)
+    )
+    split, other = clocs.split(first), clocs.split(second, seed=5)
+    run = clocs.pretrain("cmsc-folder", [f"store={first.folder}", f"runs={tmp_path}", "steps=1", "batch=16"])
+    best, about = Path(run["best"]), load_encoder_folder(Path(run["best"]))[1]
+    train = set(first.table(["patient_id"]).column(0).filter(pa.array(~split.mask("test"))).to_pylist())
+    names = second.table(["patient_id"]).column(0).to_pylist()
+    np.testing.assert_array_equal(seen_records(best, about, second), [name in train for name in names])
+    with pytest.raises(LeakError, match="trained on patients of the test part"):
+        check_contract(best, about, second, other)
+    config = resolve("cmsc-folder", [f"store={first.folder}", f"more_stores={second.folder}"])
+    with pytest.raises(LeakError, match="24 patients are in"):
+        sources(config, parse_method(config.method))

@@ -72,7 +72,7 @@ class GatePolicy(BaseModel):
     max_beyond: float = Field(default=0.01, ge=0, le=1)
     """Fraction of a lead's samples that may be beyond it: spikes are common, a wrong scale is not."""
     max_saturated_seconds: float | None = Field(default=0.2, gt=0)
-    """Longest stay at a lead's own extreme, if that is beyond ``saturation_floor``."""
+    """Longest stay at one of a lead's own extremes, if that is beyond ``saturation_floor``."""
     saturation_floor: float = 2.0
     """mV."""
     max_identity_error: float | None = Field(default=0.5, gt=0)
@@ -144,16 +144,17 @@ def _lead(
         return [*found, Finding("flat", lead, f"{span:g} {recording.unit} peak to peak")]
     if not in_mv:
         return found
-    extreme = high if high - zero > zero - low else low
-    peak = abs(extreme - zero) / gain
+    peak = max(high - zero, zero - low) / gain
     if policy.max_amplitude is not None and peak > policy.max_amplitude:
         beyond = float(np.mean(np.abs(values.astype(np.int64) - zero) > policy.max_amplitude * gain))
         if beyond > policy.max_beyond:
             found.append(Finding("amplitude", lead, f"{peak:.3g} mV; {beyond:.0%} beyond {policy.max_amplitude:g}"))
-    if policy.max_saturated_seconds is not None and peak > policy.saturation_floor:
-        stay = _longest_run(values == extreme) / recording.rate
-        if stay > policy.max_saturated_seconds:
-            found.append(Finding("saturated", lead, f"{stay:.3g} s at {peak:.3g} mV"))
+    for extreme in (high, low):
+        height = abs(extreme - zero) / gain
+        if policy.max_saturated_seconds is not None and height > policy.saturation_floor:
+            stay = _longest_run(values == extreme) / recording.rate
+            if stay > policy.max_saturated_seconds:
+                found.append(Finding("saturated", lead, f"{stay:.3g} s at {height:.3g} mV"))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from clocs.core.engine import Engine, run
 from clocs.core.errors import ConfigError, FormatError, LeadError, SignalError, UnitError
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source
+from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.deidentifying import patient_of
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.formats.writers.parquet import notes
@@ -172,16 +172,19 @@ def _folder_writer(out: Path, to: str | None) -> tuple[Writer, bool]:
 
 def _source_tasks(source: Source, names: FileNames, done: Conversion) -> Iterator[_Task]:
     """Every file that can be read; parts of WFDB records are passed over, other files are listed as ignored."""
+    known = []
     for name in source.names():
         try:
-            known = name.endswith(".hea") or recognise(source, name) is not None
+            is_known = name.endswith(".hea") or recognise(source, name) is not None
         except FormatError as error:
             done.refused[name] = str(error)
             continue
-        if known:
-            yield _Task(name, names.of_file(name))
+        if is_known:
+            known.append(name)
         elif not source.exists(name.rsplit(".", 1)[0] + ".hea"):
             done.ignored.append(name)
+    stems = Counter(map(without_ending, known))
+    yield from (_Task(name, names.of_file(name, alone=stems[without_ending(name)] == 1)) for name in known)
 
 
 def _store_tasks(store: Store, names: FileNames) -> Iterator[_Task]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.pseudonyms import read_key
+from clocs.core.pseudonyms import PatientKey, read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
 from clocs.datasets import Dataset, Entry
@@ -106,18 +106,24 @@ def _pooled(store: Store) -> Counter[str]:
 
 def _as_dataset(store: Store, key: Path) -> Dataset:
     """The recordings of a store as a dataset to be ingested, with the policies they came with."""
-    about = store.manifest.dataset
+    about, secret = store.manifest.dataset, read_key(key)
+    frames = {purpose: FramePolicy.model_validate(policy) for purpose, policy in about["frames"].items()}
     place, version = str(store.folder.absolute()), store.manifest.version
     return Dataset(
         **{name: about[name] for name in ("name", "title", "licence", "citation", "homepage")},
         classes={name: tuple(labels) for name, labels in about["classes"].items()},
-        frames={purpose: FramePolicy.model_validate(policy) for purpose, policy in about["frames"].items()},
+        frames={purpose: _under_pseudonyms(policy, secret) for purpose, policy in frames.items()},
         split=SplitPolicy.model_validate(about["split"]),
         entries=functools.partial(_entries, len(store)),
         load=functools.partial(_load, place, version, key),
         options=StoreOptions,
         needs_source=False,
     )
+
+
+def _under_pseudonyms(policy: FramePolicy, key: PatientKey) -> FramePolicy:
+    """Recordings of which a lead is left out are named in the policy."""
+    return policy.model_copy(update={"excluded": tuple((key.record(name), lead) for name, lead in policy.excluded)})
 
 
 def _entries(count: int, source: Source, options: StoreOptions) -> Iterator[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,19 @@ def signal_keys(store: Store) -> Keys:
         place = store.first[number] + np.flatnonzero(column.is_valid().to_numpy(False))
         keys[place] = np.ascontiguousarray(_bytes(column.drop_null())[:, :8]).view("<u8").reshape(-1)
     return keys
+
+
+def patient_keys(store: Store) -> Keys:
+    """Eight bytes of a hash of each recording's patient; 0 where ids are not pseudonyms.
+
+    Pseudonyms mean the same in all stores made with one key; other ids may not, many archives count from 1.
+    """
+    key = store.manifest.options.get("key")
+    if key is None:
+        return np.zeros(len(store), np.uint64)
+    codes = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
+    digests = b"".join(_digest(f"{key}/{name}") for name in codes.dictionary.to_pylist())
+    return np.asarray(np.frombuffer(digests, np.uint64)[codes.indices.to_numpy()])
 
 
 def lead_keys(store: Store, records: npt.NDArray[np.bool_], *, every: bool) -> tuple[Ints, Keys]:
@@ -85,9 +99,9 @@ def repeated_record_ids(folder: Path, shards: tuple[ShardInfo, ...]) -> list[str
     return [record_id for record_id, times in seen.items() if times > 1]
 
 
-def _id_keys(shard: Shard) -> npt.NDArray[np.uint64]:
-    import hashlib
+def _id_keys(shard: Shard) -> Keys:
+    return np.frombuffer(b"".join(map(_digest, shard.batch.column("record_id").to_pylist())), np.uint64)
 
-    ids = shard.batch.column("record_id").to_pylist()
-    digests = b"".join(hashlib.blake2b(record_id.encode(), digest_size=8).digest() for record_id in ids)
-    return np.frombuffer(digests, np.uint64)
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()

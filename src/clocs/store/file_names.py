@@ -20,10 +20,13 @@ class FileNames:
         self._writer = writer
         self._taken: set[str] = set()
 
-    def of_file(self, name: str) -> Path:
-        """For a recording in a file of a source: its place is kept, its ending replaced."""
+    def of_file(self, name: str, *, alone: bool = True) -> Path:
+        """For a recording in a file of a source: its place is kept, its ending replaced.
+
+        Not ``alone``: others differ from it in their endings, so it keeps its own as well, whichever came first.
+        """
         path = PurePosixPath(name)
-        return self._free(path.parent.parts, without_ending(path.name), path.name)
+        return self._free(path.parent.parts, without_ending(path.name) if alone else path.name, path.name)
 
     def of_record(self, record_id: str) -> Path:
         """For a recording of a store; slashes in its id make folders."""

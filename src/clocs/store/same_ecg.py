@@ -1,7 +1,7 @@
 """One ECG in several files: other formats, steps or stored leads, but the same recording.
 
 ``duplicates`` finds signals that are equal to a microvolt in all leads. An export to another format may round to
-coarser steps and keep eight leads of twelve; here such files are found, too. Stores and splits do not depend on it.
+coarser steps and keep eight leads of twelve; here such files are found, too.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
 from clocs.core.files import content_hash, file_hash, seal, unseal, write_bytes
@@ -17,6 +18,7 @@ from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
 from clocs.store.duplicates import duplicate_groups
+from clocs.store.same_ecg import same_ecg_groups
 from clocs.store.store import Folder, Store, open_store
 
 SPLITS = "splits"
@@ -98,12 +100,23 @@ def _clusters(
 
     if not group_duplicates:
         return np.arange(patients)
-    pairs = [(patient[group[0]], patient[member]) for group in duplicate_groups(store) for member in group[1:]]
+    groups = [*duplicate_groups(store), *_in_other_formats(store)]
+    pairs = [(patient[group[0]], patient[member]) for group in groups for member in group[1:]]
     if not pairs:
         return np.arange(patients)
     left, right = np.array(pairs).T
     graph = coo_array((np.ones(len(pairs), np.int8), (left, right)), shape=(patients, patients))
     return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
+
+
+def _in_other_formats(store: Store) -> list[npt.NDArray[np.int64]]:
+    """Recordings that are one ECG, exported to several formats: other steps, other leads, so no equal signals."""
+    formats = {name for number in range(len(store.manifest.shards)) for name in _formats(store, number)}
+    return same_ecg_groups(store) if len(formats) > 1 else []
+
+
+def _formats(store: Store, shard: int) -> set[str]:
+    return set(pc.unique(store.shard(shard).batch.column("format")).to_pylist())
 
 
 def _known(store: Store, like: str, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
@@ -195,8 +208,11 @@ def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = 
     return split
 
 
-def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False) -> None:
-    """Refuse a split in which one patient, or one signal, is in two parts; both records are named."""
+def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, thorough: bool = False) -> None:
+    """Refuse a split in which one patient, or one signal, is in two parts; both records are named.
+
+    ``thorough``: also one ECG in several formats, for which every signal is read.
+    """
     store = open_store(store)
     if len(split.parts) != len(store):
         raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
@@ -208,12 +224,14 @@ def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False) 
     if len(crossing):
         here, there = int(first[patient[crossing[0]]]), int(crossing[0])
         raise LeakError(_both(store, split, here, there, "belong to one patient"))
-    for group in [] if allow_duplicates else duplicate_groups(store):
+    same = [(group, "are the same signal") for group in ([] if allow_duplicates else duplicate_groups(store))]
+    same += [(group, "are one ECG in several formats") for group in (_in_other_formats(store) if thorough else [])]
+    for group, how in same:
         parts = split.parts[group]
         members = group[parts != PARTS.index("unused")]
         other = members[split.parts[members] != split.parts[members[0]]] if len(members) else members
         if len(other):
-            raise LeakError(_both(store, split, int(members[0]), int(other[0]), "are the same signal"))
+            raise LeakError(_both(store, split, int(members[0]), int(other[0]), how))
 
 
 def _both(store: Store, split: Split, here: int, there: int, how: str) -> str:

@@ -15,7 +15,7 @@ from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD, canonical
-from clocs.store.duplicates import Keys, signal_keys
+from clocs.store.duplicates import Keys, patient_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.config import PretrainConfig
@@ -67,20 +67,21 @@ def sources(config: PretrainConfig, method: Method) -> tuple[Source, ...]:
 
 
 def _refuse_overlap(parts: tuple[Source, ...]) -> None:
-    """A recording in two stores would be two patients', and might train as well as validate."""
-    keys = [signal_keys(part.store) for part in parts]
-    for one, other in itertools.combinations(range(len(parts)), 2):
-        shared = np.intersect1d(keys[one][keys[one] > 0], keys[other])
-        if len(shared):
-            names = [
-                parts[number].store.table(["record_id"]).column(0)[int(np.flatnonzero(keys[number] == shared[0])[0])]
-                for number in (one, other)
-            ]
-            raise LeakError(
-                f"more_stores: {len(shared)} signals are in {parts[one].store.folder} as well as in "
-                f"{parts[other].store.folder}, such as '{names[0]}' and '{names[1]}'. Ingest them into one store, "
-                "whose split keeps them together"
-            )
+    """A recording or a patient of two stores would be taken for two, and might train as well as validate."""
+    for what, keys_of in (("signals", signal_keys), ("patients", patient_keys)):
+        keys = [keys_of(part.store) for part in parts]
+        for one, other in itertools.combinations(range(len(parts)), 2):
+            shared = np.intersect1d(keys[one][keys[one] > 0], keys[other])
+            if len(shared):
+                names = [
+                    parts[number].store.table(["record_id"]).column(0)[int(np.argmax(keys[number] == shared[0]))]
+                    for number in (one, other)
+                ]
+                raise LeakError(
+                    f"more_stores: {len(shared)} {what} are in {parts[one].store.folder} as well as in "
+                    f"{parts[other].store.folder}, such as those of '{names[0]}' and '{names[1]}'. Ingest them into "
+                    "one store, whose split keeps them together"
+                )
 
 
 def source(config: PretrainConfig, method: Method, folder: Path) -> Source:

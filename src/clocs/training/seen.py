@@ -1,8 +1,9 @@
 """What an encoder has seen: keys of its training and validation signals, kept beside its weights.
 
 A key is eight bytes of a hash of samples, of a whole recording and of one of its leads: so a recording is recognised in
-a store with other leads. The list says nothing about anyone; but whoever holds a recording can tell whether it was
-used. Evaluation refuses test patients who were.
+a store with other leads. Where pseudonyms were made with a key, there is one of each patient, too, who so is recognised
+by another recording in another store made with it. The list says nothing about anyone; but whoever holds a recording
+can tell whether it was used. Evaluation refuses test patients who were.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import file_hash, write_bytes
-from clocs.store.duplicates import Keys, lead_keys, signal_keys
+from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store
 
@@ -27,7 +28,8 @@ FILE = "seen.npy"
 def seen_keys(store: Store, split: Split) -> Keys:
     """Keys of the recordings that train, or decide when to stop, and of a lead of each; in order and each once."""
     used = split.mask("train") | split.mask("validation")
-    keys = np.unique(np.concatenate([signal_keys(store)[used], lead_keys(store, used, every=False)[1]]))
+    of_leads = lead_keys(store, used, every=False)[1]
+    keys = np.unique(np.concatenate([signal_keys(store)[used], of_leads, patient_keys(store)[used]]))
     return keys[keys > 0]
 
 
@@ -38,10 +40,11 @@ def seen_also(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) -> Keys
 
 
 def seen_records(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[np.bool_]:
-    """Which recordings of a store are on an encoder's list, by all their leads or by any."""
+    """Which recordings of a store are on an encoder's list, by all their leads or by any, or by their patient."""
     listed = load_seen(folder, about["seen_sha256"])
-    keys = signal_keys(store)
-    seen = np.isin(keys, listed) & (keys > 0)
+    seen = np.zeros(len(store), bool)
+    for keys in (signal_keys(store), patient_keys(store)):
+        seen |= np.isin(keys, listed) & (keys > 0)
     if not _trained_on_nothing_else(about, store):
         number, of_leads = lead_keys(store, ~seen, every=True)
         seen[number[np.isin(of_leads, listed)]] = True

@@ -92,3 +92,11 @@ def test_frames_of_another_length_do_not_fit(store: Store) -> None:
     short = FramePolicy(samples=1000, segments=2, rate=100)
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
         frames_for(told(short), store, "paper")
+
+
+def test_of_a_dataset_without_a_choice_of_leads_those_are_taken_that_the_encoder_knows(store: Store) -> None:
+    trained = FramePolicy(samples=2500, rate=500)
+    there = sorted(store.leads())
+    known = {**told(trained), "leads": ["V6R", there[0]]}
+    assert frames_for(known, store, "encoder").leads == (there[0],)
+    assert frames_for({**told(trained), "leads": ["V6R"]}, store, "encoder").leads == (), "then all"

@@ -28,3 +28,12 @@ def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path
     clocs.split(again, "again")
     found = probe("random", again, clocs.ProbeConfig(split="again"), runs=tmp_path / "runs")
     assert set(found["test"]["recording"]["classes"]) == labels
+
+
+def test_recordings_without_any_class_are_told(tmp_path: Path) -> None:
+    """Of five rhythms, two make classes here: the others cannot be told from missing labels."""
+    store = make_store(tmp_path / "store", {"AFIB": ("AFIB",), "SR": ("SR",)}, records=120, leads=1)
+    found = probe("random", store, runs=tmp_path / "runs")
+    test = store.split().mask("test")
+    none = sum(not {"AFIB", "SR"} & set(store.recording(int(number)).labels) for number in test.nonzero()[0])
+    assert found["notes"][0].startswith(f"{none} of {test.sum()} recordings that judge have frames without any")

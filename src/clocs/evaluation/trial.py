@@ -73,12 +73,20 @@ class Trial:
             "encoder": self.subject.told(),
             **told,
             "contract": self.contract,
-            "notes": mismatches(self.subject.about["input"], self.policy, self.store),
+            "notes": [*mismatches(self.subject.about["input"], self.policy, self.store), *_without_class(scores)],
             self.judges: judge(scores),
         }
         save_scores(run.folder, scores)
         run.finish(result)
         return {**result, "run": str(run.folder), "already_finished": False}
+
+
+def _without_class(scores: Rows) -> list[str]:
+    """A recording of whom nothing is known looks like one that has none of the classes."""
+    none = len(np.unique(scores.record[~scores.truth.any(1)]))
+    every = len(np.unique(scores.record))
+    many = f"{none:,} of {every:,} recordings that judge have frames without any of the classes and count as negatives"
+    return [f"{many}: where labels are missing, leave such recordings out"] if none else []
 
 
 def looked_up(run: Run) -> dict[str, Any] | None:

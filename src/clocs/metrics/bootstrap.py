@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from clocs.metrics.ranking import Bools, Floats, Ranking, macro
 Scores = npt.NDArray[np.floating]
 Patients = npt.NDArray[np.int64]
 
+FEWEST: Final = 3
+"""Patients who must have a class, and lack it, for it to have an interval."""
 MOST_DRAWS: Final = 100
 """Draws for each replicate wanted, before classes are held to be too rare for an interval."""
 
@@ -57,7 +59,7 @@ class Intervals:
     macro_auc: Interval
     macro_average_precision: Interval
     auc: tuple[Interval, ...]
-    """(K,), NaN for classes without positives or negatives."""
+    """(K,), NaN for classes without positives or negatives, and NaN ends where there are too few."""
     average_precision: tuple[Interval, ...]
     """(K,)"""
 
@@ -84,7 +86,8 @@ def bootstrap_intervals(
 
     Several score arrays are runs on the same rows: the values are means over them. A replicate in which
     a class lost all its positives or negatives is drawn again, so that every macro mean is over the same classes as
-    the value; left out instead, a rare class that is hard would lift the mean of just those replicates.
+    the value; left out instead, a rare class that is hard would lift the mean of just those replicates. A class that
+    fewer than ``FEWEST`` patients have, or lack, has no interval of its own: drawing so few again says nothing.
     """
     deviates = _deviates(level)
     rankings, cohort = _rankings(truth, scores), _Cohort(truth, patients)
@@ -94,7 +97,13 @@ def bootstrap_intervals(
         drawn[place] = _mean_measures(rankings, times[cohort.member])
     macro_auc, auc = _class_intervals(value[0], drawn[:, 0], cohort.half_pair, deviates)
     macro_precision, precision = _class_intervals(value[1], drawn[:, 1], cohort.half_pair, deviates)
-    return Intervals(macro_auc, macro_precision, auc, precision)
+    return Intervals(macro_auc, macro_precision, _known(auc, cohort.rare), _known(precision, cohort.rare))
+
+
+def _known(intervals: tuple[Interval, ...], rare: Bools) -> tuple[Interval, ...]:
+    return tuple(
+        replace(each, low=math.nan, high=math.nan) if few else each for each, few in zip(intervals, rare, strict=True)
+    )
 
 
 def paired_difference(
@@ -173,6 +182,8 @@ class _Cohort:
         pairs = positive * negative
         self.half_pair = 0.5 / np.where(pairs, pairs, np.nan)
         """(K,) half of what one pair of patients adds to an AUC; NaN for classes without a pair."""
+        self.rare = np.minimum(positive, negative) < FEWEST
+        """(K,) whether too few patients have a class, or lack it, for an interval of its own."""
         self._needed = sides[:, np.tile(pairs > 0, 2)].astype(np.float64)
 
     def places(self, patients: Patients) -> npt.NDArray[np.intp]:

@@ -3,9 +3,8 @@
 from clocs.views.perturbations.perturbation import (
     PERTURBATIONS,
     Perturbation,
-    Perturbations,
     parse_perturbations,
     perturb,
 )
 
-__all__ = ["PERTURBATIONS", "Perturbation", "Perturbations", "parse_perturbations", "perturb"]
+__all__ = ["PERTURBATIONS", "Perturbation", "parse_perturbations", "perturb"]

@@ -1,7 +1,7 @@
 """What a perturbation is, how one is built by name, and how several are applied.
 
 A perturbation is a frozen model: its options are its fields, and calling it perturbs a batch. Frames
-are (N, S) floats in millivolt, before normalisation. All chance comes from the generator that is given, in
+are (N, S) floats, in millivolt unless a method says otherwise. All chance comes from the generator that is given, in
 amounts that depend on shapes and options alone, never on values. A third party's is a subclass of
 ``Perturbation``, named by an entry point of the group ``clocs.perturbations``.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
-from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
 from clocs.core.errors import ConfigError
+from clocs.core.options import checked
 from clocs.core.registry import Registry
 
 
@@ -99,31 +98,7 @@ def _parse(item: object) -> Perturbation:
     options = {"name": item} if isinstance(item, str) else dict(item) if isinstance(item, Mapping) else {}
     if not isinstance(options.get("name"), str):
         raise ConfigError(f"give a name, or a mapping with 'name'. Known: {', '.join(PERTURBATIONS.names())}.")
-    kind = PERTURBATIONS.get(options["name"])
-    try:
-        return kind.model_validate(options)
-    except ValidationError as error:
-        allowed = [field for field in kind.model_fields if field != "name"]
-        faults = "; ".join(_fault(fault, allowed) for fault in error.errors())
-        raise ConfigError(f"{options['name']}: {faults}. Its options: {', '.join(allowed)}.") from error
-
-
-def _fault(fault: Any, allowed: list[str]) -> str:
-    place = ".".join(map(str, fault["loc"]))
-    if fault["type"] != "extra_forbidden":
-        return f"{place}: {fault['msg']}" if place else str(fault["msg"])
-    return f"unknown option '{place}'" + "".join(f", did you mean '{n}'?" for n in get_close_matches(place, allowed, 1))
-
-
-def _refusing(given: object) -> tuple[Perturbation, ...]:
-    try:
-        return parse_perturbations(given)
-    except ConfigError as error:  # a ValueError is what pydantic gathers with the other fields' faults
-        raise ValueError(str(error)) from error
-
-
-Perturbations = Annotated[tuple[SerializeAsAny[Perturbation], ...], BeforeValidator(_refusing)]
-"""The type of a field that holds steps, in the options of a method."""
+    return checked(PERTURBATIONS.get(options["name"]), options, options["name"])
 
 
 def uniform(signals: Tensor, columns: int, generator: Generator) -> Tensor:

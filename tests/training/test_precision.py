@@ -1,12 +1,18 @@
-"""Advice on a precision that a processor is slow at."""
+"""Precisions that a processor is slow at or has not, and what one of them keeps from step to step."""
 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
+from lightning_fabric.plugins.precision.amp import MixedPrecision
 
+import clocs
+from clocs.core.errors import ConfigError
 from clocs.training.precision import warn_if_slow
 
 CPU = torch.device("cpu")
@@ -35,3 +41,35 @@ def test_nothing_is_told_where_it_is_quick_or_unknown(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_if_slow(precision, device, processor)
+
+
+def test_half_precision_is_refused_where_there_is_no_gpu(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="16-mixed is for GPUs"):
+        clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "precision=16-mixed", "steps=1"])
+
+
+def test_the_scale_of_half_precision_goes_on_after_a_kill(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin that a GPU gets, on a processor: its scale falls at each overflow, and has fallen before the kill."""
+    scales: list[torch.amp.GradScaler] = []
+
+    def fabric(config: Any, run: Any) -> Fabric:
+        scales.append(torch.amp.GradScaler("cpu", init_scale=2.0**40))
+        made = Fabric(accelerator="cpu", devices=1, plugins=[MixedPrecision("16-mixed", "cpu", scales[-1])])
+        made.launch()
+        return made
+
+    def killed(told: dict[str, Any]) -> None:
+        if told["step"] == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("clocs.training.pretrain._fabric", fabric)
+    told = [f"store={store}", "steps=8", "batch=16", "checkpoint_steps=4", "encoder=resnet"]
+    whole = clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'whole'}"])
+    with pytest.raises(KeyboardInterrupt):
+        clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'killed'}"], progress=killed)
+    resumed = clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'killed'}"])
+    assert scales[0].get_scale() == scales[2].get_scale() < scales[1].get_scale() < 2.0**40
+    one, other = (Path(found["best"], "model.safetensors").read_bytes() for found in (whole, resumed))
+    assert one == other

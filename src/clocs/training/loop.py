@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[dict[str, Any]], None]
 """Called after every step and every epoch with what is known then."""
+SCALE = "scale"
+"""Of a checkpoint: what the precision keeps from step to step."""
 RANK_SAMPLE = 2048
 """Validation embeddings that the effective rank is measured on."""
 
@@ -96,6 +98,7 @@ class Loop:
         """Run to the end, from the last checkpoint if there is one. ``about`` goes with the best encoder."""
         saved = load_checkpoint(self.run.checkpoints, self.bare, self.optimiser)
         if saved is not None:
+            self.fabric.strategy.precision.load_state_dict(saved.pop(SCALE, {}))
             self.state = State.restored(saved)
         if self.leads:
             self.run.rewind(self.state.step)
@@ -206,7 +209,9 @@ class Loop:
             self.fabric.log_dict(values, step)
 
     def _save(self) -> None:
-        save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, self.state.saved())
+        scale = self.fabric.strategy.precision.state_dict()  # of 16-mixed, the factor that its gradients have
+        told = {**self.state.saved(), **({SCALE: scale} if scale else {})}
+        save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, told)
 
     @property
     def _encoder(self) -> nn.Module:

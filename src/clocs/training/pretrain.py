@@ -245,6 +245,8 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
             f"a batch of {config.batch} cannot be shared by {ranks} ranks: each needs a multiple of {DRAW_BLOCK} "
             f"instances, so make it a multiple of {ranks * DRAW_BLOCK}"
         )
+    if config.precision == "16-mixed" and not torch.cuda.is_available():
+        raise ConfigError("precision=16-mixed is for GPUs; a processor takes 32-true, or bf16-mixed where it has that")
     from lightning_fabric import Fabric  # seconds: who trains waits for it, and nobody else
 
     from clocs.training.tracking import tracker

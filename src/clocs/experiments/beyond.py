@@ -147,24 +147,34 @@ def few_frozen(dataset: str, seed: int, patients: int | None) -> Evaluation:
     return linear(start, dataset, seed, 1.0) if patients is None else linear(start, dataset, seed, labelled=patients)
 
 
-def from_scratch(dataset: str, seed: int, patients: int | None, fraction: float = 1.0) -> Evaluation:
-    """The same network trained with labels; as for the classifier, validation AUC chooses.
+def few_tuned(dataset: str, seed: int, patients: int | None) -> Evaluation:
+    """The one encoder fine-tuned with the labels of so many patients."""
+    return trained(one_encoder(seed), dataset, seed, 1.0, learning_rate=FINE, **_by_labels(patients))
 
-    However few the labels, it goes as often over frames as with those of a thousand patients, in small batches.
+
+def from_scratch(dataset: str, seed: int, patients: int | None, fraction: float = 1.0) -> Evaluation:
+    """The same network trained with labels alone."""
+    return trained(untrained(dataset, seed), dataset, seed, fraction, **_by_labels(patients))
+
+
+def _by_labels(patients: int | None) -> dict[str, Any]:
+    """As for the classifier, validation AUC chooses.
+
+    However few the labels, training goes as often over frames as with those of a thousand patients, in small batches.
     """
     told: dict[str, Any] = {"best_by": "auc", "patience": PATIENCE_WITH_LABELS}
-    if patients is not None:
-        told |= {"labelled": patients, "batch": 32, "repeats": max(FEW) // patients}
-    return trained(untrained(dataset, seed), dataset, seed, fraction, **told)
+    few = {"labelled": patients, "batch": 32, "repeats": max(FEW) // patients} if patients is not None else {}
+    return told | few
 
 
 def few_labels(seeds: Iterable[int]) -> Iterator[Cell]:
-    """With labels of so many patients: a linear classifier on the one encoder, and training from scratch."""
+    """With labels of so many patients: the one encoder with a linear classifier and fine-tuned, and from scratch."""
     for seed in seeds:
         for dataset in SOURCES:
             for count in (*FEW, None):
                 yield few_frozen(dataset, seed, count)
                 yield from_scratch(dataset, seed, count)
+                yield few_tuned(dataset, seed, count)
 
 
 def transfer(seeds: Iterable[int]) -> Iterator[Cell]:

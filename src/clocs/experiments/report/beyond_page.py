@@ -21,6 +21,7 @@ from clocs.experiments.beyond import (
     SHORT,
     ablated,
     few_frozen,
+    few_tuned,
     from_scratch,
     grown,
     linear,
@@ -78,9 +79,9 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
         encoder_table(estimates),
         Heading("Few labels"),
         Text(
-            "A linear classifier on the encoder, and the same network trained from scratch, both with the labels of so "
-            "many training patients. Both choose (regularisation, when to stop) by all validation patients, whose "
-            f"labels are not counted. {stand['few-labels']}"
+            "The encoder with a linear classifier, and fine-tuned, beside the same network trained from scratch, all "
+            "with the labels of so many training patients. They choose (regularisation, when to stop) by all "
+            f"validation patients, whose labels are not counted. {stand['few-labels']}"
         ),
         *gallery.panels(_few_panels(estimates)),
         few_labels_table(estimates),
@@ -143,9 +144,10 @@ def few_labels_table(estimates: Estimates) -> Table:
             name: [_few_mean(estimates, dataset, kind, count) for count in COUNTS] for name, kind in FEW_LABELS.items()
         }
         rows += [(Entry(f"{DATASET_NAMES[dataset]}: {name}"), *map(auc_cell, line)) for name, line in lines.items()]
-        frozen, scratch = lines.values()
-        needed = (Entry(labels_needed(mean, scratch)) for mean in frozen)
-        rows.append((Entry(f"{DATASET_NAMES[dataset]}: patients with labels for the same from scratch"), *needed))
+        for name in ("linear", "fine-tuned"):
+            needed = (labels_needed(mean, lines["from scratch"]) for mean in lines[f"recommended encoder, {name}"])
+            said = f"{DATASET_NAMES[dataset]}: patients that from scratch needs for what {name} has"
+            rows.append((Entry(said), *map(Entry, needed)))
     return Table(("AUC per recording", *(f"{count:,}" for count in FEW), ALL), tuple(rows))
 
 
@@ -170,7 +172,11 @@ def labels_needed(aim: Mean | None, scratch: Sequence[Mean | None]) -> str:
 
 COUNTS: Final = (*FEW, None)
 """None: all."""
-FEW_LABELS: Final = {"recommended encoder, linear": few_frozen, "from scratch": from_scratch}
+FEW_LABELS: Final = {
+    "recommended encoder, linear": few_frozen,
+    "recommended encoder, fine-tuned": few_tuned,
+    "from scratch": from_scratch,
+}
 
 
 def _few_mean(

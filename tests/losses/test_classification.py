@@ -77,7 +77,7 @@ def test_sure_and_wrong_stays_finite(multi_label: bool, dtype: torch.dtype) -> N
 
 def test_refuses_rows_that_are_not_one_hot() -> None:
     targets = torch.tensor([[True, False], [True, True], [False, False]])
-    with pytest.raises(ValueError, match=r"2 of 3 instances .* multi_label=True"):
+    with pytest.raises(ValueError, match=r"2 of 3 instances .* multi_label=true"):
         classification(torch.zeros(3, 2), targets, multi_label=False)
 
 

@@ -47,7 +47,7 @@ NEIGHBOURS: dict[str, set[str]] = {
 PARTS: dict[str, set[str]] = {
     "formats": {"byte_fields", "channels", "demographics", "lead_codes", "reading", "writing", "xml_tree"},
     "formats/writers": {"edf_layout", "steps"},
-    "datasets": {"dataset", "deidentifying"},
+    "datasets": {"dataset", "deidentifying", "tables"},
     "encoders": {"convolution", "encoder", "fused_block"},
     "losses": {"cosine"},
     "methods": {"contrast", "method"},

@@ -49,6 +49,20 @@ def true_auc(shift: float) -> float:
     return NormalDist().cdf(shift / math.sqrt(2))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("positives", "held"), [(1, 0.18), (2, 0.71), (3, 0.85), (5, 0.93), (10, 0.92)])
+def test_how_often_intervals_of_few_positives_hold_the_truth(positives: int, held: float) -> None:
+    """The shares that docs/evaluation.md tells; a share of 400 cohorts is itself known to some .04."""
+    shift, random, cohorts = NormalDist().inv_cdf(0.8) * math.sqrt(2), np.random.default_rng(positives), 400
+    truth = (np.arange(positives + 200) < positives)[:, None]
+    inside = 0
+    for number in range(cohorts):
+        scores = random.normal(size=truth.shape) + shift * truth
+        found = bootstrap_intervals(truth, scores, np.arange(len(truth)), replicates=200, seed=number).macro_auc
+        inside += found.low <= true_auc(shift) <= found.high
+    assert inside / cohorts == pytest.approx(held, abs=0.06)
+
+
 def literal_draws(patients: Ints, replicates: int, seed: int) -> list[Ints]:
     """Rows of drawn patients, one patient after the other, with all their rows each time."""
     random, known = generator(seed, "bootstrap"), np.unique(patients)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -224,6 +226,19 @@ def test_cache_holds_what_gather_gives_and_is_named_by_content(store_of: Maker, 
     other.cached(tmp_path / "cache")
     frames.cached(tmp_path / "cache")
     assert len(list((tmp_path / "cache").glob("*.npy"))) == 2
+
+
+def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_their_user_looks(
+    store_of: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of([make_recording(rate=250)])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    cached = Frames(store, FramePolicy(samples=500, rate=500)).cached()
+    assert isinstance(cached, np.memmap)
+    place = Path(str(cached.filename)).parent
+    assert not place.is_relative_to(store.folder)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert not (store.folder / "frames").exists()
 
 
 def test_items_that_are_not_there_are_refused(store_of: Maker) -> None:

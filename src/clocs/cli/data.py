@@ -181,13 +181,10 @@ def check_leaks(
     store: StorePath, name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default"
 ) -> None:
     """Refuse a split that has one patient or one signal in two parts; exits 1 and names both records."""
-    from clocs.store.splits import check_leaks as check
     from clocs.store.splits import load_split
     from clocs.store.store import open_store
 
-    place = open_store(store)
-    made = load_split(place, name)
-    check(place, made, thorough=True)
+    made = load_split(open_store(store), name, thorough=True)
     typer.echo(
         f"split '{name}': no patient and no signal is in two parts ({sum(made.about['patients'].values())} patients)"
     )

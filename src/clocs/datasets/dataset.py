@@ -51,6 +51,11 @@ class Options(BaseModel):
         """Classes with their labels, in place of the dataset's; empty: the dataset's."""
         return {}
 
+    @property
+    def pseudonymous(self) -> bool:
+        """Whether recordings and patients come under pseudonyms, so that names must not lie beside them."""
+        return False
+
     def of_recordings(self) -> dict[str, Any]:
         """As JSON, what of them a recording depends on beyond its entry: with other ones it is read again."""
         return self.model_dump(mode="json")

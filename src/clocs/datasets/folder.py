@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import unicodedata
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_serializer, model_validator
 
@@ -18,29 +13,16 @@ from clocs.core.errors import ConfigError, FormatError, MissingExtraError
 from clocs.core.identity import Identity
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source, without_ending
-from clocs.datasets.dataset import Dataset, Entry, Options, load_entry, numbered_rows
+from clocs.core.sources import Source, without_ending
+from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
 from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
+from clocs.datasets.tables import RecordingTable, about_patient, hash_of, labels_of
 from clocs.formats.demographics import age_of, sex_of
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
-COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
-PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 ZIP = ".zip"
-SHOWN_LINES = 5
-
-
-class Row(NamedTuple):
-    """A row of a table."""
-
-    line: int
-    """Where it stands in its file."""
-    fields: dict[str, str]
-
-
-Rows = dict[str, Row]
 
 
 class FolderOptions(Options):
@@ -83,6 +65,11 @@ class FolderOptions(Options):
         """As told."""
         return self.classes
 
+    @property
+    def pseudonymous(self) -> bool:
+        """With a key."""
+        return self.key is not None
+
     @field_validator("keep", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
@@ -115,37 +102,20 @@ class FolderOptions(Options):
     def _fingerprints(self) -> dict[str, Any]:
         assert self.key is not None
         key = read_key(self.key)
-        tables = {"table": self.table, "patients": self.patients}
-        marks = {name: path and key.content(_hash_of_table(path)) for name, path in tables.items()}
+        paths = {"table": self.table, "patients": self.patients}
+        marks = {name: path and key.content(hash_of(path)) for name, path in paths.items()}
         return marks | {"key": key.fingerprint}
-
-
-def _hash_of_table(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        raise ConfigError(f"table {path}: no such file") from None
 
 
 def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     """Every file of a known format, and those that cannot be looked into, so that their refusal is on record."""
-    about = _table(options.table, COLUMNS) if options.table else {}
-    if options.table:
-        _check_some_row_is_used(options.table, about, source)
-    patients = {row.fields.get("patient_id") for row in about.values()}
+    table = RecordingTable(options.table)
+    table.check_some_row_is_used(_recordings(source), source.path)
     taken: dict[str, set[str]] = {}
-    unused, folders = dict(about), dict[str, str]()
     for name in _recordings(source):
-        key = _key_of_row(name, about)
-        unused.pop(key, None)
-        if options.table and key and folders.setdefault(key, _folder(name)) != _folder(name) and key != name:
-            raise ConfigError(
-                f"table {options.table.name}: line {about[key].line} says '{key}', which is in '{folders[key] or '.'}' "
-                f"and in '{_folder(name) or '.'}'. Name such files by their paths within the source"
-            )
-        row = about[key].fields if key else {}
+        row = table.about(name)
         known = _own_name(name, taken)
-        nobody = f"file {known}" if known in patients else known
+        nobody = f"file {known}" if known in table.patients else known
         yield Entry(
             file=name,
             record_id=row.get("record_id") or known,
@@ -153,52 +123,13 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
             site=row.get("site") or "",
             age=age_of(row.get("age")),
             sex=sex_of(row.get("sex")),
-            labels=_labels(row),
+            labels=labels_of(row),
         )
-    if options.table and unused:
-        _warn_of_unused(options.table, about, unused)
+    table.warn_of_unused()
 
 
 def _recordings(source: Source) -> Iterator[str]:
     return (name for name in source.names() if _is_recording(source, name))
-
-
-def _folder(name: str) -> str:
-    return name.rpartition("/")[0]
-
-
-def _key_of_row(name: str, about: Rows) -> str:
-    """What a file's row calls it; empty where none is about it."""
-    stem = without_ending(name)
-    return next((key for key in (name, stem, stem.rsplit("/", 1)[-1]) if key in about), "")
-
-
-def _check_some_row_is_used(path: Path, about: Rows, source: Source) -> None:
-    """Before anything is read: a table of another archive, or with other paths, would leave all patients unknown."""
-    if not about:
-        raise ConfigError(f"table {path.name}: it has no rows; leave it out, or fill it")
-    first = ""
-    for name in _recordings(source):
-        if _key_of_row(name, about):
-            return
-        first = first or name
-    if first:
-        key, row = next(iter(about.items()))
-        raise ConfigError(
-            f"table {path.name}: no row is about a recording of {source.path}. Line {row.line} says '{key}'; a "
-            f"recording there is '{first}'. The column 'file' takes a recording's path within the source, with or "
-            "without its ending, or its name without ending"
-        )
-
-
-def _warn_of_unused(path: Path, about: Rows, unused: Rows) -> None:
-    lines = [str(row.line) for row in unused.values()]
-    more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
-    warnings.warn(
-        f"table {path.name}: {len(lines)} of {len(about)} rows are about no recording of the source, "
-        f"on lines {', '.join(lines[:SHOWN_LINES])}{more}",
-        stacklevel=2,
-    )
 
 
 def _is_recording(source: Source, name: str) -> bool:
@@ -212,17 +143,13 @@ def _is_recording(source: Source, name: str) -> bool:
 
 def _own_name(name: str, taken: dict[str, set[str]]) -> str:
     """The name without its ending, unless another file of the folder has that already: one ECG in two formats."""
-    stem, folder = without_ending(name), _folder(name)
+    stem, folder = without_ending(name), name.rpartition("/")[0]
     for other in [other for other in taken if not f"{folder}/".startswith(f"{other}/") and other]:
         del taken[other]  # left behind by the walk
     names = taken.setdefault(folder, set())
     known = name if stem in names else stem
     names.add(known)
     return known
-
-
-def _labels(row: dict[str, str]) -> tuple[str, ...]:
-    return tuple(label.strip() for label in (row.get("labels") or "").split(";") if label.strip())
 
 
 def _load(source: Source, entry: Entry, options: FolderOptions) -> Recording:
@@ -271,7 +198,7 @@ def _hashed(recording: Recording, identity: Identity, entry: Entry, options: Fol
     """Tables are joined by the ids as they were, and what they say stays: their owner wrote it."""
     assert options.key is not None
     patient = entry.patient_id or patient_of(identity)
-    row = _about_patient(patient, options.patients) if options.patients and patient else {}
+    row = about_patient(patient, options.patients) if options.patients and patient else {}
     plain = deidentify(recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
     age = entry.age if entry.age is not None else age_of(row.get("age"))
     return replace(
@@ -279,7 +206,7 @@ def _hashed(recording: Recording, identity: Identity, entry: Entry, options: Fol
         site=entry.site or row.get("site") or plain.site,
         age=plain.age if age is None else min(age, POOLED_AGE),
         sex=entry.sex or sex_of(row.get("sex")) or plain.sex,
-        labels=entry.labels or _labels(row) or plain.labels,
+        labels=entry.labels or labels_of(row) or plain.labels,
     )
 
 
@@ -288,68 +215,6 @@ def _shown(entry: Entry, options: FolderOptions) -> Entry:
         return entry
     alias = read_key(options.key).record(entry.file)
     return Entry(file=alias, record_id=alias)
-
-
-def _about_patient(patient: str, path: Path) -> dict[str, str]:
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError:
-        raise ConfigError(f"table {path}: no such file") from None
-    row = _read_patients(str(path), changed).get(patient)
-    return row.fields if row else {}
-
-
-@functools.lru_cache(maxsize=2)
-def _read_patients(path: str, _changed: int) -> Rows:
-    return _table(Path(path), PATIENT_COLUMNS)
-
-
-def _table(path: Path, columns: tuple[str, ...]) -> Rows:
-    """Rows by the first of the columns, which every row needs; two about one thing must say the same."""
-    if not path.is_file():
-        raise ConfigError(f"table {path}: no such file")
-    rows = [_row(path, line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
-    rows = [row for row in rows if any(row.fields.values())]  # spreadsheets leave empty ones at the end
-    unknown = sorted({column for row in rows for column in row.fields} - set(columns))
-    lacking = [row.line for row in rows if not row.fields.get(columns[0])]
-    if unknown or lacking:
-        raise ConfigError(
-            f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"
-            + (f"; unknown here: {', '.join(unknown)}" if unknown else f"; it is missing on line {lacking[0]}")
-        )
-    _warn_of_case(path, rows)
-    found: Rows = {}
-    for row in rows:
-        other = found.setdefault(row.fields[columns[0]], row)
-        if other.fields != row.fields:
-            raise ConfigError(
-                f"table {path.name}: lines {other.line} and {row.line} have the same '{columns[0]}' and say different "
-                "things; leave one of them"
-            )
-    return found
-
-
-def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
-    """Without blanks around values, which no one sees; ids in one way of writing letters."""
-    if None in fields:
-        raise ConfigError(f"table {path.name}: line {line} has more values than the table has columns")
-    plain = {column.strip(): (value or "").strip() for column, value in fields.items()}
-    if "patient_id" in plain:
-        plain["patient_id"] = unicodedata.normalize("NFKC", plain["patient_id"])
-    return Row(line, plain)
-
-
-def _warn_of_case(path: Path, rows: list[Row]) -> None:
-    """Lines are named, not patients: warnings end up in logs."""
-    lines = {row.fields.get("patient_id", ""): row.line for row in rows}
-    alike = [pair for pair in pairwise(sorted(lines, key=str.upper)) if pair[0].upper() == pair[1].upper()]
-    if alike:
-        one, other = sorted(lines[name] for name in alike[0])
-        warnings.warn(
-            f"table {path.name}: the patients of lines {one} and {other} differ in case alone; with a key they are "
-            "one, without one they are two",
-            stacklevel=2,
-        )
 
 
 FOLDER = Dataset(

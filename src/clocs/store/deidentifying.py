@@ -44,6 +44,11 @@ class StoreOptions(Options):
     """The key's fingerprint."""
     keep: tuple[Kept, ...]
 
+    @property
+    def pseudonymous(self) -> bool:
+        """Always."""
+        return True
+
 
 def deidentify_to(
     source: str | os.PathLike[str],

@@ -35,6 +35,11 @@ CACHE_FORM = 2
 """Changes when frames come out otherwise than before."""
 
 
+@functools.cache
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="clocs-frames-")
+
+
 class Frames:
     """Items numbered from 0: single-lead instances, or with ``together`` frames of all leads at once.
 
@@ -179,11 +184,11 @@ class Frames:
         """All items as one memory-mapped array, made once and named by what goes into it.
 
         Worth it where a policy resamples. Default place: ``frames`` in the store's folder, or, where that may not be
-        written to, a folder of one's own among temporary files.
+        written to, a temporary folder that only this user can look into and that ends with the process.
         """
         place = Path(folder) if folder is not None else self.store.folder / "frames"
         if folder is None and not os.access(place if place.exists() else self.store.folder, os.W_OK):
-            place = Path(tempfile.gettempdir()) / f"clocs-frames-{os.getuid()}"
+            place = Path(_own_folder().name)
         path = place / f"{self.content_hash[:32]}.npy"
         if not path.exists():
             self._write_cache(path)

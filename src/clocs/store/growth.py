@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clocs.datasets import Entry
 from clocs.store.manifest import read_manifest, versions
-from clocs.store.receipts import RECEIPTS, Receipt, read_receipt
+from clocs.store.receipts import Receipt, read_receipts
 
 Digests = npt.NDArray[np.uint64]
 
@@ -85,10 +85,9 @@ def _numbers(digests: tuple[str, ...]) -> Digests:
 def _receipts(folder: Path) -> list[Receipt]:
     """Those that name their entries; first what the newest version is made of."""
     newest = {shard.file for shard in read_manifest(folder).shards} if versions(folder) else set()
-    found = [read_receipt(folder, path) for path in sorted((folder / RECEIPTS).glob("*.json"))]
 
     def rank(receipt: Receipt) -> int:
         files = {shard.file for shard in receipt.shards}
         return 1 if not files else 0 if files <= newest else 2
 
-    return sorted((receipt for receipt in found if receipt is not None and receipt.entries), key=rank)
+    return sorted((receipt for receipt in read_receipts(folder) if receipt.entries), key=rank)

@@ -41,7 +41,7 @@ from clocs.store.manifest import (
     write_manifest,
 )
 from clocs.store.receipts import RECEIPTS as RECEIPTS
-from clocs.store.receipts import Progress, Receipt, Refused, finished, read_receipt, run_all, write_receipt
+from clocs.store.receipts import Progress, Receipt, Refused, finished, read_receipts, run_all, write_receipt
 from clocs.store.shard import Shard, ShardInfo, write_shard
 from clocs.store.store import Store
 
@@ -92,7 +92,7 @@ def ingest(
     if inside:
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     with exclusive(place):
-        if getattr(chosen, "key", None) is not None:
+        if chosen.pseudonymous:
             _check_nobody_is_named(place)
         pool = Pool(place) if dataset.grows else None
         tasks = _tasks(dataset, chosen, gate, path, place, pool)
@@ -113,17 +113,13 @@ def _lies_in(path: Path, folder: Path) -> bool:
 
 def _check_nobody_is_named(folder: Path) -> None:
     """Before recordings go under pseudonyms where others may lie under their names, of a version or a killed run."""
-    for path in sorted((folder / RECEIPTS).glob("*.json")):
-        receipt = read_receipt(folder, path)
-        if receipt is None:
-            continue
+    for receipt in read_receipts(folder):
         shards = [Shard(folder / SHARDS / info.file, info) for info in receipt.shards]
         ids = [row.record_id for row in receipt.refused] + [str(shard.batch.column("record_id")[0]) for shard in shards]
-        named = next((name for name in ids if not PSEUDONYM.fullmatch(name)), None)
-        if named is not None:
+        if not all(map(PSEUDONYM.fullmatch, ids)):
             raise ConfigError(
-                f"{folder} holds recordings under their names, '{named}' among them, read without a key; they would "
-                "stay beside the pseudonyms. Choose another folder, and delete this one if names must not be kept"
+                f"{folder} holds recordings under their names, read without a key; they would stay "
+                "beside the pseudonyms. Choose another folder, and delete this one if names must not be kept"
             )
 
 

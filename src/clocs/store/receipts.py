@@ -80,6 +80,12 @@ def read_receipt(folder: Path, path: Path) -> Receipt | None:
     return receipt if sizes == [shard.bytes for shard in receipt.shards] else None
 
 
+def read_receipts(folder: Path) -> Iterator[Receipt]:
+    """All of a store's that are whole, of whatever version or killed run."""
+    found = (read_receipt(folder, path) for path in sorted((folder / RECEIPTS).glob("*.json")))
+    return (receipt for receipt in found if receipt is not None)
+
+
 def finished(folder: Path, name: str) -> Receipt | None:
     """The receipt of a task that is done."""
     receipt = read_receipt(folder, receipt_path(folder, name))

@@ -68,7 +68,8 @@ def make_split(
     cluster = _clusters(store, patient, patients, group_duplicates)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
     present = np.unique(patient[used])
-    known = _known(store, like, present) if like is not None else None
+    earlier = read_split_file(store.folder, like) if like is not None else None
+    known = _known(store, earlier, present) if earlier is not None else None
     shares = _deal(cluster[present], policy, generator(seed, "split"), known)
     by_patient = np.full(patients, PARTS.index("unused"), np.int8)
     by_patient[present] = shares
@@ -80,7 +81,7 @@ def make_split(
         "group_duplicates": group_duplicates,
         "patients": {part: int((shares == place).sum()) for place, part in enumerate(PARTS[:3])},
         "records": {part: int((parts == place).sum()) for place, part in enumerate(PARTS)},
-        **({"like": read_split_file(store.folder, like).sha256} if like is not None else {}),
+        **({"like": earlier.sha256} if earlier is not None else {}),
     }
     return _save(store, name, parts, about)
 
@@ -119,10 +120,9 @@ def _formats(store: Store, shard: int) -> set[str]:
     return set(pc.unique(store.shard(shard).batch.column("format")).to_pylist())
 
 
-def _known(store: Store, like: str, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+def _known(store: Store, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     """The part that an earlier split gave each of these patients; -1 where it gave none."""
-    split = read_split_file(store.folder, like)
-    with pa.memory_map(str(store.folder / SPLITS / f"{like}.arrow")) as source:
+    with pa.memory_map(str(store.folder / SPLITS / f"{split.name}.arrow")) as source:
         names = pa.ipc.open_file(source).read_all().column("patient_id").to_pylist()
     used = split.parts != PARTS.index("unused")
     given = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
@@ -195,8 +195,8 @@ def read_split_file(folder: Path, name: str) -> Split:
     return Split(name, content_hash(body), body["about"], column.indices.to_numpy().astype(np.int8))
 
 
-def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = False) -> Split:
-    """A saved split, refused if it was made for other data or leaks."""
+def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = False, thorough: bool = False) -> Split:
+    """A saved split, refused if it was made for other data or leaks, as ``check_leaks`` says."""
     split = read_split_file(store.folder, name)
     if split.about["store"] != store.sha256:
         raise StoreError(
@@ -204,7 +204,7 @@ def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = 
             f"keep their parts (clocs data split {store.folder} --name NEW --like {name}), and name that: split=NEW "
             "for clocs pretrain, or --split NEW"
         )
-    check_leaks(store, split, allow_duplicates=allow_duplicates)
+    check_leaks(store, split, allow_duplicates=allow_duplicates, thorough=thorough)
     return split
 
 

@@ -257,8 +257,9 @@ class Loop:
         order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
         for begin in range(0, max(count - size, 0) + 1, size):
             items = order(np.arange(begin, min(begin + size, count)))
-            make = self.share if self._shared else _whole
-            yield make(self.data.validation, items, "validation", begin).to(self.fabric.device)
+            maker, names = self.data.validation, ("validation", begin)
+            batch = self.share(maker, items, *names) if self._shared else maker.make(items, 0, *names)
+            yield batch.to(self.fabric.device)
 
     @property
     def _shared(self) -> bool:
@@ -268,10 +269,6 @@ class Loop:
     def _everyone(self, values: Tensor) -> Tensor:
         """The rows of all ranks."""
         return all_ranks(values) if self._shared else values
-
-
-def _whole(maker: BatchMaker | JointBatchMaker, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
-    return maker.make(items, 0, *names)
 
 
 def effective_rank(embeddings: Tensor) -> float:

@@ -15,8 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from safetensors.torch import save
-
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash, exclusive, seal, write_bytes
@@ -76,7 +74,7 @@ def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: boo
         leads += tuple(sorted(_stored_leads(store) - set(leads)))
     return {
         "encoder": EncoderInfo(
-            weights_sha256=weights_hash(encoder),
+            weights_sha256=encoder.about["weights_sha256"],
             encoder=encoder.about["encoder"],
             input=encoder.input.model_dump(mode="json"),
         ),
@@ -87,15 +85,6 @@ def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: boo
         "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", "torch")},
         "places": Places(store=os.path.relpath(store.folder, folder), encoder=_place_of(encoder.name, folder)),
     }
-
-
-def weights_hash(encoder: PretrainedEncoder) -> str:
-    """What tells an encoder's weights from all others."""
-    told = encoder.about.get("weights_sha256")
-    if told:  # also where the network runs elsewhere than in torch
-        return str(told)
-    weights = {name: value.contiguous() for name, value in encoder.module.state_dict().items()}
-    return hashlib.sha256(save(weights)).hexdigest()
 
 
 def _place_of(encoder: str, folder: Path) -> str:

@@ -28,10 +28,10 @@ class Filter:
             if len(self.age) != 2:
                 raise ConfigError(f"an age band has two ends, in years: (40, 80), not {self.age}")
             object.__setattr__(self, "age", tuple(self.age))  # a list cannot be remembered by
-        if self.age is not None and not self.age[0] <= self.age[1]:
-            raise ConfigError(
-                f"an age band goes from the younger to the older, not from {self.age[0]} to {self.age[1]}"
-            )
+            if not self.age[0] <= self.age[1]:
+                raise ConfigError(
+                    f"an age band goes from the younger to the older, not from {self.age[0]} to {self.age[1]}"
+                )
         if self.sex not in (None, "female", "male"):
             raise ConfigError(f"sex is female or male, not '{self.sex}'")
 

@@ -218,7 +218,6 @@ class PatientIndex:
     def encoder(self) -> PretrainedEncoder:
         """The encoder whose vectors these are; loaded when a file is first asked with."""
         from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
-        from clocs.similarity.archive.embedding import weights_hash
         from clocs.training.shipped import shipped_encoders
 
         if self._loaded is None:
@@ -226,7 +225,7 @@ class PatientIndex:
             place = about.encoder_place
             given = self._given or (place if place in shipped_encoders() else self.folder / place)
             loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given)
-            if weights_hash(loaded) != about.encoder.weights_sha256:
+            if loaded.about["weights_sha256"] != about.encoder.weights_sha256:
                 raise ConfigError(f"the vectors of {self.folder} were made by another encoder than {loaded.name}")
             self._loaded = loaded
         return self._loaded

@@ -1,0 +1,169 @@
+"""Tables that lie beside a user's own archive: one about its recordings, one about its patients."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import unicodedata
+import warnings
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from clocs.core.errors import ConfigError
+from clocs.core.sources import open_source, without_ending
+from clocs.datasets.dataset import numbered_rows
+
+RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
+PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
+SHOWN_LINES = 5
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    line: int
+    """Where it stands in its file."""
+    fields: dict[str, str]
+
+
+Rows = dict[str, Row]
+
+
+class RecordingTable:
+    """What a table says about recordings, and which of its rows were asked for; nothing without a table."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._name = path.name if path else ""
+        self._rows = _read(path, RECORDING_COLUMNS) if path else {}
+        if path and not self._rows:
+            raise ConfigError(f"table {self._name}: it has no rows; leave it out, or fill it")
+        self.patients = {row.fields.get("patient_id") for row in self._rows.values()}
+        self._folders: dict[str, str] = {}
+        """Of the rows asked for: the folder of the recording that each is about."""
+
+    def about(self, recording: str) -> dict[str, str]:
+        """The row of the recording at a path within its source; empty where there is none."""
+        key = self._key(recording)
+        if not key:
+            return {}
+        folder = recording.rpartition("/")[0]
+        other = self._folders.setdefault(key, folder)
+        if other != folder and key != recording:
+            raise ConfigError(
+                f"table {self._name}: line {self._rows[key].line} says '{key}', which is in '{other or '.'}' "
+                f"and in '{folder or '.'}'. Name such files by their paths within the source"
+            )
+        return self._rows[key].fields
+
+    def check_some_row_is_used(self, recordings: Iterable[str], place: str) -> None:
+        """Before anything is read: a table of another archive, or with other paths, leaves all patients unknown."""
+        first = ""
+        for name in recordings if self._rows else ():
+            if self._key(name):
+                return
+            first = first or name
+        if first:
+            key, row = next(iter(self._rows.items()))
+            raise ConfigError(
+                f"table {self._name}: no row is about a recording of {place}. Line {row.line} says '{key}'; a "
+                f"recording there is '{first}'. The column 'file' takes a recording's path within the source, with or "
+                "without its ending, or its name without ending"
+            )
+
+    def warn_of_unused(self) -> None:
+        """Once all recordings were asked for."""
+        lines = [str(row.line) for key, row in self._rows.items() if key not in self._folders]
+        if lines:
+            more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
+            warnings.warn(
+                f"table {self._name}: {len(lines)} of {len(self._rows)} rows are about no recording of the source, "
+                f"on lines {', '.join(lines[:SHOWN_LINES])}{more}",
+                stacklevel=2,
+            )
+
+    def _key(self, recording: str) -> str:
+        """What the recording's row calls it."""
+        stem = without_ending(recording)
+        return next((key for key in (recording, stem, stem.rsplit("/", 1)[-1]) if key in self._rows), "")
+
+
+def about_patient(patient: str, path: Path) -> dict[str, str]:
+    """A patient's row in the table at ``path``; empty where there is none."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        raise _missing(path) from None
+    row = _patients(str(path), changed).get(patient)
+    return row.fields if row else {}
+
+
+def labels_of(row: dict[str, str]) -> tuple[str, ...]:
+    """Labels of a row, which stand in one column with ``;`` between."""
+    return tuple(label.strip() for label in (row.get("labels") or "").split(";") if label.strip())
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a table's bytes."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        raise _missing(path) from None
+
+
+@functools.lru_cache(maxsize=2)
+def _patients(path: str, _changed: int) -> Rows:
+    return _read(Path(path), PATIENT_COLUMNS)
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> Rows:
+    """Rows by the first of the columns, which every row needs; two about one thing must say the same."""
+    if not path.is_file():
+        raise _missing(path)
+    rows = [_row(path, line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
+    rows = [row for row in rows if any(row.fields.values())]  # spreadsheets leave empty ones at the end
+    unknown = sorted({column for row in rows for column in row.fields} - set(columns))
+    lacking = [row.line for row in rows if not row.fields.get(columns[0])]
+    if unknown or lacking:
+        raise ConfigError(
+            f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"
+            + (f"; unknown here: {', '.join(unknown)}" if unknown else f"; it is missing on line {lacking[0]}")
+        )
+    _warn_of_case(path, rows)
+    found: Rows = {}
+    for row in rows:
+        other = found.setdefault(row.fields[columns[0]], row)
+        if other.fields != row.fields:
+            raise ConfigError(
+                f"table {path.name}: lines {other.line} and {row.line} have the same '{columns[0]}' and say different "
+                "things; leave one of them"
+            )
+    return found
+
+
+def _missing(path: Path) -> ConfigError:
+    return ConfigError(f"table {path}: no such file")
+
+
+def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
+    """Without blanks around values, which no one sees; ids in one way of writing letters."""
+    if None in fields:
+        raise ConfigError(f"table {path.name}: line {line} has more values than the table has columns")
+    plain = {column.strip(): (value or "").strip() for column, value in fields.items()}
+    if "patient_id" in plain:
+        plain["patient_id"] = unicodedata.normalize("NFKC", plain["patient_id"])
+    return Row(line, plain)
+
+
+def _warn_of_case(path: Path, rows: list[Row]) -> None:
+    """Lines are named, not patients: warnings end up in logs."""
+    lines = {row.fields.get("patient_id", ""): row.line for row in rows}
+    alike = [pair for pair in pairwise(sorted(lines, key=str.upper)) if pair[0].upper() == pair[1].upper()]
+    if alike:
+        one, other = sorted(lines[name] for name in alike[0])
+        warnings.warn(
+            f"table {path.name}: the patients of lines {one} and {other} differ in case alone; with a key they are "
+            "one, without one they are two",
+            stacklevel=2,
+        )

@@ -29,6 +29,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred and sixty recordings with one lead, of other patients."""
+    folder = tmp_path_factory.mktemp("other") / "store"
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 160, "leads": 1, "seed": 5}))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def chapman_slice(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first eight hundred recordings of the real Chapman set."""
     folder = tmp_path_factory.mktemp("chapman") / "store"

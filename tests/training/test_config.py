@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+import clocs
 from clocs.core.errors import ConfigError, UnitError
 from clocs.core.files import content_hash
 from clocs.methods import METHODS
@@ -186,3 +187,14 @@ def test_noise_in_millivolt_is_refused_where_a_store_has_no_unit(real_data: Path
     with pytest.raises(UnitError, match="adu"):
         clocs.pretrain("simclr-cardiology", [*here, "method.perturbations=[gaussian]"])
     assert clocs.pretrain("simclr-cardiology", here)["steps"] == 2
+
+
+def test_overrides_are_laid_over_a_config_that_is_ready(store: Path, tmp_path: Path) -> None:
+    config = resolve("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=2", "batch=16"])
+    assert clocs.pretrain(config, ["steps=3"])["steps"] == 3
+
+
+@pytest.mark.parametrize("key", ["embedding", "samples", "channels"])
+def test_what_follows_from_the_rest_of_a_config_is_not_an_encoders_option(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} cannot be set here"):
+        resolve("cmsc-synthetic", [f"encoder.{key}=64"])

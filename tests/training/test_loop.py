@@ -1,4 +1,4 @@
-"""What a supervised run leaves: the validation AUC of each epoch, and the classifier beside the best encoder."""
+"""The loop: what a step weighs, what an epoch says, when a run ends, and what a supervised one leaves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import clocs
-from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.methods import parse_method
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder, load_head
+from clocs.training.config import resolve
+from clocs.training.data import sources, training_data
+from clocs.training.pretrain import fresh_encoder
 from tests.training.conftest import Driver
 
 SETTINGS = ["epochs=3", "batch=64", "learning_rate=0.003"]
@@ -89,3 +93,47 @@ def test_two_ranks_measure_what_one_does(drive: Driver, tmp_path: Path) -> None:
         drive("supervised", *exact, f"runs={runs}", ranks=ranks)
         lines.append(next(epochs(str(next(runs.iterdir())))))
     assert lines[1] == pytest.approx(lines[0], rel=1e-8)
+
+
+@pytest.mark.parametrize("method", ["cmsc", "supervised"])
+def test_a_loss_that_is_not_finite_ends_a_run_in_words_and_leaves_no_encoder(
+    method: str, store: Path, tmp_path: Path
+) -> None:
+    told = [f"store={store}", f"runs={tmp_path}", "learning_rate=1e30", "steps=4", "batch=16", "checkpoint_steps=1"]
+    with pytest.raises(ConfigError, match="no longer finite at epoch 0; try a smaller learning_rate"):
+        clocs.pretrain(f"{method}-synthetic", told)
+    assert not list(tmp_path.rglob("model.safetensors"))
+
+
+def test_one_class_in_validation_leaves_the_auc_out(tmp_path: Path) -> None:
+    """A single validation patient has one rhythm."""
+    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"records": 16})
+    clocs.split(small)
+    told = [f"store={small.folder}", f"runs={tmp_path / 'runs'}", "epochs=1", "batch=4", "embedding=8"]
+    run = Path(clocs.pretrain("supervised-synthetic", told)["run"])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert "validation_loss" in lines[-1]
+    assert "validation_auc" not in lines[-1]
+    with pytest.raises(ConfigError, match="one class alone"):
+        clocs.pretrain("supervised-synthetic", [*told, "best_by=auc"])
+
+
+def test_doubles_do_not_outlast_a_run(store: Path, tmp_path: Path) -> None:
+    clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=16", "precision=64-true"])
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) -> None:
+    """Ten in four parts are 3, 3, 3 and 1: the loss is their mean over instances, not over parts."""
+    told = [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=10", "accumulate=4", "encoder.dropout=0"]
+    config = resolve("mtssl-synthetic", told)
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    data = training_data(config, method, parts)
+    pieces = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0).split(4)
+    assert [len(piece.items) for piece in pieces] == [3, 3, 3, 1]
+    model = method.model(fresh_encoder(config, parts[0].policy), config.embedding, 0).train()
+    means = [float(method.loss(model(piece.views), piece.patients, piece.targets).detach()) for piece in pieces]
+    logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
+    assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)
+    assert logged != pytest.approx(np.mean(means), rel=1e-5)

@@ -1,0 +1,167 @@
+"""A run on several stores: what its batches hold, and what must not be mixed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import clocs
+from clocs.core.errors import ConfigError, LeakError, UnitError
+from clocs.evaluation.contract import check_contract
+from clocs.formats.writing import write
+from clocs.methods import parse_method
+from clocs.signals.quality import OFF
+from clocs.store.store import open_store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.config import resolve
+from clocs.training.data import sources, training_data
+from clocs.training.seen import load_seen, seen_keys, seen_records
+from clocs.views.batch import BatchMaker
+from clocs.views.joint import JointBatchMaker
+from tests.conftest import make_recording
+
+JOINT = ("method={name: cmsmlc, view_choice: random_pair, perturbations: [gaussian]}", "batch=64")
+
+
+def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Path) -> None:
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    data = training_data(config, method, parts)
+    alone = [training_data(config, method, (part,)).train for part in parts]
+    assert len(data.train) == sum(map(len, alone))
+    every = np.arange(len(data.train))
+    patients = data.train.patients(every)
+    first = set(patients[: len(alone[0])].tolist())
+    second = set(patients[len(alone[0]) :].tolist())
+    assert first
+    assert second
+    assert not first & second
+    expected = alone[1].patients(np.arange(len(alone[1]))) + open_store(store).patients()[1]
+    assert patients[len(alone[0]) :].tolist() == expected.tolist()
+    batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
+    owner = batch.items.numpy() >= len(alone[0])
+    assert owner.any()
+    assert not owner.all()
+    assert batch.patients.tolist() == patients[batch.items.numpy()].tolist()
+
+
+def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None:
+    given = [f"store={store}", f"more_stores={other}", *JOINT, "take_turns=true"]
+    config = resolve("cmsmlc-synthetic", given)
+    method = parse_method(config.method)
+    data = training_data(config, method, sources(config, method))
+    first = len(training_data(config, method, sources(config, method)[:1]).train)
+    owners = [data.sampler.batch(0, step) >= first for step in range(data.sampler.steps)]
+    assert [bool(owner.all()) for owner in owners] == [False, True] * (data.sampler.steps // 2)
+    assert not any(owner.any() for owner in owners[::2])
+    for wrong in ([f"store={store}", "take_turns=true"], [*given, "same_patient=2"]):
+        with pytest.raises(ConfigError, match="take turns where there are more_stores"):
+            sources(resolve("cmsmlc-synthetic", wrong), method)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "unit"])
+def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(store: Path, normalisation: str) -> None:
+    config = resolve("cmsc-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
+    method = parse_method(config.method)
+    makers = [training_data(config, method, sources(config, method)).train for _ in range(2)]
+    first, second = (maker for maker in makers if isinstance(maker, BatchMaker))
+    second.unit = "adu"
+    if normalisation == "unit":
+        assert len(JointBatchMaker([first, second])) == 2 * len(first)
+        return
+    with pytest.raises(UnitError, match="thousandfold"):
+        JointBatchMaker([first, second])
+
+
+def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
+    config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={other}", "batch=32"])
+    method = parse_method(config.method)
+    parts = sources(config, method)
+    joint = training_data(config, method, parts).train
+    alone = [training_data(config, method, (part,)).train for part in parts]
+    items = np.array([3, len(alone[0]) + 2, 0, len(alone[0]), 7])
+    views = joint.make(items, 0, "train", 0, 0).views
+    for place, item in enumerate(items):
+        number, local = (0, item) if item < len(alone[0]) else (1, item - len(alone[0]))
+        assert torch.equal(views[place], alone[number].make(np.array([local]), 0, "train", 0, 0).views[0])
+
+
+def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: Path) -> None:
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
+    method = parse_method(config.method)
+    data = training_data(config, method, sources(config, method))
+    items = data.sampler.batch(0, 1)
+    whole = data.train.make(items, 0, "train", 0, 1).views
+    shares = [data.train.make(items[at : at + 32], at, "train", 0, 1).views for at in (0, 32)]
+    assert torch.equal(torch.cat(shares), whole)
+
+
+def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
+    store: Path, other: Path, tmp_path: Path
+) -> None:
+    here = [f"runs={tmp_path}", *JOINT, "steps=2"]
+    done = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *here])
+    alone = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", *here])
+    assert Path(done["run"]).name != Path(alone["run"]).name
+    about = json.loads((Path(done["best"]) / "config.json").read_bytes())
+    assert about["training"]["dataset"] == "synthetic + synthetic"
+    assert about["training"]["more_stores"][0]["store_sha256"] == open_store(other).sha256
+    seen = load_seen(Path(done["best"]), about["seen_sha256"])
+    for folder in (store, other):
+        place = open_store(folder)
+        assert np.isin(seen_keys(place, place.split()), seen).all()
+
+
+def test_labels_of_several_stores_are_refused(store: Path, other: Path) -> None:
+    config = resolve("supervised-synthetic", [f"store={store}", f"more_stores={other}"])
+    with pytest.raises(ConfigError, match="several stores are not the same"):
+        sources(config, parse_method(config.method))
+
+
+def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Path, other: Path) -> None:
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}"])
+    method = parse_method(config.method)
+    with pytest.raises(ConfigError, match=f"cmsmlc makes 8 in {store}, 2 in {other}.*random_pair"):
+        training_data(config, method, sources(config, method))
+
+
+def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp_path: Path) -> None:
+    same = clocs.ingest("synthetic", None, tmp_path / "same", options={"records": 20, "leads": 4})
+    clocs.split(same)
+    config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={same.folder}"])
+    with pytest.raises(LeakError, match=r"20 signals are in .* such as those of '(00000\d\d)' and '\1'"):
+        sources(config, parse_method(config.method))
+
+
+def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path) -> None:
+    """Recording 0 of each patient in one store, recording 1 in another, as if a store held a year."""
+    clocs.make_key(tmp_path / "key")
+    for number in range(24):
+        for year in (0, 1):
+            files = tmp_path / f"files{year}"
+            files.mkdir(exist_ok=True)
+            write(make_recording(seed=2 * number + year, record_id="x"), files / f"{number:02}.edf")
+    rows = "".join(f"{number:02},patient {number}\n" for number in range(24))
+    (tmp_path / "table.csv").write_text("file,patient_id\n" + rows)
+    told = {"key": tmp_path / "key", "table": tmp_path / "table.csv"}
+    first, second = (
+        clocs.ingest("folder", tmp_path / f"files{year}", tmp_path / f"store{year}", options=told, gate=OFF)
+        for year in (0, 1)
+    )
+    split, other = clocs.split(first), clocs.split(second, seed=5)
+    run = clocs.pretrain("cmsc-folder", [f"store={first.folder}", f"runs={tmp_path}", "steps=1", "batch=16"])
+    best, about = Path(run["best"]), load_encoder_folder(Path(run["best"]))[1]
+    train = set(first.table(["patient_id"]).column(0).filter(pa.array(~split.mask("test"))).to_pylist())
+    names = second.table(["patient_id"]).column(0).to_pylist()
+    np.testing.assert_array_equal(seen_records(best, about, second), [name in train for name in names])
+    with pytest.raises(LeakError, match="trained on patients of the test part"):
+        check_contract(best, about, second, other)
+    config = resolve("cmsc-folder", [f"store={first.folder}", f"more_stores={second.folder}"])
+    with pytest.raises(LeakError, match="24 patients are in"):
+        sources(config, parse_method(config.method))

@@ -76,6 +76,15 @@ def test_sweeps_show_ours_and_the_papers() -> None:
     assert set(named(axes)) == {"CMSC", "the paper's"}
 
 
+def test_sweeps_show_the_seeds_of_a_mean() -> None:
+    ours = np.array([0.6, 0.7])
+    line = Sweep(ours, ours, ours, np.full(2, NAN), seeds=(np.array([0.5, 0.7]), np.array([])))
+    axes = only(draw_sweep({"linear": line}, ["10", "30"], "patients", "Chapman"))
+    dots = [axis for axis in axes.lines if axis.get_marker() == "."]
+    assert [np.asarray(dot.get_ydata()).tolist() for dot in dots] == [[0.5, 0.7], []]
+    assert named(axes) == ["linear"]
+
+
 def test_histograms_have_the_area_one() -> None:
     edges = np.array([0.0, 1.0, 3.0, 4.0])
     axes = only(draw_histograms(edges, np.array([1.0, 2.0, 1.0]), np.array([0.0, 50.0, 50.0]), (1.9, 2.75), "CMSC"))

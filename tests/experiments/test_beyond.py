@@ -96,6 +96,15 @@ def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
     assert ready_config("recommended-folder")["store"] == "stores/folder"
 
 
+def test_other_seeds_of_few_labels_ask_the_same_encoder_with_other_labels() -> None:
+    """So that they cost no other pre-training."""
+    again = [cell for cell in few_labels([1]) if isinstance(cell, Evaluation)]
+    pretrained = [cell.start for cell in again if cell.start is not None and cell.start.epochs]
+    assert len(pretrained) == 2 * len(again) / 3
+    assert all(start == one_encoder(0) for start in pretrained)
+    assert {cell.seed for cell in again} == {1}
+
+
 def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
     place = Place(tmp_path, tmp_path, tmp_path)
 

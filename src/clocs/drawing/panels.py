@@ -46,6 +46,8 @@ class Sweep:
     high: Floats
     paper: Floats
     """All (settings,)."""
+    seeds: tuple[Floats, ...] = ()
+    """By setting the seeds that the value is the mean of; none: not drawn."""
 
 
 def draw_bars(bars: Sequence[Bar], title: str, span: tuple[float, float]) -> Figure:
@@ -88,13 +90,15 @@ def draw_learning(curves: Mapping[str, Sequence[Floats]], title: str) -> Figure:
 
 
 def draw_sweep(lines: Mapping[str, Sweep], settings: Sequence[str], label: str, title: str) -> Figure:
-    """Test AUC by setting, evenly spaced: ours as lines with intervals, the paper's dashed and hollow."""
+    """Test AUC by setting, evenly spaced: ours as lines with intervals, the paper's dashed and hollow. Dots: seeds."""
     figure, axes = _panel(3.2)
     places = np.arange(len(settings))
     for number, (name, line) in enumerate(lines.items()):
         colour, beside = COLOURS[number % len(COLOURS)], places + 0.05 * (number - (len(lines) - 1) / 2)
         reach = np.nan_to_num(np.stack([line.value - line.low, line.high - line.value]))
         axes.errorbar(beside, line.value, reach, color=colour, marker="o", markersize=4, elinewidth=0.8, label=name)
+        for place, found in zip(beside, line.seeds, strict=False):
+            axes.plot(np.full(len(found), place), found, ".", color=colour, markersize=4, alpha=0.5, label="_seeds")
         _draw_papers(axes, beside, line.paper, colour, "_paper")
     if any(np.isfinite(line.paper).any() for line in lines.values()):
         _draw_papers(axes, np.empty(0), np.empty(0), PLAIN, "the paper's")

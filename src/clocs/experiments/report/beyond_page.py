@@ -81,7 +81,9 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
         Text(
             "The encoder with a linear classifier, and fine-tuned, beside the same network trained from scratch, all "
             "with the labels of so many training patients. They choose (regularisation, when to stop) by all "
-            f"validation patients, whose labels are not counted. {stand['few-labels']}"
+            "validation patients, whose labels are not counted. Every seed draws other patients, for one and the same "
+            "encoder: behind ± and as dots, what depends on whom it drew (no ±: one seed). "
+            f"{stand['few-labels']}"
         ),
         *gallery.panels(_few_panels(estimates)),
         few_labels_table(estimates),
@@ -204,7 +206,8 @@ def _few_panels(estimates: Estimates) -> Drawn:
 def _sweep(means: Sequence[Mean | None]) -> Sweep:
     none = (np.nan, np.nan, np.nan)
     value, low, high = np.array([none if mean is None else (mean.value, mean.low, mean.high) for mean in means]).T
-    return Sweep(value, low, high, paper=np.full(len(means), np.nan))
+    seeds = tuple(np.array(() if mean is None or mean.deviation is None else mean.by_seed) for mean in means)
+    return Sweep(value, low, high, paper=np.full(len(means), np.nan), seeds=seeds)
 
 
 def _transfer(estimates: Estimates) -> Table:

@@ -158,9 +158,11 @@ def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> No
     index = open_index(tmp_path / "index")
     vector = vector_at(index._newest(), 0)[None]
     gone = index._newest().facts(0)["patient_id"]
-    assert index.search(vector, 1).rows.tolist() == [[0]]
+    before = index.search(vector, 1)
+    assert before.rows.tolist() == [[0]]
     delete_patients(tmp_path / "index", [gone])
     assert index.search(vector, 1).rows.tolist() != [[0]]
+    assert before.patient_ids.tolist() == [[gone]], "as it was when it was asked"
     rebuild_index(tmp_path / "index", "hnsw")
     assert index.manifest.kind == "hnsw"
     assert gone not in patients_of(index)
@@ -187,6 +189,22 @@ def test_searching_while_the_index_is_rebuilt(scattered: Archive, tmp_path: Path
     assert searches >= 3
 
 
+def test_many_queries_are_answered_with_patients_of_all_volumes(tmp_path: Path) -> None:
+    """Against the row of each volume's table."""
+    first = write_archive(tmp_path / "one", people(30), clustered(30, E, seed=3))
+    rows = [{**row, "patient_id": f"q{row['patient_id']}", "record_id": f"q{row['record_id']}"} for row in people(30)]
+    second = write_archive(tmp_path / "two", rows, clustered(30, E, seed=4))
+    build_index(first, tmp_path / "index")
+    add_archive(tmp_path / "index", second)
+    index = open_index(tmp_path / "index")
+    found = index.search(np.eye(E), 25)
+    snapshot = index._newest()
+    assert len(snapshot.volumes) == 2
+    expected = [[snapshot.facts(int(row))["patient_id"] for row in each] for each in found.rows]
+    assert found.patient_ids.tolist() == expected
+    assert {name[0] for name in found.patient_ids.ravel()} == {"p", "q"}
+
+
 def test_everyone_may_be_deleted(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive", people(3), clustered(3, E))
     build_index(archive, tmp_path / "index")
@@ -194,7 +212,9 @@ def test_everyone_may_be_deleted(tmp_path: Path) -> None:
     for _ in range(2):
         index = open_index(tmp_path / "index")
         assert len(index) == 0
-        assert index.search(np.eye(2, E), 3).rows.tolist() == [[-1] * 3] * 2
+        nobody = index.search(np.eye(2, E), 3)
+        assert nobody.rows.tolist() == [[-1] * 3] * 2
+        assert nobody.patient_ids.tolist() == [[""] * 3] * 2
         rebuild_index(tmp_path / "index")
     assert add_archive(tmp_path / "index", archive).of_deleted == 3
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -29,6 +31,18 @@ SAME: Final = 1 - 1e-6
 """Cosine from which two embeddings are of one recording."""
 OPENINGS: Final = 3
 """How often an index is opened again that a rebuild replaced meanwhile."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest(Hits):
+    """The nearest patients of each query. Rows are those of the index as it was when it was asked."""
+
+    _index: Snapshot
+
+    @functools.cached_property
+    def patient_ids(self) -> npt.NDArray[np.str_]:
+        """(Q, k); empty where there are fewer."""
+        return self._index.patient_ids(self.rows)
 
 
 class PatientIndex:
@@ -71,9 +85,11 @@ class PatientIndex:
                     raise
         return self._snapshot
 
-    def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Hits:
-        """Rows of the k nearest patients to each of (Q, E) vectors, and their cosines."""
-        return self._newest().search(self._unit(vectors), self._checked(k), wanted)
+    def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Nearest:
+        """The k nearest patients to each of (Q, E) vectors: rows, cosines and ids."""
+        now = self._newest()
+        found = now.search(self._unit(vectors), self._checked(k), wanted)
+        return Nearest(found.rows, found.cosines, now)
 
     def similar(
         self,

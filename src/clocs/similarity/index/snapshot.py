@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,6 +109,17 @@ class Snapshot:
                 held = recordings.values
                 return int(first + row), held.field("archive")[place].as_py(), held.field("row")[place].as_py()
         return None
+
+    def patient_ids(self, rows: Ints) -> npt.NDArray[np.str_]:
+        """Of any shape; empty for a row of -1."""
+        flat = rows.ravel()
+        found = np.full(len(flat), "", object)
+        number = np.searchsorted(self.first, flat, "right") - 1
+        for place, volume in enumerate(self.volumes):
+            at = np.flatnonzero((number == place) & (flat >= 0))
+            ids = volume.patients.column("patient_id").take(pa.array(flat[at] - self.first[place]))
+            found[at] = ids.to_numpy(zero_copy_only=False)
+        return found.astype(np.str_).reshape(rows.shape)
 
     def facts(self, row: int) -> dict[str, Any]:
         """What the table says of a patient."""

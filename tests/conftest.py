@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from clocs.core.recording import Recording, quantise
 
 ROOT = Path(__file__).resolve().parents[1]
 COSTLY = ("service", "demo", "complete", "calm", "reported")
 """Fixtures that take ten seconds and more."""
+
+settings.register_profile("any-machine", settings(), deadline=None)
+settings.load_profile("any-machine")
 
 
 @pytest.hookimpl(tryfirst=True)

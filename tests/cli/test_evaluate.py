@@ -73,6 +73,17 @@ def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
     ]
 
 
+def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
+    few = ("--labelled", 4, "--json")
+    told = ("--epochs", 1, "--batch", 4, "--repeats", 2, "--best-by", "auc", "--optimiser", "adamw")
+    probed = json.loads(command("evaluate", "probe", "random", store, *few)[0])
+    assert probed["patients"]["train"] == 4
+    assert probed["notes"][0].startswith("no labelled patient has "), "there are more classes than patients"
+    tuned = json.loads(command("evaluate", "finetune", "random", store, *told, "--learning-rate", 1e-3, *few)[0])
+    assert tuned["training"]["epochs"] == 1
+    assert tuned["notes"] == probed["notes"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -81,6 +92,8 @@ def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
         (("probe", "random", "{store}", "--fraction", "0"), "fraction: "),
         (("finetune", "random", "{store}", "--label-draw", "leads"), "label_draw: "),
         (("finetune", "random", "{store}", "--batch", "1"), "batch: "),
+        (("finetune", "random", "{store}", "--best-by", "luck"), "best_by: Input should be 'loss' or 'auc'"),
+        (("probe", "random", "{store}", "--labelled", "100000"), "labelled=100000: the training part has"),
         (("probe", "nowhere", "{store}"), "neither a folder nor an encoder"),
         (("probe", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("probe", "random", "nowhere"), "nowhere"),

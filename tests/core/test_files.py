@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.core import files
@@ -119,7 +119,6 @@ def test_the_hook_is_told_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert steps == [("before write", "a"), ("after write", "a"), ("after rename", "a")]
 
 
-@settings(deadline=None)
 @given(JSON)
 def test_equal_values_are_equal_bytes_and_read_back(value: Any) -> None:
     data = canonical_json(value)
@@ -129,7 +128,6 @@ def test_equal_values_are_equal_bytes_and_read_back(value: Any) -> None:
     assert content_hash(value) == hashlib.sha256(data).hexdigest()
 
 
-@settings(deadline=None)
 @given(JSON, JSON)
 def test_other_values_are_other_bytes(one: Any, other: Any) -> None:
     """Told apart by the standard library's own compact form."""

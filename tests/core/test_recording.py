@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -97,7 +97,6 @@ def test_every_error_of_ours_has_one_base() -> None:
     assert issubclass(LeadError, ClocsError)
 
 
-@settings(deadline=None)
 @given(
     arrays(
         np.float64,
@@ -116,7 +115,6 @@ def test_quantise_and_back_is_within_half_a_step_and_keeps_what_is_missing(
     assert np.all(np.abs(back - values[~absent]) <= 0.5 / gain * (1 + 1e-9))
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**31) + 1, 2**31 - 1))
 def test_quantise_is_exact_on_whole_steps_and_takes_the_narrowest_type(step: int) -> None:
     digital = quantise(np.array([float(step), np.nan, 0.0]), 1.0)
@@ -140,7 +138,6 @@ def test_quantise_takes_an_empty_array_and_counts_microvolt() -> None:
     assert MICROVOLT_GAIN == 1000.0
 
 
-@settings(deadline=None)
 @given(arrays(np.int16, 30, elements=st.one_of(st.integers(-32768, 32767), st.just(-32768))))
 def test_widen_keeps_every_value_and_moves_the_marker(narrow: npt.NDArray[np.int16]) -> None:
     wide = widen(narrow)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.core.seeds import generator
@@ -14,7 +14,6 @@ from clocs.core.seeds import generator
 NAMES = st.lists(st.one_of(st.integers(0, 1000), st.sampled_from(["views", "split", "noise"])), max_size=3)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**63), NAMES)
 def test_the_same_seed_and_names_give_the_same_numbers(seed: int, names: list[str | int]) -> None:
     assert (
@@ -23,7 +22,6 @@ def test_the_same_seed_and_names_give_the_same_numbers(seed: int, names: list[st
     )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), NAMES, NAMES)
 def test_other_seeds_or_names_give_other_numbers(
     seed: int, other_seed: int, names: list[str | int], other_names: list[str | int]

@@ -123,7 +123,7 @@ def test_a_small_zip_that_unpacks_to_much_is_stopped_at_the_limit(
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_archive_gives_its_bytes_or_a_format_error(
     method: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -237,7 +237,7 @@ def test_a_foreign_file_is_refused() -> None:
         SYNTHETIC.load(NOWHERE, Entry("A0001.hea"), SyntheticOptions())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     number=st.integers(0, 10**8),
     seed=st.integers(0, 2**32),

@@ -37,7 +37,7 @@ def literal(scores: Rows, level: str) -> dict[int, tuple[list[float], list[bool]
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**30), recordings=st.integers(1, 40), rows=st.integers(1, 90))
 def test_groups_are_those_of_a_literal_loop(seed: int, recordings: int, rows: int) -> None:
     scores = make_scores(seed, recordings, rows)

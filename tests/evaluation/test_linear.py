@@ -85,7 +85,7 @@ def test_constant_values_do_no_harm() -> None:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**20),
     count=st.integers(2, 30),

@@ -131,7 +131,7 @@ def test_a_value_is_origin_plus_scale_times_digit(origin: str, scale: str, milli
     np.testing.assert_allclose(values, [millivolts], rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.decimals(-5000, 5000, places=2),
     st.decimals("0.01", 100, places=2),

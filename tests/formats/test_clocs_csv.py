@@ -119,7 +119,7 @@ def test_what_is_wrong_is_told(text: str, said: str, tmp_path: Path) -> None:
         read_text(tmp_path, text)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_damage_is_an_error_of_clocs_or_none(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     whole = bytearray((START + "# gain: [1000.0, 5]\n# baseline: [0, 1]\ntime,I,II\n0,1,2\n0.002,3,4\n").encode())

@@ -104,7 +104,7 @@ def write(folder: Path, code: int, digital: Ints) -> None:
 
 
 @pytest.mark.parametrize("code", LOWEST)
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_what_the_package_writes_is_read_back(
     code: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

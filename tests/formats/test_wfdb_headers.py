@@ -95,7 +95,7 @@ def test_headers_that_are_not_read_say_why(tmp_path: Path, header: str, said: st
     refused(tmp_path, header, said, r_dat=b"12345678", x_dat=b"12345678")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.binary(max_size=80), st.text("r 123/:x+()#.-emVdat\n", max_size=80))
 def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
     for data in (noise, text.encode(), b"r 1 360 4\n" + text.encode()):

@@ -126,7 +126,7 @@ def test_derived_leads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
     np.testing.assert_array_equal(full.signal, read.signal)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(recording=recordings(), from_zero=st.booleans(), bits=st.sampled_from([16, 24]))
 def test_steps_fit_their_bits_and_are_exact_where_they_can_be(recording: Recording, from_zero: bool, bits: int) -> None:
     limit = 2 ** (bits - 1) - 1

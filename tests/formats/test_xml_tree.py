@@ -220,7 +220,7 @@ def tree(text: str) -> Element:
     return root
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1), st.sampled_from([",", None]))
 def test_numbers_are_those_that_python_reads(numbers: list[int], separator: str | None) -> None:
     text = (separator or " \n").join(map(str, numbers))
@@ -304,7 +304,7 @@ def built(about: tuple[str, str, list[Any]]) -> Element:
     return element
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(TREES, st.sampled_from(["utf-8", "utf-16", "us-ascii"]))
 def test_trees_are_those_of_the_standard_library(about: tuple[str, str, list[Any]], encoding: str) -> None:
     raw = tostring(built(about), encoding=encoding)
@@ -315,7 +315,7 @@ def test_trees_are_those_of_the_standard_library(about: tuple[str, str, list[Any
     assert [len(each) for each in ours.iter()] == [len(each) for each in theirs.iter()]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.binary(max_size=60), st.text("<>&;/!?[]-= 'aA\"xml\n", max_size=60))
 def test_anything_is_parsed_or_refused(noise: bytes, text: str) -> None:
     for raw in (noise, text.encode(), b"<a>" + noise + b"</a>", b"<a>" + text.encode() + b"</a>"):

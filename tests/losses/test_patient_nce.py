@@ -84,7 +84,7 @@ def test_equals_the_equations_written_out(views: int, off_diagonals: OffDiagonal
     assert loss.item() == pytest.approx(literal(embeddings, patients, 0.1, off_diagonals, pairs), rel=0, abs=1e-10)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     who=st.lists(st.integers(-(2**62), 2**62) | st.integers(0, 3), min_size=1, max_size=9),
     views=st.integers(2, 3),

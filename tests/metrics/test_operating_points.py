@@ -37,7 +37,7 @@ samples = st.lists(st.tuples(st.booleans(), st.integers(-4, 4)), min_size=2, max
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(samples)
 def test_equal_to_a_literal_search(rows: list[tuple[bool, int]]) -> None:
     """Ties and all: every threshold tried one by one; scikit-learn's curve for the crossing."""
@@ -57,7 +57,7 @@ def test_equal_to_a_literal_search(rows: list[tuple[bool, int]]) -> None:
     assert points.auc() == pytest.approx(roc_auc_score(positive, scores))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(samples, st.integers(0, 1000))
 def test_a_weight_is_that_many_copies(rows: list[tuple[bool, int]], seed: int) -> None:
     positive, scores = np.array([one for one, _ in rows]), np.array([float(score) for _, score in rows])

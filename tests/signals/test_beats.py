@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.core.recording import Provenance, Recording, missing_value, quantise
@@ -44,7 +44,6 @@ def waves(interval: float, seconds: float = 10.0, qrs: float = 0.02, t_delay: fl
     )
 
 
-@settings(deadline=None)
 @given(st.floats(0.6, 1.6), st.floats(0.008, 0.03), st.floats(0.22, 0.3))
 def test_what_was_made_is_found(interval: float, qrs: float, t_delay: float) -> None:
     """Of a bell curve's squared slope the middle 90 % lie within 2.8 of its standard deviations each side at most."""
@@ -65,7 +64,6 @@ def test_waves_point_where_they_do() -> None:
     np.testing.assert_allclose(found.waves["I"], (0.1, 1.0, 0.3), atol=0.06)
 
 
-@settings(deadline=None)
 @given(st.sampled_from([100.0, 128.0, 250.0, 257.0, 1000.0]))
 def test_seconds_follow_the_stated_rate(rate: float) -> None:
     found = find_beats(replace(waves(0.8), rate=rate))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
@@ -32,14 +32,12 @@ def count(policy: FramePolicy, samples: int, rate: float) -> int:
     return int(policy.count(np.array([samples]), np.array([rate]))[0])
 
 
-@settings(deadline=None)
 @given(st.integers(0, 3000), st.integers(1, 300), st.floats(50, 2000))
 def test_frames_of_source_samples_are_counted_as_they_are_cut(samples: int, window: int, rate: float) -> None:
     policy = FramePolicy(samples=100, source_samples=window)
     assert count(policy, samples, rate) == literal_count(samples, window)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 80_000), st.integers(50, 2000), st.sampled_from([250, 500]), st.integers(1, 3))
 def test_frames_at_a_rate_are_those_of_the_resampled_length(
     samples: int, rate: int, to_rate: int, segments: int
@@ -49,7 +47,6 @@ def test_frames_at_a_rate_are_those_of_the_resampled_length(
     assert count(policy, samples, float(rate)) == literal_count(Fraction(samples * to_rate, rate), 1250 * segments)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(50, 2000), st.integers(-1, 1))
 def test_a_recording_of_just_so_many_frames_has_them(frames: int, rate: int, more: int) -> None:
     """At the edge, where floating point would lose a frame or add one: 5 s frames of whole seconds."""
@@ -57,7 +54,6 @@ def test_a_recording_of_just_so_many_frames_has_them(frames: int, rate: int, mor
     assert count(policy, frames * 5 * rate + more, float(rate)) == frames - (more < 0)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20))
 def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(samples: list[int]) -> None:
     rates = np.full(len(samples), 500.0)
@@ -89,7 +85,6 @@ def test_the_window_is_what_one_frame_takes_of_a_recording(policy: FramePolicy, 
     assert policy.window(rate) == window
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.NDArray[np.float32]) -> None:
     frames = FramePolicy(samples=8, segments=3, source_samples=24).shape_windows(values)
@@ -98,7 +93,6 @@ def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.N
         assert [value for segment in frames[row].tolist() for value in segment] == values[row].tolist()
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray[np.float32]) -> None:
     """Against a literal loop in double precision; a constant segment becomes 0."""

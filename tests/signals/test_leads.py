@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -70,7 +70,6 @@ def test_what_can_be_derived() -> None:
     assert derivable(STANDARD) == ()
 
 
-@settings(deadline=None)
 @given(PAIRS, BASELINES)
 def test_derived_leads_are_exact_in_integers(digital: npt.NDArray[np.int16], baseline: tuple[int, int]) -> None:
     """At equal gains, twice a derived value is a whole number of steps; it is that number."""
@@ -90,7 +89,6 @@ def test_derived_leads_are_exact_in_integers(digital: npt.NDArray[np.int16], bas
                 assert twice * value == 2 * first * a + 2 * second * b
 
 
-@settings(deadline=None)
 @given(PAIRS, BASELINES, st.tuples(st.sampled_from([200.0, 1000.0, 4880.0]), st.sampled_from([300.0, 999.5])))
 def test_with_different_gains_they_are_right_to_half_a_fine_step(
     digital: npt.NDArray[np.int16], baseline: tuple[int, int], gain: tuple[float, float]
@@ -107,7 +105,6 @@ def test_with_different_gains_they_are_right_to_half_a_fine_step(
         assert np.all(np.abs(values - np.array(weights) @ volts)[~absent] <= step / 2 * (1 + 1e-9))
 
 
-@settings(deadline=None)
 @given(PAIRS, st.permutations(["II", "I", "V2", "X"]))
 def test_taking_the_derived_leads_away_again_gives_what_was_read(
     digital: npt.NDArray[np.int16], order: list[str]

@@ -309,7 +309,7 @@ CONTENT = arrays(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     CONTENT,
     st.permutations(["I", "II", "III", "aVR", "V1", "ECG"]),

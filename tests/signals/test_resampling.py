@@ -63,7 +63,7 @@ def test_missing_samples_are_refused_before_they_spread(bad: float) -> None:
         stretch(signal, 2500)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(2, 400), st.integers(1, 400), st.integers(0, 2**32 - 1))
 def test_stretch_is_scipys_fourier_method(before: int, after: int, seed: int) -> None:
     signal: npt.NDArray[np.float32] = np.random.default_rng(seed).normal(size=(3, before)).astype(np.float32)

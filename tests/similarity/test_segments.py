@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from clocs.similarity.segments import segments_of, unit_length
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(0, 10_000))
 def test_equal_to_a_literal_pooling(rows: int, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -90,7 +90,7 @@ def test_frames_equal_a_literal_loop(store_of: Maker, varied: list[Recording], n
     assert per_record.tolist() == [len({k[1] for k in expected if k[0] == r}) for r in range(len(store))]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1000))
 def test_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recording], seed: int) -> None:
     store = store_of(varied, gate=OFF, per_shard=3)

@@ -106,7 +106,7 @@ def test_an_unfinished_run_is_not_repeated(files: Path, tmp_path: Path) -> None:
     assert (read, stored(made)) == ("a", list("abdefgi"))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=2, max_size=4))
 def test_whatever_comes_and_goes_the_store_holds_what_is_there(
     files: Path, tmp_path_factory: pytest.TempPathFactory, stages: list[set[str]]

@@ -17,7 +17,7 @@ from clocs.training.labels import labelled_items, labelled_records
 FRACTIONS = st.floats(0.001, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(count=st.integers(1, 500), low=FRACTIONS, high=FRACTIONS, seed=st.integers(0, 2**32))
 def test_a_smaller_fraction_lies_inside_a_larger_one(count: int, low: float, high: float, seed: int) -> None:
     few, many = (labelled_items(count, fraction, seed).tolist() for fraction in sorted((low, high)))

@@ -12,7 +12,7 @@ from clocs.core.errors import ConfigError
 from clocs.training.sampler import PatientSampler, Permutation, RepeatedSampler, ShuffledSampler, TurnsSampler
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**40))
 def test_a_permutation_is_one(size: int, seed: int) -> None:
     assert sorted(Permutation(size, seed)(np.arange(size))) == list(range(size))
@@ -46,7 +46,7 @@ def test_an_epoch_takes_every_item_once_and_the_next_differs() -> None:
         ShuffledSampler(10, 32, seed=0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(chosen=st.sets(st.integers(0, 10**9), min_size=8, max_size=80), seed=st.integers(0, 99), batch=st.integers(2, 8))
 def test_of_chosen_items_an_epoch_takes_each_once_and_no_other(chosen: set[int], seed: int, batch: int) -> None:
     sampler = ShuffledSampler(10**9 + 1, batch, seed, np.array(sorted(chosen)))
@@ -86,7 +86,7 @@ def test_each_patient_brings_as_many_items_as_asked() -> None:
         PatientSampler(patients, batch=10, each=3, seed=0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.integers(8, 60), min_size=1, max_size=4), seed=st.integers(0, 99))
 def test_stores_take_turns_and_each_is_gone_through_before_it_begins_anew(sizes: list[int], seed: int) -> None:
     batch, sampler = 8, TurnsSampler(sizes, 8, seed)

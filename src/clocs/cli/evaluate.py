@@ -15,6 +15,7 @@ evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_a
 CHECKPOINT = typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")
 STORE = typer.Argument(help="Folder of a store with a split.")
 FRACTION = typer.Option(0.5, help="Share of the training labels that is used.")
+LABELLED = typer.Option(None, min=1, help="So many training patients have labels, in place of a share.")
 DRAW = typer.Option("patients", help="What the share is drawn over: patients, or frames (the released code's way).")
 SEED = typer.Option(0, min=0, help="Of the label draw and of random weights.")
 SPLIT = typer.Option("default", help="Name of the split.")
@@ -30,6 +31,7 @@ def probe_command(
     checkpoint: str = CHECKPOINT,
     store: Path = STORE,
     fraction: float = FRACTION,
+    labelled: int | None = LABELLED,
     label_draw: str = DRAW,
     seed: int = SEED,
     split: str = SPLIT,
@@ -47,8 +49,9 @@ def probe_command(
     from clocs.evaluation.probe import ProbeConfig, probe
 
     torch.set_num_threads(threads)
-    given = {"fraction": fraction, "label_draw": label_draw, "seed": seed, "split": split, "frames": frames}
-    config = checked(ProbeConfig, given | {"solver": solver, "train_mode": train_mode}, "clocs evaluate probe")
+    labels = {"fraction": fraction, "labelled": labelled, "label_draw": label_draw, "seed": seed}
+    given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
+    config = checked(ProbeConfig, given, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
 
 
@@ -57,13 +60,18 @@ def finetune_command(
     checkpoint: str = CHECKPOINT,
     store: Path = STORE,
     fraction: float = FRACTION,
+    labelled: int | None = LABELLED,
     label_draw: str = DRAW,
     seed: int = SEED,
     split: str = SPLIT,
     frames: str = FRAMES,
     epochs: int = typer.Option(400, help="At most."),
-    patience: int = typer.Option(15, help="Epochs without a better validation loss before training ends."),
+    patience: int = typer.Option(15, help="Epochs that are no better in validation before training ends."),
+    best_by: str = typer.Option("loss", help="What is better in validation: a lower loss, or a higher auc."),
     batch: int = typer.Option(0, help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise."),
+    repeats: int = typer.Option(1, help="Passes over the labelled frames in an epoch; more where they are few."),
+    optimiser: str = typer.Option("adam", help="adam, or adamw."),
+    learning_rate: float = typer.Option(1e-4, help="Of the optimiser."),
     runs: Path = RUNS,
     threads: int = THREADS,
     as_json: bool = JSON,
@@ -72,9 +80,11 @@ def finetune_command(
     from clocs.core.options import checked
     from clocs.evaluation.finetune import FinetuneConfig, finetune
 
-    given = {"fraction": fraction, "label_draw": label_draw, "seed": seed, "split": split, "frames": frames}
-    trained = {"epochs": epochs, "patience": patience, "batch": batch or None, "threads": threads}
-    config = checked(FinetuneConfig, given | trained, "clocs evaluate finetune")
+    labels = {"fraction": fraction, "labelled": labelled, "label_draw": label_draw, "seed": seed}
+    ends = {"epochs": epochs, "patience": patience, "best_by": best_by}
+    steps = {"batch": batch or None, "repeats": repeats, "optimiser": optimiser, "learning_rate": learning_rate}
+    given = {**labels, **ends, **steps, "split": split, "frames": frames, "threads": threads}
+    config = checked(FinetuneConfig, given, "clocs evaluate finetune")
     with TrainingProgress(epochs) as shown:
         found = finetune(checkpoint, store, config, runs=runs, progress=shown.update)
     _show(found, as_json)

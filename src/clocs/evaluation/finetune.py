@@ -90,7 +90,7 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
         split=config.split,
         frames=changed,
         initial=None if subject.folder is None else str(subject.folder),
-        fraction=trial.label_fraction(config),
+        fraction=trial.label_fraction,
         label_draw=config.label_draw,
         seed=config.seed,
         epochs=config.epochs,

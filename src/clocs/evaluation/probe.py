@@ -14,7 +14,7 @@ from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.rows import Rows, rows_of
 from clocs.evaluation.trial import Trial, looked_up
 from clocs.store.store import Store
-from clocs.training.labels import labelled_items, labelled_records
+from clocs.training.labels import labelled_items
 
 
 class ProbeConfig(LabelledOptions):
@@ -60,9 +60,7 @@ def probe(
 
 def _rows(trial: Trial, config: ProbeConfig, part: str) -> Rows:
     """A part's embeddings; of the training part, those with a label."""
-    records = trial.split.mask(part)
-    if part == "train" and config.label_draw == "patients":
-        records = labelled_records(trial.store, records, trial.label_fraction(config), config.seed)
+    records = trial.labelled() if part == "train" else trial.split.mask(part)
     torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
     rows = rows_of(trial.subject.module, trial.store, trial.policy, records, train_mode=config.train_mode)
     if part == "train" and config.label_draw == "frames":

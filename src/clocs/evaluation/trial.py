@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.evaluation.contract import check_contract
@@ -18,8 +19,10 @@ from clocs.evaluation.results import CODE, save_scores
 from clocs.evaluation.rows import Rows, refuse_without_classes
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
+from clocs.training.labels import labelled_records
 from clocs.training.runs import Run
 
 Folder = str | os.PathLike[str]
@@ -34,8 +37,7 @@ class Trial:
     split: Split
     policy: FramePolicy
     contract: dict[str, Any]
-    judges: Literal["validation", "test"]
-    """The part whose patients judge."""
+    options: LabelledOptions
 
     @classmethod
     def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> Trial:
@@ -47,19 +49,28 @@ class Trial:
         policy = frames_for(subject.about["input"], place, options.frames)
         refuse = options.leaks == "refused"
         contract = check_contract(subject.folder, subject.about, place, split, refuse=refuse)
-        return cls(subject, place, split, policy, contract, options.part)
+        return cls(subject, place, split, policy, contract, options)
 
-    def label_fraction(self, options: LabelledOptions) -> float:
+    @property
+    def label_fraction(self) -> float:
         """Of the training labels, that the options ask for."""
-        if options.labelled is None:
-            return options.fraction
+        wanted = self.options.labelled
+        if wanted is None:
+            return self.options.fraction
         people = len(np.unique(self.store.patients()[0][self.split.mask("train")]))
-        if options.labelled > people or options.label_draw != "patients":
+        if wanted > people or self.options.label_draw != "patients":
             raise ConfigError(
-                f"labelled={options.labelled}: the training part has {people} patients, and labels must be drawn over "
-                "them: label_draw=patients"
+                f"labelled={wanted}: the training part has {people} patients, and labels must be drawn over them: "
+                "label_draw=patients"
             )
-        return options.labelled / people
+        return wanted / people
+
+    def labelled(self) -> npt.NDArray[np.bool_]:
+        """(recordings of the store,) whose labels are trained with; where they are drawn over frames, the part's."""
+        train = self.split.mask("train")
+        if self.options.label_draw == "frames":
+            return train
+        return labelled_records(self.store, train, self.label_fraction, self.options.seed)
 
     def run(self, runs: Folder, kind: str, **identity: Any) -> Run:
         """The folder of this evaluation, named by what goes into it."""
@@ -73,12 +84,23 @@ class Trial:
             "encoder": self.subject.told(),
             **told,
             "contract": self.contract,
-            "notes": [*mismatches(self.subject.about["input"], self.policy, self.store), *_without_class(scores)],
-            self.judges: judge(scores),
+            "notes": [
+                *mismatches(self.subject.about["input"], self.policy, self.store),
+                *self._unlabelled_classes(),
+                *_without_class(scores),
+            ],
+            self.options.part: judge(scores),
         }
         save_scores(run.folder, scores)
         run.finish(result)
         return {**result, "run": str(run.folder), "already_finished": False}
+
+    def _unlabelled_classes(self) -> list[str]:
+        """A macro mean counts them all the same, as do the paper's."""
+        frames = Frames(self.store, self.policy, records=self.labelled())
+        labels = frames.targets(np.arange(len(frames)))
+        lacking = [name for name, column in zip(frames.classes, labels.T, strict=True) if not column.any()]
+        return [f"no labelled patient has {', '.join(lacking)}: of that nothing was learned"] if lacking else []
 
 
 def _without_class(scores: Rows) -> list[str]:

@@ -48,7 +48,7 @@ def packed(lead: list[int]) -> bytes:
     return struct.pack("<ihh", len(body), 1, first) + body
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.binary(max_size=3000))
 def test_bytes_come_back(data: bytes) -> None:
     assert lzw(compressed(data), 1 << 20, "x") == data
@@ -63,7 +63,7 @@ def test_a_code_may_mean_what_it_is_about_to_mean() -> None:
     assert lzw(compressed(b"a" * 100), 1000, "x") == b"a" * 100
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(-4000, 4000), min_size=3, max_size=60), min_size=1, max_size=4))
 def test_leads_come_back(leads: list[list[int]]) -> None:
     assert [lead.tolist() for lead in unpack(b"".join(map(packed, leads)), "x")] == leads
@@ -114,7 +114,7 @@ def test_many_small_blocks_are_counted_together() -> None:
         unpack(block * 8, "x")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_anything_is_unpacked_or_refused(data: bytes) -> None:
     for text in (data, struct.pack("<ihh", len(data), 1, 0) + data):

@@ -69,7 +69,7 @@ def test_differences_of_every_order_come_back(order: int, huffman: bool) -> None
     np.testing.assert_array_equal(made(scp_leads(rows, order=order, huffman=huffman)).digital, rows)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(-(2**15) + 1, 2**15 - 1), min_size=1, max_size=60),
     st.sampled_from([0, 1, 2]),

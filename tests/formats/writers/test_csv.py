@@ -36,7 +36,7 @@ def check(recording: Recording, path: Path) -> None:
     assert ours.episodes == recording.episodes
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(recording=recordings())
 def test_any_recording_comes_back_exactly(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(recording, tmp_path_factory.mktemp("csv") / "r.csv")

@@ -68,7 +68,7 @@ def check(recording: Recording, folder: Path) -> tuple[str, ...]:
     return notes
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(recording=recordings(fastest=1001.0))
 def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("dicom")

@@ -66,7 +66,7 @@ def _fits(recording: Recording, row: int, path: Path) -> bool:
 
 
 @pytest.mark.parametrize("ending", ["edf", "bdf"])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(recording=recordings(missing=False))
 def test_any_recording_comes_back(ending: str, recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("edf") / f"r.{ending}"
@@ -126,7 +126,7 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
         exactly(recording, tmp_path / "r.edf")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     samples=st.integers(1, 200_000),
     rate=st.one_of(st.sampled_from([100.0, 250.0, 257.0, 300.0, 1000 / 3, 500.0]), st.floats(1.0, 1e6)),
@@ -172,7 +172,7 @@ def test_data_records_are_of_the_usual_size_where_they_can_be(samples: int, rate
     assert records.samples * 24 <= USUAL_BYTES or samples == 5003
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     gain=st.one_of(st.sampled_from([1000.0, 200.0, 1000 / 4.88, 409.6, 1206.0, -300.0]), st.floats(0.01, 1e6)),
     baseline=st.integers(-40_000, 40_000),

@@ -36,7 +36,7 @@ def check(recording: Recording, path: Path) -> None:
         np.testing.assert_array_equal(marked, recording.digital)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(recording=recordings())
 def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")

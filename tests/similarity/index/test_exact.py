@@ -22,7 +22,7 @@ def literal(vectors: Vectors, queries: Vectors, k: int, mask: npt.NDArray[np.boo
     return [[int(row) for row in rows if mask[row]][:k] for rows in order]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.integers(1, 3000),
     count=st.integers(1, 5),

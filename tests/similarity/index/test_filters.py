@@ -44,7 +44,7 @@ def has(patient: dict[str, Any], wanted: Filter) -> bool:
     return wanted.label is None or wanted.label in patient["labels"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(PATIENT, max_size=12), WANTED)
 def test_as_a_loop_over_patients(patients: list[dict[str, Any]], wanted: Filter) -> None:
     batch = pa.RecordBatch.from_pylist(patients, SCHEMA)

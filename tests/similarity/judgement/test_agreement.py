@@ -49,7 +49,7 @@ def literal(values: Floats, labels: Bools, k: int) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 4))
 def test_equal_to_a_literal_version(seed: int, k: int, classes: int) -> None:
     """Several labels, one, or none a patient."""

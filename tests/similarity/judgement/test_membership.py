@@ -27,7 +27,7 @@ def make_records(random: np.random.Generator, records: int, noise: float, *, seg
     return Segments(unit_length(values), record, record)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(0, 10_000))
 def test_a_score_is_the_mean_cosine_over_pairs(lengths: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)

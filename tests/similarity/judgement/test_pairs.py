@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clocs.similarity.judgement.pairs import other_pairs, own_pairs, pair_weights
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(st.integers(0, 4), min_size=0, max_size=25))
 def test_all_pairs_where_there_are_few(owners: list[int]) -> None:
     patient = np.array(owners, np.int64) * 11
@@ -24,7 +24,7 @@ def test_all_pairs_where_there_are_few(owners: list[int]) -> None:
         assert sorted(pairs) == expected
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 5), min_size=12, max_size=60), st.integers(1, 20))
 def test_a_draw_has_the_wanted_kind_and_number(owners: list[int], most: int) -> None:
     patient = np.array(owners, np.int64)

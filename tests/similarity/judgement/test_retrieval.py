@@ -39,7 +39,7 @@ def literal_ranks(segments: Segments, across: bool) -> dict[int, float]:
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.booleans())
 def test_equal_to_a_literal_search(seed: int, across: bool) -> None:
     """With fewer than thirty patients the ranks are told one by one."""

@@ -194,7 +194,7 @@ def _all_cells(count: int) -> list[Any]:
 @pytest.fixture(scope="module")
 def calm(stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Grid:
     """A small grid that nobody disturbed."""
-    grid = Grid(tmp_path_factory.mktemp("calm"), stores, 15, "serial")
+    grid = Grid(tmp_path_factory.mktemp("calm"), stores, 10, "serial")
     grid.calm()
     return grid
 

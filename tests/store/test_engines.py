@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,9 @@ import pytest
 
 from clocs.core.engine import Engine
 from clocs.core.files import file_hash
+from clocs.core.sources import Source
+from clocs.datasets import DATASETS, Dataset, Entry
+from clocs.datasets.dataset import Options
 from clocs.store.ingest import ingest
 
 
@@ -22,11 +27,23 @@ def fingerprint(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): file_hash(path) for path in files}
 
 
+def some(source: Source, options: Options) -> Iterator[Entry]:
+    """The first recordings of CinC 2017's archive: six tasks of its seventeen."""
+    whole = DATASETS.get("physionet2017")
+    return itertools.islice(whole.entries(source, options), 6 * whole.records_per_shard)
+
+
 @pytest.fixture(scope="module")
-def expected(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A real dataset, in process: all of CinC 2017's archive would be 17 tasks; Cardiology's is one."""
+def dataset() -> Dataset:
+    return replace(DATASETS.get("physionet2017"), entries=some)
+
+
+@pytest.fixture(scope="module")
+def expected(dataset: Dataset, real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """In process."""
     folder = tmp_path_factory.mktemp("serial")
-    ingest("physionet2017", real_data / "cinc2017.zip", folder)
+    store = ingest(dataset, real_data / "cinc2017.zip", folder)
+    assert store.manifest.records_in == 6 * dataset.records_per_shard
     return fingerprint(folder)
 
 
@@ -40,15 +57,17 @@ def _ray() -> Iterator[None]:
 
 @pytest.mark.parametrize("engine", ["processes", "ray"])
 @pytest.mark.usefixtures("_ray")
-def test_same_bytes_on_two_workers(engine: Engine, expected: dict[str, str], real_data: Path, tmp_path: Path) -> None:
-    ingest("physionet2017", real_data / "cinc2017.zip", tmp_path / "store", engine=engine, workers=2)
+def test_same_bytes_on_two_workers(
+    engine: Engine, dataset: Dataset, expected: dict[str, str], real_data: Path, tmp_path: Path
+) -> None:
+    ingest(dataset, real_data / "cinc2017.zip", tmp_path / "store", engine=engine, workers=2)
     assert fingerprint(tmp_path / "store") == expected
 
 
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_ray")
 def test_a_worker_killed_midway_is_replaced(
-    engine: Engine, expected: dict[str, str], real_data: Path, tmp_path: Path
+    engine: Engine, dataset: Dataset, expected: dict[str, str], real_data: Path, tmp_path: Path
 ) -> None:
     """kill -9 of a real worker while it works on a task."""
     store, killed = tmp_path / "store", threading.Event()
@@ -71,7 +90,7 @@ def test_a_worker_killed_midway_is_replaced(
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    ingest("physionet2017", real_data / "cinc2017.zip", store, engine=engine, workers=2)
+    ingest(dataset, real_data / "cinc2017.zip", store, engine=engine, workers=2)
     ended = killed.is_set()
     killed.set()
     killer.join()

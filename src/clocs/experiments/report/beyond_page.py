@@ -82,8 +82,8 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
             "The encoder with a linear classifier, and fine-tuned, beside the same network trained from scratch, all "
             "with the labels of so many training patients. They choose (regularisation, when to stop) by all "
             "validation patients, whose labels are not counted. Every seed draws other patients, for one and the same "
-            "encoder: behind ± and as dots, what depends on whom it drew (no ±: one seed). "
-            f"{stand['few-labels']}"
+            "encoder: behind ± and as dots, what depends on whom it drew (no ±: one seed, of those that all lines "
+            f"have). {stand['few-labels']}"
         ),
         *gallery.panels(_few_panels(estimates)),
         few_labels_table(estimates),
@@ -142,9 +142,7 @@ def few_labels_table(estimates: Estimates) -> Table:
     """AUC per recording, by patients with labels; and how many training from scratch needs for what the encoder has."""
     rows = []
     for dataset in SOURCES:
-        lines = {
-            name: [_few_mean(estimates, dataset, kind, count) for count in COUNTS] for name, kind in FEW_LABELS.items()
-        }
+        lines = _few_lines(estimates, dataset)
         rows += [(Entry(f"{DATASET_NAMES[dataset]}: {name}"), *map(auc_cell, line)) for name, line in lines.items()]
         for name in ("linear", "fine-tuned"):
             needed = (labels_needed(mean, lines["from scratch"]) for mean in lines[f"recommended encoder, {name}"])
@@ -181,21 +179,28 @@ FEW_LABELS: Final = {
 }
 
 
-def _few_mean(
-    estimates: Estimates, dataset: str, kind: Callable[[str, int, int | None], Evaluation], count: int | None
-) -> Mean | None:
-    return estimates.mean(_runs(estimates, lambda seed: kind(dataset, seed, count)), "recording")
+def _few_lines(estimates: Estimates, dataset: str) -> dict[str, list[Mean | None]]:
+    """Over ``COUNTS``; each over the seeds that all have who have any, for much depends on whom a seed drew."""
+    lines: dict[str, list[Mean | None]] = {name: [] for name in FEW_LABELS}
+    for count in COUNTS:
+        runs = {name: _runs(estimates, partial(_few, kind, dataset, count)) for name, kind in FEW_LABELS.items()}
+        known = [set(each) for each in runs.values() if each]
+        shared = set.intersection(*known) if known else set()
+        for name, each in runs.items():
+            same = {seed: run for seed, run in each.items() if seed in shared}
+            lines[name].append(estimates.mean(same, "recording"))
+    return lines
+
+
+def _few(kind: Callable[[str, int, int | None], Evaluation], dataset: str, count: int | None, seed: int) -> Evaluation:
+    return kind(dataset, seed, count)
 
 
 def _few_panels(estimates: Estimates) -> Drawn:
     drawn: Drawn = []
     settings = [*(f"{count:,}" for count in FEW), ALL]
     for dataset in SOURCES:
-        lines = {
-            name: _sweep([_few_mean(estimates, dataset, kind, count) for count in COUNTS])
-            for name, kind in FEW_LABELS.items()
-        }
-        lines = {name: line for name, line in lines.items() if np.isfinite(line.value).any()}
+        lines = {name: _sweep(line) for name, line in _few_lines(estimates, dataset).items() if any(line)}
         if lines:
             title = DATASET_NAMES[dataset]
             figure = draw_sweep(lines, settings, "patients with labels", f"{title}, AUC per recording")

@@ -12,20 +12,9 @@ from hypothesis import settings
 from clocs.core.recording import Recording, quantise
 
 ROOT = Path(__file__).resolve().parents[1]
-COSTLY = ("service", "demo", "complete", "calm", "reported")
-"""Fixtures that take ten seconds and more."""
 
 settings.register_profile("any-machine", settings(), deadline=None)
 settings.load_profile("any-machine")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a costly fixture stay with one worker (``--dist loadgroup``), so that it is made once."""
-    for item in items:
-        used = [name for name in COSTLY if name in getattr(item, "fixturenames", ())]
-        if used:
-            item.add_marker(pytest.mark.xdist_group(used[0]))
 
 
 def data_folder() -> Path:

@@ -96,7 +96,7 @@ class Trial:
         return {**result, "run": str(run.folder), "already_finished": False}
 
     def _unlabelled_classes(self) -> list[str]:
-        """A macro mean counts them all the same, as do the paper's."""
+        """Classes that nobody with a label has: a macro mean counts them all the same."""
         frames = Frames(self.store, self.policy, records=self.labelled())
         labels = frames.targets(np.arange(len(frames)))
         lacking = [name for name, column in zip(frames.classes, labels.T, strict=True) if not column.any()]

@@ -183,7 +183,7 @@ def _few_lines(estimates: Estimates, dataset: str) -> dict[str, list[Mean | None
     """Over ``COUNTS``; each over the seeds that all have who have any, for much depends on whom a seed drew."""
     lines: dict[str, list[Mean | None]] = {name: [] for name in FEW_LABELS}
     for count in COUNTS:
-        runs = {name: _runs(estimates, partial(_few, kind, dataset, count)) for name, kind in FEW_LABELS.items()}
+        runs = {name: _few_runs(estimates, kind, dataset, count) for name, kind in FEW_LABELS.items()}
         known = [set(each) for each in runs.values() if each]
         shared = set.intersection(*known) if known else set()
         for name, each in runs.items():
@@ -192,8 +192,10 @@ def _few_lines(estimates: Estimates, dataset: str) -> dict[str, list[Mean | None
     return lines
 
 
-def _few(kind: Callable[[str, int, int | None], Evaluation], dataset: str, count: int | None, seed: int) -> Evaluation:
-    return kind(dataset, seed, count)
+def _few_runs(
+    estimates: Estimates, kind: Callable[[str, int, int | None], Evaluation], dataset: str, count: int | None
+) -> Runs:
+    return _runs(estimates, lambda seed: kind(dataset, seed, count))
 
 
 def _few_panels(estimates: Estimates) -> Drawn:

@@ -1,0 +1,47 @@
+"""Twelve leads with planted faults, and what the quality gate finds in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from clocs.core.recording import Digital, Provenance, Recording
+from clocs.signals.leads import STANDARD, derive
+from clocs.signals.quality import GatePolicy, assess
+from tests.conftest import make_recording
+
+Change = Callable[[Digital], None]
+
+
+def twelve(change: Change | None = None) -> Recording:
+    """Twelve leads as if all were measured, with a change to the digital values (rows as in STANDARD)."""
+    full = derive(make_recording(leads=("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")))
+    digital = full.digital.copy()
+    if change is not None:
+        change(digital)
+    return replace(full, digital=digital, provenance=Provenance())
+
+
+EVERYTHING = GatePolicy(judge_rate=True, judge_electrodes=True)
+
+
+def found(recording: Recording, policy: GatePolicy = EVERYTHING) -> set[tuple[str, str]]:
+    return {(finding.reason, finding.lead) for finding in assess(recording, policy)}
+
+
+def row(lead: str) -> int:
+    return STANDARD.index(lead)
+
+
+def put(lead: str, value: int, start: int, end: int) -> Change:
+    def change(digital: Digital) -> None:
+        digital[row(lead), start:end] = value
+
+    return change
+
+
+def swap(one: str, other: str) -> Change:
+    def change(digital: Digital) -> None:
+        digital[[row(one), row(other)]] = digital[[row(other), row(one)]]
+
+    return change

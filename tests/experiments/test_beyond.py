@@ -26,9 +26,9 @@ from clocs.experiments.beyond import (
     untrained,
 )
 from clocs.experiments.cells import Evaluation, Place, carry_out, pretrain_config
-from clocs.experiments.report.beyond_page import labels_needed
 from clocs.experiments.report.build import make_report
 from clocs.experiments.report.estimates import Mean
+from clocs.experiments.report.few_labels import labels_needed
 from clocs.experiments.report.reading import Results
 from clocs.experiments.search import trial
 from clocs.methods import METHODS
@@ -185,6 +185,15 @@ def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
     values = [float(cell.split(" ")[0]) for cell in row.strip("| ").split(" | ")[1:]]
     assert len(values) == len(FEW) + 1
     assert values[0] < values[-1]
+
+
+def test_growth_is_drawn_by_what_grows(reported: Path) -> None:
+    """Patients as the paper's table 4 counts them: a tenth, three tenths and all of 4,402."""
+    pictures = {name: reported / "report" / "images" / f"figure-growth-{name}.svg" for name in ("width", "patients")}
+    texts = {name: path.read_text() for name, path in pictures.items()}
+    assert all(f"<!-- {tick} -->" in texts["patients"] for tick in ("440", "1,321", "4,402"))
+    assert all(f"<!-- {tick} -->" in texts["width"] for tick in ("12", "24", "48"))
+    assert all("<!-- validation AUC -->" in text for text in texts.values())
 
 
 def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None:

@@ -89,8 +89,13 @@ def draw_learning(curves: Mapping[str, Sequence[Floats]], title: str) -> Figure:
     return figure
 
 
-def draw_sweep(lines: Mapping[str, Sweep], settings: Sequence[str], label: str, title: str) -> Figure:
-    """Test AUC by setting, evenly spaced: ours as lines with intervals, the paper's dashed and hollow. Dots: seeds."""
+def draw_sweep(
+    lines: Mapping[str, Sweep], settings: Sequence[str], label: str, title: str, part: str = "test"
+) -> Figure:
+    """AUC of a part by setting, evenly spaced: ours as lines with intervals, the paper's dashed and hollow.
+
+    Dots: seeds.
+    """
     figure, axes = _panel(3.2)
     places = np.arange(len(settings))
     for number, (name, line) in enumerate(lines.items()):
@@ -104,7 +109,7 @@ def draw_sweep(lines: Mapping[str, Sweep], settings: Sequence[str], label: str, 
         _draw_papers(axes, np.empty(0), np.empty(0), PLAIN, "the paper's")
     axes.set_xticks(places, list(settings))
     axes.set_xlabel(label, fontsize=8)
-    axes.set_ylabel("test AUC", fontsize=8)
+    axes.set_ylabel(f"{part} AUC", fontsize=8)
     axes.legend(fontsize=6.5, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     _finish(axes, title)
     return figure

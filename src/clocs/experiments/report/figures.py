@@ -13,7 +13,7 @@ from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_le
 from clocs.experiments.paper_numbers import Method, paper, results_of
 from clocs.experiments.report.claims import FRACTIONS, SETS, at, perturbed
 from clocs.experiments.report.distances import SOURCE, Measured, measured_distances
-from clocs.experiments.report.estimates import Estimates
+from clocs.experiments.report.estimates import Estimates, Mean
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import METHOD_NAMES, Block, Heading, Page, Panels, Picture, Text, arrow, counted
 
@@ -59,6 +59,14 @@ class Gallery:
         for path in self._folder.glob("figure-*.svg"):
             if path not in self.made:
                 path.unlink()
+
+
+def sweep(means: Sequence[Mean | None], papers: Sequence[float] | None = None) -> Sweep:
+    """What was found at each of several settings, with its seeds where they are several; the paper's values beside."""
+    none = (np.nan, np.nan, np.nan)
+    value, low, high = np.array([none if mean is None else (mean.value, mean.low, mean.high) for mean in means]).T
+    seeds = tuple(np.array(() if mean is None or mean.deviation is None else mean.by_seed) for mean in means)
+    return Sweep(value, low, high, np.full(len(means), np.nan) if papers is None else np.asarray(papers), seeds)
 
 
 def figures_page(estimates: Estimates, gallery: Gallery) -> Page:
@@ -137,7 +145,7 @@ def _figure5(estimates: Estimates) -> Drawn:
     )
     drawn: Drawn = []
     for part, places, settings, label, fixed in panels:
-        lines = {METHOD_NAMES[method]: _sweep(estimates, method, places) for method in SWEPT}
+        lines = {METHOD_NAMES[method]: _by_setting(estimates, method, places) for method in SWEPT}
         lines = {name: line for name, line in lines.items() if np.isfinite(line.value).any()}
         if lines:
             title = f"({part}) Chapman → Cardiology, {fixed}"
@@ -147,14 +155,11 @@ def _figure5(estimates: Estimates) -> Drawn:
     return drawn
 
 
-def _sweep(estimates: Estimates, method: Method, places: Sequence[dict[str, Any]]) -> Sweep:
-    rows = []
-    for place in places:
-        condition = at(method, **place)
-        mean, printed = estimates.auc(condition, "frame"), results_of(condition)
-        ours = (mean.value, mean.low, mean.high) if mean is not None else (np.nan,) * 3
-        rows.append((*ours, printed[0].value if printed else np.nan))
-    return Sweep(*np.array(rows).T)
+def _by_setting(estimates: Estimates, method: Method, places: Sequence[dict[str, Any]]) -> Sweep:
+    conditions = [at(method, **place) for place in places]
+    printed = [results_of(condition) for condition in conditions]
+    papers = [found[0].value if found else np.nan for found in printed]
+    return sweep([estimates.auc(condition, "frame") for condition in conditions], papers)
 
 
 def _first_seeds(found: Iterable[Measured]) -> list[Measured]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from clocs.core.errors import ConfigError
 from clocs.experiments.paper_numbers import SOURCES, Method
-from clocs.experiments.report.beyond_page import encoder_table, few_labels_table
+from clocs.experiments.report.beyond_page import encoder_table
 from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.encoders_page import (
@@ -27,6 +27,7 @@ from clocs.experiments.report.encoders_page import (
     neighbours_text,
 )
 from clocs.experiments.report.estimates import Estimates
+from clocs.experiments.report.few_labels import few_labels_table
 from clocs.experiments.report.learning import learning_table
 from clocs.experiments.report.outstanding import sentence
 from clocs.experiments.report.page import DASH, Entry, Table, arrow, auc_cell

@@ -29,12 +29,10 @@ from clocs.experiments.report.page import (
     p_text,
     signed,
 )
-from clocs.experiments.report.reading import LEVELS, Level, Runs, condition
+from clocs.experiments.report.reading import LEVELS, MOST_SEEDS, Level, Runs, condition
 from clocs.experiments.tables import LONGER, METHODS, SAME_PATIENT, leakage, released, same_patient
 
 CHANGED: Final[tuple[Method, ...]] = ("cmlc", "cmsmlc")
-MOST_SEEDS: Final = 20
-"""Looked for."""
 
 
 def our_page(estimates: Estimates) -> Page:

@@ -6,7 +6,7 @@ So no store is needed to read it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,8 @@ from clocs.signals.leads import STANDARD
 
 Level = Literal["frame", "recording"]
 LEVELS: Final[tuple[Level, ...]] = ("frame", "recording")
+MOST_SEEDS: Final = 20
+"""Looked for."""
 FINETUNE_EPOCHS: Final[int] = Evaluation.model_fields["epochs"].default
 """At most, of a fine-tuning that is held against the paper."""
 _SHARED: Final = {"dataset", "preset", "embedding", "leads", "seed", "epochs", "config"}
@@ -126,6 +128,11 @@ class Results:
     def of(self, cell: Cell) -> Finished | None:
         """A cell of the grid, if it is done."""
         return self._by_content.get(key_of(cell))
+
+    def seeds(self, cell: Callable[[int], Cell]) -> Runs:
+        """What is done of a cell that has a seed."""
+        found = {seed: self.of(cell(seed)) for seed in range(MOST_SEEDS)}
+        return {seed: each for seed, each in found.items() if each is not None}
 
     def has(self, key: str) -> bool:
         """Whether a cell is done, by its ``key_of``."""

@@ -1,0 +1,66 @@
+"""What a wider network and more unlabelled patients bring, drawn, and where that would lead."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from clocs.drawing.panels import draw_sweep
+from clocs.experiments.beyond import grown
+from clocs.experiments.paper_numbers import counts
+from clocs.experiments.report.estimates import Estimates, Mean
+from clocs.experiments.report.figures import Drawn, sweep
+from clocs.experiments.report.page import Block, Text, hours
+from clocs.experiments.report.reading import LEVELS, Level
+
+WIDTHS: Final = {"width 12": "12", "as recommended": "24", "width 48": "48"}
+SHARES: Final = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
+A_MILLION: Final = 1_000_000
+
+
+def growth_panels(estimates: Estimates) -> Drawn:
+    """One by the network's width, one by the patients it saw."""
+    shares = {name: f"{share * _patients():,.0f}" for name, share in SHARES.items()}
+    panels = (("width", WIDTHS, "channels of the first block"), ("patients", shares, "unlabelled patients"))
+    drawn: Drawn = []
+    for kind, settings, label in panels:
+        found = {f"per {level}": [_mean(estimates, name, level) for name in settings] for level in LEVELS}
+        lines = {name: sweep(means) for name, means in found.items() if any(means)}
+        if lines:
+            figure = draw_sweep(lines, list(settings.values()), label, f"PhysioNet 2020, by {label}", "validation")
+            drawn.append((f"figure-growth-{kind}", figure, f"PhysioNet 2020: validation AUC by {label}"))
+    return drawn
+
+
+def growth_fitted(estimates: Estimates) -> list[Block]:
+    """A straight line through AUC over the logarithm of the patients, where it leads and at what cost; the caveat."""
+    means = [_mean(estimates, name, "recording") for name in SHARES]
+    start = grown("as recommended", 0).start
+    whole = None if start is None else estimates.results.of(start)
+    if any(mean is None for mean in means) or whole is None or whole.seconds is None:
+        return []
+    values = [mean.value for mean in means if mean is not None]
+    slope, at_all = np.polyfit(np.log10(list(SHARES.values())), values, 1)
+    more = A_MILLION / _patients()
+    return [
+        Text(
+            f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
+            f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
+            f"at {at_all + slope * np.log10(more):.3f} on it; to see each as often would take "
+            f"{hours(whole.seconds * more)} of one core. Three points within one source say little of a million "
+            "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
+            "and other hospitals bring other noise. Read it as a direction."
+        )
+    ]
+
+
+def _mean(estimates: Estimates, name: str, level: Level) -> Mean | None:
+    return estimates.mean(estimates.results.seeds(partial(grown, name)), level)
+
+
+def _patients() -> int:
+    """Who train, by the paper's table 4."""
+    (patients,) = (each.value for each in counts(table=4, split="train", dataset="physionet2020", quantity="patients"))
+    return patients

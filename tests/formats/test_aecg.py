@@ -217,6 +217,7 @@ REPORTED = """<controlVariable><relatedObservation><code code='21612-7'/><value 
         (subject("<birthTime value='19800229'/><administrativeGenderCode code='UN'/>"), 40.0, None),
         (subject("<birthTime value='19800229'/><administrativeGenderCode code='M'/>") + REPORTED, 46.0, "male"),
         (subject("<birthTime value='20190829'/>"), 0.5, None),
+        (subject("<birthTime value='19801115'/>"), 39.0, None),  # no ninth and tenth digit are an hour
         (subject("<birthTime/><administrativeGenderCode/>"), None, None),
         ("", None, None),
     ],

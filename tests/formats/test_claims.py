@@ -55,6 +55,14 @@ CLAIMS = {
     "scp, leads apart": record(
         Scp({3: lead_section([(1, 1, 4), (2, MANY, MANY + 3)]), 6: data_section(SMALL.tolist())})
     ),
+    "scp, short leads apart": record(
+        Scp(
+            {
+                3: lead_section([(1, 1, 10_000), *((2, 150_000, 150_000),) * 200]),
+                6: data_section([[0] * 10_000, *([0],) * 200]),
+            }
+        )
+    ),
     "scp, bimodal": bimodal_of(MANY),
     "edf, records": edf_file(records=99_999_999),
     "edf, samples in a record": edf_file().replace(b"1       1       ", b"9999999999999999"),

@@ -25,7 +25,7 @@ def read_text(folder: Path, text: str | bytes) -> Recording:
 
 
 def test_the_first_line_a_rate_and_names_are_enough(tmp_path: Path) -> None:
-    recording = read_text(tmp_path, START + "time,I,avf\n0,0.001,-1.5\n0.002,,2\n0.004,NaN,0.0004\n")
+    recording = read_text(tmp_path, START + "Time ,I,avf\n0,0.001,-1.5\n0.002,,2\n0.004,NaN,0.0004\n")
     assert (recording.leads, recording.rate, recording.unit) == (("I", "aVF"), 500.0, "mV")
     np.testing.assert_array_equal(recording.signal, np.array([[0.001, np.nan, np.nan], [-1.5, 2, 0]], np.float32))
 
@@ -34,6 +34,18 @@ def test_the_time_may_be_left_out_and_lines_may_end_as_on_windows(tmp_path: Path
     recording = read_text(tmp_path, (START + "I,II\n1,2\n3,4\n").replace("\n", "\r\n"))
     assert recording.leads == ("I", "II")
     assert recording.signal.tolist() == [[1, 3], [2, 4]]
+
+
+@pytest.mark.parametrize(("unit", "written"), [("mV", 1.5), ("uV", 1500), ("µV", 1500), ("V", 0.0015), ("nv", 1.5e6)])
+@pytest.mark.parametrize("gain", ["", "# gain: [0.5]\n"])
+def test_voltages_become_millivolt(unit: str, written: float, gain: str, tmp_path: Path) -> None:
+    """A gain is in steps of the unit that the file has."""
+    recording = read_text(tmp_path, f'{START}# unit: "{unit}"\n{gain}I\n{4 * written}\n0\n')
+    assert recording.unit == "mV"
+    size = {"m": 1, "u": 1e-3, "µ": 1e-3, "V": 1e3, "n": 1e-6}[unit[0]]
+    assert recording.gain == pytest.approx([0.5 / size] if gain else [1000])
+    steps = np.round(6 * recording.gain)
+    assert recording.signal[0].tolist() == pytest.approx([(steps / recording.gain).item(), 0])
 
 
 def test_values_over_16_bits_make_it_wide(tmp_path: Path) -> None:
@@ -90,6 +102,9 @@ def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
         ("# clocs ECG 1\n# rate: x\nI\n1\n", "'rate' says is no JSON"),
         ("# clocs ECG 1\n# rate: [1]\nI\n1\n", "cannot be read"),
         (START + "# gain: [0]\nI\n1\n", "out of range"),
+        (START + '# unit: "parsec"\nI\n1\n', "none of V, mV, uV, nV and adu"),
+        (START + '# unit: "ADU"\nI\n1\n', "none of V, mV, uV, nV and adu"),
+        (START + "# unit: [1]\nI\n1\n", "none of V, mV, uV, nV and adu"),
         (START + "# gain: [1, 2]\nI\n1\n", "1 leads with 2 gains"),
         (START + '# gain: {"a": 1}\nI\n1\n', "cannot be read"),
         (START + "# baseline: [1e30]\nI\n1\n", "cannot be read"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.formats.demographics import age_at, age_of, day, moment, sex_of
+from clocs.formats.demographics import age_at, age_of, day, digits_day, digits_moment, moment, sex_of
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,27 @@ def test_an_age_needs_both_dates_in_order() -> None:
     assert age_at(date(1800, 1, 1), date(2020, 1, 1)) is None
 
 
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), st.sampled_from(["", "+0100", "-0500", "Z"]))
+def test_a_moment_in_digits_is_read_by_how_many_there_are(when: datetime, zone: str) -> None:
+    """Python's own isoformat, without its punctuation; November and December have two digits, too."""
+    written = when.isoformat(timespec="microseconds").translate(str.maketrans("", "", "-:T"))
+    assert digits_moment(written + zone) == when
+    assert digits_moment(written.replace(".", "")) == when, "as Schiller has it"
+    assert digits_moment(written[:14] + zone) == when.replace(microsecond=0)
+    assert digits_moment(written[:12] + zone) == when.replace(second=0, microsecond=0)
+    assert digits_moment(written[:8]) == datetime(when.year, when.month, when.day)
+    assert digits_day(written + zone) == digits_day(f" {written[:8]} ") == when.date()
+
+
+@pytest.mark.parametrize("text", ["", "2002", "2002112", "200211229", "20021322", "2002-11-22", "now", "2" * 1000])
+def test_other_digits_are_no_moment(text: str) -> None:
+    assert digits_moment(text) is None
+
+
 def test_the_first_pattern_that_fits_counts() -> None:
-    patterns = ("%Y%m%d%H%M%S", "%Y%m%d")
-    assert moment("20200229101112", patterns) == datetime(2020, 2, 29, 10, 11, 12)
-    assert day(" 20200229 ", patterns) == date(2020, 2, 29)
-    for text in ("", "20200230", "yesterday", "2" * 1000):
+    patterns = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
+    assert moment("2020-02-29 10:11:12", patterns) == datetime(2020, 2, 29, 10, 11, 12)
+    assert day(" 2020-02-29 ", patterns) == date(2020, 2, 29)
+    for text in ("", "2020-02-30", "yesterday", "2" * 1000):
         assert moment(text, patterns) is None
         assert day(text, patterns) is None

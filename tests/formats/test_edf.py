@@ -140,6 +140,8 @@ def test_only_ecgs_of_one_rate_are_kept(tmp_path: Path) -> None:
         ("EKG", "ECG"),
         ("ECG1", "ECG"),
         ("ecg-V2", "V2"),
+        ("ECG Lead II", "II"),
+        ("Lead aVF", "aVF"),
         ("MLII", "MLII"),
         ("AVR", "aVR"),
         ("V3R", "V3R"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import warnings
 from pathlib import Path
 
@@ -113,6 +114,30 @@ def test_an_averaged_beat_is_no_recording() -> None:
         made(mfer_file(TWO, beat))
     longer = mfer_tag(0x1E, np.zeros(100, "<i2").tobytes())
     assert made(mfer_file(TWO, beat, longer, mfer_tag(0x08, b"\1"))).digital.tolist() == steps()
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_waveform_may_be_described(order: str) -> None:
+    """After its two bytes."""
+    beat, long_term = (struct.pack(f"{order}H", code) for code in (9, 2))
+    with pytest.raises(FormatError, match="an averaged beat is no recording"):
+        made(mfer_file(TWO, mfer_tag(0x08, beat + b"Dominant"), order=order))
+    unnamed = mfer_channel(1, mfer_tag(0x09, b""))
+    recording = made(mfer_file(TWO, mfer_tag(0x08, long_term + b"Long term"), unnamed, order=order))
+    assert recording.leads == ("I", "ECG")
+
+
+def test_skew_is_told() -> None:
+    assert made(mfer_file(TWO, mfer_tag(0x43, b"\0\0"))).provenance.notes == ()
+    for skew in (mfer_tag(0x43, b"\1\0"), mfer_channel(1, mfer_tag(0x43, b"\1\0"))):
+        assert "skew" in made(mfer_file(TWO, skew)).provenance.notes[0]
+
+
+def test_zeros_between_definitions_are_passed_over_at_once() -> None:
+    raw = mfer_file(TWO, bytes(50_000_000))
+    start = time.process_time()
+    assert made(raw).digital.tolist() == steps()
+    assert time.process_time() - start < 2
 
 
 def test_what_a_file_says_about_people() -> None:

@@ -87,8 +87,8 @@ def test_averages_are_not_taken_for_rhythms_and_further_events_are_noted() -> No
     assert recording.provenance.notes == ("left out 1 more events with rhythms",)
 
 
-ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19490716</birthdate><gender>FEMALE</gender></patdata>
-<examdescript><startdatetime><date>20090715</date><time>070809000</time></startdatetime><user_id>op3</user_id>
+ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19491116</birthdate><gender>FEMALE</gender></patdata>
+<examdescript><startdatetime><date>20091115</date><time>070815</time></startdatetime><user_id>op3</user_id>
 <order_id>5</order_id><idu><aquiring_institute><name>North</name></aquiring_institute><referring_user><name>Lee</name>
 </referring_user></idu></examdescript>"""
 
@@ -99,10 +99,10 @@ def test_the_person_and_the_identity() -> None:
     assert identity_from(MemorySource({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
-        "birth_date": ("19490716",),
+        "birth_date": ("19491116",),
         "physician": ("Lee",),
         "operator": ("op3",),
         "institution": ("North",),
         "order": ("5",),
-        "acquired": ("2009-07-15T07:08:09",),
+        "acquired": ("2009-11-15T07:08:15",),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ def test_the_header_tells_about_the_person(originals: Path) -> None:
         ("#Age: NaN\n#Sex: Unknown\n#Dx: Unknown", None, None, ("Unknown",)),
         ("# Age: 8\n# Sex: Female\n# Dx: 1, 2,3", 8.0, "female", ("1", "2", "3")),
         ("#Age: 300\n#sex: m", None, "male", ()),
+        ("#Dx: 426783006\n#Dx: 164889003,426783006", None, None, ("426783006", "164889003")),
+        ("#Dx: Mr Smith, born 1950, AFIB", None, None, ("AFIB",)),
         ("#nothing known", None, None, ()),
     ],
 )
@@ -144,8 +147,30 @@ def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path
     assert wanting(source, "s/r.hea") == {}
 
 
+def test_what_is_no_code_is_left_out_with_a_note(tmp_path: Path) -> None:
+    recording = make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n#Dx: Mr Smith,AFIB\n#Dx: born 1950\n")
+    assert recording.provenance.notes == ("left out 2 entries of Dx that are no codes",)
+
+
+def test_signal_files_of_several_lengths_are_cut_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "r.hea").write_text("r 2 500\na.dat 16 1000/mV 16 0 0 0 0 I\nb.dat 16 1000/millivolts 16 0 0 0 0 II\n")
+    for file, samples in (("a.dat", 10), ("b.dat", 7)):
+        (tmp_path / file).write_bytes(bytes(2 * samples))
+    recording = read_from(open_source(tmp_path), "r.hea")
+    assert (recording.leads, recording.samples, recording.unit) == (("I", "II"), 7, "mV")
+    assert recording.provenance.notes == ("its signal files differ in length, by 3 samples",)
+
+
+def test_a_long_header_costs_nothing() -> None:
+    start = time.process_time()
+    with pytest.raises(FormatError, match="a header of 50000000 bytes is none"):
+        parse_header(b"#\n" * 25_000_000, "r.hea")
+    assert time.process_time() - start < 1
+
+
 def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> None:
-    comments = ("Age: 74", "<sex>: Male", "Dx: 59118001,426783006", "Rx: aspirin", "Age: 69 of Main St", "plain text")
+    known = ("Age: 74", "<sex>: Male", "Dx: 59118001,426783006", "Derived from I and II: III, aVR")
+    comments = (*known, "Rx: aspirin", "Age: 69 of Main St", "plain text", "Dx: Mr Smith", "Derived from I and II: Ann")
     make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n" + "".join(f"# {comment}\n" for comment in comments))
-    typed = ("aspirin", "69 of Main St", "plain text")
+    typed = ("aspirin", "69 of Main St", "plain text", "Mr Smith", "Ann")
     assert WFDB.identify(open_source(tmp_path), "r.hea") == {"free_text": typed}

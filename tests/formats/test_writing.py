@@ -51,6 +51,25 @@ def test_the_same_recording_gives_the_same_bytes(name: str) -> None:
     assert dict(first) == dict(second)
 
 
+@pytest.mark.parametrize("name", sorted(set(WRITERS.names()) - {"parquet"}))
+def test_a_store_keeps_no_computed_lead_as_a_measured_one(name: str, tmp_path: Path) -> None:
+    """Parquet, which clocs does not read, names them in a column."""
+    path = tmp_path / "files" / f"r{WRITERS.get(name).suffixes[0]}"
+    clocs.write(make_recording(("I", "II", "V2"), 5000), path, derived=True)
+    assert clocs.read(path).provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
+    store = clocs.ingest("folder", tmp_path / "files", tmp_path / "store")
+    assert store.table(["leads"]).column(0).to_pylist() == [["I", "II", "V2"]]
+
+
+@pytest.mark.parametrize("name", ["dicom", "edf", "bdf"])
+def test_a_patients_id_is_not_cut(name: str, tmp_path: Path) -> None:
+    """Two patients could become one."""
+    path = tmp_path / f"r{WRITERS.get(name).suffixes[0]}"
+    with pytest.raises(SignalError, match="patient's id has over"):
+        clocs.write(make_recording(patient_id="1" * 65), path, patient_ids=True)
+    clocs.write(make_recording(patient_id="1" * 65), path)
+
+
 @pytest.mark.parametrize("name", WRITERS.names())
 def test_what_is_no_recording_is_refused(name: str) -> None:
     writer = WRITERS.get(name)

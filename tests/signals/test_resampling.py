@@ -30,6 +30,12 @@ def test_a_sine_keeps_its_frequency_and_size(rate: float, to_rate: float, hertz:
     np.testing.assert_allclose(made[edge:-edge], sine(hertz, to_rate)[edge:-edge], atol=0.01)
 
 
+@pytest.mark.parametrize("rate", [150_000, 1_000_000])
+def test_rates_a_thousand_times_apart(rate: float) -> None:
+    made = resample(sine(2.0, rate, 2.0), rate, 100)
+    np.testing.assert_allclose(made[50:-50], sine(2.0, 100, 2.0)[50:-50], atol=0.01)
+
+
 def test_what_the_new_rate_cannot_hold_is_filtered_out() -> None:
     """200 Hz at 500 Hz would become 50 Hz when every second sample is dropped."""
     made = resample(sine(200, 500), 500, 250)

@@ -15,7 +15,9 @@ import pytest
 
 import clocs
 from clocs.core.errors import ConfigError, FormatError, SignalError, StoreError
-from clocs.core.recording import missing_value
+from clocs.core.recording import Recording, missing_value
+from clocs.core.sources import Source
+from clocs.formats import read_from
 from clocs.store.converting import convert
 from clocs.store.store import Store
 from tests.conftest import make_recording
@@ -101,6 +103,35 @@ def test_what_is_there_is_kept_unless_asked(archive: Path, tmp_path: Path) -> No
     assert clocs.read(out / "a.hea").labels == ("SR",)
     with pytest.raises(ConfigError, match="exists; have it replaced"):
         convert(archive / "a.hea", out / "a.hea")
+
+
+def test_a_signal_file_of_somebody_else_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
+    """Of an interrupted conversion it is the same, and the header is added."""
+    convert(archive, tmp_path / "out", "wfdb")
+    (tmp_path / "out" / "a.hea").unlink()
+    assert convert(archive, tmp_path / "out", "wfdb").written == 1
+    (tmp_path / "out" / "a.hea").unlink()
+    (tmp_path / "out" / "a.dat").write_text("precious")
+    again = convert(archive, tmp_path / "out", "wfdb")
+    assert (again.written, again.kept) == (0, 2)
+    assert "a.dat exists and holds something else" in again.refused["a.hea"]
+    assert (tmp_path / "out" / "a.dat").read_text() == "precious"
+    assert convert(archive, tmp_path / "out", "wfdb", overwrite=True).written == 3
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet"])
+def test_a_readers_mistake_with_one_file_does_not_end_it(
+    to: str, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(source: Source, name: str) -> Recording:
+        if name == "a.hea":
+            raise ValueError("operands of a patient named Smith")
+        return read_from(source, name)
+
+    monkeypatch.setattr("clocs.store.converting.read_from", broken)
+    done = convert(archive, tmp_path / ("out.parquet" if to == "parquet" else "out"), to)
+    assert done.written == 2
+    assert done.refused["a.hea"] == "a.hea: unexpected ValueError; please report it"
 
 
 def test_two_files_of_one_name_become_two_files(archive: Path, tmp_path: Path) -> None:

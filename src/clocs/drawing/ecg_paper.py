@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -99,7 +99,7 @@ def _window(recording: Recording, start: float, seconds: float | None) -> tuple[
 
 def millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, float | None]:
     """(leads, samples) in mm around each lead's median, and mm per mV; None where millivolt are unknown."""
-    values = recording.physical()[:, first:last]
+    values = replace(recording, digital=recording.digital[:, first:last]).physical()
     present = np.isfinite(values)
     filled = [
         row[known] if known.any() else np.zeros(1, np.float32) for row, known in zip(values, present, strict=True)

@@ -12,7 +12,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.demographics import Person, age_at, age_of, digits_day, digits_moment, sex_of
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import identity_of, integers_of, number_of, parse, root_name, stated_of, text_of
 
@@ -20,7 +20,6 @@ NAME: Final = "aecg"
 LEAD: Final = "MDC_ECG_LEAD_"
 TIMES: Final = ("TIME_ABSOLUTE", "TIME_RELATIVE")
 SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-MOMENTS: Final = ("%Y%m%d%H%M%S.%f", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d")
 HEART_RATE: Final = "MDC_ECG_HEART_RATE"
 REPORTED_AGE: Final = "21612-7"
 """LOINC."""
@@ -152,7 +151,7 @@ def _person(root: Element) -> Person:
     age = age_of(text_of(reported[0], "value@value"), text_of(reported[0], "value@unit")) if reported else None
     if age is None:
         born = text_of(about, "subjectDemographicPerson/birthTime@value")
-        age = age_at(day(born[:8], MOMENTS), day(_acquired(root)[:8], MOMENTS))
+        age = age_at(digits_day(born), digits_day(_acquired(root)))
     return Person(age, sex_of(text_of(about, "subjectDemographicPerson/administrativeGenderCode@code")))
 
 
@@ -164,7 +163,7 @@ def _acquired(root: Element) -> str:
 def _identify(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     written = _acquired(root)
-    acquired = moment(written, MOMENTS)
+    acquired = digits_moment(written)
     return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
 
 

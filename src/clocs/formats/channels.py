@@ -14,7 +14,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
 from clocs.core.sources import without_ending
 from clocs.formats.demographics import Person
-from clocs.signals.leads import canonical
+from clocs.signals.leads import canonical, computed
 
 Steps = npt.NDArray[np.integer[Any]]
 
@@ -28,6 +28,9 @@ MAX_CHANNELS: Final = 256
 MAX_LEAD_NAME: Final = 40
 MAX_SAMPLES: Final = 1 << 62
 """A longer claim is no number that a store can hold."""
+SKEWED: Final = "its channels were not sampled at the same moments (channel skew); they are not shifted"
+COMPUTED: Final = "computed from leads I and II"
+"""Of a channel, in files that clocs writes."""
 NOBODY: Final = Person()
 _MILLIVOLT: Final = {"v": 1e3, "mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6}
 _WORDS: Final = {"volts": "v", "millivolts": "mv", "microvolts": "uv", "nanovolts": "nv"}
@@ -45,6 +48,13 @@ class Channel:
     baseline: int = 0
     missing: npt.NDArray[np.bool_] | None = None
     """(samples,), True where the file marks a sample as missing; None: nowhere."""
+    computed: bool = False
+    """Whether the file says that it follows from leads I and II."""
+
+
+def record_id_of(name: str) -> str:
+    """A file's name without folders and ending."""
+    return without_ending(name).rsplit("/", 1)[-1]
 
 
 def millivolts(unit: str) -> float | None:
@@ -75,13 +85,14 @@ def recording_of(
 ) -> Recording:
     """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
     _check(channels, rate, name)
+    leads = distinct([canonical(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
     return Recording(
         digital=_stacked(channels, name),
         gain=np.array([channel.gain for channel in channels], np.float64),
         baseline=np.array([channel.baseline for channel in channels], np.int32),
         rate=rate,
-        leads=distinct([canonical(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels]),
-        record_id=without_ending(name).rsplit("/", 1)[-1],
+        leads=leads,
+        record_id=record_id_of(name),
         age=person.age,
         sex=person.sex,
         provenance=Provenance(
@@ -90,6 +101,7 @@ def recording_of(
             hashlib.sha256(raw).hexdigest(),
             declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
             notes=tuple(notes),
+            derived_leads=computed((channel.lead for channel in channels if channel.computed), leads),
             heart_rate=heart_rate if heart_rate and HEART_RATES[0] <= heart_rate <= HEART_RATES[1] else None,
         ),
     )

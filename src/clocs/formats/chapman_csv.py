@@ -12,6 +12,7 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantise, widen
 from clocs.core.sources import Source
+from clocs.formats.channels import record_id_of
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD
 
@@ -46,7 +47,7 @@ def _read(source: Source, name: str) -> Recording:
         baseline=np.zeros(COLUMNS, np.int32),
         rate=RATE,
         leads=STANDARD,
-        record_id=name.rsplit("/", 1)[-1].removesuffix(".csv"),
+        record_id=record_id_of(name),
         provenance=Provenance(name, "chapman-csv", hashlib.sha256(raw).hexdigest(), notes=notes),
     )
 

@@ -1,7 +1,8 @@
 """The CSV that clocs writes: ``#`` lines of what is known, a line of names, then a row a sample.
 
 Only the first line and the rate are needed, so it is also the plainest way into clocs for what no other format
-here holds. Without gains, values are taken in steps of 1 uV. Where a column of times is there, it must fit the rate.
+here holds. Without a unit, values are millivolt; without gains, they are taken in steps of 1 uV. Where a column of
+times is there, it must fit the rate.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from clocs.core.identity import Identity
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, narrow, widen
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES
+from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES, millivolts, record_id_of
 from clocs.formats.demographics import age_of, sex_of
 from clocs.formats.reading import Format
-from clocs.signals.leads import COMBINATIONS, canonical
+from clocs.signals.leads import COMBINATIONS, canonical, computed
 
 NAME: Final = "clocs-csv"
 MAGIC: Final = "# clocs ECG 1"
@@ -42,9 +43,11 @@ class _Head:
     """Columns, the time too where there is one."""
     rate: float
     gain: npt.NDArray[np.float64]
-    """(leads,), steps per unit."""
+    """(leads,), steps per mV, or per adu."""
     baseline: npt.NDArray[np.int32]
     unit: Literal["mV", "adu"]
+    size: float
+    """Of a written 1, in mV or adu."""
     known: dict[str, Any]
     end: int
     """Where the samples begin."""
@@ -67,7 +70,7 @@ def _read(source: Source, name: str) -> Recording:
         rate=head.rate,
         leads=leads,
         unit=head.unit,
-        record_id=name.rsplit("/", 1)[-1].removesuffix(".csv"),
+        record_id=record_id_of(name),
         age=age_of(head.known.get("age")),
         sex=sex_of(head.known.get("sex")),
         labels=_texts("labels", head, name),
@@ -91,7 +94,7 @@ def _identify(source: Source, name: str) -> Identity:
 
 
 def _leads(names: list[str]) -> list[str]:
-    return names[1:] if names[0] == TIME else names
+    return names[1:] if names[0].strip().lower() == TIME else names
 
 
 def _head(raw: bytes, name: str) -> _Head:
@@ -102,7 +105,8 @@ def _head(raw: bytes, name: str) -> _Head:
         names = next(csv.reader([line]), [])
         count = len(_leads(names)) if names else 0
         rate = float(known.get("rate", 0))
-        gain = np.array(known.get("gain", [MICROVOLT_GAIN] * count), np.float64)
+        unit, size = _unit(known, name)
+        gain = np.array(known["gain"], np.float64) / size if "gain" in known else np.full(count, MICROVOLT_GAIN)
         baseline = np.array(known.get("baseline", [0] * count), np.int32)
     except (ValueError, TypeError, OverflowError, csv.Error):
         raise FormatError(f"{name}: its names, rate, gains or baselines cannot be read") from None
@@ -110,8 +114,18 @@ def _head(raw: bytes, name: str) -> _Head:
         raise FormatError(f"{name}: {count} leads with {gain.size} gains and {baseline.size} baselines")
     if not RATES[0] <= rate <= RATES[1] or not ((np.abs(gain) >= GAINS[0]) & (np.abs(gain) <= GAINS[1])).all():
         raise FormatError(f"{name}: its rate or a gain is out of range; a line '# rate: 500' gives the rate in Hz")
-    unit: Literal["mV", "adu"] = "adu" if known.get("unit") == "adu" else "mV"
-    return _Head(names, rate, gain, baseline, unit, known, last + 1)
+    return _Head(names, rate, gain, baseline, unit, size, known, last + 1)
+
+
+def _unit(known: dict[str, Any], name: str) -> tuple[Literal["mV", "adu"], float]:
+    """What values are in, and how much of it a written 1 is."""
+    written = known.get("unit", "mV")
+    if written == "adu":
+        return "adu", 1.0
+    size = millivolts(written) if isinstance(written, str) else None
+    if size is None:
+        raise FormatError(f"{name}: its unit is none of V, mV, uV, nV and adu; a line '# unit: \"mV\"' gives it")
+    return "mV", size
 
 
 def _known(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
@@ -153,11 +167,10 @@ def _texts(key: str, head: _Head, name: str) -> tuple[str, ...]:
 
 
 def _derived(head: _Head, leads: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """Leads that were computed; a file's own where I and II are not there to compute them again."""
-    computed = {canonical(lead) for lead in _texts("derived", head, name)}
-    if not computed <= set(COMBINATIONS):
+    named = _texts("derived", head, name)
+    if not {canonical(lead) for lead in named} <= set(COMBINATIONS):
         raise FormatError(f"{name}: 'derived' lists leads that follow from I and II: {', '.join(COMBINATIONS)}")
-    return tuple(lead for lead in COMBINATIONS if lead in computed & set(leads)) if {"I", "II"} <= set(leads) else ()
+    return computed(named, leads)
 
 
 def _episodes(given: Any, name: str) -> Iterator[Episode]:
@@ -217,7 +230,7 @@ def _steps(batch: Any, head: _Head, times: list[float], name: str) -> Digital:
     peak = 0.0
     for row, column, gain, zero in zip(digital, columns, head.gain, head.baseline, strict=True):
         with np.errstate(over="ignore"):
-            steps = np.rint(column.to_numpy(zero_copy_only=False) * gain + zero)
+            steps = np.rint(column.to_numpy(zero_copy_only=False) * (gain * head.size) + zero)
         absent = np.isnan(steps)
         steps[absent] = 0
         peak = max(peak, float(np.abs(steps).max(initial=0)))

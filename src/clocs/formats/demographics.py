@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -14,6 +15,8 @@ _YEARS: Final = {"years": 1.0, "a": 1.0, "months": 1 / 12, "mo": 1 / 12, "weeks"
 _DAYS: Final = {"days": 1 / 365.25, "d": 1 / 365.25, "hours": 1 / 8766, "h": 1 / 8766}
 _PER_YEAR: Final = _YEARS | _DAYS
 _LONGEST_DATE: Final = 64
+_DIGITS: Final = re.compile(r"(?P<plain>\d{14}(?=(\.?(?P<fraction>\d+))?)|(\d{12}|\d{8})(?!\d))", re.ASCII)
+_BY_DIGITS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,26 @@ def moment(text: str, patterns: Sequence[str]) -> datetime | None:
     return None
 
 
+def digits_moment(text: str) -> datetime | None:
+    """``20021122``, ``200211220910`` or ``20021122091000.5``, as HL7 and DICOM write it; a zone behind it is left out.
+
+    By the number of digits: ``strptime`` may take ``1122`` for a month, a day, an hour and a minute.
+    """
+    found = _DIGITS.match(text.strip())
+    if found is None:
+        return None
+    plain, fraction = found["plain"], found["fraction"] or ""
+    known = moment(plain, [_BY_DIGITS[len(plain)]])
+    return known and known.replace(microsecond=int(f"{fraction[:6]:0<6}"))
+
+
 def day(text: str, patterns: Sequence[str]) -> date | None:
     """Only the date of ``moment``."""
     found = moment(text, patterns)
+    return found.date() if found else None
+
+
+def digits_day(text: str) -> date | None:
+    """Only the date of ``digits_moment``, whatever follows it."""
+    found = digits_moment(text.strip()[:8])
     return found.date() if found else None

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,8 +21,8 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered, library_faults
-from clocs.formats.channels import MAX_CHANNELS, Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.channels import COMPUTED, MAX_CHANNELS, SKEWED, Channel, gain_of, millivolts, recording_of
+from clocs.formats.demographics import Person, age_at, age_of, digits_day, digits_moment, sex_of
 from clocs.formats.lead_codes import CALCULATED, LEADS
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD, canonical
@@ -142,7 +143,11 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     padding, notes = _padding(group, frames.dtype)
     scales = [_scale(definitions[row], name) for row in kept]
     channels = [
-        _channel(leads[row] or "ECG", frames[:, row], scale, padding) for row, scale in zip(kept, scales, strict=True)
+        replace(
+            _channel(leads[row] or "ECG", frames[:, row], scale, padding),
+            computed=definitions[row].get("ChannelDerivationDescription") == COMPUTED,
+        )
+        for row, scale in zip(kept, scales, strict=True)
     ]
     zeros = [zero for _, zero in scales]
     missing = sum(int(np.count_nonzero(mask)) for channel in channels if (mask := channel.missing) is not None)
@@ -151,7 +156,7 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     if any(abs(zero - round(zero)) > 1e-6 for zero in zeros):
         notes.append("zero lies between two steps; the nearer one is taken")
     if any(_number(definitions[row], f"Channel{kind}Skew", 0.0) for row in kept for kind in ("Time", "Sample")):
-        notes.append("its channels were not sampled at the same moments (channel skew); they are not shifted")
+        notes.append(SKEWED)
     return channels, notes
 
 
@@ -168,6 +173,8 @@ def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.N
         raise FormatError(f"{name}: {kind} samples with other bits than {8 * dtype.itemsize} are damaged")
     data = group.WaveformData
     samples = len(data) // (channels * dtype.itemsize)
+    if len(data) - channels * dtype.itemsize * int(group.NumberOfWaveformSamples) == 1:
+        samples = int(group.NumberOfWaveformSamples)  # a byte makes their number even
     return np.frombuffer(data, dtype, samples * channels).reshape(samples, channels)
 
 
@@ -235,13 +242,13 @@ def _person(dataset: Dataset) -> Person:
     stated = re.fullmatch(r"(\d{1,3})([YMWD])", str(dataset.get("PatientAge") or "").strip())
     age = age_of(stated.group(1), AGE_UNITS[stated.group(2)]) if stated else None
     if age is None:
-        age = age_at(day(str(dataset.get("PatientBirthDate") or ""), ["%Y%m%d"]), _acquired_on(dataset))
+        age = age_at(digits_day(str(dataset.get("PatientBirthDate") or "")), _acquired_on(dataset))
     return Person(age, sex_of(str(dataset.get("PatientSex") or "")))
 
 
 def _acquired_on(dataset: Dataset) -> date | None:
     for keyword in ("AcquisitionDateTime", "AcquisitionDate", "ContentDate", "StudyDate"):
-        if found := day(str(dataset.get(keyword) or "")[:8], ["%Y%m%d"]):
+        if found := digits_day(str(dataset.get(keyword) or "")):
             return found
     return None
 
@@ -304,12 +311,10 @@ def _acquired(dataset: Dataset) -> str:
 
 def _iso(text: str) -> str:
     """DICOM's 20021122091000 or 20021122 in ISO 8601; as it is where it is neither."""
-    digits = re.match(r"\d*", text.strip())
-    plain = digits.group()[:14] if digits else ""
-    found = moment(plain, [{8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}.get(len(plain), "%Y-%m-%d")])
+    found = digits_moment(text)
     if found is None:
         return text
-    return found.date().isoformat() if len(plain) == 8 else found.isoformat()
+    return found.date().isoformat() if len(text.strip()) == 8 else found.isoformat()
 
 
 DICOM = Format(NAME, "DICOM waveforms: the ECG of any class that holds one", _recognises, _read, _identify)

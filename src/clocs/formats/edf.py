@@ -23,7 +23,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import Channel, gain_of, millivolts, recording_of
+from clocs.formats.channels import COMPUTED, Channel, gain_of, millivolts, recording_of
 from clocs.formats.demographics import Person, age_at, sex_of
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD, canonical
@@ -52,6 +52,7 @@ _ONSET = re.compile(rb"^([+-]\d{1,15}(?:\.\d{1,15})?)(?:\x15[\d.]*)?\x14")
 @dataclass(frozen=True)
 class _Signal:
     label: str
+    transducer: str
     unit: str
     limits: tuple[Decimal, Decimal, Decimal, Decimal]
     """Physical minimum and maximum, digital minimum and maximum."""
@@ -125,14 +126,14 @@ def _signals(text: str, count: int, width: int, name: str) -> Iterator[_Signal]:
     for size in WIDTHS:
         columns.append([text[at + row * size : at + (row + 1) * size].strip() for row in range(count)])
         at += size * count
-    labels, _, units, *limits, _, samples, _ = columns
+    labels, transducers, units, *limits, _, samples, _ = columns
     place = 0
     for row in range(count):
         many = int(_number(samples[row], "number of samples in a record", name))
         if many < 0:
             raise FormatError(f"{name}: {many} samples in a data record")
         low, high, lowest, highest = (_number(column[row], "limits of a signal", name) for column in limits)
-        yield _Signal(labels[row], units[row], (low, high, lowest, highest), many, place)
+        yield _Signal(labels[row], transducers[row], units[row], (low, high, lowest, highest), many, place)
         place += many * width
 
 
@@ -178,9 +179,9 @@ def _lead(signal: _Signal) -> str | None:
     if millivolts(signal.unit) is None or _ANNOTATIONS.match(signal.label) or not signal.samples:
         return None
     bare = _ECG.sub("", signal.label).strip()
-    if _ECG.match(signal.label):
-        return bare if _LEAD.match(bare) else "ECG"
-    return bare if canonical(bare) in STANDARD or _LEAD.match(bare) else None
+    if canonical(bare) in STANDARD or _LEAD.match(bare):
+        return bare
+    return "ECG" if _ECG.match(signal.label) else None
 
 
 def _chosen(header: _Header, name: str) -> tuple[list[_Signal], list[str]]:
@@ -212,7 +213,9 @@ def _scale(signal: _Signal, name: str) -> tuple[Fraction, Fraction]:
 def _channel(data: npt.NDArray[np.uint8], signal: _Signal, width: int, name: str) -> Channel:
     step, zero = _scale(signal, name)
     block = data[:, signal.at : signal.at + signal.samples * width].reshape(-1, width)
-    return Channel(_lead(signal) or "ECG", _samples(block), gain_of(float(step), signal.unit, name), round(zero))
+    gain = gain_of(float(step), signal.unit, name)
+    said = signal.transducer == COMPUTED
+    return Channel(_lead(signal) or "ECG", _samples(block), gain, round(zero), computed=said)
 
 
 def _samples(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.integer[Any]]:

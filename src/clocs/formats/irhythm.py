@@ -11,6 +11,7 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Provenance, Recording
 from clocs.core.sources import Source
+from clocs.formats.channels import record_id_of
 from clocs.formats.reading import Format, recognise
 
 RATE = 200.0
@@ -47,7 +48,7 @@ def _read(source: Source, name: str) -> Recording:
         rate=RATE,
         leads=("ECG",),
         unit="adu",
-        record_id=name.rsplit("/", 1)[-1].removesuffix(".ecg"),
+        record_id=record_id_of(name),
         labels=tuple(sorted({episode.label for episode in episodes})),
         episodes=episodes,
         provenance=Provenance(name, "irhythm", hashlib.sha256(raw + text).hexdigest()),

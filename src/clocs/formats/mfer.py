@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -16,7 +17,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import MAX_CHANNELS, Channel, gain_of, recording_of
+from clocs.formats.channels import MAX_CHANNELS, SKEWED, Channel, gain_of, recording_of
 from clocs.formats.demographics import MAX_AGE, Person, Sex, age_at
 from clocs.formats.lead_codes import LEADS
 from clocs.formats.reading import Format
@@ -26,7 +27,8 @@ ORDER, CODING, BLOCK, CHANNELS, SEQUENCES, WAVEFORM, LEAD, TYPE = 0x01, 0x03, 0x
 INTERVAL, RESOLUTION, OFFSET, COMPRESSION, NOTHING, SAMPLES, ATTRIBUTES = 0x0B, 0x0C, 0x0D, 0x0E, 0x12, 0x1E, 0x3F
 PREAMBLE, END = 0x40, 0x80
 PATIENT_NAME, PATIENT_ID, AGE, SEX, MOMENT, UNIQUE = 0x81, 0x82, 0x83, 0x84, 0x85, 0x87
-NOTE, MAKER, EVENT, MESSAGE = 0x16, 0x17, 0x41, 0x86
+NOTE, MAKER, EVENT, SKEW, MESSAGE = 0x16, 0x17, 0x41, 0x43, 0x86
+FILLER: Final = re.compile(rb"\0*")
 MAX_DEFINITIONS: Final = 100_000
 MAX_FRAMES: Final = 1000
 TYPES: Final = {0: "i2", 1: "u2", 2: "i4", 3: "u1", 4: "u2", 5: "i1"}
@@ -68,6 +70,10 @@ class _Frame:
         power = int.from_bytes(value[1:2], "big", signed=True)
         return value[0], int.from_bytes(value[2:6], self.order, signed=True) * 10.0**power
 
+    def waveform(self, channel: int) -> int:
+        """A code of two bytes, which a description may follow."""
+        return int.from_bytes(self.value(channel, WAVEFORM)[:2], self.order)
+
     @property
     def channels(self) -> int:
         return self.number(-1, CHANNELS, 1)
@@ -94,6 +100,7 @@ def _definitions(raw: bytes, at: int, stop: int, name: str) -> Iterator[tuple[in
     while at < stop and raw[at] != END:
         tag, channel, at = raw[at], -1, at + 1
         if tag == 0:
+            at = FILLER.match(raw, at).end()  # type: ignore[union-attr]  # it matches nothing, too
             continue
         if tag == ATTRIBUTES:
             channel, at = 0, at + 1
@@ -142,7 +149,7 @@ def _contents(raw: bytes, name: str) -> _Contents:
 
 
 def _keep(found: _Contents, frame: _Frame) -> None:
-    if frame.number(-1, WAVEFORM, 0) == DOMINANT_BEAT:
+    if frame.waveform(-1) == DOMINANT_BEAT:
         return
     found.frames += 1
     if found.frame is None or frame.stop - frame.start > found.frame.stop - found.frame.start:
@@ -172,6 +179,9 @@ def _read(source: Source, name: str) -> Recording:
         raise FormatError(f"{name}: no frame of samples; an averaged beat is no recording")
     channels, rate, declared, notes = _channels(raw, contents.frame, name)
     notes += [f"left out {contents.frames - 1} shorter frames"] if contents.frames > 1 else []
+    stated = [value for tag, value, _, _ in contents.about if tag == SKEW]
+    stated += [known[SKEW] for known in contents.frame.own.values() if SKEW in known]
+    notes += [SKEWED] if any(map(any, stated)) else []
     return recording_of(channels, rate, raw, name, NAME, person=_person(contents), declared=declared, notes=notes)
 
 
@@ -223,7 +233,7 @@ def _lead(frame: _Frame, channel: int) -> str | None:
         return None
     if code in LEADS:
         return LEADS[code]
-    return "ECG" if code in MONITOR_LEADS or frame.number(channel, WAVEFORM, 0) in ECG_WAVEFORMS else None
+    return "ECG" if code in MONITOR_LEADS or frame.waveform(channel) in ECG_WAVEFORMS else None
 
 
 def _rate(frame: _Frame, channel: int, name: str) -> float:

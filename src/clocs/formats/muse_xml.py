@@ -18,6 +18,7 @@ from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_of, recording_of
 from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
+from clocs.signals.leads import STANDARD, canonical
 
 NAME: Final = "muse-xml"
 DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
@@ -85,12 +86,13 @@ def _rate(waveform: Element, name: str) -> float:
 
 def _channel(lead: Element, name: str) -> Channel:
     label = text_of(lead, "LeadID")[:MAX_LEAD_NAME]
+    said = f"lead {label}" if canonical(label) in STANDARD else "a lead"
     size = text_of(lead, "LeadSampleSize") or "2"
     data = bytes_of(lead, "WaveFormData", name)
     if size != "2" or len(data) % 2:
-        raise FormatError(f"{name}: lead {label} has no samples of two bytes, which MUSE files have")
+        raise FormatError(f"{name}: {said} has no samples of two bytes, which MUSE files have")
     if text_of(lead, "LeadDataCRC32") and count_of(lead, "LeadDataCRC32") != zlib.crc32(data):
-        raise FormatError(f"{name}: the samples of lead {label} do not match their LeadDataCRC32; the file is damaged")
+        raise FormatError(f"{name}: the samples of {said} do not match their LeadDataCRC32; the file is damaged")
     step = number_of(lead, "LeadAmplitudeUnitsPerBit", name)
     return Channel(label, np.frombuffer(data, "<i2"), gain_of(step, text_of(lead, "LeadAmplitudeUnits"), name))
 

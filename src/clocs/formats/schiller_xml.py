@@ -10,13 +10,12 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import Channel, Steps, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, day, moment, sex_of
+from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, sex_of
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, text_of
 
 NAME: Final = "schiller-xml"
 RHYTHMS: Final = "ECG_RHYTHMS"
-MOMENTS: Final = ("%Y%m%d %H%M%S%f", "%Y%m%d %H%M%S", "%Y%m%d")
 
 IDENTITY: Final = (
     ("patient_id", r"patdata/(id|\w*_id)"),
@@ -73,19 +72,19 @@ def _steps(channel: Element, name: str) -> Steps:
 
 
 def _person(root: Element) -> Person:
-    age = age_at(day(text_of(root, "patdata/birthdate"), MOMENTS), day(_acquired(root)[:8], MOMENTS))
+    age = age_at(digits_day(text_of(root, "patdata/birthdate")), digits_day(_acquired(root)))
     return Person(age, sex_of(text_of(root, "patdata/gender")))
 
 
 def _acquired(root: Element) -> str:
     start = root.find("examdescript/startdatetime")
-    return " ".join(filter(None, (text_of(start, "date"), text_of(start, "time"))))
+    return text_of(start, "date") + text_of(start, "time")
 
 
 def _identify(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     written = _acquired(root)
-    acquired = moment(written, MOMENTS)
+    acquired = digits_moment(written)
     return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
 
 

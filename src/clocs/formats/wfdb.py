@@ -22,17 +22,22 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Digital, Provenance, Recording, missing_value, widen
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered, text_of
-from clocs.formats.channels import distinct
+from clocs.formats.channels import (
+    GAINS,
+    MAX_CHANNELS,
+    MAX_LEAD_NAME,
+    MAX_SAMPLES,
+    RATES,
+    distinct,
+    millivolts,
+    record_id_of,
+)
 from clocs.formats.demographics import age_of, moment, sex_of
 from clocs.formats.reading import Format
-from clocs.signals.leads import canonical
+from clocs.signals.leads import COMBINATIONS, canonical, computed
 
-MAX_SIGNALS = 256
-MAX_SAMPLES = 1 << 62
-"""A longer claim is no number that a store can hold."""
-GAINS = (1e-9, 1e12)
-"""Steps per millivolt; beyond these a header is damaged, and its millivolts would not be numbers."""
-MILLIVOLT = {"mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6, "v": 1e3}
+MAX_HEADER = 1 << 20
+"""Bytes."""
 FLAC_BITS = {508: 8, 516: 16, 524: 24}
 PIECE_FRAMES = 1 << 14
 """Decoded at once; an even number, for format 212 packs samples in pairs."""
@@ -45,6 +50,9 @@ _RECORD_LINE = re.compile(rb"^\s*[\w.\-]+(/\d+)?[ \t]+\d+([ \t]+[\d.eE+\-]+.*)?\
 _SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
 _SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
 _GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
+_CODE = re.compile(r"[\w.+/-]{1,40}")
+"""Of a diagnosis. What has blanks may be anything, a name too."""
+_DERIVED = "derived from i and ii"
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Header:
 
 def parse_header(data: bytes, name: str) -> Header:
     """Read a header; anything out of order is a ``FormatError``."""
+    if len(data) > MAX_HEADER:
+        raise FormatError(f"{name}: a header of {len(data)} bytes is none; {MAX_HEADER} are the most that is read")
     lines = [text_of(line) for line in data.splitlines()]
     body = [line for line in lines if line and not line.startswith("#")]
     comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
@@ -97,7 +107,7 @@ def parse_header(data: bytes, name: str) -> Header:
         raise FormatError(f"{name}: the record line is not 'name signals rate samples'") from None
     if "/" in fields[0]:
         raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
-    if not 1 <= count <= MAX_SIGNALS or not 1 <= rate <= 1e6 or not 0 <= samples <= MAX_SAMPLES:
+    if not 1 <= count <= MAX_CHANNELS or not RATES[0] <= rate <= RATES[1] or not 0 <= samples <= MAX_SAMPLES:
         raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
     if len(body) != 1 + count:
         raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
@@ -124,6 +134,8 @@ def _signal_line(line: str, name: str) -> SignalLine:
 
 def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
     match = _GAIN.match(fields[2]) if len(fields) > 2 else None
+    if match is None and len(fields) > 2:
+        raise FormatError(f"{name}: the gain of a signal is not 'steps(baseline)/unit'")
     try:
         gain = float(match.group(1)) if match else 0.0
         zero = int(fields[4]) if len(fields) > 4 else 0
@@ -229,14 +241,15 @@ def _read(source: Source, name: str) -> Recording:
         data = source.read(file.place)
         digest.update(data)
         blocks.append(_decode(data[file.offset :], file.format, file.channels, header.samples, name))
-    samples = min(block.shape[1] for block in blocks)
+    samples, longest = (end(block.shape[1] for block in blocks) for end in (min, max))
     if not samples:
         raise FormatError(f"{name}: its signal files hold no sample")
+    notes = [f"its signal files differ in length, by {longest - samples} samples"] if samples < longest else []
     blocks = [block[:, :samples] for block in blocks]
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [widen(block) for block in blocks]
     digital = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-    return _recording(header, digital, name, digest.hexdigest())
+    return _recording(header, digital, name, digest.hexdigest(), notes)
 
 
 def _signal_files(header: Header, name: str) -> list[SignalFile]:
@@ -263,37 +276,55 @@ def _size(file: SignalFile, samples: int | None) -> int | None:
     return file.offset - (-samples * file.channels * UNPACK[file.format][0] // 8)
 
 
-def _recording(header: Header, digital: Digital, name: str, sha256: str) -> Recording:
-    keep, unit, notes = _voltages(header, name)
+def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: list[str]) -> Recording:
+    keep, unit, left = _voltages(header, name)
     lines = [header.signals[row] for row in keep]
-    gain = [line.gain / MILLIVOLT[line.unit.lower()] if unit == "mV" else 1.0 for line in lines]
+    gain = [line.gain / (millivolts(line.unit) or 1.0) if unit == "mV" else 1.0 for line in lines]
     if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
         raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
     about = dict(_comment_fields(header.comments))
+    leads = distinct([canonical(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
+    labels, others = _labels(header.comments)
+    notes += [*left, *([f"left out {others} entries of Dx that are no codes"] if others else [])]
     return Recording(
         digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
         gain=np.array(gain, np.float64),
         baseline=np.array([line.baseline if unit == "mV" else 0 for line in lines], np.int32),
         rate=header.rate,
-        leads=distinct([canonical(line.name) or "ECG" for line in lines]),
+        leads=leads,
         unit=unit,
-        record_id=name.rsplit("/", 1)[-1].removesuffix(".hea"),
+        record_id=record_id_of(name),
         age=age_of(about.get("age", "")),
         sex=sex_of(about.get("sex", "")),
-        labels=tuple(code.strip() for code in about.get("dx", "").split(",") if code.strip()),
-        provenance=Provenance(name, "wfdb", sha256, declared_samples=header.samples, notes=notes),
+        labels=labels,
+        provenance=Provenance(
+            name,
+            "wfdb",
+            sha256,
+            declared_samples=header.samples,
+            notes=tuple(notes),
+            derived_leads=computed(about.get(_DERIVED, "").split(","), leads),
+        ),
     )
 
 
-def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"], tuple[str, ...]]:
+def _labels(comments: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    """The codes of all diagnoses, each once, and how many entries are none."""
+    written = [value.split(",") for key, value in _comment_fields(comments) if key == "dx"]
+    entries = [entry.strip() for entries in written for entry in entries if entry.strip()]
+    codes = [entry for entry in entries if _CODE.fullmatch(entry)]
+    return tuple(dict.fromkeys(codes)), len(entries) - len(codes)
+
+
+def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"], list[str]]:
     """Rows that are voltages; in mV where the header gives gains, else in raw steps."""
-    volts = [row for row, line in enumerate(header.signals) if line.unit.lower() in MILLIVOLT]
+    volts = [row for row, line in enumerate(header.signals) if millivolts(line.unit)]
     scaled = [row for row in volts if header.signals[row].gain != 0]
     keep = scaled or volts
     if not keep:
         raise FormatError(f"{name}: no signal is a voltage in V, mV, uV or nV")
-    left = [line.name or str(row) for row, line in enumerate(header.signals) if row not in keep]
-    return keep, "mV" if scaled else "adu", tuple(f"left out signal {label}" for label in left)
+    left = [line.name[:MAX_LEAD_NAME] or str(row) for row, line in enumerate(header.signals) if row not in keep]
+    return keep, "mV" if scaled else "adu", [f"left out signal {label}" for label in left]
 
 
 def _comment_fields(comments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -317,9 +348,13 @@ def _start(header: Header) -> str:
 
 
 def _typed(comment: str) -> bool:
-    """Whether a comment says something else than an age, a sex or codes of diagnoses."""
+    """Whether a comment says something else than an age, a sex, codes of diagnoses or computed leads."""
     key, value = next(_comment_fields((comment,)), ("", comment))
-    known = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown", "dx": r"[\d\w, ]*"}
+    if key == "dx":
+        return _labels((comment,))[1] > 0
+    if key == _DERIVED:
+        return not {canonical(lead) for lead in value.split(",")} <= set(COMBINATIONS)
+    known = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown"}
     return key not in known or not re.fullmatch(known[key], value.lower())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -37,6 +38,12 @@ def derivable(leads: tuple[str, ...]) -> tuple[str, ...]:
     if not {"I", "II"} <= set(leads):
         return ()
     return tuple(lead for lead in COMBINATIONS if lead not in leads)
+
+
+def computed(named: Iterable[str], leads: tuple[str, ...]) -> tuple[str, ...]:
+    """Leads that a file says were computed from I and II; its own where those are not there to compute them again."""
+    said = {canonical(lead) for lead in named} & set(leads)
+    return tuple(lead for lead in COMBINATIONS if lead in said) if {"I", "II"} <= set(leads) else ()
 
 
 def derive(recording: Recording) -> Recording:
@@ -83,7 +90,7 @@ def _combine(pair: Recording, weights: dict[str, float]) -> tuple[float, npt.NDA
     absent = (pair.digital == missing_value(pair.digital.dtype)).any(axis=0)
     if pair.gain[0] != pair.gain[1]:
         values = weight @ ((pair.digital - pair.baseline[:, None].astype(np.float64)) / pair.gain[:, None])
-        gain = 2.0 * float(pair.gain.max())
+        gain = 2.0 * float(np.abs(pair.gain).max())
         return gain, quantise(np.where(absent, np.nan, values), gain)
     factor = 1 if np.all(weight == np.rint(weight)) else 2
     steps = (weight * factor).astype(np.int64) @ (pair.digital.astype(np.int64) - pair.baseline[:, None])

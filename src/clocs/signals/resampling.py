@@ -45,7 +45,9 @@ def source_window(start: int, length: int, samples: int, rate: float, to_rate: f
 
 
 def _ratio(rate: float, to_rate: float) -> Fraction:
-    return Fraction(to_rate / rate).limit_denominator(1000)
+    """To a millionth of it; of the higher rate over the lower, for the other way 1 in 1,500 would become 1 in 1,000."""
+    slower = Fraction(max(rate, to_rate) / min(rate, to_rate)).limit_denominator(1000)
+    return slower if to_rate > rate else 1 / slower
 
 
 def stretch(signal: Floats, samples: int) -> Floats:

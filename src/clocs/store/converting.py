@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from clocs.core.engine import Engine, run
-from clocs.core.errors import ConfigError, FormatError, LeadError, SignalError, UnitError
+from clocs.core.errors import ClocsError, ConfigError, FormatError, LeadError, SignalError, UnitError
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.deidentifying import patient_of
@@ -21,6 +21,7 @@ from clocs.formats.writers.parquet import notes
 from clocs.formats.writing import (
     WRITERS,
     Contents,
+    Encoded,
     Writer,
     commit,
     encode,
@@ -200,10 +201,20 @@ def _convert(job: _Job, task: _Task) -> _Outcome:
         return _Outcome(task.name, "kept")
     try:
         encoded = encode(_load(job, task), job.writer, stem_of(task.target, job.writer), job.contents)
+        files = targets(task.target, job.writer, encoded)
+        if not job.overwrite:
+            _check_others(files, encoded)
     except REFUSALS as error:
         return _Outcome(task.name, "refused", reason=str(error))
-    commit(targets(task.target, job.writer, encoded), encoded)
+    commit(files, encoded)
     return _Outcome(task.name, "written", sum(map(len, encoded.files.values())), encoded.notes)
+
+
+def _check_others(files: list[Path], encoded: Encoded) -> None:
+    """Of a recording in several files, those of an interrupted conversion may be there; nobody's else."""
+    for file, data in zip(files, encoded.files.values(), strict=True):
+        if file.exists() and file.read_bytes() != data:
+            raise SignalError(f"{file} exists and holds something else; have it replaced (--overwrite), or move it")
 
 
 class _NothingToWriteError(Exception):
@@ -231,7 +242,12 @@ def _to_one_file(job: _Job, tasks: Iterator[_Task], out: Path) -> Iterator[_Outc
 
 def _load(job: _Job, task: _Task) -> Recording:
     if job.version is None:
-        return _read(open_source(job.place), task.name, job.contents)
+        try:
+            return _read(open_source(job.place), task.name, job.contents)
+        except (OSError, MemoryError, ClocsError):
+            raise
+        except Exception as error:  # a reader's own mistake must not end an archive's conversion
+            raise FormatError(f"{task.name}: unexpected {type(error).__name__}; please report it") from error
     store = _opened(job.place, job.version)
     shard, row = store.locate(task.number)
     return store.shard(shard).recording(row)

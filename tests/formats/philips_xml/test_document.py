@@ -103,6 +103,16 @@ def test_the_calibration_pulse_at_the_end_is_noted(name: str, hospital_files: Pa
     assert not np.array_equal(recording.signal[:, start - 1], np.zeros(len(recording.leads)))
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_leads_may_be_spelled_in_capitals(name: str, hospital_files: Path) -> None:
+    """Four of them are stored as what they differ from their equations."""
+    raw = open_source(hospital_files).read(name)
+    text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8")
+    shouted = re.sub(r'leadlabels="[^"]*"', lambda found: found[0].upper().replace("LEADLABELS", "leadlabels"), text)
+    expected = read_from(open_source(hospital_files), name)
+    np.testing.assert_array_equal(made(re.sub("^<[?].*?[?]>", "", shouted)).digital, expected.digital)
+
+
 def test_leads_without_compression_are_read_as_they_are() -> None:
     recording = made(philips())
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]

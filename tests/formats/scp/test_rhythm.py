@@ -243,6 +243,29 @@ def test_rates_that_do_not_go_together_are_refused() -> None:
         made(scp)
 
 
+@pytest.mark.parametrize("minus", [False, True])
+def test_a_lead_that_breaks_off_cannot_have_its_heartbeats_back(minus: bool) -> None:
+    """Of 16 bits, without a code that would notice."""
+    scp = bimodal(np.array([wave(6), wave(7)]), BEATS, minus=minus)
+    half = [wave(seed)[:100].tolist() for seed in (6, 7)]
+    beat = [reference(0).tolist(), (-reference(7)).tolist()]
+    del scp.sections[2]
+    scp.sections |= {5: data_section(beat, nanovolts=5000), 6: data_section(half, nanovolts=5000)}
+    if not minus:
+        scp.sections[6] = data_section(half, nanovolts=5000, interval=8000, bimodal=True)
+    with pytest.raises(FormatError, match="ends before its last sample"):
+        made(scp)
+
+
+@pytest.mark.parametrize("beats", [[BEATS[0]] * 200, [(0, 1, 500, 1000, 1, 0)] * 5])
+def test_heartbeats_without_room_are_refused(beats: Beats) -> None:
+    """They were added up for hours: 65,535 fit a record, times 255 leads."""
+    scp = residuals(np.array([wave(4), wave(5)]), BEATS)
+    scp.sections[4] = beat_section(300, FIDUCIAL, beats)
+    with pytest.raises(FormatError, match="more than 1000 samples have room for"):
+        made(scp)
+
+
 def test_leads_recorded_one_after_another_are_set_side_by_side() -> None:
     rows = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     places = [(1, 1, 3), (2, 4, 6), (3, 4, 6)]

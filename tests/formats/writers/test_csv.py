@@ -14,7 +14,6 @@ from clocs.core.recording import Recording
 from clocs.formats import read
 from clocs.formats.writing import Contents
 from clocs.signals.leads import derive
-from clocs.store.ingest import ingest
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import chapman, millivolts, put, recordings
 
@@ -45,16 +44,6 @@ def test_any_recording_comes_back_exactly(recording: Recording, tmp_path_factory
 def test_real_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
     for recording in chapman(real_data / "chapman.zip", 5):
         check(recording, tmp_path / "r.csv")
-
-
-def test_a_store_keeps_no_computed_lead_as_a_measured_one(tmp_path: Path) -> None:
-    recording = make_recording(("I", "II", "V2"))
-    (tmp_path / "files").mkdir()
-    put(recording, tmp_path / "files" / "r.csv", Contents(derived=True))
-    ours = read(tmp_path / "files" / "r.csv")
-    assert (len(ours.leads), ours.provenance.derived_leads) == (7, ("III", "aVR", "aVL", "aVF"))
-    store = ingest("folder", tmp_path / "files", tmp_path / "store")
-    assert store.table(["leads"]).column(0).to_pylist() == [["I", "II", "V2"]]
 
 
 def test_leads_that_are_not_written_are_not_said_to_be_computed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import sys
 import tempfile
@@ -195,6 +196,16 @@ def test_limits_give_back_gain_and_baseline(gain: float, baseline: int, ends: li
 def test_the_gains_of_devices_are_exact(gain: float) -> None:
     assert find_limits(gain, 0, -4000, 4000, 16).exact
     assert find_limits(gain, -5, -32_000, 32_000, 16).exact
+
+
+@pytest.mark.parametrize("gain", [300 * math.pi, 500 * math.sqrt(2)])
+def test_24_bits_are_as_true_as_16(gain: float) -> None:
+    """Where no eight characters say the gain, a wide range is left to those who need it."""
+    narrow, wide = (find_limits(gain, 3, -2000, 2000, bits) for bits in (16, 24))
+    assert not narrow.exact
+    assert (wide.lowest, wide.highest, wide.low, wide.high) == (-(2**15), 2**15 - 1, narrow.low, narrow.high)
+    needed = find_limits(gain, 3, -5_000_000, 100, 24)
+    assert (needed.lowest, needed.highest) == (-5_000_000, 2**15 - 1)
 
 
 def test_a_scale_that_eight_characters_cannot_say_is_refused() -> None:

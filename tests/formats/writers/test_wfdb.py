@@ -87,7 +87,7 @@ def test_texts_that_a_header_cannot_hold_are_changed_with_a_note(tmp_path: Path)
     assert write(recording, tmp_path / "r.hea").notes == (TEXT_CHANGED,)
     ours = read(tmp_path / "r.hea")
     assert ours.leads == ("I", "Ableitung ? 2")
-    assert ours.labels == ("a;b", "c d")
+    assert ours.labels == ("a_b", "c_d")
     np.testing.assert_array_equal(ours.digital, recording.digital)
 
 

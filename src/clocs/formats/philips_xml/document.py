@@ -17,7 +17,7 @@ from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_
 from clocs.formats.philips_xml.xli import unpack
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD, canonical
 
 NAME: Final = "philips-xml"
 VERSIONS: Final = ("1.03", "1.04", "1.04.01", "1.04.02")
@@ -115,19 +115,21 @@ def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[Steps], 
     if len(stored) < len(labels) or len({len(steps) for steps in stored}) > 1:
         raise FormatError(f"{name}: {len(labels)} leads are named, others are there; the file is damaged")
     leads, spare = stored[: len(labels)], stored[len(labels) :]
-    return _rebuilt(labels, leads) if packed == "XLI" else leads, spare
+    return _rebuilt(labels, leads, name) if packed == "XLI" else leads, spare
 
 
-def _rebuilt(labels: list[str], leads: list[Steps]) -> list[Steps]:
+def _rebuilt(labels: list[str], leads: list[Steps], name: str) -> list[Steps]:
     """In XLI, four limb leads are stored as what they differ from their equations, halves rounded down."""
-    limbs = STANDARD[:6]
-    if not set(limbs) <= set(labels):
+    limbs, named = STANDARD[:6], [canonical(label) for label in labels]
+    if not set(limbs) <= set(named):
+        if set(named) & set(limbs[2:]):
+            raise FormatError(f"{name}: limb leads packed as XLI cannot be had without all six of them")
         return leads
-    one, two, three, right, left, foot = (leads[labels.index(limb)] for limb in limbs)
+    one, two, three, right, left, foot = (leads[named.index(limb)] for limb in limbs)
     three = two - one - three
     right, left, foot = -right - (one + two) // 2, (one - three) // 2 - left, (two + three) // 2 - foot
     rebuilt = dict(zip(limbs, (one, two, three, right, left, foot), strict=True))
-    return [rebuilt.get(label, steps) for label, steps in zip(labels, leads, strict=True)]
+    return [rebuilt.get(label, steps) for label, steps in zip(named, leads, strict=True)]
 
 
 def _calibration(labels: list[str], leads: list[Steps], spare: list[Steps]) -> list[str]:

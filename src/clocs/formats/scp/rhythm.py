@@ -26,6 +26,10 @@ MAX_SPAN: Final = 16
 BIMODAL_UNTIL: Final = 30
 """From version 3.0 on, the flag of bimodal compression is reserved."""
 MAX_FACTOR: Final = 8
+MIN_BEAT: Final = 8
+"""Samples for each heartbeat, at least: a sixth of a second at 50 Hz."""
+MAX_OVERLAP: Final = 4
+"""Zones of heartbeats may cover the longest lead so many times."""
 
 Steps = npt.NDArray[np.integer[Any]]
 
@@ -83,8 +87,11 @@ def rhythm_of(record: Record) -> Rhythm:
     reference = _reference(record, places, decoder, length) if subtracted or _bimodal(coded) else None
     factor = _factor(coded.body, reference, record.name)
     _check_claim(sum(place.samples for place in places), coded.body, record.name)
+    _check_beats(beats, places, record.name)
     counts = [_stored(place, beats, factor) for place in places]
     read = _coded(coded, 6, counts, decoder, record.name)
+    if (factor > 1 or subtracted) and any(len(lead) < count for lead, count in zip(read.leads, counts, strict=True)):
+        raise FormatError(f"{record.name}: a lead ends before its last sample, and its heartbeats cannot be put back")
     notes = []
     leads: list[Steps] = list(read.leads)
     if factor > 1:
@@ -135,6 +142,15 @@ def _beats(record: Record) -> tuple[list[Beat], int, int]:
         begin, end = unpack("<II", section.body, 6 + 14 * count + 8 * entry, record.name) if whole else (1, 0)
         found.append(Beat(kind, first, middle, last, (begin, end)))
     return found, length, fiducial
+
+
+def _check_beats(beats: Sequence[Beat], places: Sequence[LeadPlace], name: str) -> None:
+    """Heartbeats that no lead has room for would be added up for hours."""
+    first, last = min(place.first for place in places), max(place.last for place in places)
+    covered = sum(max(0, min(beat.last, last) - max(beat.first, first) + 1) for beat in beats)
+    longest = max(place.samples for place in places)
+    if len(beats) * MIN_BEAT > longest or covered > MAX_OVERLAP * longest:
+        raise FormatError(f"{name}: {len(beats)} heartbeats are more than {longest} samples have room for")
 
 
 def _reference(record: Record, places: Sequence[LeadPlace], decoder: Decoder | None, length: int) -> Coded:
@@ -282,7 +298,7 @@ def _aligned(
     first = min(place.first for place in places)
     ends = [place.first + len(lead) for place, lead in zip(places, leads, strict=True)]
     span = max(ends) - first
-    if span > MAX_SPAN * max(map(len, leads)):
+    if span > MAX_SPAN * max(map(len, leads)) or span * len(leads) > MAX_SPAN * sum(map(len, leads)):
         raise FormatError(f"{name}: its leads are too far apart to belong together")
     if any(place.first != first or end != max(ends) for place, end in zip(places, ends, strict=True)):
         notes.append("its leads do not cover the same time; the rest is missing")

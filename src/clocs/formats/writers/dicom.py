@@ -14,8 +14,9 @@ import numpy as np
 
 from clocs.core.errors import MissingExtraError, SignalError
 from clocs.core.recording import Recording
+from clocs.formats.channels import COMPUTED
 from clocs.formats.lead_codes import LEADS
-from clocs.formats.writers.steps import ROUNDED, Steps, fitted
+from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted
 from clocs.formats.writing import Encoded, Writer
 from clocs.signals.leads import STANDARD
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pydicom.dataset import Dataset
 
 PADDING: Final = -(2**15)
+PATIENT: Final = 64
+"""Characters of an id."""
 NO_DATE: Final = "19000101"
 """Where DICOM demands a date and none is known."""
 INDEPENDENT: Final = {"I", "II", "V1", "V2", "V3", "V4", "V5", "V6"}
@@ -87,6 +90,7 @@ def _encode(recording: Recording, stem: str) -> Encoded:
 def _class(recording: Recording) -> _Class:
     if recording.unit != "mV":
         raise SignalError(f"recording '{recording.record_id}' is in raw steps (adu); DICOM ECGs are in volts")
+    check_patient_id(recording, PATIENT)
     kind = next((each for each in CLASSES if each.takes(recording)), None)
     if kind is None:
         raise SignalError(
@@ -122,7 +126,7 @@ def _describe(dataset: Dataset, recording: Recording, kind: _Class, identifiers:
         "Manufacturer": MANUFACTURER,
         "ReferringPhysicianName": "",
         "PatientName": "",
-        "PatientID": _text(recording.patient_id, 64),
+        "PatientID": _text(recording.patient_id, PATIENT),
         "PatientBirthDate": "",
         "PatientSex": {"female": "F", "male": "M", None: ""}[recording.sex],
         "PatientIdentityRemoved": "NO" if recording.patient_id else "YES",
@@ -182,7 +186,7 @@ def _channel(recording: Recording, row: int, lead: Steps) -> Dataset:
     channel.ChannelSampleSkew = "0"
     channel.WaveformBitsStored = 16
     if name in recording.provenance.derived_leads:
-        channel.ChannelDerivationDescription = "computed from leads I and II"
+        channel.ChannelDerivationDescription = COMPUTED
     return channel
 
 

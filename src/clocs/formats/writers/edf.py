@@ -18,8 +18,9 @@ import numpy as np
 
 from clocs.core.errors import MissingExtraError, SignalError, StoreError
 from clocs.core.recording import Recording
+from clocs.formats.channels import COMPUTED
 from clocs.formats.writers.edf_layout import Limits, Records, find_limits, plan_records
-from clocs.formats.writers.steps import ROUNDED, Steps, fitted, plain
+from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted, plain
 from clocs.formats.writing import Encoded, Writer
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> Encoded:
         import pyedflib
     except ImportError as error:
         raise MissingExtraError("formats", "writing EDF and BDF files") from error
+    check_patient_id(recording, PATIENT)
     if len(recording.leads) > MAX_SIGNALS:
         raise SignalError(f"recording '{recording.record_id}': EDF holds up to {MAX_SIGNALS} leads")
     plan = _planned(recording, bits)
@@ -130,7 +132,7 @@ def _describe(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -> No
             "physical_max": float(limit.high),
             "digital_min": limit.lowest,
             "digital_max": limit.highest,
-            "transducer": "computed from I and II" if lead in recording.provenance.derived_leads else "",
+            "transducer": COMPUTED if lead in recording.provenance.derived_leads else "",
             "prefilter": "",
         }
         for label, lead, limit in zip(_labels(recording), recording.leads, plan.limits, strict=True)

@@ -111,7 +111,7 @@ def find_limits(gain: float, baseline: int, low: int, high: int, bits: int) -> L
                 found = [_exactly(step * factor * (end - baseline)) for end in (lowest, highest)]
                 if found[0] and found[1]:
                     return Limits(lowest, highest, found[0], found[1], unit, True)
-    return _nearest(Fraction(1000 / gain), baseline, bits)
+    return _nearest(Fraction(1000 / gain), baseline, low, high, bits)
 
 
 def _pairs(grid: int, zero: int, low: int, high: int, bits: int) -> Iterator[tuple[int, int]]:
@@ -134,8 +134,10 @@ def _exactly(value: Fraction) -> str:
     return ""
 
 
-def _nearest(step: Fraction, baseline: int, bits: int) -> Limits:
-    ends = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+def _nearest(step: Fraction, baseline: int, low: int, high: int, bits: int) -> Limits:
+    """Of no more than 16 bits where the steps allow: the wider the range, the coarser what eight characters say."""
+    narrow, most = 2 ** (min(bits, 16) - 1), 2 ** (bits - 1)
+    ends = (max(-most, min(-narrow, low)), min(most - 1, max(narrow - 1, high)))
     found = []
     for unit, factor in UNITS.items():
         wanted = [step * factor * (end - baseline) for end in ends]

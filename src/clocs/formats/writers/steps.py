@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.errors import SignalError
 from clocs.core.recording import Recording, missing_value
 
 ROUNDED = "values are rounded, for they need more bits than the format has"
@@ -56,6 +57,15 @@ def _fitted(recording: Recording, row: int, limit: int, from_zero: bool) -> Step
 
 def _peak(values: npt.NDArray[np.int64], missing: npt.NDArray[Any]) -> int:
     return int(np.abs(values).max(initial=0, where=~missing))
+
+
+def check_patient_id(recording: Recording, longest: int) -> None:
+    """Refuse an id that would be cut: two patients could become one."""
+    if len(recording.patient_id) > longest:
+        raise SignalError(
+            f"recording '{recording.record_id}': its patient's id has over {longest} characters, which is the most "
+            "that the format holds"
+        )
 
 
 def plain(text: str, longest: int) -> str:

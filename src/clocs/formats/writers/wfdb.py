@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,8 +13,9 @@ from clocs.formats.writing import Encoded, Writer
 
 CODES = {"int16": 16, "int32": 32}
 LONGEST_TEXT = 200
+LONGEST_LABEL = 40
 SCALE_LOST = "raw steps (adu) are written without the scale that they had"
-TEXT_CHANGED = "labels or lead names are written in ASCII, without commas"
+TEXT_CHANGED = "labels or lead names are written in ASCII, labels without commas and blanks, in 40 characters"
 
 
 def _encode(recording: Recording, stem: str) -> Encoded:
@@ -52,7 +54,8 @@ def _comments(recording: Recording) -> Iterator[str]:
 
 
 def _label(label: str) -> str:
-    return plain(label.replace(",", ";"), LONGEST_TEXT)
+    """A code as readers take it: what has blanks may be anything."""
+    return re.sub(r"[^\w.+/-]", "_", plain(label, LONGEST_LABEL), flags=re.ASCII) or "_"
 
 
 def _notes(recording: Recording) -> Iterator[str]:

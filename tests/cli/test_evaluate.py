@@ -38,6 +38,11 @@ def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
     assert table.endswith(f"kept in {found['run']}\n")
 
 
+def test_labels_are_said_in_one_way(command: Command, store: Path) -> None:
+    words = ("evaluate", "probe", "random", store, "--labelled", 3, "--fraction", 0.25)
+    assert "--fraction and --labelled are two ways" in command(*words, code=1)[1]
+
+
 def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     nothing = {"value": None, "low": None, "high": None}
     perfect = {"value": 1.0, "low": None, "high": None}

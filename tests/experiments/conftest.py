@@ -16,7 +16,7 @@ from tests.experiments.results_factory import method_of, write_distances, write_
 
 SEEDS = {
     **{"table1": 3, "table2": 1, "figure3": 1, "figure4": 2, "figure5": 1},
-    **{"released": 1, "same-patient": 1, "longer": 1, "leakage": 1},
+    **{"released": 1, "same-patient": 1, "nt-xent": 1, "longer": 1, "leakage": 1},
 }
 """Of complete results."""
 

@@ -12,8 +12,7 @@ from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.evaluation.compact_scores import save_compact
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.rows import Rows
-from clocs.experiments.cells import EPOCHS, Cell, Evaluation, Pretraining, told_of
-from clocs.experiments.status import root_of
+from clocs.experiments.cells import EPOCHS, Cell, Evaluation, Pretraining, chain_of, told_of
 
 STRENGTH = {
     **{"random": 0.2, "supervised": 1.4, "mtssl": 0.5, "byol": 0.4, "simclr": 0.8},
@@ -59,7 +58,7 @@ def make_scores(cell: Evaluation, strength: float, patients: int = 36) -> Rows:
 
 
 def write_cell(folder: Path, cell: Cell, found: dict[str, Any], code: int = 2) -> str:
-    datasets = {root_of(cell).dataset, cell.dataset}
+    datasets = {chain_of(cell)[0].dataset, cell.dataset}
     body = {
         "cell": told_of(cell),
         "code": [code, 1] if isinstance(cell, Evaluation) else [code],
@@ -108,7 +107,7 @@ def write_results(
 ) -> Path:
     """All of these cells, with the pre-trainings they wait for."""
     (folder / "cells").mkdir(parents=True, exist_ok=True)
-    wanted = {part.model_dump_json(): part for cell in cells for part in (root_of(cell), cell)}
+    wanted = {part.model_dump_json(): part for cell in cells for part in chain_of(cell)}
     for cell in wanted.values():
         if isinstance(cell, Pretraining):
             write_pretraining(folder, cell)

@@ -187,6 +187,16 @@ def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
     assert values[0] < values[-1]
 
 
+def test_runs_are_told_apart(reported: Path) -> None:
+    """Each is named by what it does otherwise, and another last layer is no further run."""
+    text = (reported / "report" / "runs.md").read_text().split("## Pre-trainings")[1]
+    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| CMSMLC") and "recommended" in line]
+    told = [(line[0], line[1], line[3]) for line in lines]
+    assert len(set(told)) == len(told)
+    names = " ".join(name for name, _, _ in told)
+    assert all(part in names for part in ("patients 0.1", "width 48", "precision 32-true", "no off_diagonals"))
+
+
 def test_growth_is_drawn_by_what_grows(reported: Path) -> None:
     """Patients as the paper's table 4 counts them: a tenth, three tenths and all of 4,402."""
     pictures = {name: reported / "report" / "images" / f"figure-growth-{name}.svg" for name in ("width", "patients")}

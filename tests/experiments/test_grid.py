@@ -56,7 +56,7 @@ def test_an_encoder_outlives_its_run(place: Place, tmp_path: Path) -> None:
 def test_principal_components_come_after_a_pretraining_that_is_done_once(place: Place) -> None:
     plain = CMSC.model_copy(update={"config": {"encoder": {"name": "resnet", "width": 8}}})
     refined = plain.model_copy(update={"principal": True})
-    assert run_grid([linear(refined), linear(plain)], place).failed == []
+    assert run_grid([linear(refined), linear(plain)], place, engine="processes", workers=2).failed == []
     trained, made = carry_out(plain, place), carry_out(refined, place)
     assert made["result"] == trained["result"]
     assert made["seconds"] > trained["seconds"]
@@ -102,7 +102,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_done(place: Place) -> None
     assert done.finished == 1
     assert len(done.failed) == 2
     assert "temperature" in done.failed[0]
-    assert "waits for it" in done.failed[1]
+    assert "waits for cmsc" in done.failed[1]
 
 
 def test_an_error_that_nobody_thought_of_ends_its_cell_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,10 @@ import torch
 
 from clocs.core.errors import ConfigError
 from clocs.evaluation.subject import load_subject
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config
+from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, chain_of, pretrain_config
 from clocs.experiments.paper_grid import grid_size
 from clocs.experiments.paper_numbers import results
 from clocs.experiments.paper_tables import all_experiments, cell_of, find_experiment, paper_experiments
-from clocs.experiments.status import root_of
 from clocs.experiments.tables import EXPERIMENTS, chosen_cells
 from clocs.signals.leads import STANDARD
 from clocs.store.store import open_store
@@ -52,7 +51,7 @@ def test_all_together_are_the_papers_grid() -> None:
     size = grid_size(seeds=1)
     evaluations = [cell for cell in every.values() if isinstance(cell, Evaluation) and cell.protocol != "distances"]
     assert len(evaluations) == sum(size.linear.values()) + sum(size.finetune.values()) - 1
-    roots = {root_of(cell).model_dump_json(): root_of(cell) for cell in every.values()}.values()
+    roots = {chain_of(cell)[0].model_dump_json(): chain_of(cell)[0] for cell in every.values()}.values()
     trained = [cell for cell in roots if isinstance(cell, Pretraining) and cell.epochs]
     by_leads = {leads: sum(cell.leads == leads for cell in trained) for leads in (4, 12)}
     assert by_leads == {4: size.pretrainings[4] - 1, 12: size.pretrainings[12]}
@@ -109,6 +108,17 @@ def test_random_weights_of_any_size_are_those_of_the_seed(place: Place) -> None:
 def test_a_name_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"paper-table-1 to -24 .* Did you mean 'paper-table-2"):
         find_experiment("paper-tabel-2")
+
+
+@pytest.mark.parametrize(("name", "many"), [("figure5", 7), ("recommended", 6)])
+def test_random_weights_are_chosen_by_that_name_alone(name: str, many: int) -> None:
+    """Seven settings of figure 5; on two datasets a linear one, of its own network with two embeddings, and ours."""
+    every = list(EXPERIMENTS[name].cells(range(1)))
+    random = [cell for cell in every if isinstance(cell, Evaluation) and (cell.start is None or not cell.start.epochs)]
+    kept = [cell for cell in every if chosen_cells("random", "")(cell)]
+    assert kept == random
+    assert len([cell for cell in kept if isinstance(cell, Evaluation) and cell.protocol != "finetune"]) in (0, many)
+    assert not any(cell in random for cell in every if chosen_cells("cmsc,cmsmlc", "")(cell))
 
 
 def test_a_choice_of_what_does_not_exist_is_refused() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import typer
 
 from clocs.cli.progress import TrainingProgress
+from clocs.core.errors import ConfigError
 
 evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_args_is_help=True)
 
 CHECKPOINT = typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")
 STORE = typer.Argument(help="Folder of a store with a split.")
-FRACTION = typer.Option(0.5, help="Share of the training labels that is used.")
+FRACTION = typer.Option(None, show_default="0.5", help="Share of the training labels that is used.")
 LABELLED = typer.Option(None, min=1, help="So many training patients have labels, in place of a share.")
 DRAW = typer.Option("patients", help="What the share is drawn over: patients, or frames (the released code's way).")
 SEED = typer.Option(0, min=0, help="Of the label draw and of random weights.")
@@ -30,7 +31,7 @@ THREADS = typer.Option(1, min=1, help="Threads of torch.")
 def probe_command(
     checkpoint: str = CHECKPOINT,
     store: Path = STORE,
-    fraction: float = FRACTION,
+    fraction: float | None = FRACTION,
     labelled: int | None = LABELLED,
     label_draw: str = DRAW,
     seed: int = SEED,
@@ -49,7 +50,7 @@ def probe_command(
     from clocs.evaluation.probe import ProbeConfig, probe
 
     torch.set_num_threads(threads)
-    labels = {"fraction": fraction, "labelled": labelled, "label_draw": label_draw, "seed": seed}
+    labels = {**_labels(fraction, labelled), "label_draw": label_draw, "seed": seed}
     given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
     config = checked(ProbeConfig, given, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
@@ -59,7 +60,7 @@ def probe_command(
 def finetune_command(
     checkpoint: str = CHECKPOINT,
     store: Path = STORE,
-    fraction: float = FRACTION,
+    fraction: float | None = FRACTION,
     labelled: int | None = LABELLED,
     label_draw: str = DRAW,
     seed: int = SEED,
@@ -80,7 +81,7 @@ def finetune_command(
     from clocs.core.options import checked
     from clocs.evaluation.finetune import FinetuneConfig, finetune
 
-    labels = {"fraction": fraction, "labelled": labelled, "label_draw": label_draw, "seed": seed}
+    labels = {**_labels(fraction, labelled), "label_draw": label_draw, "seed": seed}
     ends = {"epochs": epochs, "patience": patience, "best_by": best_by}
     steps = {"batch": batch or None, "repeats": repeats, "optimiser": optimiser, "learning_rate": learning_rate}
     given = {**labels, **ends, **steps, "split": split, "frames": frames, "threads": threads}
@@ -88,6 +89,13 @@ def finetune_command(
     with TrainingProgress(epochs) as shown:
         found = finetune(checkpoint, store, config, runs=runs, progress=shown.update)
     _show(found, as_json)
+
+
+def _labels(fraction: float | None, labelled: int | None) -> dict[str, float | int]:
+    """A share of the labels, or those of so many patients."""
+    if fraction is not None and labelled is not None:
+        raise ConfigError("--fraction and --labelled are two ways to say which labels are used; give one of them")
+    return {name: value for name, value in (("fraction", fraction), ("labelled", labelled)) if value is not None}
 
 
 @evaluate.command("principal")

@@ -42,4 +42,4 @@ def pretrain(
     typer.echo(
         f"run {result['run']} {state}: {result['epochs']} epochs, validation loss {result['validation_loss']:.4f}"
     )
-    typer.echo(f"best encoder (epoch {result['best_epoch']}): {result['best']}")
+    typer.echo(f"best encoder (epoch {result['best_epoch'] + 1}): {result['best']}")

@@ -128,15 +128,20 @@ def _draw_papers(axes: Axes, places: Floats, values: Floats, colour: str, label:
     )
 
 
-def draw_histograms(edges: Floats, intra: Floats, inter: Floats, means: tuple[float, float], title: str) -> Figure:
-    """Distances within patients and between them as counts (bins,) between edges (bins + 1,), each of area 1."""
+def draw_histograms(
+    edges: Floats, intra: Floats, inter: Floats, means: tuple[float, float], title: str, reach: float | None = None
+) -> Figure:
+    """Distances within patients and between them as counts (bins,) between edges (bins + 1,), each of area 1.
+
+    ``reach``: where the axis ends; None: with the last edge.
+    """
     figure, axes = _panel(2.6)
     kinds = (("within patients", intra, COLOURS[0]), ("between patients", inter, COLOURS[1]))
     for (name, counts, colour), mean in zip(kinds, means, strict=True):
         density = counts / (counts.sum() * np.diff(edges))
         axes.stairs(density, edges, fill=True, color=colour, alpha=0.5, label=f"{name}, mean {mean:.3g}")
         axes.axvline(mean, color=colour, linewidth=1.2, linestyle="--", label="_mean")
-    axes.set_xlim(edges[0], edges[-1])
+    axes.set_xlim(edges[0], reach or edges[-1])
     axes.set_ylim(0, 1.3 * axes.dataLim.ymax)  # room for the legend
     axes.set_yticks([])
     axes.set_xlabel("Euclidean distance", fontsize=8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clocs.core.errors import StoreError
+from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import canonical_json, content_hash, write_bytes
 from clocs.core.later import Later, later, without_unused
 from clocs.core.options import checked
@@ -73,6 +73,11 @@ class Pretraining(BaseModel):
     """Whether, once trained, the embedding becomes principal components of what all blocks tell."""
 
     @property
+    def trained(self) -> Pretraining:
+        """The same before principal components take the place of its last layer."""
+        return self.model_copy(update={"principal": False})
+
+    @property
     def datasets(self) -> tuple[str, ...]:
         """All that it is trained on."""
         return (self.dataset, *self.more)
@@ -117,7 +122,9 @@ class Evaluation(BaseModel):
     @property
     def method(self) -> str:
         """What the encoder was trained by; of one that is shipped, its name."""
-        return self.start.method if self.start is not None else self.shipped or RANDOM
+        if self.start is None:
+            return self.shipped or RANDOM
+        return self.start.method if self.start.epochs else RANDOM
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -127,11 +134,19 @@ class Evaluation(BaseModel):
     @property
     def label(self) -> str:
         """Readable part of the name."""
-        start = "-".join((self.method, *(self.start.datasets if self.start is not None else ())))
+        start = self.method if self.start is None else "-".join((self.start.method, *self.start.datasets))
         return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
 
 
 Cell = Pretraining | Evaluation
+
+
+def random_start(embedding: int, seed: int) -> Pretraining | None:
+    """Where an evaluation of the paper's network with random weights starts."""
+    if embedding == RANDOM_EMBEDDING:
+        return None
+    # As a run starts with it: its weights come from the seed alone, whatever method and dataset.
+    return Pretraining(method="cmsc", dataset="chapman", embedding=embedding, seed=seed, epochs=0)
 
 
 def told_of(cell: Cell) -> dict[str, Any]:
@@ -140,6 +155,13 @@ def told_of(cell: Cell) -> dict[str, Any]:
     if isinstance(cell, Evaluation) and cell.start is not None:
         told["start"] = told_of(cell.start)
     return told
+
+
+def chain_of(cell: Cell) -> tuple[Cell, ...]:
+    """A cell behind all that has to be done first: a pre-training, and its principal components."""
+    if isinstance(cell, Evaluation):
+        return (*chain_of(cell.start), cell) if cell.start is not None else (cell,)
+    return (cell.trained, cell) if cell.principal else (cell,)
 
 
 def key_of(cell: Cell) -> str:
@@ -257,20 +279,24 @@ def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
     told = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
     return {
         "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
-        "still_improving": done["epochs"] >= cell.epochs and done["best_epoch"] == done["epochs"] - 1,
+        "still_improving": _to_its_end(done, config) and done["best_epoch"] == done["epochs"] - 1,
         "seconds": sum(line.get("processor", line["seconds"]) for line in read_lines(run / TIMING)),
         "curves": {name: [line[name] for line in epochs] for name in told if name in epochs[0]},
         "environment": json.loads((run / "environment.json").read_bytes()),
     }
 
 
+def _to_its_end(done: Mapping[str, Any], config: PretrainConfig) -> bool:
+    """Whether its epochs or steps ended a run, and not that it got no better."""
+    return bool(done["epochs"] >= config.epochs or (config.steps is not None and done["steps"] >= config.steps))
+
+
 def _with_principal_components(cell: Pretraining, place: Place) -> dict[str, Any]:
     """The same encoder as it was trained, with another last layer: trained first, if it is not there yet."""
-    start = cell.model_copy(update={"principal": False})
-    trained, began = carry_out(start, place), time.process_time()
+    trained, began = carry_out(cell.trained, place), time.process_time()
     stores = [place.store(dataset) for dataset in cell.datasets]
     with_principal_components(
-        place.encoder(start), stores[0], place.encoder(cell), more_stores=stores[1:], seed=cell.seed
+        place.encoder(cell.trained), stores[0], place.encoder(cell), more_stores=stores[1:], seed=cell.seed
     )
     found = {key: trained[key] for key in ("result", "still_improving", "curves")}
     return {**found, "seconds": (trained["seconds"] or 0.0) + time.process_time() - began, "environment": environment()}
@@ -345,4 +371,10 @@ def _measure(cell: Evaluation, place: Place) -> dict[str, Any]:
 
 def _encoder(cell: Evaluation, place: Place) -> str | Path:
     """What an evaluation judges, as its commands take it."""
-    return cell.shipped or RANDOM if cell.start is None else place.encoder(cell.start)
+    if cell.start is None:
+        return cell.shipped or RANDOM
+    folder = place.encoder(cell.start)
+    if not folder.exists():  # large ones are not kept with the project
+        name = place.name(cell.start)
+        raise ConfigError(f"the encoder of {name} was not kept; to train it again, delete its cells/{name}.json")
+    return folder

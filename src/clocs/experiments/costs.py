@@ -45,10 +45,12 @@ class Estimate:
 
 
 def work(cell: Cell) -> float:
-    """Thousands of frames that pass the network in training or, in linear evaluation, training frames there are."""
+    """Thousands of frames that pass the network in training; of frozen ones, the training frames there are."""
     if isinstance(cell, Evaluation):
         frames = _training_frames(cell.dataset, cell.leads)
         return frames * (cell.epochs * cell.fraction if cell.protocol == "finetune" else 1)
+    if cell.principal:
+        return sum(_training_frames(dataset, cell.leads) for dataset in cell.datasets)
     views = VIEWS.get(cell.method, 2)
     if cell.config.get("steps") is not None:
         return float(views * cell.config["steps"] * cell.config.get("batch", 256)) / 1000
@@ -67,7 +69,7 @@ def _training_frames(dataset: str, leads: int, segmented: bool = False) -> float
 
 def _likenesses(cell: Cell) -> Iterator[tuple[str, ...]]:
     """What a cell has in common with others, most first; always its kind and network."""
-    kind = cell.protocol if isinstance(cell, Evaluation) else "pretraining"
+    kind = cell.protocol if isinstance(cell, Evaluation) else "linear" if cell.principal else "pretraining"
     start = cell.start if isinstance(cell, Evaluation) else cell
     network = "cnn" if start is None else str(start.config.get("encoder", {}).get("name", "cnn"))
     if cell.preset == "trial":  # changes too much to tell of others
@@ -100,6 +102,8 @@ class Costs:
 
     def learn(self, cell: Cell, seconds: float | None) -> None:
         """Add a finished cell; None: nobody looked at the clock."""
+        if isinstance(cell, Pretraining) and cell.principal:  # with the time of its training
+            return
         if seconds is not None and seconds >= 0 and (amount := work(cell)):
             for key in _likenesses(cell):
                 self._rates[key].append(float(seconds) / amount)

@@ -1,7 +1,7 @@
 """Running a grid: what is missing, by one process or many, and never twice.
 
-A task is a pre-training with the evaluations that wait for it, or an evaluation that waits for nothing: so tasks do not
-depend on each other, and any engine, or any share of them on a cluster, can take them in any order.
+A task is a pre-training with all that waits for it, or an evaluation that waits for nothing: so tasks do not depend on
+each other, and any engine, or any share of them on a cluster, can take them in any order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.experiments.cells import Cell, Place, Pretraining, carry_out
+from clocs.experiments.cells import Cell, Place, carry_out, chain_of
 from clocs.experiments.costs import Costs
-from clocs.experiments.status import needs, root_of
+from clocs.experiments.status import needs
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ def tasks(cells: Iterable[Cell], place: Place, *, shard: tuple[int, int] = (0, 1
     chains: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         if not needs(cell, place):
-            root = root_of(cell)
-            chains.setdefault(place.name(root), {place.name(root): root})[place.name(cell)] = cell
-    for number, chain in enumerate(chains.values()):
+            chain = chain_of(cell)
+            chains.setdefault(place.name(chain[0]), {}).update({place.name(part): part for part in chain})
+    for number, parts in enumerate(chains.values()):
         if number % shard[1] == shard[0]:
-            missing = tuple(cell for cell in chain.values() if not place.file(cell).exists())
+            missing = tuple(cell for cell in parts.values() if not place.file(cell).exists())
             if missing:
                 yield Task(place, missing)
 
@@ -89,7 +89,7 @@ def _in_hand(task: Task) -> Iterator[bool]:
     """Keep other processes from a task, until this one is through or dead; False: one of them has it."""
     folder = task.place.runs / "in-hand"
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / task.place.name(root_of(task.cells[0])), "w") as file:
+    with open(folder / task.place.name(chain_of(task.cells[0])[0]), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if task.wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -99,17 +99,19 @@ def _in_hand(task: Task) -> Iterator[bool]:
 
 
 def _carried_out(task: Task) -> Done:
-    began, names, failed = time.monotonic(), [], {}
+    began, names = time.monotonic(), []
+    failed: dict[str, str] = {}
     for cell in task.cells:
-        name = task.place.name(cell)
+        name, *before = (task.place.name(part) for part in reversed(chain_of(cell)))
+        lacking = next((part for part in before if part in failed), None)
+        if lacking is not None:
+            failed[name] = f"waits for {lacking}"
+            continue
         try:
             carry_out(cell, task.place)
             names.append(name)
         except Exception as error:
             failed[name] = str(error) if isinstance(error, ClocsError) else f"unexpected {error!r}"
-            if isinstance(cell, Pretraining):
-                failed |= {task.place.name(other): "waits for it" for other in task.cells if other != cell}
-                break
     return Done(tuple(names), failed, time.monotonic() - began)
 
 

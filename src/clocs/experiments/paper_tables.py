@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from clocs.core.errors import ConfigError
-from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.experiments.cells import Cell, Evaluation, Pretraining, random_start
 from clocs.experiments.paper_numbers import (
     SINGLE_LEAD,
     Condition,
@@ -28,8 +28,6 @@ from clocs.training.config import ready_config
 
 NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding": (128,), "leads": (4,), "perturbations": (None,)}
 """What figures 4 and 6 leave open, as the main text's tables have it."""
-RANDOM_EMBEDDING = 128
-"""Random weights of this size need no run to come from."""
 
 
 def cell_of(condition: Condition, seed: int) -> Evaluation:
@@ -46,12 +44,9 @@ def cell_of(condition: Condition, seed: int) -> Evaluation:
 
 
 def _start(condition: Condition, seed: int) -> Pretraining | None:
-    if condition.pretrained is not None:
-        return pretraining_of(condition.pretrained, seed)
-    if condition.embedding == RANDOM_EMBEDDING:
-        return None
-    # As a run starts with it: its weights come from the seed alone, whatever method and dataset.
-    return Pretraining(method="cmsc", dataset="chapman", embedding=condition.embedding, seed=seed, epochs=0)
+    if condition.pretrained is None:
+        return random_start(condition.embedding, seed)
+    return pretraining_of(condition.pretrained, seed)
 
 
 def pretraining_of(condition: PretrainingCondition, seed: int) -> Pretraining:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, key_of
+from clocs.experiments.cells import Cell, Place, Pretraining, chain_of, key_of
 from clocs.experiments.costs import Costs, Estimate
 from clocs.experiments.paper_numbers import SINGLE_LEAD
 from clocs.signals.leads import STANDARD, derivable
@@ -18,15 +18,10 @@ from clocs.store.store import open_store
 FULL_DOWNLOADS = "publishers' full downloads (12 leads)"
 
 
-def root_of(cell: Cell) -> Cell:
-    """What has to be done first: a pre-training, or the cell itself."""
-    return cell.start if isinstance(cell, Evaluation) and cell.start is not None else cell
-
-
 def needs(cell: Cell, place: Place) -> list[str]:
     """What is not there: stores, and leads that the data at hand do not hold."""
     found: dict[str, None] = {}
-    for part in (root_of(cell), cell):
+    for part in chain_of(cell):
         for dataset in part.datasets if isinstance(part, Pretraining) else (part.dataset,):
             there = place.has_store(dataset)
             if not there:
@@ -60,7 +55,7 @@ def states(cells: Iterable[Cell], place: Place, costs: Costs, kept: Container[st
     """
     found: dict[str, State] = {}
     for cell in cells:
-        for part in (root_of(cell), cell):
+        for part in chain_of(cell):
             key = key_of(part)
             if key not in found:
                 named = all(place.has_store(dataset) for dataset in part.datasets)

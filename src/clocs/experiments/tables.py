@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from clocs.experiments.beyond import ablation, few_labels, growth, recommended, transfer
-from clocs.experiments.cells import APART, EPOCHS, LONG, RANDOM_EMBEDDING, Cell, Evaluation, Pretraining
+from clocs.experiments.cells import APART, EPOCHS, LONG, Cell, Evaluation, Pretraining, random_start
 from clocs.experiments.in_use import in_use
 from clocs.experiments.paper_numbers import SOURCES, Method
 from clocs.experiments.presets import PRESETS, Preset
@@ -103,11 +103,10 @@ def figure5(seeds: Iterable[int]) -> Iterator[Cell]:
 
 
 def _start(method: str, embedding: int, seed: int) -> Pretraining | None:
-    """Pre-trained on Chapman, or a network as it starts: that of table 2 where the embedding is as long."""
-    if method == "random" and embedding == RANDOM_EMBEDDING:
-        return None
-    kind, epochs = ("cmsc", 0) if method == "random" else (method, EPOCHS)
-    return Pretraining(method=kind, dataset="chapman", seed=seed, embedding=embedding, epochs=epochs)
+    """Pre-trained on Chapman, or a network as it starts."""
+    if method == "random":
+        return random_start(embedding, seed)
+    return Pretraining(method=method, dataset="chapman", seed=seed, embedding=embedding)
 
 
 def figure6(seeds: Iterable[int]) -> Iterator[Cell]:
@@ -147,12 +146,25 @@ SAME_PATIENT = {"all pairs alike": "alike", "none": "none"}
 """What pairs of one patient's instances weigh, if not what the paper gives them."""
 
 
+AUTHORS_LOSS: Final = {"form": "nt_xent"}
+"""Of SimCLR."""
+
+
 def same_patient(seeds: Iterable[int]) -> Iterator[Cell]:
     """CMSC by what pairs across a patient's instances weigh: as in the paper, as much as any other pair, nothing."""
     for seed in seeds:
         for dataset in SOURCES:
             for options in ({}, *({"off_diagonals": weight} for weight in SAME_PATIENT.values())):
                 start = Pretraining(method="cmsc", dataset=dataset, seed=seed, options=options)
+                yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
+
+
+def nt_xent(seeds: Iterable[int]) -> Iterator[Cell]:
+    """SimCLR by InfoNCE between the two views, as elsewhere, and by the loss that its authors gave it."""
+    for seed in seeds:
+        for dataset in SOURCES:
+            for options in ({}, AUTHORS_LOSS):
+                start = Pretraining(method="simclr", dataset=dataset, seed=seed, options=options)
                 yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
 
 
@@ -168,6 +180,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
         Experiment("longer", "Table 1 with pre-training four times as long", longer),
         Experiment("same-patient", "What pairs of one patient bring to CMSC, and should weigh", same_patient),
+        Experiment("nt-xent", "SimCLR with the loss of its authors", nt_xent),
         Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
         Experiment("recommended", "The recommended encoder, its network at random, and with labels alone", recommended),
         Experiment("few-labels", "How many labels the recommended encoder saves", few_labels),

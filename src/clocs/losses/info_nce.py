@@ -15,9 +15,10 @@ Form = Literal["two_view", "nt_xent"]
 def info_nce(embeddings: Tensor, *, temperature: float = 0.1, form: Form = "two_view") -> Tensor:
     """InfoNCE of two views: embeddings (B, 2, E) -> scalar, of cosine similarities over ``temperature``.
 
-    ``two_view`` (the paper): each instance is found among the B of the other view; the mean over instances,
-    both directions added as in the paper's Eq. 4. So it equals ``patient_nce`` with ``off_diagonals="none"``,
-    and with all patients different also its default: methods differ by their positives, not by scale.
+    ``two_view`` (our reading of the paper): each instance is found among the B of the other view; the mean over
+    instances, both directions added as in the paper's Eq. 4. So it equals ``patient_nce`` with
+    ``off_diagonals="none"``, and with all patients different also its default: methods differ by their positives,
+    not by scale.
     ``nt_xent`` (Chen et al. 2020): each of the 2B is found among the other 2B - 1; the mean over all 2B.
     A zero vector has similarity 0 to all, and no gradient. Half types are computed, and returned, in float32.
     """

@@ -24,7 +24,7 @@ class SimClr(ProjectedOptions):
     perturbations: tuple[dict[str, Any], ...] = Field(default=("gaussian",), validate_default=True)
     temperature: float = Field(default=0.1, gt=0)
     form: Literal["two_view", "nt_xent"] = "two_view"
-    """``two_view``: the paper's InfoNCE between the two views; ``nt_xent``: SimCLR's own."""
+    """``two_view``: InfoNCE between the two views, our reading of the paper; ``nt_xent``: SimCLR's own."""
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, 1, S) -> (B, 2, S)."""

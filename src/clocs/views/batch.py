@@ -47,13 +47,14 @@ class Batch:
         return Batch(*(tensor.to(device) for tensor in (self.views, self.patients, self.items, self.targets)))
 
 
-def _unit(store: Store, method: Method) -> str:
-    """The unit of all recordings; perturbations in millivolt are refused where it is another."""
+def _unit(store: Store, method: Method, policy: FramePolicy) -> str:
+    """The unit of all recordings; perturbations in millivolt are refused where it is another that frames still have."""
     units = {shard.unit for shard in store.manifest.shards}
     if len(units) != 1 or None in units:
         raise UnitError("a store that mixes millivolt and raw steps (adu) cannot be trained on; make two of it")
     (unit,) = units
-    if unit != "mV" and method.needs_millivolt:
+    unitless = method.normalises_first and policy.normalisation != "none"
+    if unit != "mV" and method.needs_millivolt and not unitless:
         raise UnitError(
             f"{method.name} perturbs signals in millivolt, but the files of this store give no gain: they are in raw "
             "steps (adu). Give noise by relative size: {name: gaussian, relative: true, sigma: 0.05}."
@@ -76,7 +77,7 @@ class BatchMaker:
                 f"{policy.model_dump(exclude_defaults=True)}"
             )
         self._method, self.policy, self._seed = method, policy, seed
-        self.unit = _unit(store, method)
+        self.unit = _unit(store, method, policy)
         self.scales = policy.normalisation != "none"
         """Whether frames leave without their unit."""
         self.leads, self.classes = tuple(self.frames.leads), tuple(self.frames.classes)

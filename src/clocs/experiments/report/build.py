@@ -45,12 +45,13 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = (), say: Say =
 
     Needs the results folder alone. Intervals that are not kept there yet are computed from its scores, and kept.
     """
+    marked = {path: _read(path) for path in pages}
     estimates, gallery = Estimates(Results(results), say), Gallery(out)
     made = _pages(estimates, gallery)
     texts = {out / f"{page.name}.md": markdown(page) for page in made}
     texts[out / "report.html"] = html(made, TITLE, out)
-    for path in pages:
-        texts[path] = fill(_read(path), estimates, path.name)
+    for path, text in marked.items():
+        texts[path] = fill(text, estimates, path.name)
     for path, text in texts.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_bytes(path, text.encode())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from clocs.drawing.figure import save_figure
 from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_learning, draw_sweep
@@ -32,6 +33,9 @@ SPAN: Final = (0.5, 1.0)
 SWEPT: Final[tuple[Method, ...]] = ("random", "simclr", "cmsc", "cmlc", "cmsmlc")
 EMBEDDINGS: Final = (32, 64, 128, 256)
 FOLDER: Final = "images"
+MOST_PAIRS: Final = 0.995
+"""Of patients, in figures 6 and 9; the axis ends where they do."""
+Floats = npt.NDArray[np.floating]
 
 Drawn = list[tuple[str, "Figure", str]]
 """File name without its ending, picture, and what it shows."""
@@ -86,6 +90,7 @@ def figures_page(estimates: Estimates, gallery: Gallery) -> Page:
         shown = gallery.panels(_distances(number, kept))
         wanted = counted(len(embeddings) * len(methods), "encoder")
         text = f"{len(kept)} of {wanted} measured, on the validation patients of PhysioNet 2020."
+        text += f" The axis ends where {MOST_PAIRS:.1%} of the pairs between patients do.".replace("%", " %")
         blocks += [Heading(_title(number)), *shown, Text(text if shown else f"Left out. {text}")]
     return Page("figures", "Figures", tuple(blocks))
 
@@ -171,14 +176,21 @@ def _first_seeds(found: Iterable[Measured]) -> list[Measured]:
 
 
 def _distances(number: int, found: Sequence[Measured]) -> Drawn:
+    """On one axis, so that panels compare."""
     drawn: Drawn = []
-    for each in found:
-        bins, means = each.told["histogram"], (each.told["intra"]["mean"], each.told["inter"]["mean"])
-        edges, intra, inter = (np.asarray(bins[kind], float) for kind in ("edges", "intra", "inter"))
+    bins = [[np.asarray(each.told["histogram"][kind], float) for kind in ("edges", "intra", "inter")] for each in found]
+    reach = max((_reach(edges, inter) for edges, _, inter in bins), default=None)
+    for each, (edges, intra, inter) in zip(found, bins, strict=True):
+        means = (each.told["intra"]["mean"], each.told["inter"]["mean"])
         shows = f"{each.title}: mean {means[0]:.3g} within patients, {means[1]:.3g} between"
         name = f"figure-{number}-{each.method}-e{each.embedding}"
-        drawn.append((name, draw_histograms(edges, intra, inter, means, each.title), shows))
+        drawn.append((name, draw_histograms(edges, intra, inter, means, each.title, reach), shows))
     return drawn
+
+
+def _reach(edges: Floats, inter: Floats) -> float:
+    """The distance that ``MOST_PAIRS`` do not exceed: few that are far off would press all others together."""
+    return float(edges[1:][np.searchsorted(np.cumsum(inter), MOST_PAIRS * inter.sum())])
 
 
 FIGURES: Final[dict[int, tuple[str, Callable[[Estimates], Drawn]]]] = {

@@ -62,7 +62,8 @@ def judge_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Ou
     """Whether every first is above its second.
 
     Holds: all are, by the intersection-union test. Does not hold: at least one is below, with a p-value that is
-    small even for the smallest of so many (Bonferroni). Else undecided, or not enough results.
+    small even for the smallest of so many (Bonferroni). Else undecided, or not enough results. So a claim about many
+    may be undecided where one about the least of them alone is not.
     """
     found = [(pair, estimates.above(pair.first, pair.second, level)) for pair in pairs]
     known = [(pair, tested) for pair, tested in found if tested is not None]
@@ -108,8 +109,8 @@ def judge_count(
     """In how many experiments a contest is won, against what chance would give methods that are all alike.
 
     ``stated``: the paper's number of wins, None where it says "most". Holds: as many wins or more, and more than chance
-    explains. Does not hold: fewer, and too few for the paper's share. Experiments share patients and
-    encoders, so that the p-value is too small if anything.
+    explains. Does not hold: fewer, and too few for the paper's share; where that is all, one that was lost for sure.
+    Experiments share patients and encoders, so that the p-value is too small if anything.
     """
     results = [won for contest in contests if (won := _won(estimates, level, contest)) is not None]
     wins, known = sum(results), len(results)
@@ -119,6 +120,9 @@ def judge_count(
     measured = f"in {wins} of {counted(known, 'experiment')}"
     if known < len(contests):
         return Outcome(f"{measured}, of {len(contests)} that the claim is about", p, "not enough results yet")
+    if stated == known and wins < known:
+        lost = any(_p_lost(estimates, level, contest) * known < LEVEL for contest in contests)
+        return Outcome(measured, p, "does not hold" if lost else "undecided")
     return Outcome(measured, p, _count_verdict(wins, known, p, stated))
 
 
@@ -128,6 +132,18 @@ def _won(estimates: Estimates, level: Level, contest: Contest) -> bool | None:
     if [len(side) for side in values] != [len(side) for side in sides]:
         return None
     return (min if contest.every else max)(values[0]) > max(values[1])
+
+
+def _p_lost(estimates: Estimates, level: Level, contest: Contest) -> float:
+    """That those who would have had to win came out so far below by chance; 1 where nobody can tell."""
+
+    def reached(each: Condition) -> float:
+        mean = estimates.auc(each, level)
+        return -math.inf if mean is None else mean.value
+
+    first = (min if contest.every else max)(contest.some, key=reached)
+    tested = estimates.above(first, max(contest.others, key=reached), level)
+    return 1.0 if tested is None or math.isnan(tested.p_below) else tested.p_below
 
 
 def _count_verdict(wins: int, known: int, p: float, stated: int | None) -> Verdict:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from clocs.experiments.cells import Cell, key_of
+from clocs.experiments.cells import Cell, chain_of, key_of
 from clocs.experiments.costs import BASES
 from clocs.experiments.paper_numbers import SINGLE_LEAD, paper
 from clocs.experiments.paper_tables import all_experiments, paper_experiments
 from clocs.experiments.report.page import DASH, Block, Entry, Heading, Page, Points, Table, Text, counted, hours
 from clocs.experiments.report.reading import Results
-from clocs.experiments.status import FULL_DOWNLOADS, root_of
+from clocs.experiments.status import FULL_DOWNLOADS
 from clocs.experiments.tables import EXPERIMENTS, Experiment
 from clocs.signals.leads import STANDARD
 
@@ -49,7 +49,7 @@ class Outstanding:
 def _wanted(name: str, seeds: int) -> tuple[tuple[str, Cell], ...]:
     """All cells of an experiment with the pre-trainings they wait for, each once, with its key."""
     cells = all_experiments()[name].cells(range(seeds))
-    return tuple({key_of(part): part for cell in cells for part in (root_of(cell), cell)}.items())
+    return tuple({key_of(part): part for cell in cells for part in chain_of(cell)}.items())
 
 
 class Ledger:
@@ -82,7 +82,8 @@ def sentence(results: Results, name: str) -> str:
     seeds = paper().seeds
     one, many = (Ledger(results).count(name, count) for count in (1, seeds))
     if not many.to_do:
-        return f"All {many.cells:,} cells are done, with {seeds} seeds."
+        told = "one seed each, by design" if one.cells == many.cells else f"with {seeds} seeds"
+        return f"All {many.cells:,} cells are done, {told}."
     kinds = "cells (evaluations, and the pre-trainings they need)"
     first = f"All {one.cells:,} {kinds} are done for one seed."
     if one.to_do:

@@ -74,6 +74,13 @@ class Finished:
         """Where the test scores of an evaluation are, if they were kept."""
         return self.folder / "scores" / f"{self.name}.npz"
 
+    @property
+    def still_improving(self) -> bool:
+        """Whether a run got better to its end. Early cells that had so many steps did not say so."""
+        result = self.body["result"]
+        by_steps = self.cell.get("config", {}).get("steps") == result.get("steps", 0)
+        return bool(self.body.get("still_improving")) or (by_steps and result["best_epoch"] == result["epochs"] - 1)
+
     def auc(self, level: Level) -> Mapping[str, float | None]:
         """Macro AUC with the ends of its interval over patients."""
         found: Mapping[str, float | None] = self.body["result"][self.cell.get("part", "test")][level]["auc"]
@@ -117,8 +124,9 @@ class Results:
 
     @property
     def trained(self) -> tuple[Finished, ...]:
-        """Pre-trainings; encoders as they start are none."""
-        return tuple(each for each in self.finished if each.is_pretraining and each.cell["epochs"])
+        """Pre-trainings; encoders as they start are none, nor is another last layer for one."""
+        made = (each for each in self.finished if each.is_pretraining and each.cell["epochs"])
+        return tuple(each for each in made if not each.cell.get("principal"))
 
     @property
     def judged(self) -> tuple[Finished, ...]:

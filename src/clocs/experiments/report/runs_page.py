@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from clocs.core.files import content_hash
-from clocs.experiments.cells import EPOCHS
+from clocs.core.files import canonical_json, content_hash
+from clocs.experiments.cells import APART, EPOCHS
 from clocs.experiments.paper_numbers import paper
 from clocs.experiments.report.figures import Gallery
 from clocs.experiments.report.learning import learning_curves, learning_table
@@ -28,7 +30,10 @@ from clocs.experiments.report.page import (
 )
 from clocs.experiments.report.reading import FINETUNE_EPOCHS, Finished, Results
 from clocs.signals.leads import STANDARD
+from clocs.training.recommended import RECOMMENDED
 
+OMITTED: Final = {"off_diagonals", "view_choice"}
+"""Options of the recommended method that a run may lack."""
 SHORT: Final = 12
 """Digits of a hash that are shown."""
 
@@ -57,15 +62,15 @@ def runs_page(results: Results, gallery: Gallery) -> Page:
 def _search(count: int) -> list[Block]:
     """Trials are kept apart from what is held against the paper."""
     trials = counted(count, "trial")
-    text = f"Besides, {trials} of the search for what to recommend, judged by validation patients alone."
+    text = f"Besides, those of {trials} of the search for what to recommend, judged by validation patients alone."
     return [Text(text)] if count else []
 
 
 def limits(results: Results) -> tuple[str, ...]:
     """What must be known of these results before anything is concluded from them."""
     judged = results.judged
-    trained = [each for each in results.trained if each.cell["epochs"] == EPOCHS]
-    improving = [each for each in trained if each.body.get("still_improving")]
+    trained = [each for each in results.trained if each.cell["epochs"] == EPOCHS and not each.cell.get("config")]
+    improving = [each for each in trained if each.still_improving]
     return (
         f"Pre-training ends after at most {EPOCHS} epochs, for all methods alike; the paper states no number. "
         f"Of {counted(len(trained), 'run')}, {len(improving)} still improved when the cap ended them"
@@ -134,7 +139,8 @@ def _without_seed(cell: dict[str, Any]) -> dict[str, Any]:
 
 def _notes(judged: Sequence[Finished]) -> list[str]:
     """What evaluations noted themselves, such as frames at another rate than the encoder was trained on."""
-    found = Counter(note for each in judged for note in each.body["result"].get("notes", []))
+    told = (note for each in judged for note in each.body["result"].get("notes", []))
+    found = Counter(re.sub(r"(\d)\.0 Hz", r"\1 Hz", note) for note in told)  # earlier cells wrote 500.0
     return [f"Noted by {counted(count, 'evaluation')}: {note}." for note, count in sorted(found.items())]
 
 
@@ -145,19 +151,30 @@ def _pretrainings(trained: list[Finished]) -> Table:
 
 def _pretraining(each: Finished) -> tuple[Entry, ...]:
     cell, result = each.cell, each.body["result"]
-    options = ", ".join(f"{name} {_option(value)}" for name, value in cell["options"].items())
-    improving = "yes" if each.body.get("still_improving") else "no"
     return (
-        Entry(METHOD_NAMES.get(cell["method"], cell["method"]), options),
+        Entry(METHOD_NAMES.get(cell["method"], cell["method"]), _changes(cell)),
         Entry(_datasets(cell)),
         Entry(str(cell["embedding"])),
         Entry(str(cell["seed"])),
         Entry(cell["preset"]),
         Entry(str(result["epochs"])),
         Entry(str(result["best_epoch"] + 1)),
-        Entry(improving),
+        Entry("yes" if each.still_improving else "no"),
         Entry(DASH if each.seconds is None else hours(each.seconds)),
     )
+
+
+def _changes(cell: dict[str, Any]) -> str:
+    """What a run does otherwise than its preset."""
+    usual: dict[str, Any] = {}
+    if cell["preset"] == "recommended":
+        usual = json.loads(canonical_json({**RECOMMENDED, **RECOMMENDED["method"]}))
+    told = {**cell["options"], **cell.get("config", {})}
+    if told.get("split") == APART:
+        return "leaks on purpose: the split is another than that of the evaluation"
+    changed = {name: value for name, value in told.items() if usual.get(name) != value and name != "patience"}
+    gone = [f"no {name}" for name in usual.keys() & OMITTED if name not in told]
+    return ", ".join([*(f"{name} {_option(value)}" for name, value in changed.items()), *gone])
 
 
 def _datasets(cell: dict[str, Any]) -> str:
@@ -166,7 +183,9 @@ def _datasets(cell: dict[str, Any]) -> str:
 
 def _option(value: Any) -> str:
     if isinstance(value, list):
-        return " then ".join(str(each["name"] if isinstance(each, dict) else each) for each in value)
+        return " then ".join(str(each["name"] if isinstance(each, dict) else each) for each in value) or "none"
+    if isinstance(value, dict):
+        return " ".join(f"{name} {inner}" for name, inner in value.items()) or "as the paper has them"
     return str(value)
 
 

@@ -115,6 +115,9 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("method.perturbations=", "perturbations: give a list of names, not None"),
         ("method.perturbations=[gaussian", r"'method.perturbations=\[gaussian': the value is not YAML: expected"),
         ("method.temprature=0.2", "did you mean 'temperature'"),
+        ("temperature=0.2", "did you mean 'method.temperature'"),
+        ("dropout=0.2", "did you mean 'encoder.dropout'"),
+        ("normalisation=none", "did you mean 'frames.normalisation'"),
         ("encoder.drop_out=0.2", "did you mean 'dropout'"),
     ],
 )

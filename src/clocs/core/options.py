@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from clocs.core.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
@@ -24,10 +25,13 @@ def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
     return made
 
 
-def examined(model: type[Model], values: Mapping[str, Any]) -> tuple[Model | None, list[str]]:
+def examined(
+    model: type[Model], values: Mapping[str, Any], below: Mapping[str, str] = NOWHERE
+) -> tuple[Model | None, list[str]]:
     """``values`` as a ``model``, or None and all that is wrong with them.
 
     Besides what the model says: true and false are no numbers, and numbers are finite, since JSON knows no others.
+    ``below``: whole names of options within options, to be named where they stand outside.
     """
     switches = {
         name: f"{name}: must be a number, not {str(value).lower()}"
@@ -38,7 +42,7 @@ def examined(model: type[Model], values: Mapping[str, Any]) -> tuple[Model | Non
         made = model.model_validate(dict(values))
     except ValidationError as error:
         others = [item for item in error.errors() if not item["loc"] or item["loc"][0] not in switches]
-        return None, [*switches.values(), *(_explained(item, model) for item in others)]
+        return None, [*switches.values(), *(_explained(item, model, below) for item in others)]
     endless = [
         f"{name}: must be a finite number, not {value}"
         for name, value in made
@@ -54,11 +58,11 @@ def _is_number(annotation: Any) -> bool:
     return bool not in kinds and (int in kinds or float in kinds)
 
 
-def _explained(item: Any, model: type[BaseModel]) -> str:
+def _explained(item: Any, model: type[BaseModel], below: Mapping[str, str]) -> str:
     """A fault in a sentence; an unknown option with the nearest known one."""
     place = ".".join(map(str, item["loc"]))
     if item["type"] != "extra_forbidden":
         message = item["msg"].removeprefix("Value error, ")
         return f"{place}: {message}" if place else message
-    near = get_close_matches(place, model.model_fields, n=1)
+    near = [below[place]] if place in below else get_close_matches(place, model.model_fields, n=1)
     return f"unknown option '{place}'" + (f" (did you mean '{near[0]}'?)" if near else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from clocs.core.options import examined
 from clocs.datasets import DATASETS, Dataset
 from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
 from clocs.methods import METHODS, parse_method
+from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import canonical
 from clocs.training.labels import LabelDraw
 from clocs.training.recommended import RECOMMENDED
@@ -199,7 +200,13 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
             raise ConfigError(f"'{text}' is not key=value")
         parsed, keys = _value(value, text), key.split(".")
         values = _laid_over(values, {key: parsed}) if len(keys) == 1 else _with_key(values, keys, parsed, text)
-    made, wrong = examined(PretrainConfig, values)
+    kinds: dict[str, Iterable[Any]] = {
+        "method": METHODS,
+        "encoder": [kind.options for kind in ENCODERS],
+        "frames": [FramePolicy],
+    }
+    below = {name: f"{key}.{name}" for key, models in kinds.items() for model in models for name in model.model_fields}
+    made, wrong = examined(PretrainConfig, values, below)
     if made is None:
         raise ConfigError("; ".join(wrong))
     return made

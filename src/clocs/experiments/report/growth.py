@@ -29,7 +29,7 @@ def growth_panels(estimates: Estimates) -> Drawn:
         found = {f"per {level}": [_mean(estimates, name, level) for name in settings] for level in LEVELS}
         lines = {name: sweep(means) for name, means in found.items() if any(means)}
         if lines:
-            figure = draw_sweep(lines, list(settings.values()), label, f"PhysioNet 2020, by {label}", "validation")
+            figure = draw_sweep(lines, list(settings.values()), label, "PhysioNet 2020", "validation")
             drawn.append((f"figure-growth-{kind}", figure, f"PhysioNet 2020: validation AUC by {label}"))
     return drawn
 

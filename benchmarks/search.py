@@ -144,7 +144,7 @@ def measure_queries(folder: str, exact: str) -> dict[str, Any]:
         for name, place in (("open", folder), ("exact open", exact))
     }
     index, truth = clocs.open_index(folder), clocs.open_index(exact)
-    vectors = truth._newest().volumes[0].vectors
+    vectors = truth.snapshot.volumes[0].vectors
     queries = queries_near(vectors, 100)
     found: dict[str, Any] = opening | {"query": _query_time(index, queries, Filter())}
     found["exact query"] = _query_time(truth, queries, Filter())

@@ -22,7 +22,8 @@ from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.evaluation import pretrained
-from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder, load_encoder
+from clocs.evaluation.classifier import Bin
+from clocs.evaluation.pretrained import ClassProbability, Embeddings, PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
@@ -208,6 +209,21 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
         assert item.track_record.startswith(words[0 if high else 1])
         assert item.meaning == f"meaning of {item.name}"
     assert {item.name: item.prevalence for item in found.classes} == {"SR": 1 / 2, "AFIB": 1 / 3, "GSVT": 1 / 4}
+
+
+@pytest.mark.parametrize(
+    ("patients", "observed", "words"),
+    [
+        (1, 0.0, "of 1 validation patient with 0 to 10%, 0% had it"),
+        (1200, 1 / 1200, "of 1,200 validation patients with 0 to 10%, under 1% had it"),
+        (1200, 1199 / 1200, "of 1,200 validation patients with 0 to 10%, over 99% had it"),
+        (8, 1 / 8, "of 8 validation patients with 0 to 10%, 13% had it"),
+        (8, 1.0, "of 8 validation patients with 0 to 10%, 100% had it"),
+    ],
+)
+def test_a_track_record_calls_nothing_none_or_all_that_is_not(patients: int, observed: float, words: str) -> None:
+    found = ClassProbability("SR", "sinus rhythm", 0.05, 0.5, Bin(0.0, 0.1, patients, 0.05, observed))
+    assert found.track_record == words
 
 
 def test_one_of_several_classifiers_is_chosen_by_its_name(shipped: Path, originals: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from clocs.evaluation.pretrained import load_encoder
 from clocs.service import schemas
 from clocs.service.parsing.reading import read_upload
 from clocs.signals.leads import STANDARD
+from clocs.similarity.index.changes import delete_patients
+from clocs.similarity.index.search import open_index
 from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
 from tests.service.serving import Reply, Served, served
 from tests.service.uploading import TOKEN, multipart
@@ -208,8 +212,8 @@ def test_the_viewer_is_served(client: Served) -> None:
     assert "javascript" in script.headers["content-type"]
 
 
-def test_searches_are_written_down(client: Served, real_data: Path) -> None:
-    """Each with what was asked and given, and nobody's id; so are the previews of neighbours."""
+def test_searches_are_written_down(client: Served, demo: Path, real_data: Path) -> None:
+    """Each with what was asked and who was shown, but no patient's id; so are the previews of neighbours."""
     files = sample(real_data, "aecg")
     reply = client.post("/api/v1/similar?k=2&sex=male", files)
     handles = [item["handle"] for item in reply.json()["neighbours"]]
@@ -220,7 +224,10 @@ def test_searches_are_written_down(client: Served, real_data: Path) -> None:
     assert (line["endpoint"], line["k"], line["filters"]["sex"], line["handles"]) == ("similar", 2, "male", handles)
     assert re.fullmatch("[0-9a-f]{64}", line["upload_sha256"])
     assert lines[looked.headers["x-request-id"]]["handles"] == handles[:1]
-    assert not re.search(r"P?00000[0-9]{2}", text)
+    assert lines[looked.headers["x-request-id"]]["records"] == line["records"][:1]
+    truth = open_index(demo / "index").similar(read_upload(files), 2, sex="male")
+    assert line["records"] == [item.record_id for item in truth.neighbours]
+    assert "P0000" not in text
     assert "hl7" not in text
     assert client.audit_log.stat().st_mode & 0o777 == 0o600
 
@@ -260,6 +267,7 @@ def test_the_document(client: Served) -> None:
     assert "ProblemShown" in references
     assert '"examples"' in reply.body.decode()
     assert "http://" not in reply.body.decode().replace("http://localhost", "")
+    assert [document["paths"][path]["get"].get("security") for path in ("/healthz", "/metrics")] == [[], None]
     for path, operations in document["paths"].items():
         for operation in operations.values():
             assert path == "/healthz" or any(status[0] in "45" for status in operation["responses"])
@@ -268,12 +276,18 @@ def test_the_document(client: Served) -> None:
 
 
 @pytest.fixture(scope="module")
-def generous(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A service that was told to show ids and give out embeddings, another encoder's folder moved away."""
+def copied(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demonstration that tests may change."""
+    return shutil.copytree(demo, tmp_path_factory.mktemp("copied") / "demo")
+
+
+@pytest.fixture(scope="module")
+def generous(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service that was told to show ids and give out embeddings."""
     log = tmp_path_factory.mktemp("generous") / "searches.jsonl"
     with served(
         {"parse_memory_bytes": 128 << 20},
-        index=str(demo / "index"),
+        index=str(copied / "index"),
         audit_log=str(log),
         show_ids=True,
         allow_embeddings=True,
@@ -293,16 +307,25 @@ def test_ids_and_embeddings_where_they_were_asked_for(generous: Served, real_dat
     assert "P00000" not in generous.audit_log.read_text()
 
 
-def test_an_archive_that_goes_away_is_said_without_its_place(
-    demo: Path, tmp_path: Path, generous: Served, real_data: Path
-) -> None:
+def test_a_patient_who_was_deleted_is_no_longer_known(copied: Path, generous: Served, real_data: Path) -> None:
+    """By a handle that was given out before; neither an id nor a place is told."""
+    files = sample(real_data, "muse-xml")
+    gone, left = generous.post("/api/v1/similar?k=2", files).json()["neighbours"]
+    delete_patients(copied / "index", [gone["patient_id"]])
+    told = problem(generous.get(f"/api/v1/neighbours/{gone['handle']}/preview"), 404, "unknown-handle")
+    assert "search again" in told["detail"]
+    assert not [word for word in (gone["record_id"], gone["patient_id"], str(copied)) if word in json.dumps(told)]
+    assert generous.get(f"/api/v1/neighbours/{left['handle']}/preview").status == 200
+
+
+def test_an_archive_that_goes_away_is_said_without_its_place(copied: Path, generous: Served, real_data: Path) -> None:
     handle = generous.post("/api/v1/similar?k=1", sample(real_data, "muse-xml")).json()["neighbours"][0]["handle"]
-    (demo / "store").rename(demo / "elsewhere")
+    (copied / "store").rename(copied / "elsewhere")
     try:
         told = problem(generous.get(f"/api/v1/neighbours/{handle}/preview"), 503, "archive-unavailable")
     finally:
-        (demo / "elsewhere").rename(demo / "store")
-    assert str(demo) not in json.dumps(told)
+        (copied / "elsewhere").rename(copied / "store")
+    assert str(copied) not in json.dumps(told)
     written = [line for line in generous.log if '"error"' in line]
     assert "StoreError" in written[-1]
     assert "0000" not in written[-1].replace(told["instance"], "")

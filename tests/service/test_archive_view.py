@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, OptionError
 from clocs.core.recording import Recording
 from clocs.evaluation.pretrained import load_encoder
 from clocs.service import archive_view
-from clocs.service.archive_view import ArchiveView, age_band, shown_age
+from clocs.service.archive_view import ArchiveView
 from clocs.service.demo import make_demo
 from clocs.service.parsing.reading import read_upload
-from clocs.similarity.index.changes import delete_patients
+from clocs.similarity.checked_files import FileInfo, refuse_changed
+from clocs.similarity.index import snapshot
+from clocs.similarity.index.changes import delete_patients, rebuild_index
 from clocs.similarity.index.filters import EVERYONE, Filter
 from clocs.similarity.index.search import open_index
 from tests.service.samples import sample
@@ -53,7 +57,7 @@ def test_one_that_fits_is_one_patient(view: ArchiveView, recording: Recording) -
 
 
 def test_an_unknown_label_is_refused(view: ArchiveView, recording: Recording) -> None:
-    with pytest.raises(ConfigError, match="no patient of the index has the label 'XYZ'; there are: 'AFIB'"):
+    with pytest.raises(OptionError, match="no patient of the index has the label 'XYZ'; there are: 'AFIB'"):
         view.similar(recording, 5, Filter(label="XYZ"))
 
 
@@ -85,9 +89,22 @@ def test_a_recording_of_the_index_has_all_leads_its_own_labels_and_no_name(
 ) -> None:
     found = view.similar(recording, 1, EVERYONE).found[0].neighbour
     stored = view.recording(found.record_id)
+    assert stored is not None
     assert len(stored.leads) == 12
     assert (stored.record_id, stored.patient_id, stored.provenance.source) == ("", "", "")
     assert set(stored.labels) <= set(found.labels)
+
+
+@pytest.mark.parametrize(("age", "shown"), [(63.4713, 63.0), (0.5123, 0.5), (91.7, 90.0)])
+def test_its_age_is_told_no_finer_than_in_the_answer_to_a_search(
+    age: float, shown: float, view: ArchiveView, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_id = view.similar(recording, 1, EVERYONE).found[0].neighbour.record_id
+    held = replace(view._index.recording(record_id), age=age)
+    monkeypatch.setattr(view._index, "recording", lambda record_id: held)
+    stored = view.recording(record_id)
+    assert stored is not None
+    assert stored.age == shown
 
 
 def test_changes_of_the_index_are_followed(tmp_path: Path, recording: Recording) -> None:
@@ -104,40 +121,22 @@ def test_changes_of_the_index_are_followed(tmp_path: Path, recording: Recording)
     assert view.similar(recording, 10, EVERYONE).at is None
 
 
+def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It removes the files of the manifest that was just read."""
+    make_demo(tmp_path, "cmsc-chapman", 10)
+    view = ArchiveView(tmp_path / "index")
+
+    def rebuilt(folder: Path, files: Iterable[FileInfo]) -> None:
+        monkeypatch.setattr(snapshot, "refuse_changed", refuse_changed)
+        rebuild_index(tmp_path / "index")
+        refuse_changed(folder, files)
+
+    delete_patients(tmp_path / "index", ["P0000001"])
+    monkeypatch.setattr(snapshot, "refuse_changed", rebuilt)
+    assert len(view.map.rows) == view.manifest.patients == 4
+    assert view.manifest.packed
+
+
 def test_another_encoder_than_the_indexs_is_refused(demo: Path) -> None:
     with pytest.raises(ConfigError, match="another encoder"):
         ArchiveView(demo / "index", load_encoder("cmsc-physionet2020"))
-
-
-@pytest.mark.parametrize(
-    ("age", "shown"), [(None, None), (0.3, 0.3), (1.9, 1.9), (2.9, 2.0), (63.7, 63.0), (90.0, 90.0), (104.0, 90.0)]
-)
-def test_ages_are_whole_years_from_2_to_90(age: float | None, shown: float | None) -> None:
-    assert shown_age(age) == shown
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "within", "without"),
-    [
-        (60, 60, (60.0, 60.9), (59.9, 61.0)),
-        (None, 0, (0.0, 0.9), (1.0,)),
-        (80, None, (80.0, 104.0), (79.9,)),
-        (90, 90, (90.0, 104.0), (89.9,)),
-        (95, None, (90.0, 104.0), (89.9,)),
-        (None, 120, (0.0, 104.0), ()),
-    ],
-)
-def test_an_age_band_holds_the_ages_that_are_shown_so(
-    first: float | None, last: float | None, within: tuple[float, ...], without: tuple[float, ...]
-) -> None:
-    """Of those over 90 it does not tell who is older."""
-    band = age_band(first, last)
-    assert band is not None
-    assert all(band[0] <= age <= band[1] for age in within)
-    assert not any(band[0] <= age <= band[1] for age in without)
-
-
-def test_no_age_band_is_none_and_an_upturned_one_is_refused() -> None:
-    assert age_band(None, None) is None
-    with pytest.raises(ConfigError, match="not from 80 to 20"):
-        age_band(80, 20)

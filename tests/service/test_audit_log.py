@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import threading
 from pathlib import Path
 
@@ -51,6 +52,39 @@ def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert len(lines) == 40
     assert all(json.loads(line)["handles"] == handles for line in lines)
+
+
+def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    """Here the limit on a file's size stands for the disk."""
+    path = tmp_path / "searches.jsonl"
+    log = AuditLog(path)
+    log.write(request_id="first")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, hard))
+    try:
+        with pytest.raises(StoreError, match="only be written down in part"):
+            log.write(request_id="second")
+        with pytest.raises(StoreError, match="could not be written down"):
+            log.write(request_id="third")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log.write(request_id="fourth")
+    log.write(request_id="fifth")
+    log.close()
+    first, cut, *after = path.read_text().splitlines()
+    assert [json.loads(line)["request_id"] for line in (first, *after)] == ["first", "fourth", "fifth"]
+    assert len(cut) == 40
+
+
+def test_nor_does_one_that_a_crash_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "searches.jsonl"
+    path.write_text('{"request_id": "first"}\n{"request_id": "se')
+    for number in ("third", "fourth"):
+        log = AuditLog(path)
+        log.write(request_id=number)
+        log.close()
+    first, _, *after = path.read_text().splitlines()
+    assert [json.loads(line)["request_id"] for line in (first, *after)] == ["first", "third", "fourth"]
 
 
 def test_what_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:

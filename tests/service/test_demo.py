@@ -34,5 +34,5 @@ def test_one_that_is_there_stays(demo: Path) -> None:
 
 
 def test_it_shows_several_rhythms(demo: Path) -> None:
-    table = open_index(demo / "index")._snapshot.volumes[0].patients
+    table = open_index(demo / "index").snapshot.volumes[0].patients
     assert len({label for labels in table.column("labels").to_pylist() for label in labels}) >= 3

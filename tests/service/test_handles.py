@@ -33,3 +33,12 @@ def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     handles.give("r0")
     handles.give("r3")
     assert [handles.record(handle) for handle in given] == ["r0", None, "r2"]
+
+
+def test_one_that_is_asked_for_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    handles = Handles()
+    given = [handles.give(f"r{number}") for number in range(3)]
+    handles.record(given[0])
+    handles.give("r3")
+    assert [handles.record(handle) for handle in given] == ["r0", None, "r2"]

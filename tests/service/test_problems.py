@@ -15,6 +15,7 @@ from clocs.core.errors import (
     FormatError,
     IntegrityError,
     LeadError,
+    OptionError,
     SignalError,
     StoreError,
     UnitError,
@@ -30,7 +31,7 @@ from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem
         (UnitError("in steps"), 422, "unsuitable-recording"),
         (SignalError("too short"), 422, "unsuitable-recording"),
         (LeadError("has ECG"), 422, "unknown-leads"),
-        (ConfigError("no such label"), 422, "wrong-option"),
+        (OptionError("no such label"), 422, "wrong-option"),
     ],
 )
 def test_what_is_wrong_with_a_request_is_said_in_the_packages_words(error: ClocsError, status: int, kind: str) -> None:
@@ -50,7 +51,14 @@ def test_advice_on_code_stays_here() -> None:
     assert problem_of(error).detail == "it has I; say so."
 
 
-@pytest.mark.parametrize("error", [StoreError("/home/x/index is gone"), IntegrityError("patient 17: changed")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("/home/x/index is gone"),
+        IntegrityError("patient 17: changed"),
+        ConfigError("no record '17' in /home/x/index"),
+    ],
+)
 def test_what_is_wrong_with_the_archive_stays_here(error: ClocsError) -> None:
     problem = problem_of(error)
     assert problem.status == 503

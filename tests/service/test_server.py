@@ -12,9 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from pydantic import SecretStr
 
 from clocs.core.errors import ConfigError
 from clocs.service.protocol import MOST_CONNECTIONS
@@ -108,6 +110,40 @@ def test_nor_is_a_slow_second_head(strict: Served) -> None:
         assert received.count(b"HTTP/1.1 200 OK") == 1
 
 
+UNREAD = b"GET /viewer/example.csv HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40
+"""More than the buffers of both sides hold."""
+
+
+@contextlib.contextmanager
+def unread(server: Served) -> Iterator[socket.socket]:
+    """A client that asks, needs no token, and reads nothing."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(UNREAD)
+        yield connection
+
+
+def holds(server: Served, connection: socket.socket) -> bool:
+    """Whether the service has the connection open."""
+    own = connection.getsockname()[1]
+    return any(each.raddr and each.raddr.port == own for each in psutil.Process(server.process.pid).net_connections())
+
+
+def test_nor_is_a_client_that_does_not_read(strict: Served) -> None:
+    """One that reads slowly meanwhile is."""
+    with unread(strict) as never, unread(strict) as slowly:
+        slowly.settimeout(10)
+        received, started = 0, time.monotonic()
+        while (seconds := time.monotonic() - started) < 4:
+            if received < seconds * (3 << 19):
+                received += len(slowly.recv(1 << 16))
+            else:
+                time.sleep(0.01)
+        assert not holds(strict, never)
+        assert holds(strict, slowly)
+
+
 def test_what_is_no_http_is_refused(strict: Served) -> None:
     with socket.create_connection(("127.0.0.1", strict.port), timeout=15) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n")
@@ -180,6 +216,22 @@ def test_one_connection_carries_many_requests(strict: Served, real_data: Path) -
     connection.close()
 
 
+def test_a_parsing_process_that_ends_idle_is_nobodys_fault(strict: Served, real_data: Path) -> None:
+    """As where the system runs out of memory: until another is there it is not ready, and no file is blamed."""
+    files = sample(real_data, "cpsc")
+    assert strict.post("/api/v1/preview", files).status == 200
+    (child,) = psutil.Process(strict.process.pid).children()
+    child.kill()
+    for _ in range(100):
+        if (reply := strict.get("/readyz")).status == 503:
+            break
+        time.sleep(0.02)
+    assert (reply.status, reply.json()["type"]) == (503, "/problems/not-ready")
+    assert strict.post("/api/v1/preview", files).status == 200
+    assert strict.get("/readyz").status == 200
+    assert 'clocs_parsing_total{outcome="ended idle"} 1.0' in strict.get("/metrics").body.decode()
+
+
 def test_files_left_open_are_none(strict: Served, real_data: Path) -> None:
     """Of uploads large enough for a temporary file."""
     for _ in range(3):
@@ -203,8 +255,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 def test_at_its_end_it_answers_what_it_accepted(
     demo: Path, tmp_path: Path, real_data: Path, collector: socket.socket
 ) -> None:
-    """Several clients ask without pause while the whole group gets the signal, as systemd sends it. And while it ran,
-    it told nobody."""
+    """Several clients ask without pause while the whole group gets the signal, as systemd sends it; one that does not
+    read its answers is not waited for. And while it ran, it told nobody."""
     files = sample(real_data, "cpsc")
     replies: list[Reply] = []
     cut: list[str] = []
@@ -225,7 +277,7 @@ def test_at_its_end_it_answers_what_it_accepted(
                 connection.close()
 
     limits = {"parsing_processes": 2, "active": 2, "waiting": 16}
-    with served(limits, index=str(demo / "index"), audit_log=str(tmp_path / "x.jsonl")) as running:
+    with served(limits, index=str(demo / "index"), audit_log=str(tmp_path / "x.jsonl")) as running, unread(running):
         done = threading.Event()
         clients = [threading.Thread(target=ask, args=(running, done)) for _ in range(6)]
         for client in clients:
@@ -252,5 +304,25 @@ def test_at_its_end_it_answers_what_it_accepted(
 def test_a_port_that_is_taken_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+        said = f"cannot listen on 127.0.0.1:{port}: Address already in use. Choose another port"
+        with pytest.raises(ConfigError, match=said):
             run(ServiceSettings(open_access=True, port=port, audit_log=Path("unused")))
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [("192.0.2.1", "Cannot assign requested address"), ("nosuchhost", "Name or service not known")],
+)
+def test_an_address_that_is_not_this_machines_is_said(host: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """192.0.2.1 is nobody's (RFC 5737); no name is looked up in the network."""
+    look_up = socket.getaddrinfo
+
+    def offline(name: str, port: int, **options: Any) -> Any:
+        if name == "nosuchhost":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(name, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", offline)
+    settings = ServiceSettings(host=host, token=SecretStr(TOKEN), audit_log=Path("unused"))
+    with pytest.raises(ConfigError, match=f"cannot listen on {host}:8000: {reason}. Choose .* with --host"):
+        run(settings)

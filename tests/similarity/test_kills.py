@@ -94,7 +94,7 @@ def check_as_killed(operation: str, place: Path) -> None:
     counts = {"build": {13}, "add": {13, 20}, "delete": {13, 11}, "rebuild": {18}}[operation]
     assert len(index) in counts
     found = [int(row) for row in index.search(VECTORS[:1], 60).rows[0] if row >= 0]
-    names = [index._newest().facts(row)["patient_id"] for row in found]
+    names = [index.snapshot.facts(row)["patient_id"] for row in found]
     assert len(names) == len(set(names)) == len(index)
     if operation == "rebuild" or len(index) == 11:
         assert {"p1", "p5"}.isdisjoint(names)
@@ -109,7 +109,7 @@ def check_whole(operation: str, place: Path) -> None:
         assert verify_embeddings(place / "archive") == []
         return
     check_as_killed(operation, place)
-    for volume in open_index(place / "index")._newest().volumes:
+    for volume in open_index(place / "index").snapshot.volumes:
         np.testing.assert_allclose(np.linalg.norm(volume.vectors, axis=1), 1, atol=1e-5)
 
 

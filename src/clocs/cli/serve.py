@@ -51,7 +51,9 @@ def serve(
         Path | None, typer.Option(help="File to which searches are appended. Default: in ~/.local/state/clocs.")
     ] = None,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest upload, in MiB.")] = 64,
-    processes: Annotated[int | None, typer.Option(min=1, help="Parsing processes. Default: one a processor.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Parsing processes. Default: one a processor, but 2 to 8.")
+    ] = None,
 ) -> None:
     """Serve an encoder and an index on this machine: upload an ECG, see classes, similar patients and a map.
 

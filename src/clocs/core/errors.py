@@ -45,6 +45,10 @@ class ConfigError(ClocsError):
     """An option, name or table of the user's is wrong."""
 
 
+class OptionError(ConfigError):
+    """An option of a question is wrong; the message holds nothing that whoever asked may not read."""
+
+
 class StoreError(ClocsError):
     """A store is missing, unfinished, locked, or could not be written."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,10 +67,18 @@ class ClassProbability:
             return "not known: the classifier was not fitted on such leads"
         if self.validation is None:
             return "no validation patient had such a probability"
-        return (
-            f"of {self.validation.count} validation patients with {100 * self.validation.low:.0f} to "
-            f"{self.validation.high:.0%}, {self.validation.observed:.0%} had it"
-        )
+        many, low, high = self.validation.count, self.validation.low, self.validation.high
+        patients = f"{many:,} validation patient" + ("" if many == 1 else "s")
+        return f"of {patients} with {100 * low:.0f} to {_percent(high)}, {_percent(self.validation.observed)} had it"
+
+
+def _percent(share: float) -> str:
+    """Halves up, as the viewer rounds; never 0% or 100% of what is neither."""
+    if 0 < share < 0.005:
+        return "under 1%"
+    if 0.995 <= share < 1:
+        return "over 99%"
+    return f"{math.floor(100 * share + 0.5)}%"
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,6 @@ def _document(app: FastAPI) -> None:
                 schemas.pop(name, None)
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]
-            for path in ("/healthz", "/readyz"):
-                document["paths"][path]["get"]["security"] = []
             app.openapi_schema = document
         return app.openapi_schema
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,25 +10,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, OptionError
 from clocs.core.recording import Recording
 from clocs.core.seeds import generator
-from clocs.datasets.deidentifying import POOLED_AGE
 from clocs.evaluation.pretrained import PretrainedEncoder
 from clocs.service.parsing.reading import nameless
 from clocs.signals.leads import derive
-from clocs.similarity.archive.recording_vectors import pool_recording
 from clocs.similarity.index.filters import Filter
-from clocs.similarity.index.manifest import NAME, IndexManifest, manifest_mark
-from clocs.similarity.index.neighbours import Neighbour, Query, few_fit, neighbour_of
+from clocs.similarity.index.manifest import IndexManifest
+from clocs.similarity.index.neighbours import Neighbour, few_fit, neighbour_of
 from clocs.similarity.index.search import PatientIndex
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Ints, Vectors
 
 MOST_POINTS: Final = 5000
 FEWEST_POINTS: Final = 3
-INFANT: Final = 2.0
-"""Years below which an age is told in months."""
 COLUMNS: Final = ("labels", "age", "sex", "site")
 Floats = npt.NDArray[np.float64]
 
@@ -83,7 +78,6 @@ class Search:
 class _State:
     """An index after one change."""
 
-    mark: object
     snapshot: Snapshot
     map: PatientsMap
 
@@ -92,11 +86,11 @@ class ArchiveView:
     """An open index. It follows every change that is committed, from the next question on."""
 
     def __init__(self, folder: Path, encoder: PretrainedEncoder | str | None = None) -> None:
-        self._folder = folder
         self._index = PatientIndex(folder, encoder)
         self.encoder = self._index.encoder
         self._lock = threading.Lock()
-        self._state = self._opened()
+        snapshot = self._index.snapshot
+        self._state = _State(snapshot, _map_of(snapshot))
 
     @property
     def manifest(self) -> IndexManifest:
@@ -111,8 +105,11 @@ class ArchiveView:
     def similar(self, recording: Recording, k: int, wanted: Filter, any_lead: bool = False) -> Search:
         """The k patients most like a recording, among those the filter wants."""
         now = self._now()
-        query = self._query(recording, now.snapshot.manifest, any_lead)
-        hits = now.snapshot.search(query.vector[None], k, wanted)
+        query = self._index.embedded(recording, now.snapshot, any_lead)
+        try:
+            hits = now.snapshot.search(query.vector[None], k, wanted)
+        except ConfigError as error:  # a site or label that nobody has
+            raise OptionError(error.plain) from error
         found = []
         for row, cosine in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True):
             if row >= 0:
@@ -126,43 +123,23 @@ class ArchiveView:
             notes.append(few_fit(len(found)))
         return Search(found, now.map.plane.place(query.vector) if now.map.plane else None, notes)
 
-    def recording(self, record_id: str) -> Recording:
-        """A recording of the index with its labels and the leads that can be derived, without names."""
+    def recording(self, record_id: str) -> Recording | None:
+        """A recording of the index with its labels and the leads that can be derived, without names; None: no more."""
+        if self._index.snapshot.find_record(record_id) is None:
+            return None
         held = self._index.recording(record_id)
         return replace(nameless(derive(held)), labels=held.labels)
 
-    def _query(self, recording: Recording, about: IndexManifest, any_lead: bool) -> Query:
-        made = self.encoder.embed(recording, any_lead=any_lead or about.any_lead)
-        leads = (*about.leads, *(lead for lead in dict.fromkeys(made.lead) if lead not in about.leads))
-        pooled = pool_recording(made.values, made.lead, leads)
-        return Query("", "", pooled.whole, pooled.leads[: len(about.leads)], recording, made.notes)
-
     def _now(self) -> _State:
-        if manifest_mark(str(self._folder / NAME)) != self._state.mark:
+        """The index as it is now; another map is made by one thread while others wait for it."""
+        state = self._state
+        if state.snapshot is not self._index.snapshot:
             with self._lock:
-                if manifest_mark(str(self._folder / NAME)) != self._state.mark:
-                    self._state = self._opened()
-        return self._state
-
-    def _opened(self) -> _State:
-        mark = manifest_mark(str(self._folder / NAME))
-        snapshot = Snapshot(self._folder)
-        return _State(mark, snapshot, _map_of(snapshot))
-
-
-def shown_age(age: float | None) -> float | None:
-    """Whole years, but of infants as it is; everyone above 90 is 90, since few are that old."""
-    return age if age is None or age < INFANT else float(int(min(age, POOLED_AGE)))
-
-
-def age_band(first: float | None, last: float | None) -> tuple[float, float] | None:
-    """The ages of which ``shown_age`` shows ``first`` to ``last`` years; None: any."""
-    if first is None and last is None:
-        return None
-    if first is not None and last is not None and first > last:
-        raise ConfigError(f"an age band goes from the younger to the older, not from {first:g} to {last:g}")
-    youngest = min(first or 0.0, POOLED_AGE)
-    return youngest, math.inf if last is None or last >= POOLED_AGE else math.nextafter(math.floor(last) + 1, 0)
+                snapshot = self._index.snapshot
+                if self._state.snapshot is not snapshot:
+                    self._state = _State(snapshot, _map_of(snapshot))
+                state = self._state
+        return state
 
 
 def _map_of(snapshot: Snapshot) -> PatientsMap:

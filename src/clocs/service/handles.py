@@ -36,4 +36,6 @@ class Handles:
     def record(self, handle: str) -> str | None:
         """The record of a handle that was given out."""
         with self._lock:
+            if handle in self._records:
+                self._records.move_to_end(handle)
             return self._records.get(handle)

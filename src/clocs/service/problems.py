@@ -11,10 +11,10 @@ from starlette.types import Scope, Send
 
 from clocs.core.errors import (
     ClocsError,
-    ConfigError,
     FormatError,
     LeadError,
     MissingExtraError,
+    OptionError,
     SignalError,
     UnitError,
 )
@@ -48,7 +48,7 @@ _OF_CLOCS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (
     (UnitError, 422, "unsuitable-recording", UNSUITABLE),
     (LeadError, 422, "unknown-leads", "The recording has other leads"),
     (SignalError, 422, "unsuitable-recording", UNSUITABLE),
-    (ConfigError, 422, "wrong-option", "An option is wrong"),
+    (OptionError, 422, "wrong-option", "An option is wrong"),
     (AuditError, 503, "audit-log-unavailable", "Without the audit log there is no answer"),
     (MissingExtraError, 501, "not-installed", "The service lacks a part that this needs"),
 )
@@ -63,7 +63,7 @@ _OF_STATUS: Final = {
 def problem_of(error: ClocsError) -> ProblemError:
     """An error of the package as an answer: its own words, but for advice on code.
 
-    Those of stores name folders and records, so their words stay here.
+    Those of stores, and of options that are not the client's, name folders and records, so their words stay here.
     """
     for kind, status, name, title in _OF_CLOCS:
         if isinstance(error, kind):

@@ -7,9 +7,10 @@ the sustainable load that alone would fill a processor, so a full gate refuses h
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -23,14 +24,15 @@ from clocs.service.problems import MEDIA_TYPE
 MOST_CONNECTIONS: Final = 512
 LINGER_SECONDS: Final = 2.0
 """How long the rest of a refused body is swallowed before the connection is closed: many clients read an answer only
-after all is sent."""
+after all is sent. And how long a client may read nothing of an answer once the connection is to be closed."""
 EARLY: Final = PREFIX.rstrip("/")
 """What metrics and logs call the address of a request that was not taken apart."""
+Seen = TypeVar("Seen")
 _BEGINNING: Final = f"POST {PREFIX}".encode()
 
 
 def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11Protocol]:
-    """The protocol of a service; ``head_seconds``: for the head of a request to be whole."""
+    """The protocol of a service; ``head_seconds``: for a request's head to be whole, or an answer to be read on."""
 
     class Edge(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -38,6 +40,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             self._refused = False
             super().connection_made(transport)
             self._later(head_seconds, self._watch, None)
+            self._watch_reading_every(head_seconds)
             if len(self.connections) > MOST_CONNECTIONS:
                 self._refuse("other")
 
@@ -59,6 +62,15 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             if self.conn.their_state is h11.SEND_BODY:
                 self._later(LINGER_SECONDS, self._close_unfinished, self.cycle)
 
+        def resume_writing(self) -> None:
+            """What was written is nearly taken, and more will be: how much waits then says nothing about reading."""
+            super().resume_writing()
+            self._unread = math.inf
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            self._watch_reading_every(LINGER_SECONDS)
+
         def _between_requests(self) -> bool:
             last: object = self.cycle  # None before the first
             answered = last is None or self.cycle.response_complete
@@ -74,7 +86,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             self._later(LINGER_SECONDS, self._close, None)
             note_request(metrics, EARLY, method, 503, 0.0, request_id)
 
-        def _later(self, seconds: float, look: Callable[[object], None], seen: object) -> None:
+        def _later(self, seconds: float, look: Callable[[Seen], None], seen: Seen) -> None:
             if look.__name__ in self._timers:
                 self._timers[look.__name__].cancel()
             self._timers[look.__name__] = self.loop.call_later(seconds, look, seen)
@@ -88,6 +100,18 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             else:
                 self._later(head_seconds, self._watch, now)
 
+        def _watch_reading_every(self, seconds: float) -> None:
+            self._unread = math.inf
+            self._later(seconds, self._watch_reading, seconds)
+
+        def _watch_reading(self, seconds: float) -> None:
+            """Break off where nothing of what waits to be sent was taken since the last look."""
+            before, self._unread = self._unread, self.transport.get_write_buffer_size()
+            if 0 < before <= self._unread:
+                self.transport.abort()
+            else:
+                self._later(seconds, self._watch_reading, seconds)
+
         def _close_unfinished(self, cycle: object) -> None:
             if self.cycle is cycle and self.conn.their_state is h11.SEND_BODY:
                 self._close(None)
@@ -95,6 +119,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
         def _close(self, _: object) -> None:
             if not self.transport.is_closing():
                 self.transport.close()
+                self._watch_reading_every(LINGER_SECONDS)
 
     return Edge
 

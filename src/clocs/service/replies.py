@@ -5,7 +5,8 @@ from __future__ import annotations
 from clocs.evaluation.classifier import Classifier
 from clocs.evaluation.pretrained import Classification, Embeddings
 from clocs.service import schemas
-from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search, shown_age
+from clocs.service.ages import shown_age
+from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search
 from clocs.service.handles import Handles
 from clocs.service.parsing.reading import beginning
 from clocs.service.previews import preview_json
@@ -131,9 +132,11 @@ def _place(at: tuple[float, float] | None) -> list[float] | None:
     return None if at is None else list(at)
 
 
-def neighbour_preview(archive: ArchiveView, record_id: str, seconds: float) -> bytes:
-    """A recording of the index, as previews of files are."""
+def neighbour_preview(archive: ArchiveView, record_id: str, seconds: float) -> bytes | None:
+    """A recording of the index, as previews of files are; None where it is no longer there."""
     recording = archive.recording(record_id)
+    if recording is None:
+        return None
     return preview_json(beginning(recording, seconds), recording.seconds)
 
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from clocs import __version__
 from clocs.service import schemas
-from clocs.service.archive_view import ArchiveView, age_band
+from clocs.service.ages import age_band
+from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
 from clocs.service.previews import preview_json
 from clocs.service.problems import REQUEST_ID, ProblemError
@@ -67,7 +68,7 @@ async def health() -> schemas.Health:
 @open_routes.head("/readyz", include_in_schema=False)
 @open_routes.get("/readyz", responses=problems(503), openapi_extra=NO_TOKEN)
 async def ready(state: State) -> schemas.Health:
-    """Whether it can parse and answer now."""
+    """Whether it can parse now."""
     if not state.pool.pids:
         raise ProblemError(503, "not-ready", "The service is not ready", "Its parsing processes are starting.")
     return schemas.Health(status="ok", version=__version__)
@@ -137,6 +138,7 @@ async def similar(
             filters={"label": label, "sex": sex, "age_from": age_from, "age_to": age_to, "site": site},
             upload_sha256=upload.sha256,
             handles=[neighbour.handle for neighbour in reply.neighbours],
+            records=[item.neighbour.record_id for item in found.found],
         )
     state.metrics.searches.inc()
     return _json(reply)
@@ -148,16 +150,18 @@ async def preview_of_neighbour(handle: str, request: Request, state: State) -> R
     archive = _archive(state)
     record_id = state.handles.record(handle)
     if record_id is None:
-        raise ProblemError(
-            404,
-            "unknown-handle",
-            "This neighbour is no longer known",
-            "No neighbour goes by this handle. Handles hold while the service runs: search again.",
-        )
+        raise _unknown_handle()
     async with state.gate.work():
         body = await state.threads.run(neighbour_preview, archive, record_id, state.settings.limits.shown_seconds)
-        about = {"request_id": request.scope[REQUEST_ID], "endpoint": "neighbour-preview", "handles": [handle]}
-        await state.threads.run(state.loaded.audit.write, **about)
+        if body is None:
+            raise _unknown_handle()
+        await state.threads.run(
+            state.loaded.audit.write,
+            request_id=request.scope[REQUEST_ID],
+            endpoint="neighbour-preview",
+            handles=[handle],
+            records=[record_id],
+        )
     return Response(body, media_type="application/json")
 
 
@@ -216,6 +220,16 @@ def _json(reply: BaseModel) -> Response:
 
 def _absent(detail: str) -> ProblemError:
     return ProblemError(404, "not-found", "There is nothing here", detail)
+
+
+def _unknown_handle() -> ProblemError:
+    return ProblemError(
+        404,
+        "unknown-handle",
+        "This neighbour is no longer known",
+        "No neighbour goes by this handle. Handles hold while the service runs and the patient is in the archive: "
+        "search again.",
+    )
 
 
 def _archive(state: ServiceState) -> ArchiveView:

@@ -11,6 +11,11 @@ Sex = Literal["female", "male"]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Place = Annotated[list[float], Field(min_length=2, max_length=2, description="x and y on the map")]
 
+Age = Annotated[
+    float | None,
+    Field(description="Completed years, below two completed months; 90 stands for 90 and more.", examples=[63.0]),
+]
+
 
 class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -19,7 +24,7 @@ class _Answer(BaseModel):
 class Health(_Answer):
     """That the service runs."""
 
-    status: Literal["ok", "starting"]
+    status: Literal["ok"]
     version: str = Field(examples=["0.1.0"])
 
 
@@ -118,7 +123,7 @@ class Preview(_Answer):
     seconds: float = Field(description="Of the whole recording.", examples=[10.0])
     shown_seconds: float = Field(description="Of the samples here: the beginning.", examples=[10.0])
     unit: Literal["mV", "adu"]
-    age: float | None = Field(description="Years; 90 stands for 90 and more.", examples=[63.0])
+    age: Age
     sex: Sex | None
     labels: list[str] = Field(description="Of a neighbour's recording; of a file none are told.", examples=[["AFIB"]])
     leads: list[LeadShown]
@@ -162,7 +167,7 @@ class NeighbourFound(_Answer):
     similarity: float = Field(examples=[0.93])
     distance: float = Field(examples=[0.07])
     labels: list[str] = Field(description="Of any of the patient's recordings.", examples=[["AFIB"]])
-    age: float | None = Field(description="Whole years, from 2 to 90; 90 stands for 90 and more.", examples=[71.0])
+    age: Age
     sex: Sex | None
     site: str = Field(examples=["synthetic"])
     recordings: int
@@ -194,7 +199,7 @@ class MapShown(_Answer):
     explained: list[Probability] = Field(min_length=2, max_length=2, examples=[[0.31, 0.12]])
     points: list[Place]
     label: list[str] = Field(description="Of each point the first label, or empty.")
-    age: list[float | None]
+    age: list[Age]
     sex: list[Sex | None]
     site: list[str]
 

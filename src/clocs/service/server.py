@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import signal
 import socket
@@ -98,9 +99,13 @@ def _listener(host: str, port: int) -> socket.socket:
             listener.bind(place)
             stack.pop_all()
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port, or 0 for any."
-        ) from error
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = (
+            "Choose an address of this machine with --host, such as 127.0.0.1."
+            if elsewhere
+            else "Choose another port with --port, or 0 for any."
+        )
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}. {advice}") from error
     return listener
 
 

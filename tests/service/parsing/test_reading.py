@@ -64,6 +64,13 @@ def test_two_recordings_are_one_too_many(real_data: Path) -> None:
     assert "holds 2 recordings" in refusal({"x.zip": zipped(both)})
 
 
+def test_folders_of_a_zip_leave_the_words_whole() -> None:
+    damaged = b"# clocs ECG 1\n# rate: -1\nI,II\n" + b"0,0\n" * 600
+    said = refusal({"x.csv": damaged})
+    assert "rate" in said
+    assert refusal({"x.zip": zipped({"a/rate/e/x.csv": damaged})}) == said
+
+
 def test_a_header_without_its_signal_says_what_to_do(real_data: Path) -> None:
     header = {name: data for name, data in sample(real_data, "cpsc").items() if name.endswith(".hea")}
     assert refusal(header).startswith("the header names a signal file that is not in the upload. Send both together")
@@ -120,6 +127,8 @@ def test_names_that_can_be_typed_in_are_replaced() -> None:
     assert "Winter" not in repr(replace(found, digital=found.digital[:, :1]))
     assert found.provenance.notes == ("lead ... ... left out", "2 samples missing")
     assert found.age == 90
+    assert nameless(replace(recording, age=63.4713)).age == 63
+    assert nameless(replace(recording, age=0.5123)).age == 0.5
     assert np.array_equal(found.digital[2], recording.digital[0])
 
 

@@ -23,6 +23,7 @@ RECORDS = 120
 STOPPING_SECONDS = 200
 PATIENCE = 30_000
 """Milliseconds that a page may take for one step; machines that run tests are busy."""
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
 
 VIOLATIONS = """
 window.violations = [];

@@ -36,7 +36,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_accepted(visit: Visit) -> No
     page.wait_for_selector("#token-refused:has-text('refused this token')")
     page.keyboard.press("Escape")
     page.wait_for_selector("#token-dialog[open]")
-    page.fill("#token-input", visit.service.token)
+    page.fill("#token-input", f"{visit.service.address}/#token={visit.service.token}")  # all that was printed
     page.click("#token-form button")
     page.wait_for_selector("#foot-version:has-text('clocs')")
     assert page.is_hidden("#token-dialog")
@@ -58,8 +58,9 @@ def test_escape_does_not_lead_past_the_token(visit: Visit) -> None:
     page.wait_for_selector("#foot-version:has-text('clocs')")
 
 
-@pytest.mark.parametrize("token", ["a+b/c==", "50%+more&x=1"])
+@pytest.mark.parametrize("token", ["a+b/c==", "50%+more&x=1", "cut-off…"])
 def test_a_token_may_have_any_sign(visit: Visit, token: str) -> None:
+    """The last has one that no header can carry."""
     visit.watch.expected.add(401)
     page = visit.page
     page.goto(f"{visit.service.address}/#token={token}")
@@ -124,8 +125,11 @@ def test_what_lasts_is_not_called_busy(visit: Visit, kind: str) -> None:
 
 
 def test_advice_fits_the_question(visit: Visit) -> None:
-    visit.watch.expected |= {404, 422}
+    visit.watch.expected |= {404, 422, 502}
     page = visit.open()
+    page.route("**/api/v1/figure*", lambda route: route.fulfill(status=502, body="<html>Bad Gateway</html>"))
+    page.click("#save-pdf")
+    page.wait_for_selector("#save-message .trouble:has-text('tell whoever runs the service.')")
     refuse(page, "**/api/v1/figure*", 422, "wrong-option", "seconds: too many")
     page.click("#save-pdf")
     page.wait_for_selector("#save-message .trouble")
@@ -150,7 +154,7 @@ def test_a_service_that_is_gone_is_said_to_be_gone(visit: Visit) -> None:
     visit.watch.errors.clear()  # Chromium writes the broken connection to the console
 
 
-def test_a_file_that_is_too_large_is_not_even_sent(visit: Visit) -> None:
+def test_a_file_that_is_too_large_is_not_even_read(visit: Visit) -> None:
     page = visit.enter()
     page.wait_for_selector("#foot-version:has-text('clocs')")
     sent: list[str] = []
@@ -158,6 +162,7 @@ def test_a_file_that_is_too_large_is_not_even_sent(visit: Visit) -> None:
     page.evaluate("""() => {
         const carried = new DataTransfer();
         carried.items.add(new File([new ArrayBuffer(65 * 2 ** 20)], "large.dcm"));
+        File.prototype.arrayBuffer = () => { throw new Error("read in vain"); };
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
     }""")
     page.wait_for_selector("#opening-message .trouble:has-text('65 MB; this service takes 64 MB')")

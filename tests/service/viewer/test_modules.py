@@ -11,6 +11,8 @@ import numpy as np
 import clocs
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
+from clocs.evaluation.classifier import Bin
+from clocs.evaluation.pretrained import ClassProbability
 from clocs.formats.reading import read
 from tests.service.viewer.conftest import MARKS, Visit
 
@@ -24,6 +26,10 @@ BEATS = """async ({ rate, rows }) => {
 TYPICAL = """async ({ values, rate, beats, span }) => {
     const { cutBeats, typicalBeat } = await import("/viewer/beats.js");
     return [...typicalBeat(cutBeats(Float32Array.from(values), rate, beats, span))];
+}"""
+TRACK_RECORDS = """async (bins) => {
+    const { trackRecord } = await import("/viewer/track-record.js");
+    return bins.map(trackRecord);
 }"""
 MARKDOWN = """async (text) => {
     const { markdown } = await import("/viewer/markdown.js");
@@ -116,6 +122,15 @@ def test_ages_are_told_in_months_under_two_years(visit: Visit) -> None:
         "async (ages) => { const { age } = await import('/viewer/wording.js'); return ages.map(age); }", ages
     )
     assert said == ["under 1 month", "1 month", "7 months", "23 months", "2 years", "63 years", "90 years or more", ""]
+
+
+def test_a_track_record_is_worded_as_python_does(visit: Visit) -> None:
+    """But for the space before the sign; a share that is neither none nor all is never called so."""
+    shares = [*(part / 16 for part in range(17)), *(part / 1000 for part in range(1, 1000, 7)), 0.0049, 0.9951]
+    bins = [Bin(0.3, 1.0, 1 + 400 * at, 0.6, share) for at, share in enumerate(shares)]
+    said = visit.enter().evaluate(TRACK_RECORDS, [dataclasses.asdict(one) for one in bins])
+    python = [ClassProbability("SR", "sinus rhythm", 0.6, 0.5, one).track_record for one in bins]
+    assert [text.replace(" %", "%") for text in said] == python
 
 
 def test_a_typical_beat_is_numpys_median(visit: Visit) -> None:

@@ -9,12 +9,11 @@ import pytest
 from playwright.sync_api import Page
 
 import clocs
-from tests.service.viewer.conftest import MARKS, Visit
+from tests.service.viewer.conftest import MARKS, PHONE, Visit
 
 pytestmark = MARKS
 
 VIEWER = Path(clocs.__file__).parent / "service" / "viewer"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
 
 TEXT = [
     *(("ink", ground) for ground in ("ground", "surface", "sunken", "accent-soft", "bad-soft", "warn-soft")),
@@ -139,6 +138,18 @@ def test_the_page_has_landmarks_names_and_a_voice(visit: Visit) -> None:
     page.wait_for_selector("#announcer:has-text('10 neighbours found')", state="attached")
     best = page.locator(".class-name strong").first.inner_text()
     page.wait_for_selector(f"#announcer:has-text('Most probable: {best}')", state="attached")
+
+
+def test_a_turned_page_has_the_focus_and_its_title(visit: Visit) -> None:
+    page = visit.enter()
+    first = page.title()
+    page.focus("nav [data-page=model]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#model-title:focus")
+    assert page.title() == "clocs: the model"
+    page.go_back()
+    page.wait_for_selector("#opening-title:focus")
+    assert page.title() == first
 
 
 def test_the_viewer_is_made_of_files_that_can_be_read_and_nothing_inline() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, Route
 
-from tests.service.viewer.conftest import MARKS, RECORDS, Visit
+from tests.service.viewer.conftest import MARKS, PHONE, RECORDS, Visit
 
 pytestmark = MARKS
 
@@ -20,7 +20,7 @@ def test_classes_come_with_their_track_record(visit: Visit) -> None:
     for row, item in zip(rows.all(), found["classes"], strict=True):
         text = row.inner_text()
         assert text.startswith(item["name"])
-        assert item["track_record"][1:] in text
+        assert item["track_record"][1:] in text.replace(" %", "%")
         width = row.locator(".bar-probability").evaluate("node => node.style.width")
         assert float(width.removesuffix("%")) == pytest.approx(100 * item["probability"], abs=0.01)
     assert found["cannot_recognise"] == page.locator(".cannot li").all_inner_texts()
@@ -53,6 +53,15 @@ def test_filters_narrow_the_neighbours(visit: Visit) -> None:
     assert "sex=female" in answered.value.url
     page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
     assert all("female" in text for text in page.locator(".neighbour-about").all_inner_texts())
+    held: list[Route] = []
+    page.route("**/api/v1/similar?*", lambda route: held.append(route))
+    page.select_option("#filters [name=sex]", "male")
+    page.select_option("#filters [name=sex]", "")
+    page.wait_for_timeout(100)
+    assert page.get_attribute("#neighbours", "aria-busy") == "true", "the first question ended, the second has not"
+    held[1].continue_()
+    page.unroute("**/api/v1/similar?*")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
     page.fill("#filters [name=age_from]", "129")
     page.press("#filters [name=age_from]", "Tab")
     page.wait_for_selector("#neighbours[aria-busy=false]:has-text('Nobody in the archive fits')")
@@ -78,6 +87,7 @@ def test_a_neighbour_is_compared_by_keys_in_three_ways(visit: Visit) -> None:
     compare(page)
     assert page.locator("#comparison canvas").count() == 2
     assert "lined up on a QRS complex" in page.inner_text("#comparison")
+    assert "25 mm/s · 10 mm/mV · 500 Hz" in page.inner_text("#comparison")
     page.wait_for_timeout(100)
     sides = [canvas.evaluate("node => node.toDataURL()") for canvas in page.locator("#comparison canvas").all()]
     assert sides[0] != sides[1]
@@ -120,6 +130,47 @@ def test_papers_side_by_side_move_together_and_the_difference_can_be_left_out(vi
     page.keyboard.press("ArrowRight")
     page.wait_for_timeout(100)
     assert right.evaluate("node => node.toDataURL()") != plain
+
+
+def test_amplitudes_in_raw_steps_are_not_compared(visit: Visit) -> None:
+    page = visit.page
+
+    def in_steps(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json=response.json() | {"unit": "adu", "rate": 400})
+
+    page.route("**/api/v1/neighbours/*/preview", in_steps)
+    visit.open()
+    compare(page)
+    for view, speed in (("beside", 25), ("over", 25), ("beats", 50)):
+        page.check(f"#comparison input[value={view}]", force=True)
+        said = page.inner_text("#comparison")
+        assert f"{speed} mm/s · raw steps: amplitude not to scale · 500 and 400 Hz" in said
+        assert "amplitudes are not comparable" in said
+        assert "mV" not in said.replace("In raw steps, not mV", "")
+        assert page.is_hidden("#comparison input[type=checkbox]")
+
+
+@pytest.mark.parametrize("visit", [PHONE], indirect=True, ids=["390"])
+def test_a_tap_on_the_map_names_the_patient(visit: Visit) -> None:
+    """Also when it takes the focus from a row, which then points at nobody."""
+    page = visit.page
+    page.add_init_script("""
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            if (text === "1" && this.canvas.closest("#map")) window.first = { x, y };
+            fillText.call(this, text, x, y);
+        };
+    """)
+    visit.open()
+    page.wait_for_selector("#map .map-key")
+    page.focus(".neighbour:nth-child(4) button")
+    page.tap("#map canvas", position=page.evaluate("window.first"))
+    assert page.inner_text(".map-facts").startswith("Neighbour 1 · ")
+    assert page.locator(".neighbour.pointed .neighbour-rank").inner_text() == "1"
+    page.tap("#map canvas", position={"x": 10, "y": 10})
+    assert "tap" in page.inner_text(".map-facts")
+    assert page.locator(".neighbour.pointed").count() == 0
 
 
 def test_the_map_is_walked_by_keys_and_points_at_rows(visit: Visit) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import FilePayload, Page, Route
 
 from tests.service.viewer.conftest import MARKS, Visit
 
@@ -144,6 +144,83 @@ def test_a_header_without_its_signal_is_told_what_it_lacks(
     page.set_input_files("#file-input", samples(originals, "ptbxl/records500/00000/00001_hr.hea"))
     page.wait_for_selector("#opening-message .trouble")
     assert "needs its header (.hea) and its signal file" in page.inner_text("#opening-message")
+
+
+DROP = """([name, kinds]) => {
+    const carried = new DataTransfer();
+    carried.items.add(new File(["no ECG"], name));
+    return kinds.map((kind) => {
+        const event = new DragEvent(kind, { dataTransfer: carried, bubbles: true, cancelable: true });
+        document.body.dispatchEvent(event);
+        return event.defaultPrevented;
+    });
+}"""
+SLOW_AND_LOST = """() => {
+    const { arrayBuffer } = File.prototype;
+    const released = new Promise((resolve) => { window.release = resolve; });
+    File.prototype.arrayBuffer = async function () {
+        if (this.name === "lost.txt") throw new DOMException("gone", "NotReadableError");
+        if (this.name === "slow.txt") await released;
+        return arrayBuffer.call(this);
+    };
+}"""
+"""Files of these names are read late, or not at all."""
+
+
+def letter(name: str) -> FilePayload:
+    return {"name": name, "mimeType": "text/plain", "buffer": b"no ECG"}
+
+
+def test_of_files_given_quickly_the_last_is_opened(visit: Visit) -> None:
+    """Whichever way they come in; the earlier ones are read at last, and then not even sent."""
+    page = visit.enter()
+    page.evaluate(SLOW_AND_LOST)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.url.endswith("/preview") else None)
+    page.set_input_files("#file-input", letter("slow.txt"))
+    page.evaluate(DROP, ["slow.txt", ["drop"]])
+    visit.open()
+    page.evaluate("release()")
+    page.wait_for_timeout(100)
+    assert page.is_visible("#workspace")
+    assert len(sent) == 1
+    held: list[Route] = []
+    page.route("**/viewer/example.csv", lambda route: held.append(route))
+    page.evaluate("document.getElementById('open-example').click()")
+    visit.watch.expected.add(422)
+    page.evaluate(DROP, ["letter.txt", ["drop"]])
+    page.wait_for_selector("#opening-message .trouble")
+    held[0].continue_()
+    page.wait_for_timeout(200)
+    assert page.is_hidden("#workspace")
+    assert page.locator("#opening-message[aria-busy=false] .trouble").count() == 1
+    assert len(sent) == 2
+
+
+def test_what_cannot_be_taken_in_is_said(visit: Visit, tmp_path: Path) -> None:
+    page = visit.enter()
+    page.evaluate(SLOW_AND_LOST)
+    said = page.locator("#opening-message .trouble")
+    page.set_input_files("#file-input", letter("lost.txt"))
+    said.get_by_text("The file cannot be opened").wait_for()
+    assert page.evaluate("document.getElementById('file-input').files.length") == 0, "it can be chosen again"
+    carried = {"items": [], "files": [str(tmp_path)], "dragOperationsMask": 1}
+    devtools = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 300, "data": carried})
+    said.get_by_text("A folder cannot be opened").wait_for()
+    visit.watch.expected.add(502)
+    page.route("**/viewer/example.csv", lambda route: route.fulfill(status=502))
+    page.click("#open-example")
+    said.get_by_text("The example cannot be fetched").wait_for()
+    assert "number below" not in said.inner_text()
+    page.unroute("**/viewer/example.csv")
+    page.evaluate("document.getElementById('comparison').showModal()")
+    assert page.evaluate(DROP, ["letter.txt", ["dragover", "drop"]]) == [True, True], "else the browser opens it"
+    assert page.is_hidden("#drop-cover")
+    page.keyboard.press("Escape")
+    assert "The example cannot be fetched" in said.inner_text(), "nothing is opened behind a dialog"
+    visit.open()
 
 
 def test_files_can_be_dropped_on_the_page(visit: Visit) -> None:

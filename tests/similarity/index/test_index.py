@@ -36,7 +36,7 @@ def scattered(tmp_path: Path) -> Archive:
 
 def patients_of(index: PatientIndex) -> dict[str, Vectors]:
     """Every living patient's vector, through a search for as many as there are; all of one moment."""
-    snapshot = index._newest()
+    snapshot = index.snapshot
     found = snapshot.search(np.eye(1, E, dtype=np.float32), int(snapshot.first[-1]), Filter()).rows[0]
     rows = [int(row) for row in found if row >= 0]
     return {snapshot.facts(row)["patient_id"]: vector_at(snapshot, row) for row in rows}
@@ -78,7 +78,7 @@ def test_facts_of_a_patient_come_from_all_recordings(tmp_path: Path) -> None:
         {"record_id": "d", "patient_id": "p", "site": "south", "age": 64, "sex": None, "labels": []},
     ]
     build_index(write_archive(tmp_path / "archive", rows, clustered(4, E)), tmp_path / "index")
-    first, second = (open_index(tmp_path / "index")._newest().facts(row) for row in (0, 1))
+    first, second = (open_index(tmp_path / "index").snapshot.facts(row) for row in (0, 1))
     assert (first["patient_id"], first["site"], first["age"], first["sex"]) == ("p", "north", 64, "female")
     assert first["labels"] == ["AFIB", "LBBB", "SR"]
     assert [(item["record_id"], item["row"]) for item in first["recordings"]] == [("a", 0), ("c", 2), ("d", 3)]
@@ -140,8 +140,8 @@ def test_a_deleted_patient_is_not_returned_nor_added_again(kind: str, scattered:
 
 def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", "hnsw")
-    row = next(row for row in range(40) if open_index(tmp_path / "index")._newest().facts(row)["patient_id"] == "p17")
-    secret = vector_at(open_index(tmp_path / "index")._newest(), row).tobytes()
+    row = next(row for row in range(40) if open_index(tmp_path / "index").snapshot.facts(row)["patient_id"] == "p17")
+    secret = vector_at(open_index(tmp_path / "index").snapshot, row).tobytes()
     delete_patients(tmp_path / "index", ["p17"])
     there = [path for path in (tmp_path / "index").rglob("*.*") if secret in path.read_bytes()]
     assert sorted(path.name for path in there) == ["graph.faiss", "vectors.npy"]
@@ -156,8 +156,8 @@ def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_p
 def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index")
     index = open_index(tmp_path / "index")
-    vector = vector_at(index._newest(), 0)[None]
-    gone = index._newest().facts(0)["patient_id"]
+    vector = vector_at(index.snapshot, 0)[None]
+    gone = index.snapshot.facts(0)["patient_id"]
     before = index.search(vector, 1)
     assert before.rows.tolist() == [[0]]
     delete_patients(tmp_path / "index", [gone])
@@ -198,7 +198,7 @@ def test_many_queries_are_answered_with_patients_of_all_volumes(tmp_path: Path) 
     add_archive(tmp_path / "index", second)
     index = open_index(tmp_path / "index")
     found = index.search(np.eye(E), 25)
-    snapshot = index._newest()
+    snapshot = index.snapshot
     assert len(snapshot.volumes) == 2
     expected = [[snapshot.facts(int(row))["patient_id"] for row in each] for each in found.rows]
     assert found.patient_ids.tolist() == expected

@@ -61,7 +61,7 @@ class Model:
 def check(index: PatientIndex, model: Model, seed: int) -> None:
     assert len(index) == len(model.recordings)
     assert index.manifest.recordings == sum(map(len, model.recordings.values()))
-    snapshot = index._newest()
+    snapshot = index.snapshot
     query = near(VECTORS, 1, seed)
     for k in (1, 4, PATIENTS + 3):
         for wanted in (Filter(), Filter(site="north"), Filter(label="RBBB")):

@@ -36,9 +36,15 @@ _MARKS = "'\"()[]{}<>,.;:!?`"
 def plain(message: str, *names: str) -> str:
     """A message without file names (``names``, with the words that stand for them: ``the upload``) and content."""
     for name in sorted((name for name in names if name), key=len, reverse=True):
-        message = message.replace(name, "the upload")
+        if not _is_of_messages(name):
+            message = re.sub(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", "the upload", message)
     message = _QUOTED.sub(_kept_quote, message)
     return " ".join(_kept(chunk) for chunk in message.split())[:LONGEST]
+
+
+def _is_of_messages(name: str) -> bool:
+    """A word or number that messages use themselves, as ``rate`` or ``1``: one cannot tell where it is the name."""
+    return name.lower() in _own_words() or _NUMBER.fullmatch(name) is not None
 
 
 def _kept_quote(found: re.Match[str]) -> str:

@@ -56,7 +56,8 @@ _ERRORS: Final[dict[str, type[ClocsError]]] = {
 }
 Result = TypeVar("Result")
 Report = Callable[[str, str], None]
-"""Called with the outcome of each upload (ok, refused, memory, crashed, timeout, unexpected) and a place in code."""
+"""Called with the outcome of each upload (ok, refused, memory, crashed, timeout, unexpected) and a place in code; also
+where a process ended without work, or could not be started."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class _Process:
         assert process.stdout is not None
         self._process, self._requests, self._answers = process, process.stdin, process.stdout
         self.files = 0
+        self.is_idle = False
 
     @classmethod
     async def started(cls, start: Start) -> _Process:
@@ -116,14 +118,26 @@ class _Process:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ended(self) -> None:
+        """Returns when it is no more, whatever ended it."""
+        await self._process.wait()
+        self._requests.close()
+
+    def kill(self) -> None:
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # the library's own way may lose the code
+
     async def end(self, grace: float = 0) -> int:
         """Ended by itself within so many seconds, or killed: the code it ended with."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 return await self._process.wait()
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)  # the library's own way may lose the code
+        self.kill()
         self._requests.close()
         return await self._process.wait()
 
@@ -136,7 +150,7 @@ class ParsingPool:
         self._start = Start(memory_bytes=limits.parse_memory_bytes, cpu_seconds=limits.parse_seconds)
         self._idle: asyncio.Queue[_Process] = asyncio.Queue()
         self._all: set[_Process] = set()
-        self._replacing: set[asyncio.Task[None]] = set()
+        self._watching: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def open(self) -> None:
@@ -146,16 +160,16 @@ class ParsingPool:
     async def close(self) -> None:
         """End every process."""
         self._closed = True
-        for task in self._replacing:
+        for task in self._watching:
             task.cancel()
-        await asyncio.gather(*self._replacing, return_exceptions=True)
+        await asyncio.gather(*self._watching, return_exceptions=True)
         await asyncio.gather(*(process.end() for process in self._all))
         self._all.clear()
 
     @property
     def pids(self) -> list[int]:
         """Of the processes that run now."""
-        return [process.pid for process in self._all]
+        return [process.pid for process in self._all if process.is_alive]
 
     async def recording(self, upload: Upload) -> Recording:
         """The whole recording of an upload; refused where it is too long."""
@@ -200,10 +214,14 @@ class ParsingPool:
         """A process without work; there is one soon, unless none can be started."""
         try:
             async with asyncio.timeout(FREE_SECONDS):
-                return await self._idle.get()
+                process = await self._idle.get()
+                while not process.is_alive:  # another is started in its place
+                    process = await self._idle.get()
         except TimeoutError:
             detail = "No parsing process is ready. Try again in a moment."
             raise ProblemError(503, "busy", "The service is busy", detail, {"retry-after": "5"}) from None
+        process.is_idle = False
+        return process
 
     def _refusal(self, failure: Failure) -> ClocsError:
         outcomes = {"MemoryError": "memory", "unexpected": "unexpected"}
@@ -214,26 +232,34 @@ class ParsingPool:
 
     def _give_back(self, process: _Process, usable: bool) -> None:
         if usable and process.files < self._limits.files_per_process:
-            self._idle.put_nowait(process)
-            return
+            self._offer(process)
+        else:
+            process.kill()
+
+    def _offer(self, process: _Process) -> None:
+        process.is_idle = True
+        self._idle.put_nowait(process)
+
+    async def _add(self) -> None:
+        process = await _Process.started(self._start)
+        self._all.add(process)
+        self._offer(process)
         task = asyncio.create_task(self._replace(process))
-        self._replacing.add(task)
-        task.add_done_callback(self._replacing.discard)
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
 
     async def _replace(self, process: _Process) -> None:
+        """Wait until a process is no more, and start another in its place."""
+        await process.ended()
         self._all.discard(process)
-        await process.end()
+        if process.is_idle:
+            self._report("ended idle", "")
         while not self._closed:
             try:
                 return await self._add()
             except (OSError, EOFError, TimeoutError, WireError):
                 self._report("not started", "")
                 await asyncio.sleep(RETRY_SECONDS)
-
-    async def _add(self) -> None:
-        process = await _Process.started(self._start)
-        self._all.add(process)
-        self._idle.put_nowait(process)
 
 
 def _parsed(answer: Answer, raw: bytes) -> Parsed:

@@ -15,6 +15,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets.deidentifying import deidentify, telling, without
 from clocs.formats.reading import identity_from, read_from, recognise
+from clocs.service.ages import shown_age
 from clocs.service.parsing.memory_source import MemorySource, upload_source
 from clocs.service.parsing.messages import MOST_VALUES, Failure
 from clocs.service.parsing.plain_words import LEFT_OUT, plain
@@ -47,7 +48,8 @@ def nameless(recording: Recording) -> Recording:
     free = deidentify(recording, _NO_KEY, name="", patient="", keep=("notes",))
     origin = replace(free.provenance, source="", sha256="", notes=tuple(plain(note) for note in free.provenance.notes))
     leads = sorted(free.leads, key=lambda lead: STANDARD.index(lead) if lead in STANDARD else len(STANDARD))
-    return replace(free, record_id="", patient_id="", provenance=origin).select(tuple(leads))
+    free = replace(free, record_id="", patient_id="", age=shown_age(free.age), provenance=origin)
+    return free.select(tuple(leads))
 
 
 def whole(recording: Recording, longest: float) -> Recording:

@@ -6,6 +6,7 @@ const BASE = "/api/v1/";
 const PROBLEM = "application/problem+json";
 const MOST_TRIES = 8;
 const LONGEST_WAIT = 30;
+export const NO_ANSWER = "There was no answer from the machine that serves this page.";
 
 /** What the service says is wrong with a question, or that it does not answer. */
 export class Problem extends Error {
@@ -56,6 +57,7 @@ function queryText(query) {
 }
 
 async function send(address, files, signal) {
+    while (!token.canBeSent()) await token.ask(true);
     const used = token.current();
     const headers = used === null ? {} : { Authorization: `Bearer ${used}` };
     const body = files && new FormData();
@@ -64,7 +66,7 @@ async function send(address, files, signal) {
         return await fetch(address, { method: files ? "POST" : "GET", headers, body, signal, cache: "no-store" });
     } catch (error) {
         if (error.name === "AbortError") throw error;
-        throw new Problem({ detail: "There was no answer from the machine that serves this page." });
+        throw new Problem({ detail: NO_ANSWER });
     }
 }
 

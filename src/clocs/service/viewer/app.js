@@ -9,6 +9,7 @@ import { resultText, save, sheetPicture } from "./exports.js";
 import { trouble, waiting, working } from "./messages.js";
 import { showModel } from "./model-page.js";
 import { buildFilters, chosen, markRow, showNeighbours } from "./neighbours.js";
+import { focusTitle, turnPage } from "./pages.js";
 import { PaperPanel } from "./paper-panel.js";
 import { PatientMap } from "./patient-map.js";
 import { leadOf, recordingOf } from "./recording.js";
@@ -30,52 +31,69 @@ let model = {
     notice: "For research. Not a diagnosis.",
 };
 
+/** By place, the last question whose answer it is to show. */
+const newest = new WeakMap();
+
 /**
  * Show in `place` that it works, waits or failed; else what `show` makes of the answer, which is also returned.
- * `ways` are those out of trouble, see `trouble`.
+ * `ways` are those out of trouble, see `trouble`. Once the place is asked something else, this leaves it alone.
  */
 async function fill(place, text, question, show, ways = {}) {
+    newest.set(place, question);
+    const isNewest = () => newest.get(place) === question;
+    const wait = (pause) => {
+        if (isNewest()) place.replaceChildren(pause ? waiting(pause) : working(text));
+    };
     place.setAttribute("aria-busy", "true");
     place.replaceChildren(working(text));
     try {
-        const answer = await question((pause) => place.replaceChildren(pause ? waiting(pause) : working(text)));
+        const answer = await question(wait);
+        if (!isNewest()) return null;
         show(answer);
         return answer;
     } catch (error) {
-        if (error.name !== "AbortError") place.replaceChildren(trouble(error, ways));
+        if (isNewest() && error.name !== "AbortError") place.replaceChildren(trouble(error, ways));
         return null;
     } finally {
-        place.setAttribute("aria-busy", "false");
+        if (isNewest()) place.setAttribute("aria-busy", "false");
     }
 }
 
-async function openFiles(files) {
+/** What `watchForFiles` gives; the files are read only if the service takes so much. */
+async function openFiles({ size, read }) {
     open?.abort.abort();
     open?.searching?.abort();
-    const now = (open = { files, abort: new AbortController(), classes: null, similar: null, anyLead: null });
+    const now = (open = { files: [], abort: new AbortController(), classes: null, similar: null, anyLead: null });
     showOpening();
     const message = byId("opening-message");
-    const most = model.limits.upload_bytes;
-    const size = files.reduce((sum, file) => sum + file.size, 0);
-    if (size > most) {
-        const detail = `It has ${megabytes(size)} MB; this service takes ${megabytes(most)} MB.`;
-        message.replaceChildren(trouble(new Problem({ status: 413, title: "The file is too large", detail })));
-        return;
-    }
     const { signal } = now.abort;
     const preview = await fill(
         message,
         "Reading the file …",
-        (wait) => ask("preview", { files, signal, waiting: wait }),
+        async (wait) => {
+            refuseTooLarge(size);
+            now.files = await read();
+            return ask("preview", { files: now.files, signal, waiting: wait });
+        },
         () => message.replaceChildren(),
     );
-    if (!preview) message.scrollIntoView({ block: "nearest" });
-    if (!preview || open !== now) return;
+    if (open !== now) return;
+    if (!preview) {
+        message.scrollIntoView({ block: "nearest" });
+        return;
+    }
     now.recording = recordingOf(preview);
     showRecording(now.recording);
     await told;
     if (open !== now) return;
     await askAll(now);
+}
+
+function refuseTooLarge(size) {
+    const most = model.limits.upload_bytes;
+    if (size <= most) return;
+    const detail = `It has ${megabytes(size)} MB; this service takes ${megabytes(most)} MB.`;
+    throw new Problem({ status: 413, title: "The file is too large", detail });
 }
 
 const askAll = (now) => Promise.all([classify(now), findSimilar(now)]);
@@ -221,17 +239,6 @@ async function saveAs(kind) {
     }
 }
 
-/** The pages are parts of this one, named in the address. */
-function turnPage() {
-    const page = location.hash.slice(1) || "recording";
-    if (page !== "recording" && page !== "model") return;
-    for (const name of ["recording", "model"]) byId(`page-${name}`).hidden = name !== page;
-    for (const link of document.querySelectorAll("nav [data-page]")) {
-        if (link.dataset.page === page) link.setAttribute("aria-current", "page");
-        else link.removeAttribute("aria-current");
-    }
-}
-
 async function learnModel() {
     const found = await fill(
         byId("model"),
@@ -267,7 +274,7 @@ async function learnMap() {
 token.takeFromAddress();
 addEventListener("hashchange", () => {
     if (token.takeFromAddress()) location.reload();
-    else turnPage();
+    else if (turnPage()) focusTitle();
 });
 turnPage();
 watchForFiles(openFiles);

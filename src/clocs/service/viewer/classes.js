@@ -2,10 +2,10 @@
 
 import { element } from "./dom.js";
 import { notes } from "./messages.js";
+import { FEW, trackRecord } from "./track-record.js";
 import { percent, sentence } from "./wording.js";
 
 const MOST_SPOKEN = 3;
-const FEW = 20; // validation patients below which their share says little
 
 /** `classifiers` are {name, title} to choose from; `choose(name)` is called with another. */
 export function showClasses(place, found, { classifiers, chosen, choose }) {
@@ -54,6 +54,7 @@ function legend() {
 }
 
 function classRow({ name, meaning, probability, prevalence, validation, track_record: record }) {
+    const told = validation ? trackRecord(validation) : record;
     return element(
         "li",
         { class: "class-row" },
@@ -65,7 +66,7 @@ function classRow({ name, meaning, probability, prevalence, validation, track_re
             element("b", { class: "class-probability" }, percent(probability)),
         ),
         bar(probability, prevalence, validation),
-        element("p", { class: "class-record" }, sentence(record), rare(validation)),
+        element("p", { class: "class-record" }, sentence(told), rare(validation)),
     );
 }
 

@@ -5,14 +5,26 @@ import { handle } from "./gestures.js";
 import { besideEachOther, farthestApart, onTopOfEachOther, pair, typicalSheet } from "./pairing.js";
 import { PaperView, TRUE_SCALE } from "./paper-view.js";
 import { SHADE_FROM } from "./paper.js";
-import { cutWords } from "./sheet.js";
-import { person, sentence } from "./wording.js";
+import { scaleWords } from "./sheet.js";
+import { person } from "./wording.js";
 
 const VIEWS = [
     ["beside", "Side by side"],
     ["over", "Overlay"],
     ["beats", "Typical beats"],
 ];
+
+const LINED_UP = {
+    beside: "Both are lined up on a QRS complex (dashed).",
+    over: "Lined up on one QRS complex; after it, each goes on at its own rate.",
+    beats: "The median of each recording's beats.",
+};
+const SHADED = {
+    beside: `Shaded: the distance to the other's typical beat, where over ${SHADE_FROM} mV.`,
+    over: "",
+    beats: "The area between them is shaded.",
+};
+const RAW_STEPS = "In raw steps, not mV, amplitudes are not comparable: nothing is shaded.";
 
 const NARROW = 700; // pixels of a window that has room for two typical beats side by side
 
@@ -23,7 +35,7 @@ export class Comparison {
         this.both = pair(query, other);
         const used = encoderLeads.filter((name) => this.both.names.includes(name));
         this.encoderLeads = used.length ? used : this.both.names;
-        this.settings = { view: "beside", leads: "encoder", gain: 10, speed: 25, shade: true };
+        this.settings = { view: "beside", leads: "encoder", gain: 10, speed: 25, shade: this.both.calibrated };
         this.papers = [];
         this.build();
         dialog.onclose = () => this.clear();
@@ -42,6 +54,7 @@ export class Comparison {
             settings[name] = value;
             this.draw();
         };
+        this.scale = element("p", { class: "scale-line" });
         this.explained = element("p", { class: "scale-line" });
         this.stages = element("div", { class: "comparison-stages" });
         const shade = element("input", { type: "checkbox", checked: true, change: () => set("shade")(shade.checked) });
@@ -68,7 +81,7 @@ export class Comparison {
                         set("leads"),
                     ),
                 choice(
-                    "Gain, mm/mV",
+                    both.calibrated ? "Gain, mm/mV" : "Gain",
                     [5, 10, 20].map((gain) => [gain, String(gain)]),
                     settings.gain,
                     set("gain"),
@@ -77,6 +90,7 @@ export class Comparison {
             ),
             this.facts(),
             this.stages,
+            this.scale,
             this.explained,
         );
     }
@@ -124,9 +138,9 @@ export class Comparison {
         this.stages.dataset.view = settings.view;
         this.stages.replaceChildren(...this.papers.map((paper) => paper.canvas.parentElement));
         this.papers.forEach((paper, index) => paper.show(sheets[index]));
-        this.shade.hidden = settings.view === "over" || !both.typical.size;
-        const cut = cutWords([...new Set(sheets.flatMap((sheet) => sheet.cut))]);
-        this.explained.textContent = [this.explanation(), cut && sentence(cut)].filter(Boolean).join(" ");
+        this.shade.hidden = settings.view === "over" || !both.typical.size || !both.calibrated;
+        this.scale.textContent = this.scaleText(sheets);
+        this.explained.textContent = this.explanation();
     }
 
     clear() {
@@ -153,22 +167,32 @@ export class Comparison {
         return paper;
     }
 
+    /** What holds for all sheets, and what for one of them. */
+    scaleText(sheets) {
+        const cut = [...new Set(sheets.flatMap((sheet) => sheet.cut))];
+        const strips = sheets.flatMap((sheet) => sheet.strips);
+        const rates = new Set([this.both.query.rate, this.both.other.rate]);
+        return scaleWords({ ...sheets[0], cut, strips }, [...rates].join(" and ")).join(" · ");
+    }
+
     explanation() {
         const { both, settings, names } = this;
         if (!both.typical.size) return "Too few beats were found to line them up: both start at their beginning.";
-        const farthest = farthestApart(both, names);
-        const where = farthest && `${farthest.millivolt.toFixed(2)} mV, ${placed(farthest.milliseconds)}`;
-        const how = {
-            beside:
-                "Both to one scale, lined up on a QRS complex (dashed). " +
-                `Shaded: the distance to the other's typical beat, where over ${SHADE_FROM} mV.`,
-            over: "Lined up on one QRS complex; after it, each goes on at its own rate.",
-            beats: "The median of each recording's beats, at 50 mm/s. The area between them is shaded.",
-        }[settings.view];
-        if (both.standIn) {
-            return `${how} No lead is in both: ${names[0]} is held against the neighbour's ${both.standIn}.`;
-        }
-        return farthest ? `${how} The typical beats are farthest apart in ${farthest.name}: ${where}.` : how;
+        return [
+            LINED_UP[settings.view],
+            settings.shade && SHADED[settings.view],
+            both.standIn && `No lead is in both: ${names[0]} is held against the neighbour's ${both.standIn}.`,
+            both.calibrated ? !both.standIn && this.farthest() : RAW_STEPS,
+        ]
+            .filter(Boolean)
+            .join(" ");
+    }
+
+    farthest() {
+        const found = farthestApart(this.both, this.names);
+        if (!found) return "";
+        const { name, millivolt, milliseconds } = found;
+        return `The typical beats are farthest apart in ${name}: ${millivolt.toFixed(2)} mV, ${placed(milliseconds)}.`;
     }
 }
 

@@ -9,8 +9,9 @@ const FORMAT =
     "Is it an ECG, complete, and in one of the formats listed? " +
     "A WFDB record needs its header (.hea) and its signal file (.dat or .mat) together.";
 const BUSY = "The service stayed busy. Try again in a minute.";
-const OTHERWISE = "Try again. If it stays like this, tell whoever runs the service the number below.";
-const BROKEN = "Until this is mended, asking again does not help: tell whoever runs the service the number below.";
+const NUMBER = " the number below";
+const OTHERWISE = `Try again. If it stays like this, tell whoever runs the service${NUMBER}.`;
+const BROKEN = `Until this is mended, asking again does not help: tell whoever runs the service${NUMBER}.`;
 
 /** What to do, by the question and the kind of a problem, by its kind, or else by its status. */
 const ADVICE = {
@@ -19,6 +20,8 @@ const ADVICE = {
     "unsuitable-recording": UNFIT,
     "unknown-leads": UNFIT,
     "unknown-handle": "The service was started anew since. Change a filter or open the file again to search again.",
+    "dropped-folder": "Drop its files together, or zip it and drop the zip.",
+    "lost-file": "Choose it again.",
     "archive-unavailable": BROKEN,
     "audit-log-unavailable": BROKEN,
     0: "See whether the service still runs, and try again.",
@@ -42,8 +45,10 @@ export function waiting(seconds) {
     return element("p", { class: "working waiting" }, text);
 }
 
-function adviceOn({ question, kind, status }) {
-    return ADVICE[`${question}: ${kind}`] ?? ADVICE[kind] ?? ADVICE[status] ?? OTHERWISE;
+/** An answer that is not the service's own, as a proxy's, has no number. */
+function adviceOn({ question, kind, status, instance }) {
+    const advice = ADVICE[`${question}: ${kind}`] ?? ADVICE[kind] ?? ADVICE[status] ?? OTHERWISE;
+    return instance ? advice : advice.replace(NUMBER, "");
 }
 
 /**

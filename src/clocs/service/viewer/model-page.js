@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { reliabilityDiagram } from "./reliability.js";
+import { FEW } from "./track-record.js";
 import { count, megabytes, percent, seconds } from "./wording.js";
 
 export function showModel(place, model) {
@@ -22,7 +23,7 @@ export function showModel(place, model) {
                 { class: "lead-text" },
                 "Each dot stands for the validation patients who were given about the same probability, larger " +
                     "for more of them: to the right the probability, upwards how many had it, in per cent. On the " +
-                    "line, probabilities are what they say. Hollow: fewer than 20 patients.",
+                    `line, probabilities are what they say. Hollow: fewer than ${FEW} patients.`,
             ),
             model.classifiers.map(classifierPart),
         ),

@@ -10,8 +10,9 @@ const BEAT_SPEED = 50; // mm/s on which typical beats are drawn
 const BEAT_GAP = 10; // mm
 
 /**
- * {query, other, names, span, beats, typical, rate, standIn}: two recordings with the leads both have. `beats` are
- * seconds by recording, `rate` beats a minute; `span` is null where beats were not found, and then nothing is compared.
+ * {query, other, names, calibrated, span, beats, typical, rate, standIn}: two recordings with the leads both have.
+ * `beats` are seconds by recording, `rate` beats a minute; `span` is null where beats were not found, and then nothing
+ * is compared; amplitudes are not where not both are `calibrated`.
  * `standIn` is the name of the other's lead that goes by the query's name, where they have none in common.
  */
 export function pair(query, found) {
@@ -27,7 +28,9 @@ export function pair(query, found) {
         );
         if (both.every(Boolean)) typical.set(name, both);
     }
-    return { query, other, names, beats, span, typical, rate: beats.map(beatsAMinute), standIn: standIn?.name };
+    const calibrated = query.calibrated && other.calibrated;
+    const rate = beats.map(beatsAMinute);
+    return { query, other, names, calibrated, beats, span, typical, rate, standIn: standIn?.name };
 }
 
 const principal = (recording) => leadOf(recording, "II") ?? recording.leads[0];
@@ -56,7 +59,7 @@ function setting(both, { gain, speed }) {
         begins,
         marks,
         length,
-        paper: { gain, speed, calibrated: both.query.calibrated && both.other.calibrated, from: 0, to: length },
+        paper: { gain, speed, calibrated: both.calibrated, from: 0, to: length },
     };
 }
 
@@ -116,11 +119,10 @@ export function typicalSheet(both, names, { gain, shade, columns: most }) {
         const other = { lead: name, name: "", values: theirs, rate: both.other.rate, role: "other", ...place };
         rows.at(-1).push(other, query);
     });
-    const calibrated = both.query.calibrated && both.other.calibrated;
     return arranged(rows, {
         gain,
         speed: BEAT_SPEED,
-        calibrated,
+        calibrated: both.calibrated,
         from: 0,
         to: (columns * cell - BEAT_GAP) / BEAT_SPEED,
     });

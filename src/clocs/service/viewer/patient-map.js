@@ -7,6 +7,7 @@ import { count, percent, person } from "./wording.js";
 const SERIES = 7; // colours; further labels share the last, grey
 const REACH = 14; // pixels from which a point is pointed at
 const PAD = 26;
+const HOW_TO_ASK = "Point at or tap a patient, or walk through the neighbours with the arrow keys.";
 const AGES = [
     [0, "under 40"],
     [40, "40 to 59"],
@@ -52,7 +53,10 @@ export class PatientMap {
         new ResizeObserver(() => this.redraw()).observe(this.stage);
         document.addEventListener("themechange", () => this.redraw());
         this.canvas.addEventListener("pointermove", (event) => this.over(event));
-        this.canvas.addEventListener("pointerleave", () => this.point(null));
+        this.canvas.addEventListener("click", (event) => this.over(event)); // a tap, after the focus has moved here
+        this.canvas.addEventListener("pointerleave", (event) => {
+            if (event.pointerType !== "touch") this.point(null); // a finger leaves as soon as it is lifted
+        });
         this.canvas.addEventListener("keydown", (event) => this.key(event));
     }
 
@@ -229,7 +233,7 @@ export class PatientMap {
 
     tell() {
         const text = this.about();
-        this.facts.textContent = text || "Point at a patient, or walk through the neighbours with the arrow keys.";
+        this.facts.textContent = text || HOW_TO_ASK;
         this.facts.classList.toggle("quiet-text", !text);
     }
 

@@ -1,12 +1,11 @@
 /** A reliability diagram: probabilities given, against how often they were right. */
 
 import { drawing } from "./dom.js";
-import { count, percent } from "./wording.js";
+import { FEW, trackRecord } from "./track-record.js";
 
 const SIDE = 150;
 const [LEFT, TOP, RIGHT, BOTTOM] = [44, 8, 14, 32];
 const LARGEST = 9;
-const FEW = 20;
 
 export function reliabilityDiagram({ name, reliability }) {
     const x = (part) => LEFT + part * SIDE;
@@ -27,7 +26,7 @@ export function reliabilityDiagram({ name, reliability }) {
                 cy: y(bin.observed),
                 r: 2 + (LARGEST - 2) * Math.sqrt(bin.count / most),
             },
-            drawing("title", {}, told(bin)),
+            drawing("title", {}, trackRecord(bin)),
         ),
     );
     return drawing(
@@ -46,7 +45,4 @@ export function reliabilityDiagram({ name, reliability }) {
     );
 }
 
-const told = ({ count: many, low, high, observed }) =>
-    `of ${count(many, "patient")} with ${Math.round(low * 100)} to ${percent(high)}, ${percent(observed)} had it`;
-
-const spoken = (name, bins) => `${name}: ${bins.map(told).join("; ")}`;
+const spoken = (name, bins) => `${name}: ${bins.map(trackRecord).join("; ")}`;

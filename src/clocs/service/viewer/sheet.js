@@ -117,7 +117,7 @@ export function scaleWords(sheet, rate) {
     ].filter(Boolean);
 }
 
-export const cutWords = (leads) => (leads.length ? `beyond ${REACH} mm, cut off: ${leads.join(", ")}` : "");
+const cutWords = (leads) => (leads.length ? `beyond ${REACH} mm, cut off: ${leads.join(", ")}` : "");
 
 /** Where a name may stand at the beginning of its trace, mm to the right of it: where the trace leaves it alone. */
 function roomForName({ name, derived, values, rate, from }, gain, speed) {

@@ -14,6 +14,12 @@ export function takeFromAddress() {
     return true;
 }
 
+/** What was typed: a token, or the whole address that ends in one. */
+function tokenIn(text) {
+    const [typed, ofAddress] = text.trim().split(MARK);
+    return ofAddress === undefined ? typed : decoded(ofAddress);
+}
+
 /** Browsers escape some signs of an address, and leave others, "+" and "%" among them, as they are. */
 function decoded(text) {
     try {
@@ -24,6 +30,9 @@ function decoded(text) {
 }
 
 export const current = () => sessionStorage.getItem(KEY);
+
+/** Whether there is none, or one that a header can carry: a request with another would not leave the browser. */
+export const canBeSent = () => /^[\x21-\x7e]*$/.test(current() ?? "");
 
 /** Ask the person for a token; everything that waits for one gets the same answer. */
 export function ask(refused) {
@@ -36,7 +45,7 @@ export function ask(refused) {
         input.value = "";
         byId("token-form").onsubmit = (event) => {
             event.preventDefault();
-            sessionStorage.setItem(KEY, input.value.trim());
+            sessionStorage.setItem(KEY, tokenIn(input.value));
             asking = null;
             dialog.close();
             resolve();

@@ -53,8 +53,7 @@ class PatientIndex:
         self._given = encoder
         self._loaded: PretrainedEncoder | None = None
         self._path = str(self.folder / NAME)
-        self._mark: object = None
-        self._snapshot = self._newest()
+        self._opened = self._open()
 
     def __len__(self) -> int:
         return self.manifest.patients
@@ -68,27 +67,37 @@ class PatientIndex:
     @property
     def manifest(self) -> IndexManifest:
         """What the index holds now."""
-        return self._newest().manifest
+        return self.snapshot.manifest
 
-    def _newest(self) -> Snapshot:
-        """The index after its last change; one call of the system where there was none."""
+    @property
+    def snapshot(self) -> Snapshot:
+        """The index after its last change; where there was none, the same object, for one call of the system."""
+        known, found = self._opened
         mark = manifest_mark(self._path)
-        if mark is not None and mark == self._mark:
-            return self._snapshot
-        for attempt in range(1, OPENINGS + 1):
+        if mark is None or mark != known:
+            self._opened = opened = self._open()
+            found = opened[1]
+        return found
+
+    def _open(self) -> tuple[object, Snapshot]:
+        """The mark of a change and the index after it, together: several threads may ask, and each sets both or none.
+
+        A change removes the files of the one before, so an index that was replaced meanwhile is opened again.
+        """
+        mark = manifest_mark(self._path)
+        for _ in range(OPENINGS - 1):
             try:
-                self._snapshot, self._mark = Snapshot(self.folder), mark
-                break
+                return mark, Snapshot(self.folder)
             except IntegrityError:
                 before, mark = mark, manifest_mark(self._path)
-                if mark == before or attempt == OPENINGS:
+                if mark == before:
                     raise
-        return self._snapshot
+        return mark, Snapshot(self.folder)
 
     def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Nearest:
         """The k nearest patients to each of (Q, E) vectors: rows, cosines and ids."""
-        now = self._newest()
-        found = now.search(self._unit(vectors), self._checked(k), wanted)
+        now = self.snapshot
+        found = now.search(_unit(vectors, now.manifest.encoder.embedding), self._checked(k), wanted)
         return Nearest(found.rows, found.cosines, now)
 
     def similar(
@@ -107,7 +116,7 @@ class PatientIndex:
         The query's own patient is left out unless ``own_patient``: the one of its patient id or, where a file has
         none, the one who has this very recording.
         """
-        now = self._newest()
+        now = self.snapshot
         asked, own = self._query(query, now)
         own = None if own_patient else own
         wanted = Filter(site, age, sex, label)
@@ -128,9 +137,27 @@ class PatientIndex:
             notes.append(few_fit(len(neighbours)))
         return Similar(asked, neighbours, tuple(notes))
 
+    def embedded(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
+        """A recording or file as it is searched for; ``any_lead``: by leads, too, that its encoder does not know."""
+        from clocs.evaluation.recordings import recording_of
+        from clocs.similarity.archive.recording_vectors import pool_recording
+
+        about, recording = now.manifest, recording_of(query)
+        made = self.encoder.embed(recording, any_lead=any_lead or about.any_lead)
+        leads = (*about.leads, *(lead for lead in dict.fromkeys(made.lead) if lead not in about.leads))
+        pooled = pool_recording(made.values, made.lead, leads)
+        return Query(
+            record_id=recording.record_id,
+            patient_id=recording.patient_id,
+            vector=pooled.whole,
+            leads=pooled.leads[: len(about.leads)],
+            recording=recording,
+            notes=made.notes,
+        )
+
     def recording(self, record_id: str) -> Recording:
         """A recording of the index, from the store that its archive was made of."""
-        now = self._newest()
+        now = self.snapshot
         found = now.find_record(record_id)
         if found is None:
             raise ConfigError(f"no record '{record_id}' in {self.folder}")
@@ -156,16 +183,6 @@ class PatientIndex:
     def _place(self, archive: int) -> Path:
         return self.folder / self.manifest.archives[archive].folder
 
-    def _unit(self, vectors: npt.NDArray[np.floating]) -> Vectors:
-        values = np.asarray(vectors, np.float32)
-        embedding = self._snapshot.manifest.encoder.embedding
-        if values.ndim != 2 or values.shape[1] != embedding:
-            raise ConfigError(f"vectors must be (Q, {embedding}), not {values.shape}")
-        lengths = np.sqrt(np.einsum("qe,qe->q", values, values))  # what np.linalg.norm does, in a third of its time
-        if not 0 < lengths.min(initial=1) <= lengths.max(initial=1) < np.inf:
-            raise ConfigError("vectors must be finite, and not all zeros")
-        return np.asarray(values / lengths[:, None])
-
     def _checked(self, k: int) -> int:
         if not isinstance(k, int | np.integer) or k < 1:
             raise ConfigError(f"k is a number of neighbours from 1 on, not {k}")
@@ -178,7 +195,7 @@ class PatientIndex:
             if record is not None:
                 return self._stored(query, record, now), record[0]
         try:
-            asked = self._embedded(query)
+            asked = self.embedded(query, now)
         except FormatError as error:
             raise FormatError(f"{query} is neither a record id of {self.folder} nor a readable ECG: {error}") from error
         if asked.patient_id:
@@ -213,23 +230,6 @@ class PatientIndex:
             recording=None,
         )
 
-    def _embedded(self, query: Recording | Folder) -> Query:
-        from clocs.evaluation.recordings import recording_of
-        from clocs.similarity.archive.recording_vectors import pool_recording
-
-        about, recording = self._snapshot.manifest, recording_of(query)
-        made = self.encoder.embed(recording, any_lead=about.any_lead)
-        leads = (*about.leads, *(lead for lead in dict.fromkeys(made.lead) if lead not in about.leads))
-        pooled = pool_recording(made.values, made.lead, leads)
-        return Query(
-            record_id=recording.record_id,
-            patient_id=recording.patient_id,
-            vector=pooled.whole,
-            leads=pooled.leads[: len(about.leads)],
-            recording=recording,
-            notes=made.notes,
-        )
-
     @property
     def encoder(self) -> PretrainedEncoder:
         """The encoder whose vectors these are; loaded when a file is first asked with."""
@@ -237,7 +237,7 @@ class PatientIndex:
         from clocs.training.shipped import shipped_encoders
 
         if self._loaded is None:
-            about = self._snapshot.manifest
+            about = self.manifest
             place = about.encoder_place
             given = self._given or (place if place in shipped_encoders() else self.folder / place)
             loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given)
@@ -245,6 +245,17 @@ class PatientIndex:
                 raise ConfigError(f"the vectors of {self.folder} were made by another encoder than {loaded.name}")
             self._loaded = loaded
         return self._loaded
+
+
+def _unit(vectors: npt.NDArray[np.floating], embedding: int) -> Vectors:
+    """(Q, E) vectors of unit length."""
+    values = np.asarray(vectors, np.float32)
+    if values.ndim != 2 or values.shape[1] != embedding:
+        raise ConfigError(f"vectors must be (Q, {embedding}), not {values.shape}")
+    lengths = np.sqrt(np.einsum("qe,qe->q", values, values))  # what np.linalg.norm does, in a third of its time
+    if not 0 < lengths.min(initial=1) <= lengths.max(initial=1) < np.inf:
+        raise ConfigError("vectors must be finite, and not all zeros")
+    return np.asarray(values / lengths[:, None])
 
 
 def _same(one: Vectors, other: Vectors) -> bool:

@@ -1,0 +1,36 @@
+"""Ages as they leave the service: no finer than a file should tell them, and the same wherever they are told."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from clocs.core.errors import OptionError
+from clocs.datasets.deidentifying import POOLED_AGE
+
+INFANT: Final = 2.0
+"""Years below which an age is told in months."""
+ROUNDED: Final = 1e-5
+"""Months: 7/12 of a year is seven months, though an index has it in single precision."""
+
+
+def shown_age(age: float | None) -> float | None:
+    """Completed years, below two completed months, as ``age_at`` has it; everyone above 90 is 90: few are that old."""
+    if age is None:
+        return None
+    if age < INFANT:
+        return math.floor(age * 12 + ROUNDED) / 12
+    return float(math.floor(min(age, POOLED_AGE)))
+
+
+def age_band(first: float | None, last: float | None) -> tuple[float, float] | None:
+    """The ages of which ``shown_age`` shows ``first`` to ``last`` years; None: any.
+
+    Parts of a year are left out: by asking for ever narrower bands, one could learn an exact age.
+    """
+    if first is None and last is None:
+        return None
+    if first is not None and last is not None and first > last:
+        raise OptionError(f"an age band goes from the younger to the older, not from {first:g} to {last:g}")
+    youngest = min(float(math.floor(first or 0)), POOLED_AGE)
+    return youngest, math.inf if last is None or last >= POOLED_AGE else math.nextafter(math.floor(last) + 1, 0)

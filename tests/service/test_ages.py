@@ -1,0 +1,57 @@
+"""Ages are told as ``formats.demographics`` tells them: completed years, below two completed months, over 90 pooled."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from clocs.core.errors import OptionError
+from clocs.formats.demographics import age_at
+from clocs.service.ages import age_band, shown_age
+
+
+@pytest.mark.parametrize(
+    ("age", "shown"),
+    [(None, None), (0.0, 0.0), (0.3, 3 / 12), (1.9, 22 / 12), (2.9, 2.0), (63.7, 63.0), (90.0, 90.0), (104.0, 90.0)],
+)
+def test_ages_are_completed_years_or_months(age: float | None, shown: float | None) -> None:
+    assert shown_age(age) == shown
+
+
+def test_what_is_told_so_already_stays() -> None:
+    """All ages that two dates can give, up to 90."""
+    birth = date(1920, 5, 17)
+    ages = {age_at(birth, birth + timedelta(days)) for days in range(0, 365 * 90, 15)}
+    assert len(ages) == 24 + 88
+    assert all(shown_age(age) == age == shown_age(age and float(np.float32(age))) for age in ages)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "within", "without"),
+    [
+        (60, 60, (60.0, 60.9), (59.9, 61.0)),
+        (None, 0, (0.0, 0.9), (1.0,)),
+        (80, None, (80.0, 104.0), (79.9,)),
+        (90, 90, (90.0, 104.0), (89.9,)),
+        (95, None, (90.0, 104.0), (89.9,)),
+        (None, 120, (0.0, 104.0), ()),
+        (63.4, 63.5, (63.0, 63.9), (62.9, 64.0)),
+        (0.5, None, (0.0, 104.0), ()),
+    ],
+)
+def test_an_age_band_holds_the_ages_that_are_shown_so(
+    first: float | None, last: float | None, within: tuple[float, ...], without: tuple[float, ...]
+) -> None:
+    """Of those over 90 it does not tell who is older, and of nobody what part of a year has passed."""
+    band = age_band(first, last)
+    assert band is not None
+    assert all(band[0] <= age <= band[1] for age in within)
+    assert not any(band[0] <= age <= band[1] for age in without)
+
+
+def test_no_age_band_is_none_and_an_upturned_one_is_refused() -> None:
+    assert age_band(None, None) is None
+    with pytest.raises(OptionError, match="not from 80 to 20"):
+        age_band(80, 20)

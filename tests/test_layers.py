@@ -125,7 +125,7 @@ def _files() -> list[str]:
 
 
 def test_there_are_files_to_check() -> None:
-    assert {"core/recording.py", "formats/wfdb.py", "datasets/chapman.py"} <= set(_files())
+    assert {"core/recording.py", "formats/edf.py", "datasets/chapman.py"} <= set(_files())
 
 
 @pytest.mark.parametrize("name", _files())
@@ -154,14 +154,14 @@ def test_a_file_keeps_to_its_layer(name: str) -> None:
         pytest.param("signals/leads.py", "from clocs import drawing", id="signals to drawing"),
         pytest.param("drawing/paper.py", "from clocs.formats import read", id="drawing to formats"),
         pytest.param("drawing/paper.py", "from clocs.metrics.auc import auc", id="drawing to metrics"),
-        pytest.param("formats/wfdb.py", "from clocs.drawing.paper import draw", id="formats to drawing"),
+        pytest.param("formats/edf.py", "from clocs.drawing.paper import draw", id="formats to drawing"),
         pytest.param("datasets/chapman.py", "from clocs.store.manifest import Manifest", id="datasets to store"),
-        pytest.param("formats/wfdb.py", "from clocs.formats.irhythm import IRHYTHM", id="sibling"),
-        pytest.param("formats/wfdb.py", "from clocs.formats import irhythm", id="sibling, from its folder"),
-        pytest.param("formats/wfdb.py", "from .irhythm import IRHYTHM", id="sibling, relative"),
-        pytest.param("formats/wfdb.py", "from . import irhythm", id="sibling, relative from its folder"),
-        pytest.param("formats/wfdb.py", "import clocs.formats", id="sibling, through the folder"),
-        pytest.param("formats/reading.py", "from clocs.formats.wfdb import WFDB", id="framework to a part"),
+        pytest.param("formats/edf.py", "from clocs.formats.irhythm import IRHYTHM", id="sibling"),
+        pytest.param("formats/edf.py", "from clocs.formats import irhythm", id="sibling, from its folder"),
+        pytest.param("formats/edf.py", "from .irhythm import IRHYTHM", id="sibling, relative"),
+        pytest.param("formats/edf.py", "from . import irhythm", id="sibling, relative from its folder"),
+        pytest.param("formats/edf.py", "import clocs.formats", id="sibling, through the folder"),
+        pytest.param("formats/reading.py", "from clocs.formats.edf import EDF", id="framework to a part"),
         pytest.param("datasets/ludb.py", "from clocs.datasets.ptbxl import PTBXL", id="sibling dataset"),
         pytest.param("encoders/cnn.py", "from clocs.encoders.resnet import ResNet", id="sibling encoder"),
         pytest.param("losses/clocs.py", "from clocs.losses.nce import nce", id="sibling loss"),
@@ -193,7 +193,7 @@ def test_a_planted_violation_is_caught(name: str, source: str) -> None:
         ("core/files.py", "from .errors import StoreError"),
         ("store/ingest.py", "from clocs import __version__\nfrom clocs.datasets.dataset import Dataset"),
         ("store/ingest.py", "from clocs.store.manifest import Manifest"),
-        ("formats/wfdb.py", "from clocs.formats.reading import Format\nfrom clocs.signals import leads"),
+        ("formats/edf.py", "from clocs.formats.reading import Format\nfrom clocs.signals import leads"),
         ("formats/__init__.py", "from clocs.formats.reading import read"),
         ("formats/scp/huffman.py", "from clocs.formats.scp.sections import Section\nfrom . import tables"),
         ("drawing/paper.py", "from clocs.core.recording import Recording\nfrom clocs.signals.leads import STANDARD"),

@@ -15,7 +15,8 @@ from clocs.core.errors import FormatError
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import wanting
-from clocs.formats.wfdb import WFDB, parse_header
+from clocs.formats.wfdb.header import parse_header
+from clocs.formats.wfdb.record import WFDB
 from tests.formats.wfdb_records import make, refused
 
 

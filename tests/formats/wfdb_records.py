@@ -12,7 +12,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.wfdb import WFDB
+from clocs.formats.wfdb.record import WFDB
 
 
 def make(

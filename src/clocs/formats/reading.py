@@ -62,7 +62,7 @@ class Format:
 FORMATS: Registry[Format] = Registry(
     "format",
     {
-        "wfdb": "clocs.formats.wfdb:WFDB",
+        "wfdb": "clocs.formats.wfdb.record:WFDB",
         "chapman-csv": "clocs.formats.chapman_csv:CHAPMAN_CSV",
         "irhythm": "clocs.formats.irhythm:IRHYTHM",
         "muse-xml": "clocs.formats.muse_xml:MUSE_XML",

@@ -1,0 +1,100 @@
+"""The header of a WFDB record: how many signals, where they lie, and what their steps mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.formats.byte_fields import text_of
+from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, RATES
+
+MAX_HEADER = 1 << 20
+"""Bytes."""
+
+_SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
+_GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
+
+
+@dataclass(frozen=True)
+class SignalLine:
+    """One signal of a header."""
+
+    file: str
+    format: int
+    offset: int
+    gain: float
+    """Steps per unit; 0: the header gives none."""
+    baseline: int
+    unit: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a ``.hea`` file says."""
+
+    rate: float
+    samples: int | None
+    signals: tuple[SignalLine, ...]
+    comments: tuple[str, ...]
+    start: tuple[str, ...] = ()
+    """Time and date, as far as the record line has them."""
+
+
+def parse_header(data: bytes, name: str) -> Header:
+    """Read a header; anything out of order is a ``FormatError``."""
+    if len(data) > MAX_HEADER:
+        raise FormatError(f"{name}: a header of {len(data)} bytes is none; {MAX_HEADER} are the most that is read")
+    lines = [text_of(line) for line in data.splitlines()]
+    body = [line for line in lines if line and not line.startswith("#")]
+    comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
+    try:
+        fields = body[0].split()
+        count = int(fields[1])
+        rate = float(re.split(r"[/(]", fields[2])[0]) if len(fields) > 2 else 250.0
+        samples = int(fields[3]) if len(fields) > 3 else 0
+    except (IndexError, ValueError):
+        raise FormatError(f"{name}: the record line is not 'name signals rate samples'") from None
+    if "/" in fields[0]:
+        raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
+    if not 1 <= count <= MAX_CHANNELS or not RATES[0] <= rate <= RATES[1] or not 0 <= samples <= MAX_SAMPLES:
+        raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
+    if len(body) != 1 + count:
+        raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
+    signals = tuple(_signal_line(line, name) for line in body[1 : 1 + count])
+    return Header(rate, samples or None, signals, comments, tuple(fields[4:6]))
+
+
+def _signal_line(line: str, name: str) -> SignalLine:
+    fields = line.split(maxsplit=8)
+    form = _SIGNAL_FORMAT.match(fields[1]) if len(fields) > 1 else None
+    if form is None:
+        raise FormatError(f"{name}: a signal line names no format")
+    try:
+        code, per_frame, skew, offset = (int(group) if group else 0 for group in form.groups())
+    except ValueError:  # Python reads no number of over 4,300 digits
+        raise FormatError(f"{name}: the format of a signal is out of range") from None
+    if per_frame > 1 or skew:
+        raise FormatError(f"{name}: signals sampled at several rates or skewed are not supported")
+    if "/" in fields[0] or "\\" in fields[0] or fields[0] in (".", ".."):
+        raise FormatError(f"{name}: a signal file lies outside the record's folder")
+    gain, baseline, unit = _gain(fields, name)
+    return SignalLine(fields[0], code, offset, gain, baseline, unit, fields[8].strip() if len(fields) > 8 else "")
+
+
+def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
+    match = _GAIN.match(fields[2]) if len(fields) > 2 else None
+    if match is None and len(fields) > 2:
+        raise FormatError(f"{name}: the gain of a signal is not 'steps(baseline)/unit'")
+    try:
+        gain = float(match.group(1)) if match else 0.0
+        zero = int(fields[4]) if len(fields) > 4 else 0
+        baseline = int(match.group(2)) if match and match.group(2) else zero
+    except ValueError:
+        raise FormatError(f"{name}: gain or baseline is no number") from None
+    if not np.isfinite(gain) or abs(baseline) >= 2**31:
+        raise FormatError(f"{name}: gain {gain} with baseline {baseline} is out of range")
+    return gain, baseline, (match.group(3) or "mV") if match else "mV"

@@ -1,0 +1,149 @@
+"""A WFDB record from its header and its signal files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+
+from clocs.core.errors import FormatError
+from clocs.core.identity import Identity
+from clocs.core.recording import Digital, Provenance, Recording, widen
+from clocs.core.sources import Source
+from clocs.formats.byte_fields import gathered
+from clocs.formats.channels import GAINS, MAX_LEAD_NAME, distinct, millivolts, record_id_of
+from clocs.formats.demographics import moment
+from clocs.formats.reading import Format
+from clocs.formats.wfdb.comments import said_by, typed_in
+from clocs.formats.wfdb.header import Header, parse_header
+from clocs.formats.wfdb.samples import bytes_of, decode
+from clocs.signals.leads import canonical, computed
+
+DAYS = ("%d/%m/%Y", "%Y-%m-%d", "%d-%b-%Y")
+
+_RECORD_LINE = re.compile(rb"^\s*[\w.\-]+(/\d+)?[ \t]+\d+([ \t]+[\d.eE+\-]+.*)?\s*$")
+_SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
+
+
+@dataclass(frozen=True)
+class SignalFile:
+    """One file of a record."""
+
+    place: str
+    format: int
+    offset: int
+    channels: int
+
+
+def _read(source: Source, name: str) -> Recording:
+    raw = source.read(name)
+    header = parse_header(raw, name)
+    digest = hashlib.sha256(raw)
+    blocks: list[Digital] = []
+    for file in _signal_files(header, name):
+        if not source.exists(file.place):
+            raise FormatError(f"{name}: a signal file that it names is not there")
+        data = source.read(file.place)
+        digest.update(data)
+        blocks.append(decode(data[file.offset :], file.format, file.channels, header.samples, name))
+    samples, longest = (end(block.shape[1] for block in blocks) for end in (min, max))
+    if not samples:
+        raise FormatError(f"{name}: its signal files hold no sample")
+    notes = [f"its signal files differ in length, by {longest - samples} samples"] if samples < longest else []
+    blocks = [block[:, :samples] for block in blocks]
+    if any(block.dtype == np.int32 for block in blocks):
+        blocks = [widen(block) for block in blocks]
+    digital = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+    return _recording(header, digital, name, digest.hexdigest(), notes)
+
+
+def _signal_files(header: Header, name: str) -> list[SignalFile]:
+    """The files of a record, in the order of their signals."""
+    folder = name[: name.rfind("/") + 1]
+    grouped = groupby(header.signals, lambda line: (folder + line.file, line.format, line.offset))
+    files = [SignalFile(*place, len(list(group))) for place, group in grouped]
+    if len({file.place for file in files}) < len(files):
+        raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
+    return files
+
+
+def _needs(source: Source, name: str) -> dict[str, int | None]:
+    """The signal files; how long they are follows from the header, but where they are compressed."""
+    if not name.lower().endswith(".hea"):
+        return {}
+    header = parse_header(source.read(name), name)
+    return {file.place: _size(file, header.samples) for file in _signal_files(header, name)}
+
+
+def _size(file: SignalFile, samples: int | None) -> int | None:
+    size = None if samples is None else bytes_of(file.format, file.channels, samples)
+    return None if size is None else file.offset + size
+
+
+def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: list[str]) -> Recording:
+    keep, unit, left = _voltages(header, name)
+    lines = [header.signals[row] for row in keep]
+    gain = [line.gain / (millivolts(line.unit) or 1.0) if unit == "mV" else 1.0 for line in lines]
+    if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
+        raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
+    about = said_by(header.comments)
+    leads = distinct([canonical(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
+    notes += [*left, *([f"left out {about.no_codes} entries of Dx that are no codes"] if about.no_codes else [])]
+    return Recording(
+        digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
+        gain=np.array(gain, np.float64),
+        baseline=np.array([line.baseline if unit == "mV" else 0 for line in lines], np.int32),
+        rate=header.rate,
+        leads=leads,
+        unit=unit,
+        record_id=record_id_of(name),
+        age=about.age,
+        sex=about.sex,
+        labels=about.codes,
+        provenance=Provenance(
+            name,
+            "wfdb",
+            sha256,
+            declared_samples=header.samples,
+            notes=tuple(notes),
+            derived_leads=computed(about.derived, leads),
+        ),
+    )
+
+
+def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"], list[str]]:
+    """Rows that are voltages; in mV where the header gives gains, else in raw steps."""
+    volts = [row for row, line in enumerate(header.signals) if millivolts(line.unit)]
+    scaled = [row for row in volts if header.signals[row].gain != 0]
+    keep = scaled or volts
+    if not keep:
+        raise FormatError(f"{name}: no signal is a voltage in V, mV, uV or nV")
+    left = [line.name[:MAX_LEAD_NAME] or str(row) for row, line in enumerate(header.signals) if row not in keep]
+    return keep, "mV" if scaled else "adu", [f"left out signal {label}" for label in left]
+
+
+def _identify(source: Source, name: str) -> Identity:
+    header = parse_header(source.read(name), name)
+    return gathered(acquired=[_start(header)], free_text=typed_in(header.comments))
+
+
+def _start(header: Header) -> str:
+    """When the record began: ISO 8601 of the forms that are met, else as it is written."""
+    written = " ".join(sorted(header.start, key=lambda word: ":" in word))
+    found = moment(written, [f"{day} %H:%M:%S{rest}" for day in DAYS for rest in ("", ".%f")])
+    return found.isoformat() if found else written
+
+
+def _recognises(head: bytes, source: Source, name: str) -> bool:
+    if b"\0" in head:
+        return False
+    lines = (line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
+    # Many a text starts with a word and a number; only a header goes on with a file and its format.
+    return bool(_RECORD_LINE.match(next(lines, b"")) and _SIGNAL_LINE.match(next(lines, b"")))
+
+
+WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read, _identify, _needs)

@@ -1,0 +1,107 @@
+"""The samples of a WFDB signal file, in the formats that the manual's signal(5) has, and FLAC."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.errors import FormatError
+from clocs.core.recording import Digital, missing_value
+
+FLAC_BITS = {508: 8, 516: 16, 524: 24}
+PIECE_FRAMES = 1 << 14
+"""Decoded at once; an even number, for format 212 packs samples in pairs."""
+SPARE_BYTES = 32 << 20
+"""Compressed signals may unpack to four times their file plus this."""
+
+
+def decode(data: bytes, code: int, channels: int, samples: int | None, name: str) -> Digital:
+    """(channels, samples) from the bytes of one signal file, in pieces: memory stays near that of the result.
+
+    All that is there, for the gate to compare with the ``samples`` announced, but for padding after them.
+    """
+    if code in FLAC_BITS:
+        return _decode_flac(data, FLAC_BITS[code], channels, name)
+    if code not in UNPACK:
+        known = sorted([*UNPACK, *FLAC_BITS])
+        raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
+    bits, dtype, unpack = UNPACK[code]
+    frames = len(data) * 8 // bits // channels
+    if samples and samples < frames and _is_padding(data[-(-samples * channels * bits // 8) :]):
+        frames = samples
+    digital: Digital = np.empty((channels, frames), dtype)
+    for start in range(0, frames, PIECE_FRAMES):
+        stop = min(start + PIECE_FRAMES, frames)
+        piece = data[start * channels * bits // 8 : -(-stop * channels * bits // 8)]
+        digital[:, start:stop] = unpack(piece)[: (stop - start) * channels].reshape(-1, channels).T
+    return digital
+
+
+def _is_padding(rest: bytes) -> bool:
+    """Bytes of one value, or those that fill up a packed sample."""
+    return len(rest) <= 2 or rest.count(rest[:1]) == len(rest)
+
+
+def _unpack_80(data: bytes) -> Digital:
+    return _remark(np.frombuffer(data, np.uint8).astype(np.int16) - 128, -128)
+
+
+def _unpack_24(data: bytes) -> Digital:
+    triples = np.frombuffer(data, np.uint8).reshape(-1, 3).astype(np.int32)
+    return _remark(((triples[:, 2] << 24) | (triples[:, 1] << 16) | (triples[:, 0] << 8)) >> 8, -(2**23))
+
+
+def _unpack_212(data: bytes) -> Digital:
+    """Two 12-bit samples in three bytes; a last odd sample takes two."""
+    padded = np.frombuffer(data + b"\0" * (-len(data) % 3), np.uint8).reshape(-1, 3).astype(np.int16)
+    low = padded[:, 0] | ((padded[:, 1] & 0x0F) << 8)
+    high = padded[:, 2] | ((padded[:, 1] & 0xF0) << 4)
+    flat = np.stack([low, high], axis=1).reshape(-1)
+    flat = np.where(flat > 2047, flat - 4096, flat).astype(np.int16)
+    return _remark(flat[: len(data) * 2 // 3], -2048)
+
+
+def _decode_flac(data: bytes, bits: int, channels: int, name: str) -> Digital:
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            if file.format != "FLAC" or file.channels != channels:
+                raise FormatError(f"{name}: {file.channels} channels of {file.format}, header says {channels} of FLAC")
+            width = 2 if bits <= 16 else 4
+            if file.frames * channels * width > 4 * len(data) + SPARE_BYTES:
+                raise FormatError(
+                    f"{name}: claims {file.frames} samples, more than {len(data)} bytes are trusted to hold"
+                )
+            values = file.read(dtype="int16" if width == 2 else "int32", always_2d=True)
+    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"{name}: damaged FLAC: {error}") from error
+    if bits == 16:
+        return np.asarray(values.T)
+    return _remark(values.T >> (8 * width - bits), -(1 << (bits - 1)))
+
+
+def _remark(values: npt.NDArray[np.int16 | np.int32], missing: int) -> Digital:
+    """Replace a narrow format's missing marker by its type's."""
+    marked: Digital = np.where(values == missing, values.dtype.type(missing_value(values.dtype)), values)
+    return marked
+
+
+UNPACK: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], Digital]]] = {
+    16: (16, np.int16, lambda data: np.frombuffer(data, "<i2")),
+    24: (24, np.int32, _unpack_24),
+    32: (32, np.int32, lambda data: np.frombuffer(data, "<i4")),
+    61: (16, np.int16, lambda data: np.frombuffer(data, ">i2")),
+    80: (8, np.int16, _unpack_80),
+    212: (12, np.int16, _unpack_212),
+}
+"""By format: bits a sample, the type that holds it, and how samples are had from bytes."""
+
+
+def bytes_of(code: int, channels: int, samples: int) -> int | None:
+    """How long a signal file is without what comes before its samples; None where it is compressed."""
+    return -(-samples * channels * UNPACK[code][0] // 8) if code in UNPACK else None

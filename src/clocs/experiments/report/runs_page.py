@@ -32,7 +32,7 @@ from clocs.experiments.report.reading import FINETUNE_EPOCHS, Finished, Results
 from clocs.signals.leads import STANDARD
 from clocs.training.recommended import RECOMMENDED
 
-OMITTED: Final = {"off_diagonals", "view_choice"}
+OMITTED: Final = ("off_diagonals", "view_choice")
 """Options of the recommended method that a run may lack."""
 SHORT: Final = 12
 """Digits of a hash that are shown."""
@@ -173,7 +173,7 @@ def _changes(cell: dict[str, Any]) -> str:
     if told.get("split") == APART:
         return "leaks on purpose: the split is another than that of the evaluation"
     changed = {name: value for name, value in told.items() if usual.get(name) != value and name != "patience"}
-    gone = [f"no {name}" for name in usual.keys() & OMITTED if name not in told]
+    gone = [f"no {name}" for name in OMITTED if name in usual and name not in told]
     return ", ".join([*(f"{name} {_option(value)}" for name, value in changed.items()), *gone])
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.experiments.cells import Evaluation, Place
+from clocs.experiments.cells import Evaluation
+from clocs.experiments.place import Place
 from clocs.experiments.report import estimates
 from clocs.experiments.report.build import make_report
 from clocs.experiments.search import trial

@@ -25,7 +25,9 @@ from clocs.experiments.beyond import (
     transfer,
     untrained,
 )
-from clocs.experiments.cells import Evaluation, Place, carry_out, pretrain_config
+from clocs.experiments.carry_out import carry_out, pretrain_config
+from clocs.experiments.cells import Evaluation
+from clocs.experiments.place import Place
 from clocs.experiments.report.build import make_report
 from clocs.experiments.report.estimates import Mean
 from clocs.experiments.report.few_labels import labels_needed

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError, LeakError
-from clocs.experiments import cells as module
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, pretrain_config, told_of
+from clocs.experiments import carry_out as module
+from clocs.experiments.carry_out import carry_out, pretrain_config
+from clocs.experiments.cells import Cell, Evaluation, Pretraining, told_of
 from clocs.experiments.costs import Costs
 from clocs.experiments.grid import Done, TimeLeft, parse_shard, run_grid, run_task, tasks
 from clocs.experiments.paper_tables import find_experiment
+from clocs.experiments.place import Place
 from clocs.experiments.search import search
 from clocs.experiments.status import FULL_DOWNLOADS
 from clocs.experiments.tables import EXPERIMENTS, chosen_cells

@@ -9,10 +9,12 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from clocs.experiments import cells as module
-from clocs.experiments.cells import Evaluation, Place, Pretraining, carry_out
+from clocs.experiments import place as module
+from clocs.experiments.carry_out import carry_out
+from clocs.experiments.cells import Evaluation, Pretraining
 from clocs.experiments.in_use import CMSC_CHAPMAN, SMALL, grouped, in_use, neighbours
 from clocs.experiments.measures import MEASURES, Measure
+from clocs.experiments.place import Place
 from clocs.experiments.report.encoders_page import groups_table, neighbours_table, neighbours_text
 from clocs.experiments.report.page import DASH
 from clocs.experiments.report.reading import Results

@@ -7,10 +7,12 @@ import torch
 
 from clocs.core.errors import ConfigError
 from clocs.evaluation.subject import load_subject
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, chain_of, pretrain_config
+from clocs.experiments.carry_out import carry_out, pretrain_config
+from clocs.experiments.cells import Cell, Evaluation, Pretraining, chain_of
 from clocs.experiments.paper_grid import grid_size
 from clocs.experiments.paper_numbers import results
 from clocs.experiments.paper_tables import all_experiments, cell_of, find_experiment, paper_experiments
+from clocs.experiments.place import Place
 from clocs.experiments.tables import EXPERIMENTS, chosen_cells
 from clocs.signals.leads import STANDARD
 from clocs.store.store import open_store

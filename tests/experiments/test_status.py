@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining, carry_out, kept_keys
+from clocs.experiments.carry_out import carry_out
+from clocs.experiments.cells import Cell, Evaluation, Pretraining
 from clocs.experiments.costs import Costs
+from clocs.experiments.place import Place, kept_keys
 from clocs.experiments.status import FULL_DOWNLOADS, needs, states, totals
 
 CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")

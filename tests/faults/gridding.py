@@ -20,7 +20,8 @@ import psutil
 from clocs.cli.main import main
 from clocs.core.engine import Engine
 from clocs.experiments import grid
-from clocs.experiments.cells import Cell, Evaluation, Place, Pretraining
+from clocs.experiments.cells import Cell, Evaluation, Pretraining
+from clocs.experiments.place import Place
 from clocs.experiments.tables import EXPERIMENTS, Experiment
 
 EVALUATED = 4

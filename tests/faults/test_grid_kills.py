@@ -20,7 +20,7 @@ import pytest
 
 import clocs
 from clocs.core.files import canonical_json, file_hash
-from clocs.experiments.cells import Place
+from clocs.experiments.place import Place
 from tests.conftest import ROOT
 from tests.faults.gridding import idle, tiny
 from tests.faults.test_kills import session

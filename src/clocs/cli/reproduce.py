@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from clocs.experiments.cells import Cell, Place
+    from clocs.experiments.cells import Cell
     from clocs.experiments.grid import Done, Summary
+    from clocs.experiments.place import Place
 
 
 def reproduce(
@@ -34,8 +35,8 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Run the cells of tables and figures that have no result yet. Killed, the same command continues."""
-    from clocs.experiments.cells import Place
     from clocs.experiments.paper_tables import all_experiments, find_experiment
+    from clocs.experiments.place import Place
     from clocs.experiments.tables import EXPERIMENTS, chosen_cells
 
     if not list_only and not names:
@@ -87,8 +88,8 @@ def _duration(seconds: float) -> str:
 
 def _standing(cells: dict[str, list[Cell]], place: Place, titles: dict[str, str]) -> dict[str, Any]:
     """Of every experiment, and of all together: cells that several want count there once."""
-    from clocs.experiments.cells import kept_keys
     from clocs.experiments.costs import Costs
+    from clocs.experiments.place import kept_keys
     from clocs.experiments.status import State, states, totals
 
     costs, kept = Costs.of_results(place.results), kept_keys(place.results)

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.experiments.cells import Cell, Place, carry_out, chain_of
+from clocs.experiments.carry_out import carry_out
+from clocs.experiments.cells import Cell, chain_of
 from clocs.experiments.costs import Costs
+from clocs.experiments.place import Place
 from clocs.experiments.status import needs
 
 

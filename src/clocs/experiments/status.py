@@ -9,9 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from clocs.experiments.cells import Cell, Place, Pretraining, chain_of, key_of
+from clocs.experiments.cells import Cell, Pretraining, chain_of, key_of
 from clocs.experiments.costs import Costs, Estimate
 from clocs.experiments.paper_numbers import SINGLE_LEAD
+from clocs.experiments.place import Place
 from clocs.signals.leads import STANDARD, derivable
 from clocs.store.store import open_store
 

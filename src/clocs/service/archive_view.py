@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.errors import ConfigError, OptionError
 from clocs.core.recording import Recording
 from clocs.core.seeds import generator
 from clocs.evaluation.pretrained import PretrainedEncoder
@@ -106,10 +105,7 @@ class ArchiveView:
         """The k patients most like a recording, among those the filter wants."""
         now = self._now()
         query = self._index.embedded(recording, now.snapshot, any_lead)
-        try:
-            hits = now.snapshot.search(query.vector[None], k, wanted)
-        except ConfigError as error:  # a site or label that nobody has
-            raise OptionError(error.plain) from error
+        hits = now.snapshot.search(query.vector[None], k, wanted)
         found = []
         for row, cosine in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True):
             if row >= 0:

@@ -14,9 +14,10 @@ from typing import Any, Final, Literal
 
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash
-from clocs.experiments.cells import EPOCHS, Cell, Evaluation, finished_cells, key_of
+from clocs.experiments.cells import EPOCHS, Cell, Evaluation, key_of
 from clocs.experiments.costs import Costs
 from clocs.experiments.paper_numbers import SINGLE_LEAD, Condition, Method, results
+from clocs.experiments.place import finished_cells
 from clocs.signals.leads import STANDARD
 
 Level = Literal["frame", "recording"]

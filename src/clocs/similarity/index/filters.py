@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import OptionError
 from clocs.similarity.index.searcher import Bools
 
 
@@ -26,14 +26,14 @@ class Filter:
     def __post_init__(self) -> None:
         if self.age is not None:
             if len(self.age) != 2:
-                raise ConfigError(f"an age band has two ends, in years: (40, 80), not {self.age}")
+                raise OptionError(f"an age band has two ends, in years: (40, 80), not {self.age}")
             object.__setattr__(self, "age", tuple(self.age))  # a list cannot be remembered by
             if not self.age[0] <= self.age[1]:
-                raise ConfigError(
+                raise OptionError(
                     f"an age band goes from the younger to the older, not from {self.age[0]} to {self.age[1]}"
                 )
         if self.sex not in (None, "female", "male"):
-            raise ConfigError(f"sex is female or male, not '{self.sex}'")
+            raise OptionError(f"sex is female or male, not '{self.sex}'")
 
     def mask(self, patients: pa.RecordBatch) -> Bools:
         """(rows,) which patients of a volume have it."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.errors import ClocsError, ConfigError, IntegrityError
+from clocs.core.errors import ClocsError, IntegrityError, OptionError
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.checked_files import FileInfo, refuse_changed
 from clocs.similarity.index.filters import EVERYONE, Filter
@@ -80,7 +80,7 @@ class Snapshot:
         for name, values in known.items():
             if getattr(wanted, name) not in values:
                 some = ", ".join(f"'{value}'" for value in sorted(values)[:MOST_NAMED])
-                raise ConfigError(
+                raise OptionError(
                     f"no patient of the index has the {name} '{getattr(wanted, name)}'; there are: {some}"
                 )
 

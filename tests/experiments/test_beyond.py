@@ -220,13 +220,17 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
     matrix = np.stack([np.log10(list(places.values())), np.ones(3)], axis=1)
     slope, at_all = np.linalg.lstsq(matrix, np.array(values), rcond=None)[0]
     stated = re.search(
-        r"patients bring ([+-][\d.]+) .* recordings, (\d+) times .* would be at ([\d.]+) on it",
+        r"patients bring ([+-][\d.]+) .* recordings, (\d+) times .* would be at ([\d.]+) on it, "
+        r"and at ([\d.]+) if .* ([+-][\d.]+) a tenfold",
         sections(reported)["Growth"],
     )
     assert stated is not None
     assert float(stated[1]) == pytest.approx(slope, abs=6e-4)
     assert stated[2] == "227", "1,000,000 / 4,402, the paper's training patients"
     assert float(stated[3]) == pytest.approx(at_all + slope * np.log10(1e6 / 4402), abs=6e-4)
+    last_slope = (values[2] - values[1]) * np.log(10) / np.log(1 / 0.3)
+    assert float(stated[4]) == pytest.approx(values[2] + last_slope * np.log10(1e6 / 4402), abs=6e-4)
+    assert float(stated[5]) == pytest.approx(last_slope, abs=6e-4)
 
 
 @pytest.mark.parametrize(

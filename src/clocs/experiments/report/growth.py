@@ -42,13 +42,16 @@ def growth_fitted(estimates: Estimates) -> list[Block]:
     if any(mean is None for mean in means) or whole is None or whole.seconds is None:
         return []
     values = [mean.value for mean in means if mean is not None]
-    slope, at_all = np.polyfit(np.log10(list(SHARES.values())), values, 1)
+    tenfolds = np.log10(list(SHARES.values()))
+    slope, at_all = np.polyfit(tenfolds, values, 1)
+    last_slope = (values[-1] - values[-2]) / (tenfolds[-1] - tenfolds[-2])
     more = A_MILLION / _patients()
     return [
         Text(
             f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
             f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
-            f"at {at_all + slope * np.log10(more):.3f} on it; to see each as often would take "
+            f"at {at_all + slope * np.log10(more):.3f} on it, and at {values[-1] + last_slope * np.log10(more):.3f} if "
+            f"it went on as between the last two points, {last_slope:+.3f} a tenfold; to see each as often would take "
             f"{hours(whole.seconds * more)} of one core. Three points within one source say little of a million "
             "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
             "and other hospitals bring other noise. Read it as a direction."

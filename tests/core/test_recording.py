@@ -68,6 +68,11 @@ def test_select_takes_rows_in_the_order_asked_with_their_own_scale() -> None:
     np.testing.assert_array_equal(chosen.baseline, [-5, 10])
 
 
+def test_select_takes_a_lead_once() -> None:
+    with pytest.raises(LeadError, match="lead II is named more than once"):
+        make_recording().select(("II", "I", "II"))
+
+
 def test_select_names_the_absent_lead_and_those_there_are() -> None:
     with pytest.raises(LeadError, match=r"no lead V9, V7; it has I, II, V2"):
         make_recording().select(("I", "V9", "V7"))

@@ -108,6 +108,13 @@ def test_without_its_table_or_with_another_it_is_refused(tmp_path: Path) -> None
     book.save(tmp_path / "Diagnostics.xlsx")
     with pytest.raises(FormatError, match="has no column 'Beat'"):
         entries(tmp_path)
+    book = openpyxl.Workbook(write_only=True)  # leaves out the sheet's size, without which rows are as long as they are
+    sheet = book.create_sheet()
+    sheet.append(["FileName", "Rhythm", "Beat", "PatientAge", "Gender"])
+    sheet.append(["MUSE_1", "SB"])
+    book.save(tmp_path / "Diagnostics.xlsx")
+    with pytest.raises(FormatError, match="a row has 2 of 5 columns"):
+        entries(tmp_path)
 
 
 def test_the_paper_lost_one_lead_of_the_broken_off_record() -> None:

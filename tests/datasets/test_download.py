@@ -27,6 +27,8 @@ from clocs.datasets.dataset import Download
 from clocs.datasets.download import FIRST_USE, LISTING, download, read_sums
 
 BIG = bytes(range(256)) * 4096
+KEPT = f"p-1.0-{LISTING}"
+"""The listing of the project at /files/p/1.0/, in a folder."""
 PROJECT = {
     "RECORDS": b"a\nb\n",
     "training/one/A 1.hea": b"A 1 1 500 5000\n",
@@ -138,8 +140,8 @@ def test_project_arrives_as_its_tree(server: Server, tmp_path: Path) -> None:
     dataset = made(Download(f"{server.url}/files/p/1.0/", listing=True))
     assert download(dataset, tmp_path) == [tmp_path / name for name in PROJECT]
     found = tree(tmp_path)
-    assert found.pop(LISTING) == listing_of(PROJECT)
-    assert read_sums(tmp_path / FIRST_USE) == {LISTING: file_hash(tmp_path / LISTING)}
+    assert found.pop(KEPT) == listing_of(PROJECT)
+    assert read_sums(tmp_path / FIRST_USE) == {KEPT: file_hash(tmp_path / KEPT)}
     del found[FIRST_USE]
     assert found == PROJECT
     asked = server.asked.copy()
@@ -148,11 +150,21 @@ def test_project_arrives_as_its_tree(server: Server, tmp_path: Path) -> None:
     assert set(asked.values()) == {1}
 
 
+def test_two_projects_in_one_folder(server: Server, tmp_path: Path) -> None:
+    hold_project(server)
+    server.files |= {"/files/q/2.0/other.csv": b"other", f"/files/q/2.0/{LISTING}": listing_of({"other.csv": b"other"})}
+    for number in (0, 1):
+        one = made(Download(f"{server.url}/files/p/1.0/", listing=True))
+        assert download(one, tmp_path) == [tmp_path / name for name in PROJECT], number
+        other = made(Download(f"{server.url}/files/q/2.0/", listing=True, only=("other.csv",)))
+        assert download(other, tmp_path) == [tmp_path / "other.csv"], number
+
+
 def test_only_what_is_wanted_of_a_project(server: Server, tmp_path: Path) -> None:
     hold_project(server)
     dataset = made(Download(f"{server.url}/files/p/1.0", listing=True, only=("training/one/", "RECORDS")))
     download(dataset, tmp_path)
-    assert set(tree(tmp_path)) == {FIRST_USE, LISTING, "RECORDS", "training/one/A 1.hea", "training/one/A 1.mat"}
+    assert set(tree(tmp_path)) == {FIRST_USE, KEPT, "RECORDS", "training/one/A 1.hea", "training/one/A 1.mat"}
     with pytest.raises(DownloadError, match=r"lists no training/three/, training; "):
         download(
             made(Download(f"{server.url}/files/p/1.0", listing=True, only=("training/three/", "training"))), tmp_path
@@ -162,7 +174,7 @@ def test_only_what_is_wanted_of_a_project(server: Server, tmp_path: Path) -> Non
 def test_listing_of_known_checksum_is_held_to_it(server: Server, tmp_path: Path) -> None:
     hold_project(server)
     download(made(Download(f"{server.url}/files/p/1.0/", listing=True, checksum=sha256(listing_of(PROJECT)))), tmp_path)
-    assert set(tree(tmp_path)) == {LISTING, *PROJECT}
+    assert set(tree(tmp_path)) == {KEPT, *PROJECT}
     with pytest.raises(DownloadError, match=f"{LISTING}: wrong checksum"):
         download(made(Download(f"{server.url}/files/p/1.0/", listing=True, checksum=sha256(b""))), tmp_path / "other")
 
@@ -173,7 +185,7 @@ def test_project_continues_where_it_stopped(server: Server, tmp_path: Path) -> N
     dataset = made(Download(f"{server.url}/files/p/1.0/", listing=True))
     with pytest.raises(DownloadError, match=r"training/one/A 1\.mat"):
         download(dataset, tmp_path)
-    assert set(tree(tmp_path)) == {FIRST_USE, LISTING, "RECORDS", "training/one/A 1.hea"}
+    assert set(tree(tmp_path)) == {FIRST_USE, KEPT, "RECORDS", "training/one/A 1.hea"}
     server.cut.clear()
     download(dataset, tmp_path)
     assert PROJECT.items() <= tree(tmp_path).items()

@@ -61,6 +61,14 @@ def test_a_table_may_name_files_by_path_or_by_name(archive: Path, named: str) ->
     assert found["a.hea"] == Entry("a.hea", "a", "a")
 
 
+@pytest.mark.parametrize("word", ["unknown", "N/A", "None", "-", "anonymized"])
+def test_a_word_for_nobody_makes_no_patient(archive: Path, word: str) -> None:
+    """Else all who are unknown would be one; digits, though, are somebody's number."""
+    with pytest.warns(UserWarning, match="2 rows have a word for an unknown patient .* the first on line 2"):
+        found = entries(archive, f"file,patient_id\na,{word}\nb,{word}\nc,0\n")
+    assert [found[name].patient_id for name in ("a.hea", "ward/2/b.hea", "c.csv")] == ["a", "ward/2/b", "0"]
+
+
 def test_what_the_table_leaves_out_the_file_tells(archive: Path) -> None:
     found = entries(archive, "file,patient_id\na,p9\n")
     source = open_source(archive)

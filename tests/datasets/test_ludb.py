@@ -6,7 +6,9 @@ import io
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
+from clocs.core.errors import FormatError
 from clocs.core.sources import open_source
 from clocs.datasets.dataset import Entry, Options
 from clocs.datasets.ludb import LUDB
@@ -43,3 +45,10 @@ def test_without_its_table_headers_are_still_found(tmp_path: Path) -> None:
     (tmp_path / "data" / "7.hea").touch()
     (tmp_path / "7.hea").touch()
     assert list(LUDB.entries(open_source(tmp_path), Options())) == [Entry("data/7.hea", "7", "7")]
+
+
+@pytest.mark.parametrize("rows", ["Number,Sex,Age\n7,F,50\n", "ID,Sex,Age\n7,F,50,more\n", "ID,Sex,Age\n7\n"])
+def test_a_table_unlike_the_published_one_is_refused(tmp_path: Path, rows: str) -> None:
+    (tmp_path / "ludb.csv").write_text(rows)
+    with pytest.raises(FormatError, match="unlike the published table: line 2 has"):
+        list(LUDB.entries(open_source(tmp_path), Options()))

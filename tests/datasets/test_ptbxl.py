@@ -69,11 +69,21 @@ def test_rows_whose_file_is_not_there_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", ["1,x,50,0,,\"{'SR': 0.0}\",a,b\n", "1,2,50,0,,__import__('os'),a,b\n", "1,2,50,0,,{'SR',a,b\n", "1\n"]
+    "rows",
+    [
+        "1,x,50,0,,\"{'SR': 0.0}\",a,b\n",
+        "1,2,50,0,,__import__('os'),a,b\n",
+        "1,2,50,0,,{'SR',a,b\n",
+        "1\n",
+        "1,2,50,0,,5,a,b\n",
+        "1,2,50,0,,\"{'SR': 0.0}\",a,b,c\n",
+        "1,2,50,0,," + 9000 * "(" + ",a,b\n",
+    ],
 )
 def test_a_table_unlike_the_published_one_is_refused(tmp_path: Path, rows: str) -> None:
-    with pytest.raises(FormatError, match="unlike the published table"):
+    with pytest.raises(FormatError, match="unlike the published table") as refusal:
         entries(make(tmp_path, rows, "a.hea"))
+    assert len(str(refusal.value)) < 400
 
 
 def test_without_its_table_it_is_refused(tmp_path: Path) -> None:

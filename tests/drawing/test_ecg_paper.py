@@ -250,3 +250,10 @@ def test_without_matplotlib_the_extra_is_named() -> None:
 def test_importing_it_does_not_import_matplotlib() -> None:
     code = "import sys, clocs.drawing.ecg_paper; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_dollars_in_ids_and_labels_are_dollars(tmp_path: Path) -> None:
+    """matplotlib reads what is between two of them as a formula, and this one is none."""
+    made = replace(make(("II",), seconds=2.5), record_id="a$_$b", labels=("$^$",))
+    save_figure(draw_recording(made), tmp_path / "ecg.svg")
+    assert "<!-- a$_$b -->" in (tmp_path / "ecg.svg").read_text()

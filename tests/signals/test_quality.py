@@ -61,6 +61,11 @@ def test_a_lead_at_its_nearer_rail_is_saturated_whatever_the_other_end_does() ->
     assert found(twelve(clip)) == {("saturated", "V5")}
 
 
+def test_a_rate_at_which_no_beat_can_be_seen_is_refused() -> None:
+    assert found(replace(heart(), rate=49.9)) == {("rate", "")}
+    assert found(replace(heart(), rate=1.0), GatePolicy()) == set(), "only where rates are judged"
+
+
 def test_each_reason_has_a_planted_fault() -> None:
     """``unreadable`` is the reader's: such a file never becomes a recording."""
     assert set(PLANTED) == set(REASONS) - {"unreadable"}

@@ -50,3 +50,12 @@ def test_a_name_is_a_name_and_labels_are_one_or_several(tmp_path: Path) -> None:
 def test_a_tables_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:
     found = stored(tmp_path, {"sex": ["Male", "mujer", "missing", "f"]}, 4)
     assert [recording.sex for recording in found] == ["male", None, None, "female"]
+
+
+def test_the_same_samples_cut_elsewhere_are_another_version(tmp_path: Path) -> None:
+    whole = make_recording(("I", "II"), samples=10_000).signal
+    for version, cut in enumerate((4000, 7000), 1):
+        parts = [whole[:, :cut], whole[:, cut:]]
+        made = Store.from_arrays(tmp_path / "arrays", parts, rate=500, leads=("I", "II"))
+        assert made.manifest.version == version
+        assert [recording.samples for recording in made] == [cut, 10_000 - cut]

@@ -76,12 +76,13 @@ def test_only_what_is_new_is_read_wherever_it_lies(files: Path, tmp_path: Path) 
     assert verify(store) == []
 
 
-def test_what_is_gone_goes_and_its_neighbours_stay(files: Path, tmp_path: Path) -> None:
-    source, store = tmp_path / "source", tmp_path / "store"
+@pytest.mark.parametrize(("gone", "neighbours"), [("d", "ab"), ("g", "ef")])
+def test_what_is_gone_goes_and_its_neighbours_stay(gone: str, neighbours: str, files: Path, tmp_path: Path) -> None:
+    source, store, left = tmp_path / "source", tmp_path / "store", "abdefg".replace(gone, "")
     grow(files, source, "abdefg", store)
-    fewer, read = grow(files, source, "abefg", store)
-    assert (read, stored(fewer)) == ("ab", ["a", "b", "e", "f", "g"])
-    again, read = grow(files, source, "abefg", store)
+    fewer, read = grow(files, source, left, store)
+    assert (read, stored(fewer)) == (neighbours, list(left))
+    again, read = grow(files, source, left, store)
     assert (read, again.manifest) == ("", fewer.manifest)
 
 
@@ -116,6 +117,8 @@ def test_whatever_comes_and_goes_the_store_holds_what_is_there(
         made, _ = grow(files, place / "source", "".join(sorted(names)), place / "store")
         assert stored(made) == sorted(names - {"c", "h"})
         assert made.manifest.records_in == len(names)
+        again, read = grow(files, place / "source", "".join(sorted(names)), place / "store")
+        assert (read, again.manifest) == ("", made.manifest)
 
 
 @pytest.mark.parametrize("keyed", [False, True])

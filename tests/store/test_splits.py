@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,19 +91,21 @@ def test_of_patients_who_turn_out_to_share_a_signal_nobody_who_trained_comes_to_
     assert parts.tolist() == [PARTS.index(part) for part in ("train", "train", "train", "validation")]
 
 
-def test_one_ecg_in_two_formats_stays_in_one_part(tmp_path: Path) -> None:
-    """As carts export them: EDF has other steps, here of eight leads, than WFDB of twelve. No signals are equal."""
+@pytest.mark.parametrize("other", ["edf", "hea"])
+def test_one_ecg_in_two_files_stays_in_one_part(other: str, tmp_path: Path) -> None:
+    """As carts export them: WFDB of twelve leads, and EDF, which has other steps, or again WFDB, of eight of them. No
+    signals are equal."""
     eight = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
     for number in range(24):
         made = make_recording(leads=eight, seed=number)
-        write(replace(derive(made), provenance=Provenance()), tmp_path / "files" / "wfdb" / f"{number}.hea")
-        write(made, tmp_path / "files" / "edf" / f"{number}.edf")
+        write(replace(derive(made), provenance=Provenance()), tmp_path / "files" / "twelve" / f"{number}.hea")
+        write(made, tmp_path / "files" / "eight" / f"{number}.{other}")
     store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=OFF)
     split = make_split(store)
     check_leaks(store, split, thorough=True)
     apart = make_split(store, "apart", group_duplicates=False)
     check_leaks(store, apart)
-    with pytest.raises(LeakError, match="are one ECG in several formats"):
+    with pytest.raises(LeakError, match="are one ECG in several files"):
         check_leaks(store, apart, thorough=True)
 
 
@@ -153,6 +158,24 @@ def test_a_name_is_given_once(store: Store) -> None:
     make_split(store, "a", seed=1)
     with pytest.raises(ConfigError, match="exists and differs"):
         make_split(store, "a", seed=2)
+
+
+def test_of_two_who_give_a_name_at_once_one_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second begins between the two files that the first writes; it is a process of its own, as locks are."""
+    quicker = "import sys; from clocs.store.splits import make_split; make_split(sys.argv[1], seed=2)"
+    begun: list[subprocess.Popen[str]] = []
+
+    def reached(step: str, path: Path) -> None:
+        if step == "before write" and path.name == "default.json" and not begun:
+            command = [sys.executable, "-c", quicker, str(store.folder)]
+            begun.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+            time.sleep(5)
+
+    monkeypatch.setattr("clocs.core.files.reached", reached)
+    made = make_split(store, seed=1)
+    (other,) = begun
+    assert "exists and differs" in other.communicate(timeout=60)[1]
+    np.testing.assert_array_equal(store.split().parts, made.parts)
 
 
 def test_a_planted_shared_patient_is_refused_with_both_records_named(store: Store) -> None:

@@ -144,8 +144,8 @@ def file_hash(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Hold a folder for writing; a second writer is refused. The hold ends with the process."""
+def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / ".lock", "w")  # noqa: SIM115
@@ -153,7 +153,7 @@ def exclusive(folder: Path) -> Iterator[None]:
         raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
     with lock as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StoreError(f"another process is writing to {folder}; wait for it or choose another folder") from None
         yield

@@ -116,6 +116,9 @@ class Recording:
             raise LeadError(
                 f"recording '{self.record_id}' has no lead {', '.join(absent)}; it has {', '.join(self.leads)}"
             )
+        again = sorted({lead for lead in leads if leads.count(lead) > 1})
+        if again:
+            raise LeadError(f"lead {', '.join(again)} is named more than once; name each lead once")
         rows = [self.leads.index(lead) for lead in leads]
         return replace(
             self, digital=self.digital[rows], gain=self.gain[rows], baseline=self.baseline[rows], leads=tuple(leads)

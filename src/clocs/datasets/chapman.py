@@ -49,6 +49,8 @@ def _diagnostics(source: Source) -> dict[str, Entry]:
         raise FormatError(f"{table}: has no column {error}") from error
     found: dict[str, Entry] = {}
     for row in rows:
+        if len(row) < len(columns):
+            raise FormatError(f"{table}: unlike the published table: a row has {len(row)} of {len(columns)} columns")
         labels = (str(row[rhythm]).strip(), *(code for code in str(row[beat]).split() if code != "NONE"))
         stem = str(row[name])
         found[stem] = Entry("", stem, stem, age=age_of(row[age]), sex=sex_of(row[sex]), labels=labels)

@@ -193,9 +193,16 @@ def find_table(source: Source, *file_names: str) -> str | None:
     return next((found[name] for name in file_names if name in found), None)
 
 
-def read_csv(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
-    """Rows of a CSV table; its header line names the columns unless they are given."""
-    return (row for _, row in numbered_rows(source, name, columns))
+def read_csv(
+    source: Source, name: str, columns: tuple[str, ...] = (), needed: tuple[str, ...] = ()
+) -> Iterator[dict[str, str]]:
+    """Rows of a CSV table; its header line names the columns unless they are given. Those ``needed`` are there."""
+    for line, row in numbered_rows(source, name, columns):
+        absent = [column for column in needed if row.get(column) is None]
+        if absent or None in row:
+            reason = f"has no {', '.join(absent)}" if absent else "has more values than the table has columns"
+            raise FormatError(f"{name}: unlike the published table: line {line} {reason}")
+        yield {column: value or "" for column, value in row.items()}
 
 
 def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[tuple[int, dict[str, str]]]:

@@ -127,7 +127,8 @@ class _Fetcher:
     def listed(self, item: Download, base: str) -> list[_File]:
         """The files of a project by its listing, which is kept beside them, so it is fetched once."""
         base = base.rstrip("/") + "/"
-        sums = read_sums(self.fetch(_File(LISTING, base + LISTING, item.checksum), LISTING, check=read_sums))
+        own = kept_listing(base)
+        sums = read_sums(self.fetch(_File(own, base + LISTING, item.checksum), own, check=read_sums))
         absent = [wanted for wanted in item.only if not any(_is_in(name, wanted) for name in sums)]
         if absent:
             raise DownloadError(f"{base}{LISTING} lists no {', '.join(absent)}; the publisher has moved its files")
@@ -170,7 +171,7 @@ class _Transfer:
             for piece in response.iter_content(_CHUNK):
                 done += file.write(piece)
                 digest.update(piece)
-                if self.name == LISTING and done > MAX_LISTING_BYTES:
+                if self.name.endswith(LISTING) and done > MAX_LISTING_BYTES:
                     raise DownloadError(f"{url}: over {MAX_LISTING_BYTES} bytes, which no listing of files needs")
                 self.report(done, total)
             if done < total:
@@ -191,6 +192,12 @@ class _Transfer:
             f"replaced it: ask them which is right. (A hash recorded here at first use stands in {FIRST_USE}; "
             "remove its line to accept the new file.)"
         )
+
+
+def kept_listing(url: str) -> str:
+    """The name of a project's listing in a folder, where another project's may be, too."""
+    project = "-".join(part for part in urlsplit(url).path.split("/")[-3:] if part)
+    return f"{project}-{LISTING}"
 
 
 def read_sums(path: Path) -> dict[str, str]:

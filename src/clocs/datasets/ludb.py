@@ -18,7 +18,7 @@ _ABOUT_PERSON = ("ID", "Sex", "Age")
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
     """Headers in data/, with their row of ludb.csv; each finding of a row is a label."""
     table = find_table(source, "ludb.csv")
-    about = {row["ID"].strip(): row for row in read_csv(source, table)} if table else {}
+    about = {row["ID"].strip(): row for row in read_csv(source, table, needed=_ABOUT_PERSON)} if table else {}
     for name in source.names():
         if match := _HEADER.search(name):
             number = match.group(2)

@@ -10,13 +10,14 @@ from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table
 from clocs.signals.framing import FramePolicy
 
 _HEADER = re.compile(r"(^|/)(A\d{5})\.hea$")
+_COLUMNS = ("record", "label")
 _REFERENCES = ("REFERENCE-v3.csv", "REFERENCE.csv", "REFERENCE-original.csv")
 """The organisers' third revision of the labels is the one to use; others only where it is absent."""
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
     table = find_table(source, *_REFERENCES)
-    rows = read_csv(source, table, ("record", "label")) if table else ()
+    rows = read_csv(source, table, _COLUMNS, needed=_COLUMNS) if table else ()
     labels = {row["record"]: row["label"] for row in rows}
     for name in source.names():
         if match := _HEADER.search(name):

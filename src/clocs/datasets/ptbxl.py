@@ -30,18 +30,19 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
         raise FormatError(f"{source.path}: no ptbxl_database.csv; it comes with the dataset and holds its labels")
     folder = table.removesuffix("ptbxl_database.csv")
     rates = [500, 100] if options.rate == "best" else [int(options.rate)]
-    for row in read_csv(source, table):
+    needed = (*(COLUMNS[rate] for rate in rates), "scp_codes", "patient_id", "age", "sex")
+    for row in read_csv(source, table, needed=needed):
+        files = [f"{folder}{row[COLUMNS[rate]]}.hea" for rate in rates]
         try:
-            files = [f"{folder}{row[COLUMNS[rate]]}.hea" for rate in rates]
-            codes = ast.literal_eval(row["scp_codes"])
+            codes = tuple(map(str, ast.literal_eval(row["scp_codes"])))
             patient = str(int(float(row["patient_id"])))
-        except (KeyError, ValueError, SyntaxError, TypeError) as error:
-            raise FormatError(f"{table}: unlike the published table: {error!r}") from error
+        except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
+            raise FormatError(f"{table}: unlike the published table: {error!r:.200}") from error
         file = next((name for name in files if source.exists(name)), None)
         if file is not None:
             site = row.get("site", "").removesuffix(".0")
             age = 90.0 if row["age"] in ("300", "300.0") else age_of(row["age"])  # 300 stands for "over 89"
-            yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=tuple(codes))
+            yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=codes)
 
 
 PTBXL = Dataset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import unicodedata
 import warnings
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from clocs.datasets.dataset import numbered_rows
 RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 SHOWN_LINES = 5
+_NOBODY = re.compile(r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE)
+"""What people write for a patient whom they do not know. Not ``0`` or ``1``: in tables those are somebody."""
 
 
 class Row(NamedTuple):
@@ -39,9 +42,22 @@ class RecordingTable:
         self._rows = _read(path, RECORDING_COLUMNS) if path else {}
         if path and not self._rows:
             raise ConfigError(f"table {self._name}: it has no rows; leave it out, or fill it")
+        self._forget_nobody()
         self.patients = {row.fields.get("patient_id") for row in self._rows.values()}
         self._folders: dict[str, str] = {}
         """Of the rows asked for: the folder of the recording that each is about."""
+
+    def _forget_nobody(self) -> None:
+        """Else all who are unknown would be one patient: positives of one another, and of one part of a split."""
+        nobody = [row for row in self._rows.values() if _NOBODY.fullmatch(row.fields.get("patient_id", ""))]
+        for row in nobody:
+            row.fields["patient_id"] = ""
+        if nobody:
+            warnings.warn(
+                f"table {self._name}: {len(nobody)} rows have a word for an unknown patient (unknown, n/a, ...), the "
+                f"first on line {nobody[0].line}; each is taken as if it had no patient_id",
+                stacklevel=2,
+            )
 
     def about(self, recording: str) -> dict[str, str]:
         """The row of the recording at a path within its source; empty where there is none."""

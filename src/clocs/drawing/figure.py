@@ -31,6 +31,16 @@ def save_figure(figure: Figure, path: Path, dpi: int = 200) -> None:
     if ending not in dates:
         raise ConfigError(f"{path.name}: a picture's name must end in .png, .pdf or .svg")
     buffer = io.BytesIO()
+    _show_dollars(figure)
     with rc_context({"svg.hashsalt": "clocs"}):
         figure.savefig(buffer, format=ending, dpi=dpi, metadata=dates[ending])
     write_bytes(path, buffer.getvalue())
+
+
+def _show_dollars(figure: Figure) -> None:
+    """Ids and labels are no formulas, whatever signs they hold; only matplotlib's own numbers at axes are."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and not text.get_text().startswith(r"$\mathdefault"):
+            text.set_parse_math(False)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from clocs.core.recording import Recording, missing_value
-from clocs.signals.beats import Beats, find_beats
+from clocs.signals.beats import LOWEST_RATE, Beats, find_beats
 from clocs.signals.leads import COMBINATIONS
 
 Values = npt.NDArray[np.float64]
@@ -219,6 +219,8 @@ def _exchanged(limbs: dict[str, Values], others: dict[str, Values]) -> list[Find
 
 def _beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
     """What no heart does at the stated rate, or with electrodes where they belong."""
+    if policy.judge_rate and recording.rate < LOWEST_RATE:
+        return [Finding("rate", "", f"{recording.rate:g} Hz; below {LOWEST_RATE:g} no heartbeat can be seen")]
     beats = find_beats(recording) if policy.judge_rate or policy.judge_electrodes else None
     if beats is None or beats.agreement < CLEAR_BEATS:
         return []

@@ -17,7 +17,7 @@ Digests = npt.NDArray[np.uint64]
 
 
 class Pool:
-    """Receipts of a store by the entries they cover; 16 bytes of memory a recording.
+    """Receipts of a store by the entries they cover; some 100 bytes of memory a recording.
 
     A receipt is used if every recording it covers is still there unchanged; otherwise those that are there are read
     again. Receipts come in the order of their first entries, so that the same files and receipts give the same store.
@@ -35,7 +35,8 @@ class Pool:
         self._usable = np.ones(len(digests), np.bool_)
         self._usable[owners[again]] = False  # another receipt covers some of the same
         self._seen = np.zeros(len(self._digests), np.bool_)
-        self._heads = {receipt.entries[0]: number for number, receipt in enumerate(self._receipts)}
+        usable = np.flatnonzero(self._usable).tolist()
+        self._heads = {self._receipts[number].entries[0]: number for number in usable}
         self._places = np.full(len(digests), -1)
         """Of the receipts: where among the source's entries their first one stands."""
         self._unread = array("q")

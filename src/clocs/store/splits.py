@@ -10,10 +10,9 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
-from clocs.core.files import content_hash, file_hash, seal, unseal, write_bytes
+from clocs.core.files import content_hash, exclusive, file_hash, seal, unseal, write_bytes
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
@@ -101,7 +100,7 @@ def _clusters(
 
     if not group_duplicates:
         return np.arange(patients)
-    groups = [*duplicate_groups(store), *_in_other_formats(store)]
+    groups = [*duplicate_groups(store), *_in_other_files(store)]
     pairs = [(patient[group[0]], patient[member]) for group in groups for member in group[1:]]
     if not pairs:
         return np.arange(patients)
@@ -110,14 +109,17 @@ def _clusters(
     return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
 
 
-def _in_other_formats(store: Store) -> list[npt.NDArray[np.int64]]:
-    """Recordings that are one ECG, exported to several formats: other steps, other leads, so no equal signals."""
-    formats = {name for number in range(len(store.manifest.shards)) for name in _formats(store, number)}
-    return same_ecg_groups(store) if len(formats) > 1 else []
+def _in_other_files(store: Store) -> list[npt.NDArray[np.int64]]:
+    """Recordings that are one ECG, exported more than once: other steps, other leads, so no equal signals."""
+    kinds = {kind for number in range(len(store.manifest.shards)) for kind in _kinds_of_file(store, number)}
+    return same_ecg_groups(store) if len(kinds) > 1 else []
 
 
-def _formats(store: Store, shard: int) -> set[str]:
-    return set(pc.unique(store.shard(shard).batch.column("format")).to_pylist())
+def _kinds_of_file(store: Store, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
+    """Format, leads and gains; of one kind, the same ECG is the same signal."""
+    batch = store.shard(shard).batch
+    formats, leads, gains = (batch.column(name).to_pylist() for name in ("format", "leads", "gain"))
+    return {(name, tuple(has), tuple(by)) for name, has, by in zip(formats, leads, gains, strict=True)}
 
 
 def _known(store: Store, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
@@ -168,14 +170,16 @@ def _save(store: Store, name: str, parts: npt.NDArray[np.int8], about: dict[str,
     path = store.folder / SPLITS / f"{name}.arrow"
     columns = [column.combine_chunks() for column in store.table(["record_id", "patient_id"]).columns]
     columns.append(pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS)))
-    if path.with_suffix(".json").exists():
-        old = read_split_file(store.folder, name)
-        if old.about != about or not np.array_equal(old.parts, parts):
-            raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another: --name NEW")
-        return old
     batch = pa.RecordBatch.from_arrays(columns, ["record_id", "patient_id", "part"])
-    write_bytes(path.with_suffix(".json"), seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
-    return read_split_file(store.folder, name)
+    told = path.with_suffix(".json")
+    if not told.exists():
+        with exclusive(path.parent, wait=True):
+            if not told.exists():  # of two makers at once, one writes both files
+                write_bytes(told, seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
+    made = read_split_file(store.folder, name)
+    if made.about != about or not np.array_equal(made.parts, parts):
+        raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another: --name NEW")
+    return made
 
 
 def read_split_file(folder: Path, name: str) -> Split:
@@ -211,7 +215,7 @@ def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = 
 def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, thorough: bool = False) -> None:
     """Refuse a split in which one patient, or one signal, is in two parts; both records are named.
 
-    ``thorough``: also one ECG in several formats, for which every signal is read.
+    ``thorough``: also one ECG in several files, for which every signal is read.
     """
     store = open_store(store)
     if len(split.parts) != len(store):
@@ -225,7 +229,7 @@ def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, 
         here, there = int(first[patient[crossing[0]]]), int(crossing[0])
         raise LeakError(_both(store, split, here, there, "belong to one patient"))
     same = [(group, "are the same signal") for group in ([] if allow_duplicates else duplicate_groups(store))]
-    same += [(group, "are one ECG in several formats") for group in (_in_other_formats(store) if thorough else [])]
+    same += [(group, "are one ECG in several files") for group in (_in_other_files(store) if thorough else [])]
     for group, how in same:
         parts = split.parts[group]
         members = group[parts != PARTS.index("unused")]

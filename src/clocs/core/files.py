@@ -143,6 +143,22 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def damage(path: Path, sha256: str, size: int | None) -> str:
+    """What is wrong with a file of this hash and size, all of its bytes read; empty: nothing."""
+    try:
+        found = path.stat().st_size
+        if size is not None and found != size:
+            return f"{found} bytes, manifest says {size}"
+        return "" if file_hash(path) == sha256 else "content differs from its recorded hash"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def lies_in(path: Path, folder: Path) -> bool:
+    """Whether a path is a folder or below it, links followed."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
 @contextlib.contextmanager
 def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import canonical_json, file_hash, write_bytes
+from clocs.core.files import canonical_json, damage, file_hash, write_bytes
 
 SEEN = ".seen.json"
 
@@ -34,13 +34,7 @@ def describe(folder: Path, file: str) -> FileInfo:
 
 def problem(folder: Path, info: FileInfo) -> str:
     """What is wrong with a file, all of its bytes read; empty: nothing."""
-    try:
-        found = (folder / info.file).stat().st_size
-        if found != info.bytes:
-            return f"{found} bytes, manifest says {info.bytes}"
-        return "" if file_hash(folder / info.file) == info.sha256 else "content differs from its recorded hash"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
+    return damage(folder / info.file, info.sha256, info.bytes)
 
 
 def refuse_damaged(folder: Path, info: FileInfo) -> None:

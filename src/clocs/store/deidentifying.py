@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from clocs.core.errors import ConfigError, FormatError
+from clocs.core.files import lies_in
 from clocs.core.pseudonyms import PatientKey, read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
@@ -65,13 +66,13 @@ def deidentify_to(
     """
     kept = tuple(sorted(keep))
     place = Path(source)
-    if _lies_in(key, Path(folder)) or _lies_in(key, place):
+    if lies_in(key, Path(folder)) or lies_in(key, place):
         raise ConfigError(f"{key} lies beside the recordings it is to protect; keep the key elsewhere")
     if not versions(place):
         options = {"key": key, "keep": kept}
         made = ingest("folder", place, folder, options=options, workers=workers, progress=progress)
         return Deidentified(made, dict(identities(open_source(place)) + _pooled(made)))
-    if _lies_in(Path(folder), place) or _lies_in(place, Path(folder)):
+    if lies_in(Path(folder), place) or lies_in(place, Path(folder)):
         raise ConfigError(f"{folder} and {place} lie in one another; a store is never changed in place")
     original = open_store(place)
     given = {"store": original.sha256, "key": read_key(key).fingerprint, "keep": kept}
@@ -98,10 +99,6 @@ def identities(source: Source) -> Counter[str]:
         except FormatError:
             continue
     return found
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _pooled(store: Store) -> Counter[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
-from clocs.core.files import content_hash, exclusive, write_bytes
+from clocs.core.files import content_hash, exclusive, lies_in, write_bytes
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, size_of, without_ending
@@ -88,7 +88,7 @@ def ingest(
     path = str(Path(source).absolute()) if source is not None and dataset.needs_source else None
     if path is None and dataset.needs_source:
         raise ConfigError(f"dataset '{dataset.name}' needs a source: the folder or zip its files lie in")
-    inside = [value for _, value in chosen if isinstance(value, Path) and _lies_in(value, place)]
+    inside = [value for _, value in chosen if isinstance(value, Path) and lies_in(value, place)]
     if inside:
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     with exclusive(place):
@@ -105,10 +105,6 @@ def ingest(
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
         return commit(place, receipts, dataset.about(chosen), chosen.model_dump(mode="json"), gate)
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _check_nobody_is_named(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import ClocsError, IntegrityError
-from clocs.core.files import file_hash, unseal
+from clocs.core.files import damage, unseal
 from clocs.store.ingest import RECEIPTS
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
 from clocs.store.splits import SPLITS
@@ -44,23 +44,13 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
     total = sum(size or 0 for _, size in expected.values())
     done = 0
     for name, (sha256, size) in expected.items():
-        problem = _compare(place / name, sha256, size)
+        problem = damage(place / name, sha256, size)
         if problem:
             faults.append(Fault(name, problem))
         done += size or 0
         if progress is not None:
             progress(done, total)
     return faults + _receipts(place) + _splits(place)
-
-
-def _compare(path: Path, sha256: str, size: int | None) -> str:
-    try:
-        found = path.stat().st_size
-        if size is not None and found != size:
-            return f"{found} bytes, manifest says {size}"
-        return "" if file_hash(path) == sha256 else "content differs from its recorded hash"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
 
 
 def _receipts(folder: Path) -> list[Fault]:
@@ -76,7 +66,7 @@ def _splits(folder: Path) -> list[Fault]:
             faults.append(body)
             continue
         arrow = path.with_suffix(".arrow")
-        problem = _compare(arrow, body.get("arrow_sha256", ""), None)
+        problem = damage(arrow, body.get("arrow_sha256", ""), None)
         if problem:
             faults.append(Fault(f"{SPLITS}/{arrow.name}", problem))
     return faults

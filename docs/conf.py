@@ -9,6 +9,7 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -19,6 +20,11 @@ autodoc_default_options = {"members": True, "undoc-members": True, "exclude-memb
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"clocs {release}"
-html_theme_options = {"show_prev_next": True, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"]}
-html_sidebars = {"**": ["sidebar-nav-bs"]}
+html_theme_options = {
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "navbar_center": [],  # all pages stand at the left
+}
+html_sidebars = {"**": ["all-pages"]}
 html_show_sourcelink = False

@@ -83,6 +83,8 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     (tmp_path / "ids.txt").write_text(f"{ids[1]}\n\n")
     assert json.loads(command("index", "delete", "index", ids[0], "--from", "ids.txt", "--json")[0])["deleted"] == 2
     assert "nobody was deleted" in command("index", "delete", "index", "stranger", code=1)[1]
+    said, _ = command("index", "delete", "index", ids[0], "stranger", "--allow-unknown")
+    assert [line.split("│")[2].strip() for line in said.splitlines()[-4:-1]] == ["0", "1", "1"]
     assert "--from" in command("index", "delete", "index", code=1)[1]
     added = json.loads(command("index", "add", "index", place / "archive", "--json")[0])
     assert (added["recordings"], added["known"], added["of_deleted"]) == (0, 20, 4)
@@ -94,3 +96,23 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     victim.write_bytes(victim.read_bytes()[:-1])
     assert "vectors.npy" in command("index", "verify", "index", code=1)[0]
     assert "vectors.npy" in command("similar", "x", "--index", "index", code=1)[1]
+
+
+def test_a_list_from_a_spreadsheet_is_carried_out_in_full(command: Command, place: Path, tmp_path: Path) -> None:
+    """Such files begin with a mark of their encoding, end lines in two signs, and pad."""
+    command("index", "build", place / "archive", "index")
+    ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
+    (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf" + " \r\n\r\n".join(ids).encode())
+    said, _ = command("index", "delete", "index", "--from", "ids.txt", "--allow-unknown", "--json")
+    assert json.loads(said) == {"index": "index", "deleted": 2, "unknown": 0, "deleted_before": 0}
+
+
+def test_patients_under_pseudonyms_are_deleted_by_their_numbers(command: Command, place: Path) -> None:
+    number = open_store(place / "store").recording(0).patient_id
+    command("data", "make-key", "safe.key")
+    command("data", "deidentify", place / "store", "hidden", "--key", "safe.key")
+    command("embed", "hidden", "--encoder", place / "encoder", "--out", "archive")
+    command("index", "build", "archive", "index")
+    assert "--key" in command("index", "delete", "index", number, "--allow-unknown", code=1)[1]
+    said, _ = command("index", "delete", "index", number, "--key", "safe.key", "--json")
+    assert json.loads(said)["deleted"] == 1

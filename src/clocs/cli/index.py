@@ -61,6 +61,9 @@ def delete(
     folder: IndexFolder,
     patients: Annotated[list[str] | None, typer.Argument(metavar="PATIENT...", help="Patient ids.")] = None,
     listed: Annotated[Path | None, typer.Option("--from", help="File with one patient id a line.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Key file of patients' pseudonyms, for ids that are numbers.")
+    ] = None,
     allow_unknown: Annotated[bool, typer.Option(help="Keep out ids that are not there yet, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,8 +76,14 @@ def delete(
     ids = [*(patients or []), *(_lines(listed) if listed else [])]
     if not ids:
         raise ConfigError("name the patients to delete, or a file of their ids with --from")
-    count = delete_patients(folder, ids, allow_unknown=allow_unknown)
-    typer.echo(json.dumps({"index": str(folder), "deleted": count}) if as_json else f"{count} patients deleted")
+    done = delete_patients(folder, ids, key=key, allow_unknown=allow_unknown)
+    if as_json:
+        told = {"deleted": done.patients, "unknown": done.unknown, "deleted_before": done.before}
+        typer.echo(json.dumps({"index": str(folder), **told}))
+        return
+    rows = [("patients deleted", done.patients), ("ids deleted before", done.before)]
+    rows += [("ids that nobody has, kept out from now on", done.unknown)]
+    print_table([str(folder), ""], rows)
 
 
 @index.command()
@@ -123,6 +132,6 @@ def _show(folder: Path, as_json: bool) -> None:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as a list of patient ids: {error}") from error

@@ -164,7 +164,7 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "w")  # noqa: SIM115
+        lock = open(folder / ".lock", "a")  # noqa: SIM115
     except OSError as error:
         raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
     with lock as file:

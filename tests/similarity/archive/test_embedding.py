@@ -206,6 +206,20 @@ def test_a_damaged_shard_is_refused_and_named(store_of: Maker, encoder: Pretrain
         again.vectors(np.array([5]))
 
 
+def test_an_archive_behind_a_link_finds_its_store_and_encoder(
+    store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path
+) -> None:
+    store = store_of(recordings(), gate=OFF)
+    (tmp_path / "big" / "disk" / "archive").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "big" / "disk" / "archive")
+    embed_store(encoder, store, tmp_path / "link")
+    for folder in ("link", "big/disk/archive"):
+        archive = open_archive(tmp_path / folder)
+        assert Store(archive.store_folder).sha256 == store.sha256
+        again = load_encoder(archive.folder / archive.manifest.places.encoder)
+        assert again.about["weights_sha256"] == encoder.about["weights_sha256"]
+
+
 def test_every_recording_refused(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     store: Store = store_of([make_recording(("V6",), 3000, record_id=f"r{number}") for number in range(3)])
     archive = embed_store(encoder, store, tmp_path / "archive")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,34 @@ def test_fewer_rows_than_neighbours(vectors: Vectors, tmp_path: Path) -> None:
     KINDS.get("hnsw").build(few, tmp_path / "graph.faiss")
     found = KINDS.get("hnsw").open(tmp_path / "graph.faiss", few).search(few, 5, None)
     assert [sorted(row.tolist()) for row in found.rows] == [[-1, -1, 0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize("k", [ROWS // 10, ROWS, ROWS + 5])
+def test_lists_that_are_asked_for_everyone(k: int, vectors: Vectors, files: dict[str, Path]) -> None:
+    """Against a sort of all cosines."""
+    queries = near(vectors, 3)
+    found = KINDS.get("ivfpq").open(files["ivfpq"], vectors).search(queries, k, None)
+    cosines = queries @ vectors.T
+    assert found.rows.shape == found.cosines.shape == (3, k)
+    there = min(k, ROWS)
+    np.testing.assert_allclose(found.cosines[:, :there], -np.sort(-cosines, axis=1)[:, :there], atol=1e-6)
+    assert [len(set(row)) for row in found.rows[:, :there].tolist()] == [there] * 3
+    assert (found.rows[:, there:] == -1).all()
+    assert np.isneginf(found.cosines[:, there:]).all()
+
+
+def test_memory_of_lists_does_not_grow_with_the_queries(vectors: Vectors, files: dict[str, Path]) -> None:
+    """All candidates of 800 queries at once would take 200 MB."""
+    lists, queries = KINDS.get("ivfpq").open(files["ivfpq"], vectors), near(vectors, 800)
+    tracemalloc.start()
+    try:
+        found = lists.search(queries, 100, None)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40e6
+    one = lists.search(queries[500:501], 100, None)
+    np.testing.assert_array_equal(found.rows[500], one.rows[0])
 
 
 def test_one_thread_gives_the_same_bytes(vectors: Vectors, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.similarity import checked_files
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.checked_files import FileInfo
-from clocs.similarity.index.changes import add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.changes import Deleted, add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.growth import Added
 from clocs.similarity.index.manifest import NAME, read_index_manifest
@@ -127,10 +127,10 @@ def test_adding_is_as_if_all_had_come_at_once(kind: str, tmp_path: Path) -> None
 def test_a_deleted_patient_is_not_returned_nor_added_again(kind: str, scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", kind)
     index = open_index(tmp_path / "index")
-    assert index.delete(["p3", "p4", "p3"]) == 2
+    assert index.delete(["p3", "p4", "p3"]) == Deleted(patients=2, unknown=0, before=0)
     assert len(index) == 38
     assert {"p3", "p4"}.isdisjoint(patients_of(index))
-    assert index.delete(["p3"]) == 0
+    assert index.delete(["p3"]) == Deleted(patients=0, unknown=0, before=1)
     assert index.add(scattered).of_deleted == 6
     assert {"p3", "p4"}.isdisjoint(patients_of(index))
     index.rebuild()
@@ -151,6 +151,47 @@ def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_p
     assert {path.parent.name for path in files} == {"index", "tombstones", "000003-0"}
     assert len(patients_of(open_index(tmp_path / "index"))) == 39
     assert read_index_manifest(tmp_path / "index").kind == "exact"
+
+
+def test_only_files_that_changes_wrote_are_removed(scattered: Archive, tmp_path: Path) -> None:
+    """Of others, not even those that lie in a volume's folder, or bear a volume's names behind a link."""
+    folder = tmp_path / "index"
+    others = ["volumes/brain/mri.nii", "volumes/000001-0/notes.txt", "volumes/vectors.npy", "tombstones/stones.csv"]
+    left = ["volumes/000007-0/vectors.npy.partial", "volumes/000007-0/patients.arrow", "tombstones/rows-000007.arrow"]
+    for path in (*(folder / name for name in others + left), tmp_path / "elsewhere" / "vectors.npy"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    (folder / "volumes" / "000008-0").symlink_to(tmp_path / "elsewhere")
+    build_index(scattered, folder)
+    delete_patients(folder, ["p3"])
+    rebuild_index(folder, "hnsw")
+    assert [(folder / name).read_text() for name in others] == ["precious"] * 4
+    assert (tmp_path / "elsewhere" / "vectors.npy").read_text() == "precious"
+    assert not any((folder / name).exists() for name in left)
+    assert not (folder / "volumes" / "000007-0").exists()
+
+
+@pytest.mark.parametrize("name", ["volumes", "tombstones"])
+def test_nothing_is_changed_behind_a_link(name: str, scattered: Archive, tmp_path: Path) -> None:
+    """Another index may own what lies there under the same names."""
+    build_index(scattered, tmp_path / "other")
+    delete_patients(tmp_path / "other", ["p3"])
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / name).symlink_to(tmp_path / "other" / name)
+    with pytest.raises(ConfigError, match=f"{name} is a link"):
+        build_index(scattered, tmp_path / "index")
+    assert len(patients_of(open_index(tmp_path / "other"))) == 39
+
+
+def test_an_index_behind_a_link_finds_its_archive(scattered: Archive, tmp_path: Path) -> None:
+    """Big disks are often reached so; the archive, too."""
+    (tmp_path / "big" / "disk" / "index").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "big" / "disk" / "index")
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    (tmp_path / "deep" / "down" / "archive").symlink_to(scattered.folder)
+    build_index(tmp_path / "deep" / "down" / "archive", tmp_path / "link")
+    for folder in ("link", "big/disk/index"):
+        assert open_index(tmp_path / folder).similar("r1-0", k=1).neighbours[0].why
 
 
 def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> None:

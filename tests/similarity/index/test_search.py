@@ -15,7 +15,7 @@ import clocs
 from clocs.core.errors import ConfigError, FormatError, StoreError
 from clocs.evaluation.pretrained import load_encoder
 from clocs.formats import read
-from clocs.similarity.index.changes import delete_patients
+from clocs.similarity.index.changes import Deleted, delete_patients
 from clocs.similarity.index.search import PatientIndex, open_index
 from clocs.store.store import Store
 from tests.evaluation.conftest import make_encoder
@@ -126,6 +126,23 @@ def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_p
     assert said in found.notes
 
 
+@pytest.mark.parametrize("patient_id", ["", "known elsewhere"])
+def test_one_of_several_recordings_makes_its_patient_the_querys_own(patient_id: str, tmp_path: Path) -> None:
+    """A patient's vector is another than the recording's, and a file's name is not the store's id of it."""
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 24, "leads": 4})
+    clocs.embed_store(make_encoder(tmp_path / "encoder"), store, tmp_path / "archive")
+    clocs.build_index(tmp_path / "archive", tmp_path / "index")
+    index = open_index(tmp_path / "index")
+    held = store.recording(5)
+    found = index.similar(replace(held, record_id="5", patient_id=patient_id), k=len(index))
+    assert len(found.neighbours) == len(index) - 1
+    assert held.patient_id not in [item.patient_id for item in found.neighbours]
+    said = f"patient {held.patient_id} is left out: the query's own, who has this very recording"
+    assert said in found.notes
+    new = replace(held, digital=held.digital[:, : held.samples // 2], patient_id="")
+    assert len(index.similar(new, k=len(index)).neighbours) == len(index)
+
+
 def test_a_recording_and_its_id_give_the_same(index: PatientIndex, chapman_part: Store) -> None:
     record = ids_of(chapman_part)[20]
     by_id, by_signal = index.similar(record, k=5), index.similar(chapman_part.recording(record), k=5)
@@ -205,9 +222,9 @@ def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
     with pytest.raises(ConfigError, match=r"no patient later in .*--allow-unknown"):
         delete_patients(index.folder, ["p2", "later"])
-    assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == 1
+    assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == Deleted(1, unknown=1, before=0)
     index.rebuild()
-    assert delete_patients(index.folder, [f"p{number}" for number in range(6)]) == 5
+    assert delete_patients(index.folder, [f"p{number}" for number in range(6)]) == Deleted(5, unknown=0, before=1)
     index.rebuild()
     with pytest.raises(ConfigError, match="no patient p9"):
         index.delete(["p9"])

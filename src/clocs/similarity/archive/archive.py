@@ -96,6 +96,11 @@ class Places(BaseModel):
     """The name of a shipped one, or a folder."""
 
 
+def seen_from(folder: str | os.PathLike[str], place: str | os.PathLike[str]) -> str:
+    """The path from a folder to a place, as the system will walk it: ``..`` of a link leads out of its target."""
+    return os.path.relpath(os.path.realpath(place), os.path.realpath(folder))
+
+
 class ArchiveManifest(BaseModel):
     """An archive version: immutable, complete, hashed. records_in = embedded + refused."""
 

@@ -28,6 +28,7 @@ from clocs.similarity.archive.archive import (
     Places,
     StoreInfo,
     read_archive_manifest,
+    seen_from,
 )
 from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
 from clocs.similarity.checked_files import FileInfo
@@ -83,12 +84,12 @@ def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: boo
         "store": StoreInfo(dataset=store.manifest.dataset["name"], version=store.manifest.version, sha256=store.sha256),
         "gate": GATE.model_dump(mode="json"),
         "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", "torch")},
-        "places": Places(store=os.path.relpath(store.folder, folder), encoder=_place_of(encoder.name, folder)),
+        "places": Places(store=seen_from(folder, store.folder), encoder=_place_of(encoder.name, folder)),
     }
 
 
 def _place_of(encoder: str, folder: Path) -> str:
-    return encoder if encoder in shipped_encoders() else os.path.relpath(encoder, folder)
+    return encoder if encoder in shipped_encoders() else seen_from(folder, encoder)
 
 
 def _stored_leads(store: Store) -> set[str]:

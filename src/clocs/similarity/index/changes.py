@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +21,10 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import exclusive
-from clocs.similarity.archive.archive import Archive, ArchiveManifest
+from clocs.similarity.archive.archive import Archive, ArchiveManifest, seen_from
 from clocs.similarity.checked_files import FileInfo, remember
 from clocs.similarity.index.growth import Added, Growth
+from clocs.similarity.index.ids import ids_as_held
 from clocs.similarity.index.manifest import (
     NAME,
     ArchiveInfo,
@@ -35,7 +39,24 @@ from clocs.store.arrow_files import write_arrow
 from clocs.training.shipped import shipped_encoders
 
 TOMBSTONES: Final = "tombstones"
+_WRITTEN: Final = re.compile(
+    rf"({VOLUMES}/\d{{6}}-\d+/(vectors\.npy|patients\.arrow|[a-z]+\.faiss)"
+    rf"|{TOMBSTONES}/(rows|patients)-\d{{6}}\.arrow)(\.partial)?"
+)
+"""What changes write beside the manifest, whole or begun."""
 Folder = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """What became of the ids of a deletion."""
+
+    patients: int
+    """Who were in the index, and are no more."""
+    unknown: int
+    """Ids that nobody had; they are kept out from now on."""
+    before: int
+    """Ids that were deleted, or kept out, before."""
 
 
 def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
@@ -94,20 +115,23 @@ def add_archive(folder: Folder, archive: Archive | Folder) -> Added:
         return done
 
 
-def delete_patients(folder: Folder, patient_ids: list[str], *, allow_unknown: bool = False) -> int:
-    """Take patients out: no search returns them from now on, and no addition brings them back. How many there were.
+def delete_patients(
+    folder: Folder, patient_ids: Iterable[str], *, key: Path | None = None, allow_unknown: bool = False
+) -> Deleted:
+    """Take patients out: no search returns them from now on, and no addition brings them back.
 
     One that was deleted before is passed over; an unknown one is refused, and then nobody is deleted, unless
-    ``allow_unknown``: then nobody of that id will ever come in.
+    ``allow_unknown``: then nobody of that id will ever come in. ``key``: the file of the key that made the index's
+    pseudonyms, for ids that are numbers.
     """
     place = Path(folder)
     with exclusive(place):
         now = _opened(place)
         gone = _deleted(now)
-        ids = pa.array(sorted(set(patient_ids)), pa.large_string())
-        ids = ids.filter(pc.invert(pc.is_in(ids, value_set=gone)))
+        told = ids_as_held(patient_ids, [volume.patients.column("patient_id") for volume in now.volumes], gone, key)
+        ids = told.filter(pc.invert(pc.is_in(told, value_set=gone)))
         if not len(ids):
-            return 0
+            return Deleted(patients=0, unknown=0, before=len(told))
         growth = _growth(now)
         held = growth.rows_of(ids)
         volumes = zip(growth.numbered(), held, strict=True)
@@ -130,7 +154,7 @@ def delete_patients(folder: Folder, patient_ids: list[str], *, allow_unknown: bo
             - (pc.sum(pc.list_value_length(found.column("recordings"))).as_py() or 0),
         )
         _commit(place, new)
-        return len(ids) - len(unknown)
+        return Deleted(patients=len(ids) - len(unknown), unknown=len(unknown), before=len(told) - len(ids))
 
 
 def rebuild_index(folder: Folder, kind: str | None = None) -> None:
@@ -181,8 +205,8 @@ def _refuse_foreign(index: IndexManifest, archive: ArchiveManifest, folder: Path
 
 
 def _archive_info(archive: Archive, folder: Path) -> ArchiveInfo:
-    place = os.path.relpath(archive.folder, folder)
-    return ArchiveInfo(folder=place, version=archive.manifest.version, sha256=archive.manifest.sha256)
+    about = archive.manifest
+    return ArchiveInfo(folder=seen_from(folder, archive.folder), version=about.version, sha256=about.sha256)
 
 
 def _numbered(index: IndexManifest, archive: ArchiveInfo) -> tuple[tuple[ArchiveInfo, ...], int]:
@@ -193,7 +217,7 @@ def _numbered(index: IndexManifest, archive: ArchiveInfo) -> tuple[tuple[Archive
 
 def _encoder_place(archive: Archive, folder: Path) -> str:
     place = archive.manifest.places.encoder
-    return place if place in shipped_encoders() else os.path.relpath(archive.folder / place, folder)
+    return place if place in shipped_encoders() else seen_from(folder, archive.folder / place)
 
 
 def _write_rows(folder: Path, growth: Growth) -> FileInfo | None:
@@ -232,13 +256,18 @@ def _commit(folder: Path, manifest: IndexManifest) -> None:
     _remove_unnamed(folder, manifest.files)
 
 
-def _remove_unnamed(folder: Path, files: Any) -> None:
-    """Files of volumes and tombstones that no manifest names."""
-    named = {folder / info.file for info in files}
-    for place in (VOLUMES, TOMBSTONES):
-        for path in sorted((folder / place).rglob("*"), reverse=True):
-            if path.is_dir():
-                with contextlib.suppress(OSError):  # not empty
-                    path.rmdir()
-            elif path not in named:
-                path.unlink(missing_ok=True)
+def _remove_unnamed(folder: Path, files: Iterable[FileInfo]) -> None:
+    """What changes wrote and no manifest names; whatever else lies there, or behind a link, is somebody's own."""
+    linked = next((folder / place for place in (VOLUMES, TOMBSTONES) if (folder / place).is_symlink()), None)
+    if linked is not None:
+        raise ConfigError(
+            f"{linked} is a link, and what lies behind it may be another's: nothing was changed. Let {folder} as a "
+            "whole lie where there is room, or be a link to there"
+        )
+    named = {info.file for info in files}
+    for path in [*(folder / VOLUMES).glob("*/*"), *(folder / TOMBSTONES).glob("*")]:
+        name = path.relative_to(folder).as_posix()
+        if _WRITTEN.fullmatch(name) and name not in named and path.is_file() and not path.parent.is_symlink():
+            path.unlink()
+            with contextlib.suppress(OSError):  # not empty
+                path.parent.rmdir()

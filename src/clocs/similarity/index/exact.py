@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from clocs.similarity.index.searcher import Hits, Kept, Kind
+from clocs.similarity.index.searcher import Hits, Kept, Kind, in_blocks
 from clocs.similarity.segments import Vectors
 
 QUERIES: Final = 256
@@ -27,10 +27,7 @@ class Exact:
         self._vectors = vectors
 
     def search(self, queries: Vectors, k: int, kept: Kept | None = None) -> Hits:
-        parts = [self._search(queries[at : at + QUERIES], k, kept) for at in range(0, len(queries), QUERIES)]
-        if not parts:
-            return Hits(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
-        return Hits(np.concatenate([part.rows for part in parts]), np.concatenate([part.cosines for part in parts]))
+        return in_blocks(queries, QUERIES, k, lambda some: self._search(some, k, kept))
 
     def _search(self, queries: Vectors, k: int, kept: Kept | None) -> Hits:
         copied = kept is not None and kept.count < SPARSE * len(self._vectors)

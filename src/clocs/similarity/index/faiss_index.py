@@ -16,7 +16,7 @@ from clocs.core.errors import IntegrityError, MissingExtraError
 from clocs.core.files import atomic_file
 from clocs.core.seeds import generator
 from clocs.similarity.index.exact import Exact
-from clocs.similarity.index.searcher import Hits, Kept, Kind
+from clocs.similarity.index.searcher import Hits, Kept, Kind, in_blocks
 from clocs.similarity.segments import Vectors
 
 LINKS: Final = 16
@@ -37,6 +37,8 @@ PROBED: Final = 32
 """Lists that are searched; with a filter more."""
 RERANKED: Final = 10
 """IVF-PQ's candidates for each neighbour wanted; they are put in order by their exact cosines."""
+RERANKED_AT_ONCE: Final = 1 << 16
+"""Candidates of all queries together whose vectors are held: 32 MB at 128 numbers."""
 CODE_BITS: Final = 8
 LEAST_FOR_LISTS: Final = 39 * 2**CODE_BITS
 """Rows below which codes cannot be trained."""
@@ -80,18 +82,27 @@ class _Lists:
         self._index, self._vectors = index, vectors
 
     def search(self, queries: Vectors, k: int, kept: Kept | None) -> Hits:
+        wanted = RERANKED * k
+        if wanted >= len(self._vectors):  # everyone would be put in order, so the lists save nothing
+            return Exact(self._vectors).search(queries, k, kept)
+        params = self._params(kept)
+
+        def best(some: Vectors) -> Hits:
+            rows = self._index.search(some, wanted, params=params)[1]
+            cosines = np.einsum("qe,qke->qk", some, self._vectors[rows])
+            cosines[rows < 0] = -np.inf
+            return Hits(rows, cosines).best(k)
+
+        found = in_blocks(queries, max(1, RERANKED_AT_ONCE // wanted), k, best)
+        return _filled(found, self._vectors, queries, k, kept)
+
+    def _params(self, kept: Kept | None) -> Any:
         faiss = _faiss()
-        wanted = min(RERANKED * k, len(self._vectors))
         if kept is None:
-            params = faiss.SearchParametersIVF(nprobe=PROBED)
-        else:
-            share = max(kept.count, 1) / len(self._vectors)
-            chosen = faiss.IDSelectorBitmap(kept.bits)
-            params = faiss.SearchParametersIVF(nprobe=min(math.ceil(PROBED / share), self._index.nlist), sel=chosen)
-        rows = self._index.search(queries, wanted, params=params)[1]
-        cosines = np.einsum("qe,qke->qk", queries, self._vectors[rows])
-        cosines[rows < 0] = -np.inf
-        return _filled(Hits(rows, cosines).best(k), self._vectors, queries, k, kept)
+            return faiss.SearchParametersIVF(nprobe=PROBED)
+        share = max(kept.count, 1) / len(self._vectors)
+        chosen = faiss.IDSelectorBitmap(kept.bits)
+        return faiss.SearchParametersIVF(nprobe=min(math.ceil(PROBED / share), self._index.nlist), sel=chosen)
 
 
 def _filled(found: Hits, vectors: Vectors, queries: Vectors, k: int, kept: Kept | None) -> Hits:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors
+
+SAME: Final = 1 - 1e-6
+"""Cosine from which two embeddings are of one recording."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,15 @@ def neighbour_of(now: Snapshot, query: Query, row: int, cosine: float) -> Neighb
         recordings=len(recordings),
         why=why,
     )
+
+
+def has_recording(now: Snapshot, query: Query, row: int, cosine: float) -> bool:
+    """Whether the query is a recording of this patient; of several, only as long as their archive is there."""
+    recordings = now.facts(row)["recordings"]
+    if len(recordings) == 1:
+        return cosine >= SAME
+    there = [item for item in recordings if now.archive(item["archive"]) is not None]
+    return any(_cosine(now, item, query) >= SAME for item in there)
 
 
 def few_fit(found: int) -> str:

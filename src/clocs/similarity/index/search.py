@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -14,11 +15,11 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError, FormatError, IntegrityError, StoreError
 from clocs.core.recording import Recording
 from clocs.similarity.archive.archive import Archive
-from clocs.similarity.index.changes import Folder, add_archive, delete_patients, rebuild_index
+from clocs.similarity.index.changes import Deleted, Folder, add_archive, delete_patients, rebuild_index
 from clocs.similarity.index.filters import EVERYONE, Filter
 from clocs.similarity.index.growth import Added
 from clocs.similarity.index.manifest import NAME, IndexManifest, manifest_mark
-from clocs.similarity.index.neighbours import Query, Similar, few_fit, neighbour_of
+from clocs.similarity.index.neighbours import Query, Similar, few_fit, has_recording, neighbour_of
 from clocs.similarity.index.searcher import Hits
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors
@@ -27,8 +28,6 @@ from clocs.store.store import Store
 if TYPE_CHECKING:
     from clocs.evaluation.pretrained import PretrainedEncoder
 
-SAME: Final = 1 - 1e-6
-"""Cosine from which two embeddings are of one recording."""
 OPENINGS: Final = 3
 """How often an index is opened again that a rebuild replaced meanwhile."""
 
@@ -113,21 +112,26 @@ class PatientIndex:
     ) -> Similar:
         """The k patients most like a recording, a file, or a record of the index by its id; filters as ``Filter``.
 
-        The query's own patient is left out unless ``own_patient``: the one of its patient id or, where a file has
-        none, the one who has this very recording.
+        The query's own patient is left out unless ``own_patient``: the one of its patient id or, where nobody has that,
+        the one who has this very recording.
         """
         now = self.snapshot
         asked, own = self._query(query, now)
-        own = None if own_patient else own
         wanted = Filter(site, age, sex, label)
         most = min(self._checked(k), max(now.manifest.patients, 1))
-        found = now.search(asked.vector[None], most + (own is not None), wanted)
+        found = now.search(asked.vector[None], most + (not own_patient), wanted)
         pairs = [(int(row), float(cosine)) for row, cosine in zip(found.rows[0], found.cosines[0], strict=True)]
-        pairs = [(row, cosine) for row, cosine in pairs if row not in (-1, own)][:k]
+        pairs = [(row, cosine) for row, cosine in pairs if row >= 0]
+        how = "by its id"
+        if own_patient:
+            own = None
+        elif own is None:  # names tell nothing, many files are called alike
+            own = next((row for row, cosine in pairs if has_recording(now, asked, row, cosine)), None)
+            how = "who has this very recording"
+        pairs = [(row, cosine) for row, cosine in pairs if row != own][:k]
         neighbours = tuple(neighbour_of(now, asked, row, cosine) for row, cosine in pairs)
         notes = list(asked.notes)
         if own is not None and asked.recording is not None:
-            how = "by its id" if asked.patient_id else "who has this very recording"
             notes.append(f"patient {now.facts(own)['patient_id']} is left out: the query's own, {how}")
         if any(not item.why for item in neighbours):
             notes.append(
@@ -172,9 +176,9 @@ class PatientIndex:
         """Add an archive's recordings; see ``add_archive``."""
         return add_archive(self.folder, archive)
 
-    def delete(self, patient_ids: list[str]) -> int:
+    def delete(self, patient_ids: Iterable[str], *, key: Path | None = None, allow_unknown: bool = False) -> Deleted:
         """Take patients out; see ``delete_patients``."""
-        return delete_patients(self.folder, patient_ids)
+        return delete_patients(self.folder, patient_ids, key=key, allow_unknown=allow_unknown)
 
     def rebuild(self, kind: str | None = None) -> None:
         """Write all living patients anew; see ``rebuild_index``."""
@@ -189,7 +193,7 @@ class PatientIndex:
         return k
 
     def _query(self, query: Recording | Folder, now: Snapshot) -> tuple[Query, int | None]:
-        """What is searched for, and the row of its own patient."""
+        """What is searched for, and the row of its own patient, where ids tell."""
         if isinstance(query, str) and not os.path.isfile(query):
             record = now.find_record(query)
             if record is not None:
@@ -198,20 +202,7 @@ class PatientIndex:
             asked = self.embedded(query, now)
         except FormatError as error:
             raise FormatError(f"{query} is neither a record id of {self.folder} nor a readable ECG: {error}") from error
-        if asked.patient_id:
-            return asked, now.row_of_patient(asked.patient_id)
-        return asked, self._by_signal(asked, now)
-
-    def _by_signal(self, asked: Query, now: Snapshot) -> int | None:
-        """The row of whoever has this very recording; a name alone tells nothing, many files are called alike."""
-        record = now.find_record(asked.record_id) if asked.record_id else None
-        if record is not None:
-            row, number, place = record
-            archive = now.archive(number)
-            if archive is not None and _same(archive.vectors(np.array([place]))[0], asked.vector):
-                return row
-        nearest = now.search(asked.vector[None], 1, EVERYONE)
-        return int(nearest.rows[0, 0]) if nearest.rows.size and nearest.cosines[0, 0] >= SAME else None
+        return asked, now.row_of_patient(asked.patient_id) if asked.patient_id else None
 
     def _stored(self, record_id: str, record: tuple[int, int, int], now: Snapshot) -> Query:
         row, number, place = record
@@ -256,10 +247,6 @@ def _unit(vectors: npt.NDArray[np.floating], embedding: int) -> Vectors:
     if not 0 < lengths.min(initial=1) <= lengths.max(initial=1) < np.inf:
         raise ConfigError("vectors must be finite, and not all zeros")
     return np.asarray(values / lengths[:, None])
-
-
-def _same(one: Vectors, other: Vectors) -> bool:
-    return float(one @ other) >= SAME * float(np.linalg.norm(one) * np.linalg.norm(other))
 
 
 def open_index(folder: Folder, encoder: PretrainedEncoder | Folder | None = None) -> PatientIndex:

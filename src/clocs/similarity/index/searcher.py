@@ -54,6 +54,14 @@ class Hits:
         return Hits(np.take_along_axis(self.rows, order, 1), np.take_along_axis(self.cosines, order, 1))
 
 
+def in_blocks(queries: Vectors, size: int, k: int, search: Callable[[Vectors], Hits]) -> Hits:
+    """Search for so many of (Q, E) queries at once: what is held meanwhile does not grow with their number."""
+    parts = [search(queries[at : at + size]) for at in range(0, len(queries), size)]
+    if not parts:
+        return Hits(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
+    return Hits(np.concatenate([part.rows for part in parts]), np.concatenate([part.cosines for part in parts]))
+
+
 class Searcher(Protocol):
     """An open structure over (rows, E) unit vectors."""
 

@@ -99,6 +99,7 @@ def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
         (("finetune", "random", "{store}", "--batch", "1"), "batch: "),
         (("finetune", "random", "{store}", "--best-by", "luck"), "best_by: Input should be 'loss' or 'auc'"),
         (("probe", "random", "{store}", "--labelled", "100000"), "labelled=100000: the training part has"),
+        (("probe", "random", "{store}", "--labelled", "1"), "or more labelled patients (--fraction, --labelled)"),
         (("probe", "nowhere", "{store}"), "neither a folder nor an encoder"),
         (("probe", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("probe", "random", "nowhere"), "nowhere"),

@@ -98,6 +98,11 @@ def test_methods_and_datasets_choose(command: Command) -> None:
     assert json.loads(out)["experiments"]["table1"]["cells"] == 3
 
 
+def test_a_choice_that_leaves_nothing_is_told(command: Command) -> None:
+    _, err = command("--list", "figure4", "--datasets", "chapman", code=1)
+    assert "figure4: no cell is of these methods and datasets" in err
+
+
 def test_a_cell_that_fails_is_told_and_so_is_the_exit_code(command: Command) -> None:
     out, err = command("wrong", "--json", code=1)
     assert json.loads(out)["experiments"]["wrong"]["done"] == 0

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,7 +29,7 @@ from tests.service.uploading import multipart
         (("--demo", "--index", "x"), "leave out --index"),
         (("--demo-folder", "x"), "goes with --demo"),
         (("--token-file", "x", "--open-access"), "exclude each other"),
-        (("--token-file", "absent"), "no token can be read"),
+        (("--token-file", "absent"), "absent: No such file or directory. To make one: head"),
         (("--index", "absent"), "no finished index"),
         (("--encoder", "cmsc-chapmann", "--open-access"), "Did you mean 'cmsc-chapman'?"),
     ],
@@ -36,6 +37,13 @@ from tests.service.uploading import multipart
 def test_wrong_options_end_with_a_message(arguments: tuple[str, ...], words: str, command: Command) -> None:
     _, errors = command("serve", *arguments, "--port", 0, code=1)
     assert words in errors
+
+
+def test_a_port_that_is_taken_is_told_before_a_demonstration_is_made(command: Command, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        _, errors = command("serve", "--demo", "--demo-folder", tmp_path, "--port", taken.getsockname()[1], code=1)
+    assert "cannot listen on" in errors
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_the_extra_it_says_what_to_install(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ def test_scores_of_an_evaluation_are_drawn(
         (("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"), "holds no encoder"),
         (("perturbations", "{store}", "--record", "nobody"), "no record 'nobody'"),
         (("curves", "{store}"), "is no run"),
+        (("curves", "runs/cmsc-*"), "there is no runs/cmsc-*; runs are folders"),
         (("scores", "{store}"), "holds no evaluation"),
     ],
 )

@@ -80,14 +80,14 @@ def test_a_full_disk_says_what_was_not_written(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"cannot write a.bin: No space left on device. Nothing was committed"):
+    with pytest.raises(StoreError, match=r"cannot write /.*/a.bin: No space left on device. Nothing was committed"):
         write_bytes(tmp_path / "a.bin", b"x")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="cannot write a"):
+    with pytest.raises(StoreError, match=r"cannot write .*/file/a\.bin"):
         write_bytes(tmp_path / "file" / "a.bin", b"x")
 
 

@@ -98,6 +98,8 @@ def test_a_table_with_other_columns_is_refused_with_those_allowed(archive: Path,
 @pytest.mark.parametrize(
     ("table", "said"),
     [
+        ("file;age\na;1\n", "separated by ';'; save it with commas"),
+        ("file\tage\na\t1\n", "separated by .*; save it with commas"),
         ("file,age\na,1,surplus\n", "line 2 has more values"),
         ("file,patient_id\na,1\n,2\n", "missing on line 3"),
         ("file,patient_id\n", "no rows"),
@@ -312,13 +314,13 @@ def test_labels_make_the_classes_that_are_told(tmp_path: Path) -> None:
     told = {"table": str(tmp_path / "table.csv")}
     stores = [
         clocs.ingest("folder", tmp_path / "archive", tmp_path / "store", options={**told, **classes})
-        for classes in ({}, {"classes": "SR, fast=ST+AFIB"})
+        for classes in ({}, {"classes": "SR, fast=ST+PVC"})
     ]
     assert stores[0].manifest.dataset["classes"] == {}
-    assert stores[1].manifest.dataset["classes"] == {"SR": ["SR"], "fast": ["ST", "AFIB"]}
+    assert stores[1].manifest.dataset["classes"] == {"SR": ["SR"], "fast": ["ST", "PVC"]}
     assert stores[0].manifest.shards == stores[1].manifest.shards
     frames = stores[1].frames()
     records = frames.locate(np.arange(len(frames)))[0]
     labels = [set(stores[1].recording(int(record)).labels) for record in records]
-    expected = [["SR" in each, bool(each & {"ST", "AFIB"})] for each in labels]
+    expected = [["SR" in each, bool(each & {"ST", "PVC"})] for each in labels]
     assert frames.targets(np.arange(len(frames))).tolist() == expected

@@ -4,6 +4,7 @@ synthetic store with a run on it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+import clocs
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS
 from clocs.encoders import build_encoder
@@ -25,6 +27,7 @@ from clocs.store.splits import make_split
 from clocs.store.store import Store
 from clocs.training.checkpoint import save_encoder
 from clocs.training.pretrain import pretrain
+from tests.conftest import make_recording
 
 LEADS = ("II", "V2", "aVL", "aVR")
 POLICY = FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS)
@@ -82,6 +85,15 @@ def twelve(originals: Path) -> Recording:
     from clocs.formats import read
 
     return read(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
+
+
+@pytest.fixture
+def without_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A DICOM file where the package that reads it is not installed."""
+    file = tmp_path / "without_extra.dcm"
+    clocs.write(make_recording(LEADS), file)
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    return file
 
 
 def make_classifier(

@@ -10,8 +10,9 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.evaluation.embedding_files import embed_files
-from clocs.evaluation.pretrained import PretrainedEncoder
-from tests.evaluation.conftest import EMBEDDING, LEADS
+from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+from clocs.signals.framing import FramePolicy
+from tests.evaluation.conftest import EMBEDDING, LEADS, make_encoder
 
 NAMES = [f"e{place}" for place in range(EMBEDDING)]
 
@@ -58,6 +59,25 @@ def test_where_all_are_refused_no_table_is_written(
     done = embed_files(encoder, [files[1], tmp_path / "nowhere.hea"], tmp_path / "x.npz")
     assert len(done.refused) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_or_a_missing_extra_costs_no_other_file(
+    files: list[Path], without_extra: Path, encoder: PretrainedEncoder, tmp_path: Path
+) -> None:
+    done = embed_files(encoder, [files[0], tmp_path, without_extra, files[2]], tmp_path / "x.npz")
+    assert list(done.embeddings) == [str(files[0]), str(files[2])]
+    assert list(done.refused) == [str(tmp_path), str(without_extra)]
+    assert "is a folder" in done.refused[str(tmp_path)]
+    assert "clocs[formats]" in done.refused[str(without_extra)]
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as held:
+        assert set(held["source"]) == {str(files[0]), str(files[2])}
+
+
+def test_an_encoder_that_takes_no_file_is_said_once(files: list[Path], tmp_path: Path) -> None:
+    """It would refuse them all, for a reason that none of them can help."""
+    timeless = load_encoder(make_encoder(tmp_path, FramePolicy(samples=2500, source_samples=2500, leads=LEADS)))
+    with pytest.raises(ConfigError, match="rate"):
+        embed_files(timeless, files)
 
 
 def test_an_unknown_ending_is_refused_before_any_work(encoder: PretrainedEncoder, tmp_path: Path) -> None:

@@ -208,12 +208,26 @@ def test_the_papers_batch_and_what_else_training_is_told(
     assert (config.fraction, config.label_draw, config.seed) == (0.25, "frames", 4)
     assert config.initial == str(trained)
     assert (config.embedding, config.encoder["final_relu"]) == (128, True)
+    assert "leads" not in config.frames, "it knows all of the store's: the run keeps its name"
     config = ask(other, batch=8)
     assert (config.batch, config.embedding) == (8, 16)
     assert config.encoder == {"name": "cnn", "dropout": 0.3, "final_relu": False}
     monkeypatch.setitem(tuning.SMALL_BATCH, "synthetic", 16)
     assert ask().batch == 16
     assert tuning.SMALL_BATCH["cardiology"] == 16, "the paper's"
+
+
+def test_training_takes_the_leads_that_judge(store: Store, tmp_path: Path) -> None:
+    """Of a store that names none, those that the encoder knows: two of four."""
+    here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1", "batch=32", "leads=II,V2"]
+    start = pretrain("cmsc-synthetic", here)["best"]
+    found = finetune(start, store, CONFIG, runs=tmp_path)
+    assert load_encoder_folder(best(found))[1]["input"]["leads"] == ["II", "V2"]
+    recordings = int(store.split().mask("test").sum())
+    assert found["rows"] == {"test": recordings * 2 * 2}
+    (first, *_) = finished_epochs(Path(found["training"]["run"]))
+    labelled = int(store.split().mask("train").sum()) // 2
+    assert first["step"] == labelled * 2 * 2 // 32, "whole batches"
 
 
 def test_the_best_epoch_is_that_of_the_highest_auc_if_asked(store: Store, tmp_path: Path) -> None:

@@ -227,17 +227,18 @@ def test_a_track_record_calls_nothing_none_or_all_that_is_not(patients: int, obs
 
 
 def test_one_of_several_classifiers_is_chosen_by_its_name(shipped: Path, originals: Path) -> None:
-    """In the order of config.json; those it does not name come after."""
+    """In the order of config.json; what else lies there may be another encoder's."""
     file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
     about = unseal((shipped / "config.json").read_bytes(), "")
     for name, classes in (("another", 2), ("zebra", 1)):
         make_classifier(about["weights_sha256"], classes=classes).save(shipped / "classifiers" / name)
-    (shipped / "config.json").write_bytes(seal({**about, "classifiers": ["zebra", "mine"]}))
+    make_classifier("00" * 32).save(shipped / "classifiers" / "older")
+    (shipped / "config.json").write_bytes(seal({**about, "classifiers": ["zebra", "another", "mine"]}))
     encoder = load_encoder(shipped)
-    assert list(encoder.classifiers) == ["zebra", "mine", "another"]
+    assert list(encoder.classifiers) == ["zebra", "another", "mine"]
     assert len(encoder.classify(file).classes) == 1
     assert len(encoder.classify(file, classifier="another").classes) == 2
-    with pytest.raises(ConfigError, match="no classifier 'lion'; it has zebra, mine, another"):
+    with pytest.raises(ConfigError, match="no classifier 'lion'; it has zebra, another, mine"):
         encoder.classify(file, classifier="lion")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,29 @@ def test_what_was_fitted_to_the_old_layer_stays_behind(store: Store, residual: P
         encoder = clocs.load_encoder(out)
         assert not encoder.classifiers
         assert not {"classifiers", "head_sha256"} & encoder.about.keys()
+
+
+def test_a_run_or_another_encoder_is_not_written_over(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
+    """Nor the one that is read, nor the same one once it has classifiers."""
+    publish(made, store, tmp_path / "published", "made")
+    for out, seed in ((residual, 0), (residual.parent, 0), (made, 1), (tmp_path / "published", 0)):
+        before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*name a new folder"):
+            with_principal_components(residual, store, out, seed=seed)
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_an_earlier_attempt_left_is_made_again(
+    finished: bool, store: Store, residual: Path, made: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(made, tmp_path / "out")
+    (out / "model.safetensors").write_bytes(b"torn")
+    if not finished:
+        (out / "config.json").unlink()
+    with_principal_components(residual, store, out)
+    for path in made.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
 
 
 def test_other_networks_and_other_data_are_refused(store: Store, trained: Path, tmp_path: Path) -> None:

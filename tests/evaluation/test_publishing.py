@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +13,20 @@ from sklearn.metrics import roc_auc_score
 from clocs.core.errors import ClocsError, ConfigError, LeakError
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
+from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.contract import check_contract
 from clocs.evaluation.preparation import leads_named
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.publishing import publish
 from clocs.similarity.judgement.audit import audit, in_rows
 from clocs.store.duplicates import signal_keys
+from clocs.store.splits import make_split
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.pretrain import pretrain
 from clocs.training.seen import load_seen
 from clocs.training.shipped import shipped_encoders
-from tests.evaluation.conftest import make_store
+from tests.evaluation.conftest import make_encoder, make_store
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +122,29 @@ def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, 
     with pytest.raises(ConfigError, match="trained with"):
         publish(trained, other, tmp_path / "out", "name")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_or_another_encoder_is_not_written_over(
+    store: Store, trained: Path, published: Path, tmp_path: Path
+) -> None:
+    """Not even the encoder that is read; only one that was published before."""
+    other = make_encoder(tmp_path / "other")
+    for out in (trained, trained.parent, other):
+        before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*name a new folder"):
+            publish(trained, store, out, "mine")
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    again = shutil.copytree(published, tmp_path / "again")
+    publish(trained, store, again, "yours")
+    assert (again / "README.md").read_text() == (published / "README.md").read_text().replace("mine", "yours")
+
+
+def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
+    make_split(store, "all", policy=SplitPolicy(train=0.8, validation=0.2, test=0))
+    here = [f"store={store.folder}", f"runs={tmp_path}", "split=all", "steps=1", "batch=32"]
+    best = pretrain("cmsc-synthetic", here)["best"]
+    with pytest.raises(ConfigError, match=r"split 'all' of .* has nobody in its test part"):
+        publish(best, store, tmp_path / "out", "name")
 
 
 def test_a_store_without_classes_is_refused(trained: Path, tmp_path: Path) -> None:

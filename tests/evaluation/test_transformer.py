@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import clocs
-from clocs.core.errors import ConfigError, LeadError, SignalError
+from clocs.core.errors import ConfigError, LeadError, MissingExtraError, SignalError
 from clocs.evaluation.pretrained import PretrainedEncoder
 from clocs.evaluation.transformer import EcgEmbedder
 from clocs.training.shipped import DEFAULT_ENCODER
@@ -77,6 +77,11 @@ def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
         EcgEmbedder("nowhere").fit(signals(1))
     with pytest.raises(LeadError, match=r"ECG 0: .*any_lead=True"):
         EcgEmbedder(encoder_folder, rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))
+
+
+def test_a_file_that_needs_an_extra_is_answered_with_how_to_get_it(encoder_folder: Path, without_extra: Path) -> None:
+    with pytest.raises(MissingExtraError, match=r"pip install 'clocs\[formats\]'"):
+        EcgEmbedder(encoder_folder).fit([without_extra])
 
 
 def test_the_faulty_one_of_many_is_named(embedder: EcgEmbedder) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import clocs
 from clocs.core.errors import ConfigError
+from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.finetune import finetune
 from clocs.evaluation.probe import probe
 from tests.evaluation.conftest import make_store
@@ -28,6 +29,26 @@ def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path
     clocs.split(again, "again")
     found = probe("random", again, clocs.ProbeConfig(split="again"), runs=tmp_path / "runs")
     assert set(found["test"]["recording"]["classes"]) == labels
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_a_part_with_nobody_in_it_is_named(part: str, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", records=20, leads=1)
+    shares = {name: 0.0 if name == part else 0.5 for name in ("train", "validation", "test")}
+    clocs.split(store, "lacking", policy=SplitPolicy(**shares, remainder="test" if part == "train" else "train"))
+    said = rf"split 'lacking' of {store.folder} has nobody in its {part} part"
+    with pytest.raises(ConfigError, match=said):
+        probe("random", store, clocs.ProbeConfig(split="lacking"), runs=tmp_path / "runs")
+    with pytest.raises(ConfigError, match=said):
+        finetune("random", store, clocs.FinetuneConfig(split="lacking"), runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_validation_patients_need_no_test_part(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", records=120, leads=1)
+    clocs.split(store, "lacking", policy=SplitPolicy(train=0.7, validation=0.3, test=0))
+    asked = clocs.ProbeConfig(split="lacking", part="validation")
+    assert "validation" in probe("random", store, asked, runs=tmp_path / "runs")
 
 
 def test_recordings_without_any_class_are_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +73,17 @@ def test_infinite_scores_tie_with_each_other() -> None:
     truth = np.array([[True], [False], [True], [False]])
     scores = np.array([[np.inf], [np.inf], [0.0], [-np.inf]])
     assert auc(truth, scores)[0] == (0.5 + 1 + 0 + 1) / 4
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.uint8, np.uint64, np.float32])
+def test_scores_of_any_type_rank_as_their_values(kind: type) -> None:
+    """A lowest score that has no negative, and zero, whose negative is itself."""
+    lowest = np.iinfo(kind).min if np.issubdtype(kind, np.integer) else 0
+    scores: npt.NDArray[Any] = np.array([lowest, 1, 2, 3, 0, 1]).astype(kind)
+    truth = np.array([False, False, True, True, False, True])
+    expected = roc_auc_score(truth, scores.astype(float)), average_precision_score(truth, scores.astype(float))
+    found = Ranking(truth[:, None], scores[:, None]).auc_and_average_precision()
+    np.testing.assert_allclose(found[:, 0], expected)
 
 
 def test_heavy_positives_do_not_hide_light_negatives() -> None:

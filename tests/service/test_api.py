@@ -166,6 +166,7 @@ def test_embeddings_are_kept_back(client: Served, real_data: Path) -> None:
         ("age_to=nan", "age_to: "),
         ("age_from=80&age_to=20", "an age band goes from the younger"),
         ("label=" + "x" * 201, "label: "),
+        ("sexx=Winterbottom", "is unknown; there are: k, label, sex, age_from, age_to, site, any_lead"),
         ("label=XYZ", "no patient of the index has the label"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -226,6 +227,29 @@ def test_cache_holds_what_gather_gives_and_is_named_by_content(store_of: Maker, 
     other.cached(tmp_path / "cache")
     frames.cached(tmp_path / "cache")
     assert len(list((tmp_path / "cache").glob("*.npy"))) == 2
+
+
+DAMAGES: list[Callable[[bytes], bytes]] = [
+    lambda raw: raw[:-100],
+    lambda raw: raw[:50],
+    lambda raw: b"",
+    lambda raw: raw + raw,
+    lambda raw: bytes(128) + raw[128:],
+    lambda raw: raw.replace(b"False", b"True "),
+    lambda raw: raw.replace(b", 500)", b", 250)"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_of: Maker, tmp_path: Path) -> None:
+    frames = Frames(store_of([make_recording(record_id="r0")]), POLICIES["stretched"])
+    frames.cached(tmp_path)
+    (path,) = tmp_path.glob("*.npy")
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert path.read_bytes() != whole
+    np.testing.assert_array_equal(frames.cached(tmp_path), frames.gather(np.arange(len(frames))))
+    assert path.read_bytes() == whole
 
 
 def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_their_user_looks(

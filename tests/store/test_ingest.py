@@ -137,6 +137,29 @@ def test_a_task_of_which_nothing_can_be_stored_leaves_no_shard(store_of: Maker) 
     assert (len(store), store.manifest.shards, list(store.folder.glob("shards/*"))) == (0, (), [])
 
 
+@pytest.mark.parametrize("within", [".", "stores/mine"])
+def test_a_store_lies_apart_from_what_it_is_made_of(within: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="and would be read with it; choose a place elsewhere"):
+        ingest("folder", records(tmp_path, "a"), tmp_path / within)
+    assert sorted(os.listdir(tmp_path)) == ["a.dat", "a.hea"]
+
+
+def test_a_store_is_of_one_dataset(tmp_path: Path) -> None:
+    first = ingest("synthetic", None, tmp_path / "store", options={"records": 2})
+    with pytest.raises(ConfigError, match="is a store of the dataset 'synthetic'; choose another folder for 'folder'"):
+        ingest("folder", records(tmp_path / "files", "a"), tmp_path / "store")
+    assert open_store(tmp_path / "store").sha256 == first.sha256
+
+
+def test_a_class_of_a_label_that_nobody_has_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("file,labels\na,AFIB\nb,SR; STD\n")
+    files = records(tmp_path / "files", "a", "b")
+    with pytest.warns(UserWarning, match="no recording has the label AFIBB, .* labels here: AFIB, SR, STD"):
+        ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR,AF=AFIB+AFIBB"})
+    ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR,AF=AFIB"})
+
+
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = records(tmp_path / "source", "a", "b")
 

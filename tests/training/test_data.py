@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,41 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
         method = parse_method(config.method)
         data = training_data(config, method, sources(config, method))
         assert data.train.leads == data.validation.leads
+
+
+def store_with(classes: dict[str, tuple[str, ...]], folder: Path) -> Store:
+    """Forty recordings, each of which has a rhythm, but not all of them one of these classes."""
+    made = clocs.ingest(
+        replace(clocs.DATASETS.get("synthetic"), classes=classes), None, folder, options={"records": 40}
+    )
+    clocs.split(made)
+    return made
+
+
+def test_a_store_without_classes_is_refused_for_supervised_training(tmp_path: Path) -> None:
+    store = store_with({}, tmp_path / "store")
+    with pytest.raises(
+        ConfigError, match=r"^supervised needs labels, but this store names no classes: .* Give it classes"
+    ):
+        clocs.pretrain("supervised-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "batch=8", "steps=1"])
+
+
+def test_recordings_without_exactly_one_class_are_refused_before_training_and_the_advice_is_true(
+    tmp_path: Path,
+) -> None:
+    store = store_with({"fibrillation": ("AFIB",), "fast": ("AFIB", "ST")}, tmp_path / "store")
+    told = [f"store={store.folder}", f"runs={tmp_path}", "leads=II", "batch=8", "steps=1"]
+    labels, trains = store.table(["labels"]).column(0).to_pylist(), store.split().mask("train")
+    counts = [
+        len({"AFIB"} & {*of}) + len({"AFIB", "ST"} & {*of}) for of, there in zip(labels, trains, strict=True) if there
+    ]
+    assert {*counts} == {0, 1, 2}, "none, one and both of the classes"
+    wrong, all_of_them = 2 * sum(count != 1 for count in counts), 2 * len(counts)  # two frames a recording
+    with pytest.raises(
+        ConfigError, match=f"^{wrong} of {all_of_them} instances of the training part .*multi_label=true"
+    ):
+        clocs.pretrain("supervised-synthetic", told)
+    assert clocs.pretrain("supervised-synthetic", [*told, "method.multi_label=true"])["steps"] == 1
 
 
 def test_a_part_without_anybody_is_named(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_damaged_head_is_refused(store: Path, tmp_path: Path) -> None:
     result = clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1"])
     path = Path(result["best"]) / "head.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
-    with pytest.raises(IntegrityError, match="differs from its hash"):
+    with pytest.raises(IntegrityError, match=f"^{path}: content differs from its hash. Copy {path.parent} again"):
         load_head(path.parent, load_encoder_folder(path.parent)[1])
 
 

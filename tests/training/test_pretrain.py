@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import torch
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
+from clocs.formats.writing import write
 from clocs.methods import parse_method
+from clocs.signals.quality import OFF
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
@@ -29,6 +32,7 @@ from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen import load_seen, seen_keys
 from clocs.training.shipped import encoder_folder
 from clocs.views.batch import BatchMaker
+from tests.conftest import make_recording
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,41 @@ def test_another_network_than_the_one_it_starts_from_is_refused(
     option = re.escape(override.partition("=")[0])
     with pytest.raises(ConfigError, match=f"initial: .*add: {option}=[^ ]+$"):
         clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", f"initial={first}", override])
+
+
+def test_other_frames_than_those_it_starts_from_are_told_with_the_keys_that_change_them(
+    first: Path, store: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(store, tmp_path / "store")  # frames at another rate are cached there
+    here = [f"store={tmp_path / 'store'}", f"runs={tmp_path / 'runs'}", f"initial={first}", "steps=1", "batch=16"]
+    other = ["frames.rate=250", "frames.normalisation=unit"]
+    with pytest.warns(
+        UserWarning, match=r"rate 500\.0, normalisation none, .* rate 250\.0, normalisation unit"
+    ) as told:
+        clocs.pretrain("supervised-synthetic", [*here, *other])
+    advice = str(told[0].message).partition("add: ")[2].split()
+    assert advice == ["frames.rate=500.0", "frames.normalisation=none"]
+    clocs.pretrain("supervised-synthetic", [*here, *other, *advice])  # a warning would be an error here
+    stretched = ["frames.rate=null", "frames.source_samples=1250"]
+    with pytest.warns(UserWarning, match=r"rate not stated; .* add: frames.rate=500\.0 frames.source_samples=null$"):
+        clocs.pretrain("supervised-synthetic", [*here, *stretched])
+
+
+def test_raw_steps_are_to_be_scaled_for_an_encoder_of_millivolt(first: Path, tmp_path: Path) -> None:
+    """Their gain is not known, so nothing else comes near to what it was trained on."""
+    files = tmp_path / "files"
+    files.mkdir()
+    for number in range(24):
+        steps = replace(make_recording(seed=number), unit="adu", gain=np.ones(3))
+        write(steps, files / f"{number:02}.hea")
+    made = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=OFF)
+    clocs.split(made)
+    here = [f"store={made.folder}", f"runs={tmp_path / 'runs'}", f"initial={first}", "steps=1", "batch=16"]
+    with pytest.warns(
+        UserWarning, match="normalisation typical, .* normalisation none; .*frames.normalisation=typical$"
+    ):
+        clocs.pretrain("cmsc-folder", here)
+    clocs.pretrain("cmsc-folder", [*here, "frames.normalisation=typical"])
 
 
 def test_a_run_is_named_by_the_weights_it_starts_from_not_by_their_place(
@@ -247,13 +286,19 @@ def test_a_truncated_checkpoint_is_refused_and_the_advice_is_true(
     here, folder = unfinished
     (damaged,) = (folder / "checkpoints").glob(f"*.{ending}")
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(IntegrityError, match=rf"checkpoint {damaged.name}: .*Delete {folder / 'checkpoints'}, and"):
+    with pytest.raises(IntegrityError, match=rf"^{damaged}: .*Delete {folder / 'checkpoints'}, and"):
         clocs.pretrain("cmsc-synthetic", here)
     shutil.rmtree(folder / "checkpoints")
     again = clocs.pretrain("cmsc-synthetic", here)
     whole = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path / 'whole'}", *HALF])
     for name in ("metrics.jsonl", "best/config.json", "best/model.safetensors"):
         assert (Path(again["run"]) / name).read_bytes() == (Path(whole["run"]) / name).read_bytes()
+
+
+def test_checkpoints_may_come_more_often_as_a_run_goes_on(unfinished: tuple[list[str], Path]) -> None:
+    here, folder = unfinished
+    again = clocs.pretrain("cmsc-synthetic", [*here, "checkpoint_steps=3"])
+    assert (Path(again["run"]), again["steps"]) == (folder, 20)
 
 
 def test_one_process_trains_a_run_at_a_time(store: Path, tmp_path: Path) -> None:

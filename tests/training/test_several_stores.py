@@ -16,7 +16,7 @@ from clocs.evaluation.contract import check_contract
 from clocs.formats.writing import write
 from clocs.methods import parse_method
 from clocs.signals.quality import OFF
-from clocs.store.store import open_store
+from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
@@ -137,6 +137,24 @@ def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp
     config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={same.folder}"])
     with pytest.raises(LeakError, match=r"20 signals are in .* such as those of '(00000\d\d)' and '\1'"):
         sources(config, parse_method(config.method))
+
+
+@pytest.mark.parametrize(("first", "second"), [(("II",), ("V2", "II")), (("II", "V1"), ("I", "V1"))])
+def test_an_ecg_is_recognised_in_another_store_by_any_lead_in_common(
+    first: tuple[str, ...], second: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Recording 7 of one store is recording 3 of the other, but for the leads beside its last one."""
+    draws = np.random.default_rng(0)
+    signals = [draws.normal(0, 0.2, (20, len(leads), 5000)) for leads in (first, second)]
+    signals[1][3, -1] = signals[0][7, -1]
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder, leads, values in zip(folders, (first, second), signals, strict=True):
+        table = {"record_id": [f"{folder.name}{number}" for number in range(20)]}
+        clocs.split(Store.from_arrays(folder, values, rate=500, leads=leads, table=table, gate=OFF))
+    for one, other, names in ((*folders, "'a7' and 'b3'"), (*folders[::-1], "'b3' and 'a7'")):
+        config = resolve("cmsc-synthetic", [f"store={one}", f"more_stores={other}"])
+        with pytest.raises(LeakError, match=f"1 leads are in {one} as well as in {other}, such as those of {names}"):
+            sources(config, parse_method(config.method))
 
 
 def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path) -> None:

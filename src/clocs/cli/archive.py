@@ -14,6 +14,7 @@ from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
 
 KeyFile = Annotated[Path, typer.Option("--key", help="File of the key; 'clocs data make-key' makes one.")]
+OTHERS_SHOWN = 20
 GROUPS_SHOWN = 5
 
 
@@ -109,3 +110,8 @@ def archive_report(
     for file in made.files:
         if file.outcome == "refused":
             typer.echo(f"refused {file.file}: {file.reason}: {file.detail}")
+    others = [file.file for file in made.files if file.outcome == "not an ECG"]
+    for name in others[:OTHERS_SHOWN]:
+        typer.echo(f"no format of an ECG: {name}")
+    if len(others) > OTHERS_SHOWN:
+        typer.echo(f"and {len(others) - OTHERS_SHOWN} more; --json names all")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clocs.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from clocs.experiments.cells import Cell
     from clocs.experiments.grid import Done, Summary
@@ -45,6 +47,8 @@ def reproduce(
     chosen = [find_experiment(name) for name in names or all_experiments()]
     only = chosen_cells(methods, datasets)
     cells = {item.name: [cell for cell in item.cells(range(seeds)) if only(cell)] for item in chosen}
+    if names and not any(cells.values()) and any(any(item.cells(range(seeds))) for item in chosen):
+        raise ConfigError(f"{', '.join(cells)}: no cell is of these methods and datasets; see --list without them")
     failed: list[str] = []
     if not list_only:
         every = [cell for part in cells.values() for cell in part]

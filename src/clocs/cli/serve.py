@@ -70,7 +70,7 @@ def serve(
         from pydantic import SecretStr
 
         from clocs.service.demo import demo_index
-        from clocs.service.server import run
+        from clocs.service.server import check_address, run
         from clocs.service.settings import Limits, ServiceSettings, read_token
     except ImportError as error:
         raise MissingExtraError("serve", "clocs serve") from error
@@ -82,6 +82,7 @@ def serve(
         before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that temporary folders are removed
         stack.callback(signal.signal, signal.SIGTERM, before)
         if demo:
+            check_address(host, port)
             typer.echo("making a demonstration archive of made-up patients ...", err=True)
             index = stack.enter_context(demo_index(demo_folder, encoder))
             given = given or {"audit_log": index.parent / "searches.jsonl"}

@@ -58,7 +58,7 @@ def _failing_to_write(path: Path, outcome: str = "Nothing was committed.") -> It
     try:
         yield
     except OSError as error:
-        raise StoreError(f"cannot write {path.name}: {error.strerror or error}. {outcome}") from error
+        raise StoreError(f"cannot write {path}: {error.strerror or error}. {outcome}") from error
 
 
 class _Written:

@@ -212,4 +212,4 @@ def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> I
         rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None)
         yield from ((rows.line_num, row) for row in rows)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise FormatError(f"{name}: not a readable CSV table: {error}") from error
+        raise FormatError(f"{name}: not a readable CSV table: {error}. It must be saved as CSV in UTF-8") from error

@@ -141,6 +141,9 @@ def _read(path: Path, columns: tuple[str, ...]) -> Rows:
     rows = [row for row in rows if any(row.fields.values())]  # spreadsheets leave empty ones at the end
     unknown = sorted({column for row in rows for column in row.fields} - set(columns))
     lacking = [row.line for row in rows if not row.fields.get(columns[0])]
+    other_signs = [sign for sign in (";", "\t") if any(sign in column for column in unknown)]
+    if other_signs:
+        raise ConfigError(f"table {path.name}: its columns are separated by {other_signs[0]!r}; save it with commas")
     if unknown or lacking:
         raise ConfigError(
             f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"

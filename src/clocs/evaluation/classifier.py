@@ -179,10 +179,10 @@ def _read(path: Path, sha256: str | None) -> Mapping[str, Floats]:
         raise IntegrityError(f"{path.name}: cannot be read: {error}") from error
 
 
-def load_classifiers(encoder: Path, first: Sequence[str] = ()) -> dict[str, Classifier]:
-    """The classifiers in an encoder's folder, by name; those named ``first`` lead."""
+def load_classifiers(encoder: Path, listed: Sequence[str] | None = None) -> dict[str, Classifier]:
+    """The classifiers in an encoder's folder, by name: those ``listed``, in that order; else all, sorted."""
     there = sorted(path.parent.name for path in (encoder / FOLDER).glob(f"*/{ABOUT}"))
-    names = [*(name for name in first if name in there), *(name for name in there if name not in first)]
+    names = there if listed is None else [name for name in listed if name in there]
     return {name: Classifier.load(encoder / FOLDER / name) for name in names}
 
 

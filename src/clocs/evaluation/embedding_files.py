@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from clocs.core.errors import ConfigError, FormatError, LeadError, SignalError, UnitError
+from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, UnitError
 from clocs.core.files import write_bytes
 from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder
+from clocs.formats import read
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,13 @@ def embed_files(
     refused: dict[str, str] = {}
     for file in (os.fspath(file) for file in files):
         try:
-            embeddings[file] = encoder.embed(file, any_lead=any_lead)
-        except (FormatError, LeadError, SignalError, UnitError) as error:
+            recording = read(file)
+        except ClocsError as error:  # a folder, or a format that needs an extra: whatever it is, it is this file's
+            refused[file] = str(error)
+            continue
+        try:
+            embeddings[file] = encoder.embed(recording, any_lead=any_lead)
+        except (LeadError, SignalError, UnitError) as error:
             refused[file] = str(error)
     if out is not None and write is not None and embeddings:
         write_bytes(Path(out), write(_columns(embeddings)))

@@ -78,7 +78,6 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
     subject, store = trial.subject, trial.store
     options = subject.about["encoder"]["options"]
     fixed = {"embedding", "channels", "samples"}
-    changed = {key: value for key, value in trial.policy.model_dump(mode="json").items() if key != "leads"}
     return PretrainConfig(
         method={"name": "supervised", "multi_label": multi_label},
         encoder={
@@ -88,7 +87,7 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
         embedding=options["embedding"],
         store=store.folder,
         split=config.split,
-        frames=changed,
+        frames=_frames(trial.policy, store),
         initial=None if subject.folder is None else str(subject.folder),
         fraction=trial.label_fraction,
         label_draw=config.label_draw,
@@ -103,6 +102,16 @@ def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str
         threads=config.threads,
         runs=Path(runs),
     )
+
+
+def _frames(policy: FramePolicy, store: Store) -> dict[str, Any]:
+    """What makes the dataset's own policy the one that judges.
+
+    Leads are named only where that makes a difference: all other runs keep the names they had without.
+    """
+    own = store.policy("evaluation").leads
+    alike = policy.leads == own or set(policy.leads) == store.leads()
+    return policy.model_dump(mode="json", exclude={"leads"} if alike else None)
 
 
 def _multi_label(store: Store, policy: FramePolicy) -> bool:

@@ -59,7 +59,10 @@ def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed:
     """The classifier with the best macro AUC on the validation rows; classes without a training row never win."""
     multi_label = train.multi_label or validation.multi_label
     if not multi_label and not train.truth.any(0).sum() > 1:
-        raise ConfigError("the labelled rows have a single class: nothing to tell apart. Take a larger fraction.")
+        raise ConfigError(
+            "the labelled rows have a single class: nothing to tell apart. Take more labels: a larger fraction, or "
+            "more labelled patients (--fraction, --labelled)"
+        )
     if solver == "adam":
         return _adam(train, validation, multi_label, seed)
     mean, scale = _standard(train.values)

@@ -232,7 +232,10 @@ def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Seque
 
 def _refuse_foreign(name: str, classifier: Classifier, about: dict[str, Any]) -> None:
     if classifier.card.encoder_sha256 != about.get("weights_sha256"):
-        raise IntegrityError(f"the classifier beside encoder '{name}' was trained on the embeddings of another one")
+        raise IntegrityError(
+            f"a classifier beside encoder '{name}' was trained on the embeddings of another one; delete the folder "
+            f"'{FOLDER}' in the encoder's, or publish the encoder anew, into an empty folder"
+        )
 
 
 def load_encoder(name_or_folder: str | os.PathLike[str] = DEFAULT_ENCODER) -> PretrainedEncoder:
@@ -242,5 +245,5 @@ def load_encoder(name_or_folder: str | os.PathLike[str] = DEFAULT_ENCODER) -> Pr
         module, about = load_encoder_folder(folder)
     except (KeyError, TypeError, RuntimeError) as error:
         raise StoreError(f"{folder} holds no encoder that can be loaded ({error!r}); a run's is in 'best'") from error
-    classifiers = load_classifiers(folder, about.get("classifiers", ()))
+    classifiers = load_classifiers(folder, about.get("classifiers"))
     return PretrainedEncoder(os.fspath(name_or_folder), module, about, classifiers)

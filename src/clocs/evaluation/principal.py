@@ -21,6 +21,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.encoders import build_encoder
 from clocs.encoders.resnet import ResNet
+from clocs.evaluation.destination import refuse_taken
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
 from clocs.evaluation.subject import Subject, load_subject
@@ -48,11 +49,14 @@ def with_principal_components(
     """Write the encoder with another last layer to a folder that all commands take.
 
     Its E numbers are the first E principal components of the pooled channels of all blocks, each channel and each
-    component scaled to variance one; every store counts alike. The stores are those that it was trained on.
+    component scaled to variance one; every store counts alike. The stores are those that it was trained on. A folder
+    that holds anything but the same encoder, from an earlier call, is refused.
     """
     places = [open_store(place) for place in (store, *more_stores)]
     subject = load_subject(checkpoint, places[0])
     sources = subject.sources(places)
+    folder, told = Path(out), {"of": subject.about["weights_sha256"], "recordings": RECORDINGS, "seed": seed}
+    refuse_taken(folder, lambda held: _made_of(held, told))
     module, kind = _pooling_every_block(subject)
     moments = [_moments(_channels(module, subject, place, split, seed)) for place, split in sources]
     weight, bias, explained = components(moments, module.linear.out_features)
@@ -60,13 +64,18 @@ def with_principal_components(
         module.linear.weight.copy_(torch.from_numpy(weight))
         module.linear.bias.copy_(torch.from_numpy(bias))
     assert subject.folder is not None
-    folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     about = {key: value for key, value in subject.about.items() if key not in OF_THE_LAYER}
     about["seen_sha256"] = save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources)))
-    told = {"of": subject.about["weights_sha256"], "explained": round(explained, 4), "recordings": RECORDINGS}
-    save_encoder(folder, module, {**about, "encoder": kind, "principal_components": {**told, "seed": seed}})
+    about["principal_components"] = {**told, "explained": round(explained, 4)}
+    save_encoder(folder, module, {**about, "encoder": kind})
     return {"folder": str(folder), "explained": explained}
+
+
+def _made_of(held: dict[str, Any], told: dict[str, Any]) -> bool:
+    """Whether a config is that of these components, and nothing was fitted to them since."""
+    known = held.get("principal_components", {})
+    return told.items() <= known.items() and held.keys().isdisjoint(OF_THE_LAYER)
 
 
 def _pooling_every_block(subject: Subject) -> tuple[ResNet, dict[str, Any]]:

@@ -14,11 +14,12 @@ import numpy as np
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
 from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
+from clocs.evaluation.destination import refuse_taken
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.judgement import judge, pooled
 from clocs.evaluation.linear import Linear, fit_linear
 from clocs.evaluation.model_card import Findings, Task, write_card
-from clocs.evaluation.rows import Rows, refuse_without_classes, rows_of
+from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
@@ -42,16 +43,20 @@ def publish(
 
     For each store that the encoder was trained on there is a classifier, under the dataset's name: linear, fitted on
     all its training labels, regularised and calibrated on its validation patients. The card's results, and what the
-    embeddings give away, are those of its test patients.
+    embeddings give away, are those of its test patients. A folder that holds anything but the same encoder, published
+    before, is refused.
     """
     places = [open_store(place) for place in (store, *more_stores)]
     for place in places:
         refuse_without_classes(place)
     subject = load_subject(checkpoint, places[0])
     sources = subject.sources(places)
+    for place, split in sources:
+        refuse_empty(place, split, "train", "validation", "test")
+    folder, weights = Path(out), subject.about["weights_sha256"]
+    refuse_taken(folder, lambda held: held.get("weights_sha256") == weights and "classifiers" in held)
     made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
     assert subject.folder is not None
-    folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     tasks = tuple(task for task, _ in made)
     about = {

@@ -12,6 +12,7 @@ from torch import nn
 from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
+from clocs.store.splits import Split
 from clocs.store.store import Store
 
 BATCH = 512
@@ -61,6 +62,16 @@ def without_classes(store: Store) -> str:
         f"are, there is nothing to tell apart. Give it classes ({how}), ingest once more into the same store, which "
         "adds a version without reading files again, and split that under another name"
     )
+
+
+def refuse_empty(store: Store, split: Split, *parts: str) -> None:
+    """Parts that train, choose or judge must have somebody in them."""
+    for part in parts:
+        if not split.mask(part).any():
+            raise ConfigError(
+                f"split '{split.name}' of {store.folder} has nobody in its {part} part. Name another split, or make "
+                "one of more patients or with other shares: clocs.split(store, name, policy=...)"
+            )
 
 
 def rows_of(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from clocs.core.errors import ClocsError, ConfigError
+from clocs.core.errors import ClocsError, ConfigError, MissingExtraError
 from clocs.core.recording import Recording
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
 from clocs.evaluation.recordings import Signal
@@ -68,7 +68,7 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             rate, leads, unit = None, None, None
         try:
             return encoder.embed(item, rate=rate, leads=leads, unit=unit, any_lead=self.any_lead).pooled()
-        except ConfigError:
+        except (ConfigError, MissingExtraError):
             raise
         except ClocsError as error:
             raise type(error)(f"ECG {place}: {error}") from error

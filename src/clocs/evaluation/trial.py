@@ -16,7 +16,7 @@ from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.results import CODE, save_scores
-from clocs.evaluation.rows import Rows, refuse_without_classes
+from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
@@ -41,10 +41,11 @@ class Trial:
 
     @classmethod
     def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> Trial:
-        """Refused where the encoder has seen test patients, or the store names no classes."""
+        """Refused where the encoder has seen test patients, the store names no classes, or a part is empty."""
         place = open_store(store)
         refuse_without_classes(place)
         split = place.split(options.split)
+        refuse_empty(place, split, "train", "validation", options.part)
         subject = load_subject(checkpoint, place, options.seed)
         policy = frames_for(subject.about["input"], place, options.frames)
         refuse = options.leaks == "refused"

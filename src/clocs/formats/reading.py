@@ -124,7 +124,10 @@ def identity_from(source: Source, name: str) -> Identity:
 def _located(path: str | os.PathLike[str]) -> tuple[Source, str]:
     place = Path(path)
     if place.is_dir():
-        raise ConfigError(f"{path} is a folder; clocs.read takes one file. For folders: clocs data ingest folder ...")
+        raise ConfigError(
+            f"{path} is a folder; this takes one file at a time. A folder of ECGs becomes a store by 'clocs data "
+            "ingest folder', and a store is embedded as a whole by 'clocs embed'"
+        )
     return open_source(place.parent), place.name
 
 

@@ -105,7 +105,8 @@ def check_classes(truth: Bools, values: npt.NDArray[np.floating]) -> None:
 
 
 def _order(truth: Bools, scores: npt.NDArray[np.floating]) -> _Order:
-    rows = np.argsort(-scores, kind="stable")
+    # Turned round twice, so that rows that tie keep their order; negated, unsigned scores would wrap.
+    rows = len(scores) - 1 - np.argsort(scores[::-1], kind="stable")[::-1]
     descending = scores[rows]
     falls = np.append(descending[1:] != descending[:-1], True)
     ends = np.flatnonzero(falls[: len(rows)])

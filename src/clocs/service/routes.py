@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from clocs import __version__
+from clocs.core.errors import OptionError
 from clocs.service import schemas
 from clocs.service.ages import age_band
 from clocs.service.archive_view import ArchiveView
@@ -39,8 +40,16 @@ UPLOADS: Final = problems(400, 401, 403, 408, 413, 415, 421, 422, 500, 501, 503,
 PLAIN: Final = problems(401, 403, 404, 421, 422, 500, 503)
 FIGURES: Final = {"png": "image/png", "pdf": "application/pdf"}
 
+
+async def known_options_only(request: Request) -> None:
+    """A filter that is misspelled must not be taken for none: everyone would be found."""
+    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    if any(name not in known for name in request.query_params):
+        raise OptionError(f"an option of this request is unknown; there are: {', '.join(known) or 'none'}")
+
+
 open_routes = APIRouter(tags=["service"])
-routes = APIRouter(prefix="/api/v1", tags=["ECG"])
+routes = APIRouter(prefix="/api/v1", tags=["ECG"], dependencies=[Depends(known_options_only)])
 
 
 async def state_of(request: Request) -> ServiceState:

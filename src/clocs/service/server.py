@@ -42,6 +42,11 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address
     log("stopped")
 
 
+def check_address(host: str, port: int) -> None:
+    """Refuse what cannot be listened on, before work is done for it."""
+    _listener(host, port).close()
+
+
 def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,

@@ -115,7 +115,11 @@ def read_token(path: Path) -> SecretStr:
             raise ConfigError(f"the token in {path} can be read by others; make it yours alone: chmod 600 {path}")
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"no token can be read from {path}: {type(error).__name__}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+        raise ConfigError(
+            f"no token can be read from {path}: {reason}. To make one: "
+            f"head -c 24 /dev/urandom | base64 > {path} && chmod 600 {path}"
+        ) from error
     if len(text) < SHORTEST_TOKEN or not text.isprintable() or " " in text:
         raise ConfigError(f"{path} holds no token: it must be one line of at least {SHORTEST_TOKEN} signs, no blanks")
     return SecretStr(text)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -181,7 +184,7 @@ class Frames:
         return not cut or (self.policy.rate is not None and not self._at_one_rate)
 
     def cached(self, folder: str | os.PathLike[str] | None = None) -> npt.NDArray[np.float32]:
-        """All items as one memory-mapped array, made once and named by what goes into it.
+        """All items as one memory-mapped array, made once and named by what goes into it; again, if it is cut short.
 
         Worth it where a policy resamples. Default place: ``frames`` in the store's folder, or, where that may not be
         written to, a temporary folder that only this user can look into and that ends with the process.
@@ -190,7 +193,7 @@ class Frames:
         if folder is None and not os.access(place if place.exists() else self.store.folder, os.W_OK):
             place = Path(_own_folder().name)
         path = place / f"{self.content_hash[:32]}.npy"
-        if not path.exists():
+        if not self._is_whole(path):
             self._write_cache(path)
         return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
@@ -200,13 +203,31 @@ class Frames:
         mask = "" if self.records is None else np.packbits(self.records).tobytes().hex()
         return content_hash([self.store.sha256, self.policy.model_dump(mode="json"), mask, self.together, CACHE_FORM])
 
+    @property
+    def _cache_shape(self) -> tuple[int, ...]:
+        leads = (len(self.leads),) if self.together else ()
+        return (len(self), *leads, self.policy.segments, self.policy.samples)
+
+    @property
+    def _cache_header(self) -> bytes:
+        header = io.BytesIO()
+        told = {"descr": "<f4", "fortran_order": False, "shape": self._cache_shape}
+        np.lib.format.write_array_header_1_0(header, told)
+        return header.getvalue()
+
+    def _is_whole(self, path: Path) -> bool:
+        """By beginning and size; a hash of all of it, at every opening, would cost more than a cache saves."""
+        header = self._cache_header
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            size = len(header) + 4 * math.prod(self._cache_shape)
+            return file.read(len(header)) == header and os.fstat(file.fileno()).st_size == size
+        return False
+
     def _write_cache(self, path: Path) -> None:
         if not len(self):
             raise StoreError("no frame to cache: no recording is long enough or has the leads of this policy")
-        shape = (len(self), *self.gather([0]).shape[1:])
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         with atomic_file(path) as file:
-            np.lib.format.write_array_header_1_0(file, header)
+            file.write(self._cache_header)
             for start in range(0, len(self), CACHE_BATCH):
                 batch = self.gather(np.arange(start, min(start + CACHE_BATCH, len(self))))
                 file.write(batch.astype("<f4").tobytes())

@@ -20,8 +20,7 @@ from typing import Any
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
-from clocs.core.files import content_hash, exclusive, lies_in, write_bytes
-from clocs.core.pseudonyms import PSEUDONYM
+from clocs.core.files import content_hash, exclusive, write_bytes
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, size_of, without_ending
 from clocs.datasets import DATASETS, Dataset, Entry
@@ -31,6 +30,7 @@ from clocs.signals.leads import without_derived
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
 from clocs.store.growth import Pool
+from clocs.store.ingest_checks import check_nobody_is_named, check_place, warn_of_absent_labels
 from clocs.store.manifest import (
     FORMAT,
     SHARDS,
@@ -41,8 +41,8 @@ from clocs.store.manifest import (
     write_manifest,
 )
 from clocs.store.receipts import RECEIPTS as RECEIPTS
-from clocs.store.receipts import Progress, Receipt, Refused, finished, read_receipts, run_all, write_receipt
-from clocs.store.shard import Shard, ShardInfo, write_shard
+from clocs.store.receipts import Progress, Receipt, Refused, finished, run_all, write_receipt
+from clocs.store.shard import ShardInfo, write_shard
 from clocs.store.store import Store
 
 SHARD_BYTES = 128 << 20
@@ -88,12 +88,10 @@ def ingest(
     path = str(Path(source).absolute()) if source is not None and dataset.needs_source else None
     if path is None and dataset.needs_source:
         raise ConfigError(f"dataset '{dataset.name}' needs a source: the folder or zip its files lie in")
-    inside = [value for _, value in chosen if isinstance(value, Path) and lies_in(value, place)]
-    if inside:
-        raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
+    check_place(place, path, dataset, chosen)
     with exclusive(place):
         if chosen.pseudonymous:
-            _check_nobody_is_named(place)
+            check_nobody_is_named(place)
         pool = Pool(place) if dataset.grows else None
         tasks = _tasks(dataset, chosen, gate, path, place, pool)
         kind = engine or ("serial" if workers == 1 else "processes")
@@ -104,19 +102,9 @@ def ingest(
         receipts = receipts if pool is None else pool.joined(receipts)
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
-        return commit(place, receipts, dataset.about(chosen), chosen.model_dump(mode="json"), gate)
-
-
-def _check_nobody_is_named(folder: Path) -> None:
-    """Before recordings go under pseudonyms where others may lie under their names, of a version or a killed run."""
-    for receipt in read_receipts(folder):
-        shards = [Shard(folder / SHARDS / info.file, info) for info in receipt.shards]
-        ids = [row.record_id for row in receipt.refused] + [str(shard.batch.column("record_id")[0]) for shard in shards]
-        if not all(map(PSEUDONYM.fullmatch, ids)):
-            raise ConfigError(
-                f"{folder} holds recordings under their names, read without a key; they would stay "
-                "beside the pseudonyms. Choose another folder, and delete this one if names must not be kept"
-            )
+        store = commit(place, receipts, dataset.about(chosen), chosen.model_dump(mode="json"), gate)
+    warn_of_absent_labels(store, chosen)
+    return store
 
 
 def _tasks(

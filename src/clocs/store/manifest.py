@@ -92,7 +92,7 @@ def read_version(folder: Path, version: int | None, model: type[Model], form: An
         if body.get("format") != form:
             raise StoreError(
                 f"{folder} is no {what} that this version of clocs reads: {path.name} has the format "
-                f"{body.get('format')}, not {form}"
+                f"{body.get('format')}, not {form}. One is made by: {made_by}"
             )
         return model.model_validate(body)
     except (OSError, ValidationError) as error:

@@ -6,8 +6,10 @@ whose bytes have changed is refused.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +53,9 @@ def load_checkpoint(folder: Path, model: nn.Module, optimiser: torch.optim.Optim
     path = _newest(folder)
     if path is None:
         return None
-    try:
-        body = unseal(path.read_bytes(), path.name)
+    with _lost_if_damaged(folder):
+        body = unseal(path.read_bytes(), str(path))
         tensors = _read(path.with_suffix(".safetensors"), body["tensors_sha256"])
-    except IntegrityError as error:
-        raise _lost(folder, error) from error
     weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     model.load_state_dict(weights)
     _restore_optimiser(optimiser, tensors)
@@ -67,10 +67,8 @@ def newest_state(folder: Path) -> dict[str, Any] | None:
     path = _newest(folder)
     if path is None:
         return None
-    try:
-        return dict(unseal(path.read_bytes(), path.name)["state"])
-    except IntegrityError as error:
-        raise _lost(folder, error) from error
+    with _lost_if_damaged(folder):
+        return dict(unseal(path.read_bytes(), str(path))["state"])
 
 
 def _newest(folder: Path) -> Path | None:
@@ -78,19 +76,32 @@ def _newest(folder: Path) -> Path | None:
     return folder / f"step-{found[-1]:08d}.json" if found else None
 
 
-def _lost(folder: Path, error: IntegrityError) -> IntegrityError:
-    return IntegrityError(
-        f"checkpoint {error}. Delete {folder}, and the same command trains the run again from its start"
-    )
+@contextlib.contextmanager
+def _advising(advice: str) -> Iterator[None]:
+    """What is said of a damaged file, and what to do."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise IntegrityError(f"{error}. {advice}") from error
+
+
+def _lost_if_damaged(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Of checkpoints."""
+    return _advising(f"Delete {folder}, and the same command trains the run again from its start")
+
+
+def _spoilt_if_damaged(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Of an encoder."""
+    return _advising(f"Copy {folder} again from where it came, or delete the folder of its run and train again")
 
 
 def _read(path: Path, sha256: str) -> dict[str, Tensor]:
     try:
         if file_hash(path) != sha256:
-            raise IntegrityError(f"{path.name}: content differs from its hash")
+            raise IntegrityError(f"{path}: content differs from its hash")
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise IntegrityError(f"{path.name}: cannot be read: {error}") from error
+        raise IntegrityError(f"{path}: cannot be read: {error}") from error
 
 
 def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -135,9 +146,11 @@ def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     if not path.exists():
         raise StoreError(f"{folder} holds no encoder: there is no config.json")
     _refuse_run(path)
-    about = unseal(path.read_bytes(), path.name)
+    with _spoilt_if_damaged(folder):
+        about = unseal(path.read_bytes(), str(path))
+        weights = _read(folder / "model.safetensors", about["weights_sha256"])
     encoder = build_encoder(about["encoder"]["name"], about["encoder"]["options"])
-    encoder.load_state_dict(_read(folder / "model.safetensors", about["weights_sha256"]))
+    encoder.load_state_dict(weights)
     return encoder.eval(), about
 
 
@@ -162,7 +175,8 @@ def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
     """The classifier that was trained with an encoder."""
     if "head_sha256" not in about:
         raise StoreError(f"{folder} holds an encoder without a classifier: it was trained without labels")
-    weights = _read(folder / "head.safetensors", about["head_sha256"])
+    with _spoilt_if_damaged(folder):
+        weights = _read(folder / "head.safetensors", about["head_sha256"])
     head = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0])
     head.load_state_dict(weights)
     return head.eval()

@@ -24,8 +24,10 @@ from clocs.training.recommended import RECOMMENDED
 
 OURS = "recommended"
 """In place of a method, in the name of a ready config."""
-EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes"})
+EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes", "checkpoint_steps"})
 """Where and how a run is carried out: not part of what it is."""
+ONCE_NAMED = {"checkpoint_steps": 100}
+"""Of these, what names were made with all the same: always with the usual value, so that they stay as they were."""
 SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames": None}
 """Keys with keys below them, and whose those are unless a ``name`` says otherwise."""
 
@@ -132,7 +134,7 @@ class PretrainConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the run is, as JSON."""
-        whole = self.model_dump(mode="json", exclude=set(EXECUTION))
+        whole = self.model_dump(mode="json", exclude=set(EXECUTION)) | ONCE_NAMED
         whole["method"] = without_unused(whole["method"], later(METHODS.get(self.method["name"])))
         whole["encoder"] = without_unused(whole["encoder"], later(ENCODERS.get(self.encoder["name"]).options))
         return without_unused(whole, LATER)

@@ -15,6 +15,8 @@ from clocs.training.runs import METRICS, finished_epochs
 
 def learning_curve(run: str | os.PathLike[str]) -> LearningCurve:
     """What a run's metrics say of its epochs."""
+    if not Path(run).exists():
+        raise StoreError(f"there is no {run}; runs are folders, and '*' is expanded by the shell unless it is quoted")
     if not (Path(run) / METRICS).exists():
         raise StoreError(f"{run} is no run: there is no {METRICS}")
     epochs = finished_epochs(Path(run))

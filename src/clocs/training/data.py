@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD, canonical
-from clocs.store.duplicates import Keys, patient_keys, signal_keys
+from clocs.store.duplicates import Ints, Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.config import PretrainConfig
-from clocs.training.labels import labelled_items, labelled_records
+from clocs.training.labels import labelled_items, labelled_records, without_classes
 from clocs.training.sampler import PatientSampler, RepeatedSampler, Sampler, ShuffledSampler, TurnsSampler
 from clocs.training.seen import seen_keys
 from clocs.views.batch import BatchMaker
@@ -62,26 +63,45 @@ def sources(config: PretrainConfig, method: Method) -> tuple[Source, ...]:
         raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
     first = source(config, method, config.store)
     parts = (first, *(_as_first(first, config, folder) for folder in config.more_stores))
-    _refuse_overlap(parts)
+    if config.more_stores:
+        _refuse_overlap(parts)
     return parts
 
 
 def _refuse_overlap(parts: tuple[Source, ...]) -> None:
     """A recording or a patient of two stores would be taken for two, and might train as well as validate."""
-    for what, keys_of in (("signals", signal_keys), ("patients", patient_keys)):
-        keys = [keys_of(part.store) for part in parts]
-        for one, other in itertools.combinations(range(len(parts)), 2):
-            shared = np.intersect1d(keys[one][keys[one] > 0], keys[other])
+    for alike in zip(*(_known(part.store) for part in parts), strict=True):
+        for one, other in itertools.combinations(alike, 2):
+            shared = np.intersect1d(one.keys[one.keys > 0], other.keys)
             if len(shared):
-                names = [
-                    parts[number].store.table(["record_id"]).column(0)[int(np.argmax(keys[number] == shared[0]))]
-                    for number in (one, other)
-                ]
+                names = " and ".join(f"'{known.holder(shared[0])}'" for known in (one, other))
                 raise LeakError(
-                    f"more_stores: {len(shared)} {what} are in {parts[one].store.folder} as well as in "
-                    f"{parts[other].store.folder}, such as those of '{names[0]}' and '{names[1]}'. Ingest them into "
-                    "one store, whose split keeps them together"
+                    f"more_stores: {len(shared)} {one.what} are in {one.store.folder} as well as in "
+                    f"{other.store.folder}, such as those of {names}. Ingest them into one store, whose split keeps "
+                    "them together"
                 )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """By what recordings of a store are known elsewhere: their numbers, and a key each."""
+
+    what: str
+    store: Store
+    records: Ints
+    keys: Keys
+
+    def holder(self, key: np.uint64) -> str:
+        """The first recording with this key."""
+        return str(self.store.table(["record_id"]).column(0)[int(self.records[np.argmax(self.keys == key)])])
+
+
+def _known(store: Store) -> Iterator[_Known]:
+    """Single leads come last, since all samples are read for them: they tell an ECG with other leads beside them."""
+    every = np.arange(len(store))
+    yield _Known("signals", store, every, signal_keys(store))
+    yield _Known("patients", store, every, patient_keys(store))
+    yield _Known("leads", store, *lead_keys(store, np.ones(len(store), bool), every=True))
 
 
 def source(config: PretrainConfig, method: Method, folder: Path) -> Source:
@@ -151,7 +171,10 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
     _refuse_views(method, parts, makers)
     train = _joined(makers)
     alike = tuple(replace(part, policy=_with_leads_of(maker)) for part, maker in zip(parts, makers, strict=True))
-    validation = _joined(_makers(config, method, alike if method.together else parts, validated))
+    validating = _makers(config, method, alike if method.together else parts, validated)
+    validation = _joined(validating)
+    if method.needs_labels:
+        _refuse_labels(method, parts[0].store, {"training": makers[0], "validation": validating[0]})
     sampler: Sampler
     if config.fraction < 1 and config.label_draw == "frames":
         chosen = labelled_items(len(train), config.fraction, config.seed)
@@ -180,6 +203,23 @@ def _with_leads_of(maker: BatchMaker) -> FramePolicy:
 
 def _joined(makers: list[BatchMaker]) -> BatchMaker | JointBatchMaker:
     return makers[0] if len(makers) == 1 else JointBatchMaker(makers)
+
+
+def _refuse_labels(method: Method, store: Store, makers: dict[str, BatchMaker]) -> None:
+    """What the loss cannot take is said before training, not by the first batch that has it."""
+    if not store.manifest.dataset["classes"]:
+        raise ConfigError(f"{method.name} needs labels, but {without_classes(store)}")
+    if getattr(method, "multi_label", True):
+        return
+    for part, maker in makers.items():
+        wrong = np.flatnonzero(maker.frames.targets(np.arange(len(maker))).sum(1) != 1)
+        if len(wrong):
+            record = store.table(["record_id"]).column(0)[int(maker.frames.locate(wrong[:1])[0][0])]
+            raise ConfigError(
+                f"{len(wrong)} of {len(maker)} instances of the {part} part of {store.folder} do not have exactly one "
+                f"class, such as those of '{record}'. Set method.multi_label=true, which takes none or several, or "
+                "give the store classes of which each recording has one"
+            )
 
 
 def _refuse_views(method: Method, parts: tuple[Source, ...], makers: list[BatchMaker]) -> None:

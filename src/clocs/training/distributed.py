@@ -55,6 +55,9 @@ class GlobalBatchNorm(_BatchNorm):
         """(N, C, ...), N instances on this rank."""
         if not self.training or not dist.is_initialized() or dist.get_world_size() == 1:
             return super().forward(values)
+        given = values.dtype
+        if given in (torch.float16, torch.bfloat16):  # as torch's own: half types cannot even count a batch's samples
+            values = values.float()
         axes = [axis for axis in range(values.ndim) if axis != 1]
         shape = [1, -1] + [1] * (values.ndim - 2)
         count = _sum(torch.tensor(values.numel() / values.shape[1], dtype=values.dtype, device=values.device))
@@ -63,7 +66,7 @@ class GlobalBatchNorm(_BatchNorm):
         variance = _sum(centred.square().sum(axes)) / count
         self._remember(mean.detach(), variance.detach() * count / (count - 1))
         scaled = centred * torch.rsqrt(variance + self.eps).view(shape)
-        return scaled * self.weight.view(shape) + self.bias.view(shape)
+        return (scaled * self.weight.view(shape) + self.bias.view(shape)).to(given)
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:

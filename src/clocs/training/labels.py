@@ -1,4 +1,7 @@
-"""Few labels: which of the training part's are used. A smaller fraction lies inside a larger one of the same seed."""
+"""Labels: that there are classes, and of few labels, which are used.
+
+A smaller fraction lies inside a larger one of the same seed.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,17 @@ if TYPE_CHECKING:
 
 LabelDraw = Literal["patients", "frames"]
 """``patients``: all labels of some patients. ``frames``: as the released code, some labels of nearly all patients."""
+
+
+def without_classes(store: Store) -> str:
+    """What it means that a store names no classes, and what to do."""
+    name = store.manifest.dataset["name"]
+    how = "an option of the same ingest, -o classes=SR,AF=AFIB+AFL" if name == "folder" else "its field 'classes'"
+    return (
+        f"this store names no classes: dataset '{name}' does not say which labels make one, so whatever labels there "
+        f"are, there is nothing to tell apart. Give it classes ({how}), ingest once more into the same store, which "
+        "adds a version without reading files again, and split that under another name"
+    )
 
 
 def labelled_records(store: Store, records: npt.NDArray[np.bool_], fraction: float, seed: int) -> npt.NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,8 @@ def _train(
     fabric.barrier()
     seen = _seen(config, parts)
     data = training_data(config, method, parts)
+    if config.initial is not None and fabric.is_global_zero:
+        _warn_of_other_frames(config.initial, parts[0].policy, data.train.unit)
     if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
         torch.set_default_dtype(torch.float64)
     encoder = fresh_encoder(config, parts[0].policy)
@@ -212,6 +215,25 @@ def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: di
         places = {"embedding": "embedding", "samples": "frames.samples"}
         told = " ".join(f"{places.get(key, f'encoder.{key}')}={value}" for key, value in others.items())
         raise ConfigError(f"initial: {config.initial} is another encoder than this run trains; to have it, add: {told}")
+
+
+def _warn_of_other_frames(initial: str, policy: FramePolicy, unit: str) -> None:
+    """At another rate or scale, weights fit as well, but what they know is lost."""
+    known = load_encoder_folder(encoder_folder(initial))[1]["input"]
+    unknown_gain = known["normalisation"] == "none" and (known.get("unit", "mV"), unit) == ("mV", "adu")
+    theirs = {"rate": known["rate"], "normalisation": "typical" if unknown_gain else known["normalisation"]}
+    others = {key: value for key, value in theirs.items() if getattr(policy, key) != value}
+    if not others:
+        return
+    told, ours = (
+        ", ".join(f"{key} {'not stated' if of[key] is None else of[key]}" for key in others)
+        for of in (theirs, policy.model_dump())
+    )
+    if others.get("rate") is not None and policy.source_samples is not None:
+        others["source_samples"] = "null"  # a policy has one or the other
+    keys = " ".join(f"frames.{key}={value}" for key, value in others.items() if value is not None)
+    advice = f"; to have them, add: {keys}" if keys else ""
+    warnings.warn(f"initial: {initial} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)
 
 
 def _encoder_options(config: PretrainConfig, policy: FramePolicy) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import canonical_json, content_hash, seal, unseal, write_bytes
 
 CODE = 2
@@ -38,7 +39,12 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None while it is not finished."""
         path = self.folder / "result.json"
-        return unseal(path.read_bytes(), path.name) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            return unseal(path.read_bytes(), str(path))
+        except IntegrityError as error:
+            raise IntegrityError(f"{error}. Delete this file, and the same command finishes the run again") from error
 
     def finish(self, result: dict[str, Any]) -> None:
         """Declare the run finished."""
@@ -60,14 +66,14 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics."""
-        return read_lines(self._metrics)
+        return _read_metrics(self._metrics)
 
     def rewind(self, step: int) -> None:
-        """Forget lines after a step: they will be written again."""
-        if self._metrics.exists():
-            lines = self._metrics.read_bytes().splitlines(keepends=True)
-            kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["step"] <= step]
-            write_bytes(self._metrics, b"".join(kept))
+        """Forget lines after a step, which will be written again, and what a kill left of the last one."""
+        metrics = [line for line in self.metrics() if line["step"] <= step]
+        for path, kept in ((self._metrics, metrics), (self._timing, read_lines(self._timing))):
+            if path.exists():
+                write_bytes(path, b"".join(map(_as_line, kept)))
 
 
 def environment() -> dict[str, Any]:
@@ -77,16 +83,52 @@ def environment() -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines; none where there is no file. A run that is still going may be in the middle of the last one."""
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """JSON lines that are whole: a kill, or a full disk, may have torn one. None where there is no file."""
+    return [values for values in _parsed(path) if values is not None]
+
+
+def _read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All lines: without one, a run's curves would have a gap that nobody sees."""
+    found = []
+    for number, values in enumerate(_parsed(path), 1):
+        if values is None:
+            raise IntegrityError(
+                f"{path}: line {number} cannot be read; its bytes have changed. Delete that line to go on with a gap "
+                f"in the run's curves, or delete {path.parent}, and the same command trains the run from its start"
+            )
+        found.append(values)
+    return found
+
+
+def _parsed(path: Path) -> list[dict[str, Any] | None]:
+    """Each line, None where it is damaged. A run that is still going may be in the middle of the last one: left out."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [_values(line) for line in lines]
+
+
+def _values(line: bytes) -> dict[str, Any] | None:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    return values if isinstance(values, dict) else None
 
 
 def finished_epochs(run: Path) -> list[dict[str, Any]]:
     """What the metrics in a run's folder say of each epoch."""
-    return [line for line in read_lines(run / METRICS) if "validation_loss" in line]
+    return [line for line in _read_metrics(run / METRICS) if "validation_loss" in line]
 
 
 def _append(path: Path, values: dict[str, Any]) -> None:
-    with open(path, "a") as file:
-        file.write(json.dumps(values) + "\n")
+    try:
+        with open(path, "ab") as file:
+            file.write(_as_line(values))
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error.strerror or error}. Mend that, and the same command continues the run from "
+            "its last checkpoint"
+        ) from error
+
+
+def _as_line(values: dict[str, Any]) -> bytes:
+    return json.dumps(values).encode() + b"\n"

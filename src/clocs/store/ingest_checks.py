@@ -1,0 +1,58 @@
+"""What an ingest looks at before it writes, and after."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Final
+
+import pyarrow.compute as pc
+
+from clocs.core.errors import ConfigError
+from clocs.core.files import lies_in
+from clocs.core.pseudonyms import PSEUDONYM
+from clocs.datasets.dataset import Dataset, Options
+from clocs.store.manifest import SHARDS, read_manifest, versions
+from clocs.store.receipts import read_receipts
+from clocs.store.shard import Shard
+from clocs.store.store import Store
+
+MOST_NAMED: Final = 20
+
+
+def check_place(place: Path, source: str | None, dataset: Dataset, options: Options) -> None:
+    """Before anything is written there: it is no other dataset's, and apart from what is read."""
+    inside = [value for _, value in options if isinstance(value, Path) and lies_in(value, place)]
+    if inside:
+        raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
+    if source is not None and Path(source).is_dir() and lies_in(place, Path(source)):
+        raise ConfigError(f"{place} lies in {source}, and would be read with it; choose a place elsewhere")
+    held = read_manifest(place).dataset["name"] if versions(place) else dataset.name
+    if held != dataset.name:
+        raise ConfigError(f"{place} is a store of the dataset '{held}'; choose another folder for '{dataset.name}'")
+
+
+def check_nobody_is_named(folder: Path) -> None:
+    """Before recordings go under pseudonyms where others may lie under their names, of a version or a killed run."""
+    for receipt in read_receipts(folder):
+        shards = [Shard(folder / SHARDS / info.file, info) for info in receipt.shards]
+        ids = [row.record_id for row in receipt.refused] + [str(shard.batch.column("record_id")[0]) for shard in shards]
+        if not all(map(PSEUDONYM.fullmatch, ids)):
+            raise ConfigError(
+                f"{folder} holds recordings under their names, read without a key; they would stay "
+                "beside the pseudonyms. Choose another folder, and delete this one if names must not be kept"
+            )
+
+
+def warn_of_absent_labels(store: Store, options: Options) -> None:
+    """A class that the user made of a label nobody has is misspelled, or of another archive."""
+    wanted = {label for labels in options.own_classes.values() for label in labels}
+    if wanted:
+        held = set(pc.unique(pc.list_flatten(store.table(["labels"]).column(0))).to_pylist())
+        absent = sorted(wanted - held)
+        if absent:
+            known = ", ".join(sorted(held)[:MOST_NAMED]) or "none"
+            warnings.warn(
+                f"no recording has the label {', '.join(absent)}, which a class is made of; labels here: {known}",
+                stacklevel=3,
+            )

@@ -22,6 +22,12 @@ def run(tmp_path: Path) -> Run:
     return begun
 
 
+def test_a_place_that_cannot_hold_runs_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot write .*config\.json: Not a directory"):
+        Run(tmp_path / "file", "cmsc-example", {}).begin()
+
+
 def test_a_torn_line_of_the_clock_is_left_out(run: Run) -> None:
     run.log_timing(step=4, frames=100, seconds=2.0)
     timing = run.folder / "timing.jsonl"

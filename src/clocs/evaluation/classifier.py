@@ -148,7 +148,6 @@ class Classifier:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write its two files; the JSON last, with the tensors' hash."""
         path = Path(folder) / TENSORS
-        path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {name: getattr(self, name) for name in ("mean", "scale", "weight", "bias")}
         write_bytes(path, save({name: np.ascontiguousarray(values) for name, values in arrays.items()}))
         body = {**self.card.model_dump(mode="json"), "tensors_sha256": file_hash(path)}

@@ -64,7 +64,6 @@ def with_principal_components(
         module.linear.weight.copy_(torch.from_numpy(weight))
         module.linear.bias.copy_(torch.from_numpy(bias))
     assert subject.folder is not None
-    folder.mkdir(parents=True, exist_ok=True)
     about = {key: value for key, value in subject.about.items() if key not in OF_THE_LAYER}
     about["seen_sha256"] = save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources)))
     about["principal_components"] = {**told, "explained": round(explained, 4)}

@@ -57,7 +57,6 @@ def publish(
     refuse_taken(folder, lambda held: held.get("weights_sha256") == weights and "classifiers" in held)
     made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
     assert subject.folder is not None
-    folder.mkdir(parents=True, exist_ok=True)
     tasks = tuple(task for task, _ in made)
     about = {
         **subject.about,

@@ -14,6 +14,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Store
+from clocs.training.labels import without_classes
 
 BATCH = 512
 
@@ -51,17 +52,6 @@ def refuse_without_classes(store: Store) -> None:
     """What is fitted or judged by classes takes a store that names some."""
     if not store.manifest.dataset["classes"]:
         raise ConfigError(without_classes(store))
-
-
-def without_classes(store: Store) -> str:
-    """What it means that a store names no classes, and what to do."""
-    name = store.manifest.dataset["name"]
-    how = "an option of the same ingest, -o classes=SR,AF=AFIB+AFL" if name == "folder" else "its field 'classes'"
-    return (
-        f"this store names no classes: dataset '{name}' does not say which labels make one, so whatever labels there "
-        f"are, there is nothing to tell apart. Give it classes ({how}), ingest once more into the same store, which "
-        "adds a version without reading files again, and split that under another name"
-    )
 
 
 def refuse_empty(store: Store, split: Split, *parts: str) -> None:

@@ -32,7 +32,6 @@ class Run:
 
     def begin(self) -> None:
         """Write down what the run is and where it runs."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         write_bytes(self.folder / "config.json", canonical_json(self.identity))
         write_bytes(self.folder / "environment.json", canonical_json(environment()))
 

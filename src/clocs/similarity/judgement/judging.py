@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from clocs.evaluation.rows import without_classes
 from clocs.similarity.judgement.agreement import NEIGHBOURS, neighbour_agreement
 from clocs.similarity.judgement.cohort import Cohort, Folder, open_cohort, told
 from clocs.similarity.judgement.distances import Distances, patient_distances
 from clocs.similarity.judgement.retrieval import find_own_segments
 from clocs.store.store import Store
+from clocs.training.labels import without_classes
 
 SOUGHT: Final = {"any_segment": False, "other_recordings": True}
 """What is found again: any other segment of the patient, or one of the patient's other recordings."""

@@ -37,6 +37,7 @@ def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, tmp_p
     assert told["formats"] == {"muse-xml": 2}
     assert told["outcomes"] == {"stored": 2, "not an ECG": 1}
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "no format of an ECG: scan.pdf" in clocs("data", "report", store, "--source", muse, "--key", key)
 
 
 def test_a_store_is_deidentified_and_what_went_is_told(muse: Path, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class _Fetcher:
     def listed(self, item: Download, base: str) -> list[_File]:
         """The files of a project by its listing, which is kept beside them, so it is fetched once."""
         base = base.rstrip("/") + "/"
-        own = kept_listing(base)
+        own = _kept_listing(base)
         sums = read_sums(self.fetch(_File(own, base + LISTING, item.checksum), own, check=read_sums))
         absent = [wanted for wanted in item.only if not any(_is_in(name, wanted) for name in sums)]
         if absent:
@@ -194,7 +194,7 @@ class _Transfer:
         )
 
 
-def kept_listing(url: str) -> str:
+def _kept_listing(url: str) -> str:
     """The name of a project's listing in a folder, where another project's may be, too."""
     project = "-".join(part for part in urlsplit(url).path.split("/")[-3:] if part)
     return f"{project}-{LISTING}"

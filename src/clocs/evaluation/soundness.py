@@ -11,13 +11,12 @@ import numpy as np
 
 from clocs.core.errors import SignalError
 from clocs.core.recording import Recording
+from clocs.signals.beats import LOWEST_RATE
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF, REASONS, Finding, GatePolicy, Reason, assess
 
 GATE: Final = GatePolicy()
 FLAT_ONLY: Final = OFF.model_copy(update={"min_span": GATE.min_span})
-MIN_RATE: Final = 50.0
-"""Hz. Below, a QRS complex of 80 ms has fewer than four samples, and no resampling brings it back."""
 
 ADVICE: Final[dict[Reason, str]] = {
     "unreadable": "Get a whole copy of the file.",
@@ -48,10 +47,10 @@ def name_of(recording: Recording) -> str:
 def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
     """How many whole frames of an enforced rate a recording has; one without any is refused."""
     assert policy.rate is not None
-    if not recording.rate >= MIN_RATE:
+    if not recording.rate >= LOWEST_RATE:
         raise SignalError(
             f"{name_of(recording)} has {recording.rate:g} samples a second, but a QRS complex needs at least "
-            f"{MIN_RATE:g} to be seen. Rates are in Hz."
+            f"{LOWEST_RATE:g} to be seen. Rates are in Hz."
         )
     frames = int(policy.count(np.array([recording.samples]), np.array([recording.rate]))[0])
     if not frames:

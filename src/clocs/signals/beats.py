@@ -19,7 +19,7 @@ MOST_SECONDS: Final = 60.0
 COARSE_RATE: Final = 250.0
 """Hz, about: enough for the width of a QRS complex."""
 LOWEST_RATE: Final = 50.0
-"""Hz; below, a QRS complex is a sample or two."""
+"""Hz. Below, a QRS complex of 80 ms has fewer than four samples, and no resampling brings it back."""
 FEWEST: Final = 4
 CLOSEST: Final = 0.2
 """Seconds from beat to beat: 300 a minute."""

@@ -13,6 +13,7 @@ from typing import Literal
 
 from clocs.core.engine import Engine, run
 from clocs.core.errors import ClocsError, ConfigError, FormatError, LeadError, SignalError, UnitError
+from clocs.core.files import lies_in
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.deidentifying import patient_of
@@ -115,7 +116,7 @@ def convert(
     store = open_store(place) if versions(place) else None
     if store is None and _is_file(place):
         return _convert_file(place, out, to, contents, overwrite)
-    if out.resolve().is_relative_to(place.resolve()):
+    if lies_in(out, place):
         raise ConfigError(f"{out} lies in {place}, and would be converted with it; choose a place elsewhere")
     writer, single = _folder_writer(out, to)
     done = Conversion(writer.name)

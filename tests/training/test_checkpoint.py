@@ -10,7 +10,7 @@ from torch import nn
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
-from clocs.training.checkpoint import load_encoder_folder, save_encoder
+from clocs.training.checkpoint import load_encoder_folder, load_head, save_encoder
 from clocs.training.runs import Run
 
 OPTIONS = parse_encoder("cnn", {"samples": 400, "embedding": 8}).model_dump(mode="json")
@@ -50,3 +50,13 @@ def test_a_truncated_encoder_is_damaged(name: str, tmp_path: Path, encoder: nn.M
     with pytest.raises(IntegrityError, match=rf"^{path}: .* Copy {tmp_path} again from where it came, or") as found:
         load_encoder_folder(tmp_path)
     assert "is a run's folder" not in str(found.value)
+
+
+def test_a_head_that_is_not_saved_is_not_spoken_of(tmp_path: Path, encoder: nn.Module) -> None:
+    save_encoder(tmp_path / "trained", encoder, ABOUT, head=nn.Linear(32, 2))
+    _, about = load_encoder_folder(tmp_path / "trained")
+    assert load_head(tmp_path / "trained", about).out_features == 2
+    save_encoder(tmp_path / "published", encoder, about)
+    with pytest.raises(StoreError, match="without a classifier") as found:
+        load_head(tmp_path / "published", load_encoder_folder(tmp_path / "published")[1])
+    assert not isinstance(found.value, IntegrityError)

@@ -125,12 +125,14 @@ def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tens
 def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: nn.Module | None = None) -> None:
     """A trained encoder in the layout model hubs take: model.safetensors and config.json.
 
-    ``head``: the classifier it was trained with, beside it as head.safetensors.
+    ``head``: the classifier it was trained with, beside it as head.safetensors. Without, none is spoken of, whatever
+    the encoder that this one was made of had.
     """
-    hashes = {"weights_sha256": _write_weights(folder / "model.safetensors", encoder)}
+    about = {key: value for key, value in about.items() if key != "head_sha256"}
+    about["weights_sha256"] = _write_weights(folder / "model.safetensors", encoder)
     if head is not None:
-        hashes["head_sha256"] = _write_weights(folder / "head.safetensors", head)
-    write_bytes(folder / "config.json", seal({**about, **hashes}))
+        about["head_sha256"] = _write_weights(folder / "head.safetensors", head)
+    write_bytes(folder / "config.json", seal(about))
 
 
 def _write_weights(path: Path, module: nn.Module) -> str:
@@ -174,7 +176,7 @@ def _refuse_run(path: Path) -> None:
 def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
     """The classifier that was trained with an encoder."""
     if "head_sha256" not in about:
-        raise StoreError(f"{folder} holds an encoder without a classifier: it was trained without labels")
+        raise StoreError(f"{folder} holds an encoder without a classifier: it was trained, or saved, without")
     with _spoilt_if_damaged(folder):
         weights = _read(folder / "head.safetensors", about["head_sha256"])
     head = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0])

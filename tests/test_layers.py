@@ -49,7 +49,7 @@ PARTS: dict[str, set[str]] = {
     "formats/writers": {"edf_layout", "steps"},
     "datasets": {"dataset", "deidentifying", "tables"},
     "encoders": {"convolution", "encoder", "fused_block"},
-    "losses": {"cosine"},
+    "losses": {"cosine", "full_precision"},
     "methods": {"contrast", "method"},
     "views/perturbations": {"perturbation"},
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from clocs.losses.full_precision import full_precision
 
 
 def classification(logits: Tensor, targets: Tensor, *, multi_label: bool) -> Tensor:
@@ -17,7 +18,7 @@ def classification(logits: Tensor, targets: Tensor, *, multi_label: bool) -> Ten
     if logits.ndim != 2 or logits.shape != targets.shape or not logits.numel():
         given = f"{tuple(logits.shape)} and {tuple(targets.shape)}"
         raise ValueError(f"logits and targets must both be (N, C), instances x classes, not {given}")
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    logits = full_precision(logits)
     if multi_label:
         return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
     labels = targets.count_nonzero(1)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from clocs.losses.full_precision import full_precision
+
 LIMIT: Final = 16 * 2**20
 """Bytes of similarities held at once; more are made block by block, and all once more for the gradient."""
 
@@ -17,7 +19,7 @@ def units(vectors: Tensor) -> Tensor:
 
     A zero vector stays zero, and has no gradient.
     """
-    vectors = vectors.float() if vectors.dtype in (torch.float16, torch.bfloat16) else vectors
+    vectors = full_precision(vectors)
     largest = vectors.detach().abs().amax(-1, keepdim=True)
     return normalize(vectors / largest.masked_fill(largest < 1e-12, torch.inf), dim=-1)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from clocs.losses.full_precision import full_precision
+
 FLOOR = 1e-6
 """Added to variances: a number that never varies has no correlation."""
 
@@ -17,7 +19,7 @@ def decorrelation(embeddings: Tensor) -> Tensor:
     if embeddings.ndim != 2 or len(embeddings) < 2:
         raise ValueError(f"embeddings must be (N, E) with N of 2 or more, not {tuple(embeddings.shape)}")
     with torch.autocast(embeddings.device.type, enabled=False):
-        values = embeddings.float() if embeddings.dtype in (torch.float16, torch.bfloat16) else embeddings
+        values = full_precision(embeddings)
         centred = values - values.mean(0)
         scaled = centred / (centred.square().mean(0) + FLOOR).sqrt()
         correlations = scaled.mT @ scaled / len(scaled)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
+
+from clocs.losses.full_precision import full_precision
 
 
 def multi_task(logits: Tensor, applied: Tensor) -> Tensor:
@@ -16,5 +17,5 @@ def multi_task(logits: Tensor, applied: Tensor) -> Tensor:
     if logits.ndim != 2 or logits.shape != applied.shape or not logits.numel():
         given = f"{tuple(logits.shape)} and {tuple(applied.shape)}"
         raise ValueError(f"logits and applied must both be (N, T), instances x tasks, not {given}")
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    logits = full_precision(logits)
     return binary_cross_entropy_with_logits(logits, applied.to(logits.dtype))

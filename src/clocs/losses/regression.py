@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from clocs.losses.cosine import units
+from clocs.losses.full_precision import full_precision
 
 
 def regression(predictions: Tensor, targets: Tensor, *, normalised: bool = False) -> Tensor:
@@ -19,11 +19,7 @@ def regression(predictions: Tensor, targets: Tensor, *, normalised: bool = False
     if predictions.ndim != 2 or predictions.shape != targets.shape or len(predictions) < 1:
         given = f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
         raise ValueError(f"predictions and targets must both be (N, E), not {given}")
-    predictions, targets = _full(predictions), _full(targets.detach())
+    predictions, targets = full_precision(predictions), full_precision(targets.detach())
     if normalised:
         return 2 - 2 * (units(predictions) * units(targets)).sum(-1).mean()
     return mse_loss(predictions, targets)
-
-
-def _full(values: Tensor) -> Tensor:
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values

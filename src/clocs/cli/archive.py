@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clocs.cli.data import AsJson, StorePath
+from clocs.cli.arguments import AsJson, Draw, StoreFolder, Workers
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
@@ -34,7 +34,7 @@ def deidentify(
     store: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the new store.")],
     key: KeyFile,
     keep: Annotated[list[str] | None, typer.Option(help="labels, notes, leads or site: what files say stays.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    workers: Workers = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make a store in which nobody is named, and say what was taken out."""
@@ -57,7 +57,7 @@ def deidentify(
 
 
 def scan_identities(
-    store: StorePath,
+    store: StoreFolder,
     against: Annotated[Path | None, typer.Option(help="Archive whose identities are looked for in every byte.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Column of harmless patterns, such as labels.")] = None,
     as_json: AsJson = False,
@@ -80,10 +80,10 @@ def scan_identities(
 
 
 def archive_report(
-    store: StorePath,
+    store: StoreFolder,
     source: Annotated[Path | None, typer.Option(help="The archive: every file is accounted for.")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="Of a de-identified store: to name the files.")] = None,
-    draw: Annotated[Path | None, typer.Option(help="Picture to write: .png, .pdf or .svg.")] = None,
+    draw: Draw = None,
     as_json: AsJson = False,
 ) -> None:
     """Show formats, rates, leads, faults, and ECGs that several files hold; with --source, what was refused and why."""

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import AsJson, Checkpoint, SplitName, SplitStoreFolder, Threads
 from clocs.cli.printing import print_table
 
 
 def audit(
-    checkpoint: Annotated[
-        str, typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")
-    ],
-    store: Annotated[Path, typer.Argument(help="Folder of a store with a split.")],
-    split: Annotated[str, typer.Option(help="Name of the split.")] = "default",
+    checkpoint: Checkpoint,
+    store: SplitStoreFolder,
+    split: SplitName = "default",
     frames: Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")] = "encoder",
     seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of torch.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    threads: Threads = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
     import torch

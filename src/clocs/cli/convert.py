@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import AsJson, Workers
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 
@@ -28,8 +29,8 @@ def convert(
         bool, typer.Option("--fill-missing", help="Write missing samples as 0 where a format cannot mark them.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    workers: Workers = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Convert ECG files. Names what was refused and why; exits 1 if nothing was written."""
     from clocs.store.converting import convert as run

@@ -9,14 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from clocs.cli.arguments import AsJson, Engine, Picture, StoreFolder, Workers
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
 
 data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
 
 
 class Gate(StrEnum):
@@ -24,14 +22,6 @@ class Gate(StrEnum):
 
     ON = "on"
     OFF = "off"
-
-
-class EngineName(StrEnum):
-    """What runs the tasks."""
-
-    SERIAL = "serial"
-    PROCESSES = "processes"
-    RAY = "ray"
 
 
 @data.command("list")
@@ -70,10 +60,10 @@ def ingest(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Folder or zip of its files; - where none is needed.")
     ],
-    store: StorePath,
+    store: StoreFolder,
     gate: Annotated[Gate, typer.Option(help="off: store everything that can be read.")] = Gate.ON,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
-    engine: Annotated[EngineName | None, typer.Option(help="Default: processes where workers > 1.")] = None,
+    workers: Workers = 1,
+    engine: Engine = None,
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="key=value of the dataset.")] = None,
     key: Annotated[Path | None, typer.Option(help="Folder only: key file for patients' pseudonyms.")] = None,
     as_json: AsJson = False,
@@ -130,7 +120,7 @@ def ingest(
 
 
 @data.command()
-def verify(store: StorePath, as_json: AsJson = False) -> None:
+def verify(store: StoreFolder, as_json: AsJson = False) -> None:
     """Check every byte of a store; exits 1 and names the file when anything differs."""
     from clocs.store.verify import verify as run
 
@@ -148,7 +138,7 @@ def verify(store: StorePath, as_json: AsJson = False) -> None:
 
 @data.command()
 def split(
-    store: StorePath,
+    store: StoreFolder,
     name: Annotated[str, typer.Option("--name", help="Name of the split.")] = "default",
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives another split.")] = 0,
     group_duplicates: Annotated[bool, typer.Option(help="Keep identical signals in one part.")] = True,
@@ -178,7 +168,7 @@ def split(
 
 @data.command("check-leaks")
 def check_leaks(
-    store: StorePath, name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default"
+    store: StoreFolder, name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default"
 ) -> None:
     """Refuse a split that has one patient or one signal in two parts; exits 1 and names both records."""
     from clocs.store.splits import load_split
@@ -193,7 +183,7 @@ def check_leaks(
 @data.command()
 def plot(
     what: Annotated[Path, typer.Argument(metavar="FILE|STORE", help="An ECG file, or a store with --record.")],
-    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path("ecg.png"),
+    out: Picture = Path("ecg.png"),
     record: Annotated[str | None, typer.Option(help="Record id within a store.")] = None,
     seconds: Annotated[float, typer.Option(help="How much to draw.")] = 10.0,
     start: Annotated[float, typer.Option(help="From which second.")] = 0.0,

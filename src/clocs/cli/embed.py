@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from clocs.cli.data import EngineName
+from clocs.cli.arguments import AsJson, Engine, EngineName
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
@@ -17,7 +17,6 @@ from clocs.training.shipped import DEFAULT_ENCODER
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Name or folder of an encoder.")]
 AnyLead = Annotated[bool, typer.Option("--any-lead", help="Take leads that the encoder was not trained on, too.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def embed(
@@ -31,7 +30,7 @@ def embed(
     ] = None,
     any_lead: AnyLead = False,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, for a store.")] = 1,
-    engine: Annotated[EngineName | None, typer.Option(help="Default: processes where workers > 1.")] = None,
+    engine: Engine = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn ECG files into embeddings, one a lead and frame. Exits 1 if a file was refused; the others are written.

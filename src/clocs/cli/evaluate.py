@@ -4,44 +4,51 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from clocs.cli.arguments import AsJson, Checkpoint, SplitName, SplitStoreFolder, Threads
 from clocs.cli.progress import TrainingProgress
 from clocs.core.errors import ConfigError
 
 evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_args_is_help=True)
 
-CHECKPOINT = typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")
-STORE = typer.Argument(help="Folder of a store with a split.")
-FRACTION = typer.Option(None, show_default="0.5", help="Share of the training labels that is used.")
-LABELLED = typer.Option(None, min=1, help="So many training patients have labels, in place of a share.")
-DRAW = typer.Option("patients", help="What the share is drawn over: patients, or frames (the released code's way).")
-SEED = typer.Option(0, min=0, help="Of the label draw and of random weights.")
-SPLIT = typer.Option("default", help="Name of the split.")
-FRAMES = typer.Option("encoder", help="encoder: frames as it was trained on; paper: the dataset's own in the paper.")
-RUNS = typer.Option(Path("runs"), help="Folder of all runs.")
-JSON = typer.Option(False, "--json", help="End with one JSON object.")
-MORE_STORES = typer.Option([], "--more-store", help="A further store that it was trained on; repeat it for more.")
-THREADS = typer.Option(1, min=1, help="Threads of torch.")
+Fraction = Annotated[float | None, typer.Option(show_default="0.5", help="Share of the training labels that is used.")]
+Labelled = Annotated[
+    int | None, typer.Option(min=1, help="So many training patients have labels, in place of a share.")
+]
+LabelDraw = Annotated[
+    str, typer.Option(help="What the share is drawn over: patients, or frames (the released code's way).")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of the label draw and of random weights.")]
+Frames = Annotated[
+    str, typer.Option(help="encoder: frames as it was trained on; paper: the dataset's own in the paper.")
+]
+RunsFolder = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
+MoreStores = Annotated[
+    list[Path] | None,
+    typer.Option("--more-store", help="A further store that it was trained on; repeat it for more."),
+]
 
 
 @evaluate.command("probe")
 def probe_command(
-    checkpoint: str = CHECKPOINT,
-    store: Path = STORE,
-    fraction: float | None = FRACTION,
-    labelled: int | None = LABELLED,
-    label_draw: str = DRAW,
-    seed: int = SEED,
-    split: str = SPLIT,
-    frames: str = FRAMES,
-    solver: str = typer.Option("lbfgs", help="lbfgs: logistic regression; adam: as the paper trains its linear layer."),
-    train_mode: bool = typer.Option(False, help="As the released code: BatchNorm and dropout active."),
-    runs: Path = RUNS,
-    threads: int = THREADS,
-    as_json: bool = JSON,
+    checkpoint: Checkpoint,
+    store: SplitStoreFolder,
+    fraction: Fraction = None,
+    labelled: Labelled = None,
+    label_draw: LabelDraw = "patients",
+    seed: Seed = 0,
+    split: SplitName = "default",
+    frames: Frames = "encoder",
+    solver: Annotated[
+        str, typer.Option(help="lbfgs: logistic regression; adam: as the paper trains its linear layer.")
+    ] = "lbfgs",
+    train_mode: Annotated[bool, typer.Option(help="As the released code: BatchNorm and dropout active.")] = False,
+    runs: RunsFolder = Path("runs"),
+    threads: Threads = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Linear evaluation: the encoder frozen, a linear classifier on its embeddings."""
     import torch
@@ -58,24 +65,26 @@ def probe_command(
 
 @evaluate.command("finetune")
 def finetune_command(
-    checkpoint: str = CHECKPOINT,
-    store: Path = STORE,
-    fraction: float | None = FRACTION,
-    labelled: int | None = LABELLED,
-    label_draw: str = DRAW,
-    seed: int = SEED,
-    split: str = SPLIT,
-    frames: str = FRAMES,
-    epochs: int = typer.Option(400, help="At most."),
-    patience: int = typer.Option(15, help="Epochs that are no better in validation before training ends."),
-    best_by: str = typer.Option("loss", help="What is better in validation: a lower loss, or a higher auc."),
-    batch: int = typer.Option(0, help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise."),
-    repeats: int = typer.Option(1, help="Passes over the labelled frames in an epoch; more where they are few."),
-    optimiser: str = typer.Option("adam", help="adam, or adamw."),
-    learning_rate: float = typer.Option(1e-4, help="Of the optimiser."),
-    runs: Path = RUNS,
-    threads: int = THREADS,
-    as_json: bool = JSON,
+    checkpoint: Checkpoint,
+    store: SplitStoreFolder,
+    fraction: Fraction = None,
+    labelled: Labelled = None,
+    label_draw: LabelDraw = "patients",
+    seed: Seed = 0,
+    split: SplitName = "default",
+    frames: Frames = "encoder",
+    epochs: Annotated[int, typer.Option(help="At most.")] = 400,
+    patience: Annotated[int, typer.Option(help="Epochs that are no better in validation before training ends.")] = 15,
+    best_by: Annotated[str, typer.Option(help="What is better in validation: a lower loss, or a higher auc.")] = "loss",
+    batch: Annotated[int, typer.Option(help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise.")] = 0,
+    repeats: Annotated[
+        int, typer.Option(help="Passes over the labelled frames in an epoch; more where they are few.")
+    ] = 1,
+    optimiser: Annotated[str, typer.Option(help="adam, or adamw.")] = "adam",
+    learning_rate: Annotated[float, typer.Option(help="Of the optimiser.")] = 1e-4,
+    runs: RunsFolder = Path("runs"),
+    threads: Threads = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Fine-tuning: encoder and classifier trained together; 'random' trains from scratch."""
     from clocs.core.options import checked
@@ -100,41 +109,41 @@ def _labels(fraction: float | None, labelled: int | None) -> dict[str, float | i
 
 @evaluate.command("principal")
 def principal_command(
-    checkpoint: str = CHECKPOINT,
-    store: Path = STORE,
-    out: Path = typer.Argument(help="Folder to write."),
-    more_store: list[Path] = MORE_STORES,
-    as_json: bool = JSON,
+    checkpoint: Checkpoint,
+    store: SplitStoreFolder,
+    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    more_store: MoreStores = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give a 'resnet' another embedding, without labels: principal components of what all its blocks tell."""
     from clocs.evaluation.principal import with_principal_components
 
-    found = with_principal_components(checkpoint, store, out, more_stores=more_store)
+    found = with_principal_components(checkpoint, store, out, more_stores=more_store or ())
     kept = f"{found['folder']}: keeps {found['explained']:.1%} of the variance"
     typer.echo(json.dumps(found) if as_json else kept)
 
 
 @evaluate.command("publish")
 def publish_command(
-    checkpoint: str = CHECKPOINT,
-    store: Path = STORE,
-    out: Path = typer.Argument(help="Folder to write; model hubs take it as it is."),
-    name: str = typer.Option(..., help="What the encoder is called."),
-    more_store: list[Path] = MORE_STORES,
-    as_json: bool = JSON,
+    checkpoint: Checkpoint,
+    store: SplitStoreFolder,
+    out: Annotated[Path, typer.Argument(help="Folder to write; model hubs take it as it is.")],
+    name: Annotated[str, typer.Option(help="What the encoder is called.")],
+    more_store: MoreStores = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make an encoder ready for others: with a calibrated classifier for each store, and a model card."""
     from clocs.evaluation.publishing import publish
 
-    found = publish(checkpoint, store, out, name, more_stores=more_store)
+    found = publish(checkpoint, store, out, name, more_stores=more_store or ())
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 
 @evaluate.command("compare")
 def compare_command(
-    first: str = typer.Argument(help="Folders of evaluations, one a seed, with commas between them."),
-    second: str = typer.Argument(help="The same for what they are compared with."),
-    as_json: bool = JSON,
+    first: Annotated[str, typer.Argument(help="Folders of evaluations, one a seed, with commas between them.")],
+    second: Annotated[str, typer.Argument(help="The same for what they are compared with.")],
+    as_json: AsJson = False,
 ) -> None:
     """The AUC of the first minus that of the second, with an interval over the same patients."""
     from clocs.evaluation.results import compare

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import AsJson
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
@@ -17,7 +18,6 @@ index = typer.Typer(help="Make an archive of embeddings searchable; add and dele
 
 ArchiveFolder = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="Folder that 'clocs embed STORE' made.")]
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 class KindName(StrEnum):

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import AsJson, Overrides
 from clocs.cli.progress import TrainingProgress
 
 
 def pretrain(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="METHOD-DATASET (cmsc-chapman), or a YAML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Laid over the config.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved config and exit.")] = False,
 ) -> None:
     """Pre-train an encoder. Killed, the same command continues; finished, it does nothing.

@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import ResultsFolder
+
 
 def report(
     pages: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[PAGE]...", help="Markdown pages whose blocks '<!-- results:NAME -->' are filled."),
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder of finished cells.")] = Path("results"),
+    results: ResultsFolder = Path("results"),
     out: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("docs/results"),
 ) -> None:
     """Make the report from finished cells alone: Markdown pages, pictures, and one HTML page that holds them all."""

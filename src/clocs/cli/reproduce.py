@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clocs.cli.arguments import AsJson, ResultsFolder
 from clocs.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def reproduce(
     ] = None,
     stores: Annotated[Path, typer.Option(help="Folder with a store for each dataset, by its name.")] = Path("stores"),
     runs: Annotated[Path, typer.Option(help="Folder of runs that are going on.")] = Path("runs"),
-    results: Annotated[Path, typer.Option(help="Folder of finished cells.")] = Path("results"),
+    results: ResultsFolder = Path("results"),
     seeds: Annotated[int, typer.Option(min=1, help="Seeds 0 to one less than this.")] = 1,
     methods: Annotated[str, typer.Option(help="Only these, with commas between them ('random' is one).")] = "",
     datasets: Annotated[str, typer.Option(help="Only evaluations on these, with commas between them.")] = "",
@@ -34,7 +35,7 @@ def reproduce(
     list_only: Annotated[
         bool, typer.Option("--list", help="Show what is done, what is to do, what it will cost and what it needs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run the cells of tables and figures that have no result yet. Killed, the same command continues."""
     from clocs.experiments.paper_tables import all_experiments, find_experiment

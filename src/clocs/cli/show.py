@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import Overrides, Picture, StoreFolder
+
 show = typer.Typer(help="Pictures of what training sees.", no_args_is_help=True)
 
 
 @show.command()
 def batch(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="As for 'clocs pretrain'.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Laid over the config.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path("batch.png"),
+    overrides: Overrides = None,
+    out: Picture = Path("batch.png"),
     instances: Annotated[int, typer.Option(min=1, help="Instances whose views are drawn.")] = 4,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder 'best' of a run; default: a freshly initialised encoder.")
@@ -36,11 +36,9 @@ def batch(
 
 @show.command()
 def perturbations(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    store: StoreFolder,
     record: Annotated[str, typer.Option(help="Record id within the store.")],
-    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path(
-        "perturbations.png"
-    ),
+    out: Picture = Path("perturbations.png"),
     lead: Annotated[str | None, typer.Option(help="Default: the first one.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other perturbations.")] = 0,
 ) -> None:
@@ -58,7 +56,7 @@ def perturbations(
 @show.command()
 def curves(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
-    out: Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")] = Path("curves.png"),
+    out: Picture = Path("curves.png"),
     title: Annotated[str, typer.Option(help="Over the picture.")] = "",
 ) -> None:
     """Draw losses and effective rank of runs, epoch by epoch, side by side."""

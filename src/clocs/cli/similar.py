@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clocs.cli.arguments import AsJson, Draw
 from clocs.cli.printing import print_table
 from clocs.core.errors import ConfigError
 
@@ -33,8 +34,8 @@ def similar(
     label: Annotated[str | None, typer.Option(help="Only patients with this label.")] = None,
     own_patient: Annotated[bool, typer.Option("--own-patient", help="Let the query's own patient be found.")] = False,
     encoder: Annotated[str | None, typer.Option(help="Where the index's encoder is now, if it was moved.")] = None,
-    draw: Annotated[Path | None, typer.Option(help="Picture to write: .png, .pdf or .svg.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    draw: Draw = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the patients most like a recording, with their labels, and which leads are most alike."""
     from clocs.similarity.index.search import open_index

@@ -8,20 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from clocs.cli.arguments import AsJson, Checkpoint, Draw, SplitName, StoreFolder
 from clocs.cli.printing import print_table
 from clocs.core.errors import ConfigError
 
 similarity = typer.Typer(help="Judge neighbours; distances, maps and groups of patients.", no_args_is_help=True)
 
-Checkpoint = Annotated[str, typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")]
 Checkpoints = Annotated[str, typer.Argument(help="Encoders as for 'clocs audit', with commas between them.")]
-StoreFolder = Annotated[Path, typer.Argument(help="Folder of a store.")]
-SplitName = Annotated[str, typer.Option("--split", help="Name of the split.")]
 Part = Annotated[str, typer.Option(help="train, validation, test, or all (of a store without a split).")]
 Frames = Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")]
 Seed = Annotated[int, typer.Option(help="Of random weights, and of UMAP.")]
-Draw = Annotated[Path | None, typer.Option(help="Picture to write: .png, .pdf or .svg.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @similarity.command("judge")

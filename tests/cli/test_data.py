@@ -112,6 +112,13 @@ def test_verify_names_the_damaged_file_and_exits_1(tmp_path: Path) -> None:
     assert json.loads(clocs("data", "verify", store, "--json", code=1).splitlines()[0])["faults"]
 
 
+def test_a_dataset_tells_its_options_with_what_they_mean() -> None:
+    told = json.loads(clocs("data", "info", "folder", "--json"))["options"]
+    assert told["keep"]["default"] == []
+    shown = " ".join(clocs("data", "info", "folder").replace("│", " ").split())
+    assert "keep none With a key: what files say in words" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

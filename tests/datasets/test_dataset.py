@@ -62,6 +62,12 @@ def test_what_a_store_keeps_of_it_is_json(dataset: Dataset) -> None:
     assert SplitPolicy.model_validate(about["split"]) == dataset.split
 
 
+def test_its_options_say_what_they_mean_and_take_their_defaults(dataset: Dataset) -> None:
+    told = dataset.told_options()
+    assert all(option["meaning"].endswith(".") for option in told.values())
+    assert dataset.parse_options({name: option["default"] for name, option in told.items()}) == dataset.options()
+
+
 def test_an_unknown_option_is_refused_with_those_it_takes(dataset: Dataset) -> None:
     with pytest.raises(ConfigError) as refusal:
         dataset.parse_options({"colour": "red"})

@@ -45,13 +45,20 @@ def info(
 
     if what in DATASETS.names():
         dataset = DATASETS.get(what)
-        options = {name: str(field.default) for name, field in dataset.options.model_fields.items()}
-        about = dataset.about() | {"options": options, "expected": dict(dataset.expected)}
+        about, options = dataset.about() | {"expected": dict(dataset.expected)}, dataset.told_options()
+        _print(about | ({"options": options} if as_json else {}), as_json)
+        if options and not as_json:
+            print_table(
+                ["option (-o name=value)", "default", "what it means"],
+                [
+                    (name, "none" if told["default"] in (None, [], {}) else str(told["default"]), told["meaning"])
+                    for name, told in options.items()
+                ],
+            )
     elif Path(what).exists():
-        about = store_info(open_store(what))
+        _print(store_info(open_store(what)), as_json)
     else:
         raise ConfigError(f"'{what}' is neither a store's folder nor a dataset ({', '.join(DATASETS.names())})")
-    _print(about, as_json)
 
 
 @data.command()
@@ -64,7 +71,9 @@ def ingest(
     gate: Annotated[Gate, typer.Option(help="off: store everything that can be read.")] = Gate.ON,
     workers: Workers = 1,
     engine: Engine = None,
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="key=value of the dataset.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="key=value; 'clocs data info DATASET' has all.")
+    ] = None,
     key: Annotated[Path | None, typer.Option(help="Folder only: key file for patients' pseudonyms.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import to_jsonable_python
 
 from clocs.core.errors import FormatError
 from clocs.core.files import content_hash
@@ -44,7 +45,7 @@ class SplitPolicy(BaseModel):
 class Options(BaseModel):
     """Options a dataset takes; none unless it says so."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @property
     def own_classes(self) -> Mapping[str, tuple[str, ...]]:
@@ -156,6 +157,16 @@ class Dataset:
     def parse_options(self, given: Mapping[str, Any]) -> Options:
         """Check options given as text or values; all that is wrong is said at once."""
         return checked(self.options, given, f"dataset '{self.name}'")
+
+    def told_options(self) -> dict[str, dict[str, Any]]:
+        """For each option its default, as JSON, and what it means."""
+        return {
+            name: {
+                "default": to_jsonable_python(option.get_default(call_default_factory=True)),
+                "meaning": " ".join((option.description or "").replace("``", "'").split()),
+            }
+            for name, option in self.options.model_fields.items()
+        }
 
     def about(self, options: Options | None = None) -> dict[str, Any]:
         """What a store keeps of its dataset, as JSON."""

@@ -81,11 +81,15 @@ class SyntheticOptions(Options):
     """How many, how long, and from which seed. More records never change those there already are."""
 
     records: int = Field(default=1000, ge=1, le=100_000_000)
+    """How many recordings."""
     seed: int = Field(default=0, ge=0)
+    """Another seed makes other patients."""
     recordings_per_patient: int = Field(default=2, ge=1)
+    """The last patient may have fewer."""
     leads: int = 12
     """1 (II), 4 (II, V2, aVL, aVR) or 12."""
     seconds: float = Field(default=10.0, ge=1, le=600)
+    """Of each recording."""
     rate: float = Field(default=500.0, ge=100, le=2000)
     """Hz."""
 

@@ -1,4 +1,4 @@
-"""``clocs`` itself: what Ctrl-C does to a command that is at work."""
+"""``clocs`` itself: its help, and what Ctrl-C does to a command that is at work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import clocs
+from clocs.cli.main import PANELS, app
+
+COMMANDS = {name for names in PANELS.values() for name in names}
 
 
 @pytest.fixture
@@ -49,3 +53,9 @@ def test_an_interrupted_command_says_that_it_continues(
     assert code == 130, errors
     assert errors.splitlines()[-1] == "interrupted; the same command continues where it was"
     assert "Traceback" not in errors
+
+
+def test_the_help_begins_with_data_and_has_every_command_under_its_heading() -> None:
+    words = [line.strip("╭─╮│ ") for line in CliRunner().invoke(app, ["--help"]).output.splitlines()]
+    found = [word for line in words for word in (line, line.split(" ")[0]) if word in PANELS or word in COMMANDS]
+    assert list(dict.fromkeys(found)) == [word for panel, names in PANELS.items() for word in (panel, *names)]

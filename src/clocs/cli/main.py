@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Annotated, Final
 
 import typer
+from typer.core import TyperGroup
 
 from clocs import __version__
 from clocs.cli.archive import archive_report, deidentify, make_key, scan_identities
@@ -27,7 +30,25 @@ from clocs.core.errors import ClocsError
 INTERRUPTED = 130
 """The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
 
+PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
+    "Data": {"data": data, "convert": convert},
+    "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate},
+    "Encoders in use": {"embed": embed, "classify": classify, "export-onnx": export_onnx, "serve": serve},
+    "Similar patients": {"index": index, "similar": similar, "similarity": similarity, "audit": audit},
+    "The paper": {"reproduce": reproduce, "report": report},
+}
+"""The commands in the order of the help, which is about that of their use."""
+
+
+class _InOrder(TyperGroup):
+    """Commands as ``PANELS`` has them, where typer would have those without commands of their own first."""
+
+    def list_commands(self, context: object) -> list[str]:
+        return [name for commands in PANELS.values() for name in commands]
+
+
 app = typer.Typer(
+    cls=_InOrder,
     name="clocs",
     help="Self-supervised learning on ECGs: stores, encoders, evaluation, patient search.",
     no_args_is_help=True,
@@ -38,25 +59,16 @@ data.command("make-key")(make_key)
 data.command()(deidentify)
 data.command("scan-identities")(scan_identities)
 data.command("report")(archive_report)
-app.add_typer(data, name="data")
-app.add_typer(evaluate, name="evaluate")
-app.add_typer(show, name="show")
-app.add_typer(similarity, name="similarity")
-app.add_typer(index, name="index")
-app.command()(pretrain)
-app.command()(reproduce)
-app.command()(report)
-app.command()(convert)
-app.command()(embed)
-app.command()(classify)
-app.command()(export_onnx)
-app.command()(similar)
-app.command()(audit)
-app.command()(serve)
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
     if version:
         typer.echo(__version__)
         raise typer.Exit

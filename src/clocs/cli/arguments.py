@@ -17,7 +17,10 @@ class EngineName(StrEnum):
     RAY = "ray"
 
 
-Checkpoint = Annotated[str, typer.Argument(help="A run's folder, its 'best', a shipped encoder's name, or 'random'.")]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(metavar="CHECKPOINT", help="A run's folder, its 'best', a shipped encoder's name, or 'random'."),
+]
 StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
 SplitStoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store with a split.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Laid over the config.")]

@@ -233,6 +233,25 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
     assert float(stated[5]) == pytest.approx(last_slope, abs=6e-4)
 
 
+def test_growth_by_width_is_half_of_what_two_doublings_bring(reported: Path) -> None:
+    """In closed form: the middle of three evenly spaced points does not turn a straight line."""
+    results = Results(reported / "results")
+    narrow, wide = (results.of(grown(name, 0)) for name in ("width 12", "width 48"))
+    times = [results.of(cell) for name in ("width 12", "width 48") if (cell := grown(name, 0).start) is not None]
+    assert narrow is not None
+    assert wide is not None
+    stated = re.search(
+        r"channels bring ([+-][\d.]+) per frame and ([+-][\d.]+) per recording .* take ([\d.]+) times the time",
+        sections(reported)["Growth"],
+    )
+    assert stated is not None
+    for told, level in zip(stated.groups(), ("frame", "recording"), strict=False):
+        first, last = (each.body["result"]["validation"][level]["auc"]["value"] for each in (narrow, wide))
+        assert float(told) == pytest.approx((last - first) / 2, abs=6e-4)
+    first, last = (found.seconds for found in times if found is not None and found.seconds is not None)
+    assert float(stated[3]) == pytest.approx((last / first) ** 0.5, abs=0.06)
+
+
 @pytest.mark.parametrize(
     ("aim", "scratch", "needed"),
     [

@@ -35,11 +35,33 @@ def growth_panels(estimates: Estimates) -> Drawn:
 
 
 def growth_fitted(estimates: Estimates) -> list[Block]:
-    """A straight line through AUC over the logarithm of the patients, where it leads and at what cost; the caveat."""
+    """What width and patients bring, each on a straight line over its logarithm; where it leads, at what cost."""
+    return [*_by_width(estimates), *_by_patients(estimates)]
+
+
+def _by_width(estimates: Estimates) -> list[Block]:
+    """AUC and time for each doubling of the channels."""
+    found = [[_mean(estimates, name, level) for name in WIDTHS] for level in LEVELS]
+    times = [_seconds(estimates, name) for name in WIDTHS]
+    if None in times or any(mean is None for means in found for mean in means):
+        return []
+    doublings = np.log2([float(width) for width in WIDTHS.values()])
+    slopes = [np.polyfit(doublings, [mean.value for mean in means if mean is not None], 1)[0] for means in found]
+    more_time = 2 ** np.polyfit(doublings, np.log2([time for time in times if time is not None]), 1)[0]
+    gains = " and ".join(f"{slope:+.3f} per {level}" for slope, level in zip(slopes, LEVELS, strict=True))
+    return [
+        Text(
+            f"Twice as many channels bring {gains} on a straight line over the logarithm of their number, and take "
+            f"{more_time:.1f} times the time."
+        )
+    ]
+
+
+def _by_patients(estimates: Estimates) -> list[Block]:
+    """And where a million recordings would be, with the caveat."""
     means = [_mean(estimates, name, "recording") for name in SHARES]
-    start = grown("as recommended", 0).start
-    whole = None if start is None else estimates.results.of(start)
-    if any(mean is None for mean in means) or whole is None or whole.seconds is None:
+    time = _seconds(estimates, "as recommended")
+    if any(mean is None for mean in means) or time is None:
         return []
     values = [mean.value for mean in means if mean is not None]
     tenfolds = np.log10(list(SHARES.values()))
@@ -52,11 +74,18 @@ def growth_fitted(estimates: Estimates) -> list[Block]:
             f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
             f"at {at_all + slope * np.log10(more):.3f} on it, and at {values[-1] + last_slope * np.log10(more):.3f} if "
             f"it went on as between the last two points, {last_slope:+.3f} a tenfold; to see each as often would take "
-            f"{hours(whole.seconds * more)} of one core. Three points within one source say little of a million "
+            f"{hours(time * more)} of one core. Three points within one source say little of a million "
             "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
             "and other hospitals bring other noise. Read it as a direction."
         )
     ]
+
+
+def _seconds(estimates: Estimates, name: str) -> float | None:
+    """Of the pre-training, on one core."""
+    start = grown(name, 0).start
+    found = None if start is None else estimates.results.of(start)
+    return None if found is None else found.seconds
 
 
 def _mean(estimates: Estimates, name: str, level: Level) -> Mean | None:

@@ -14,6 +14,7 @@ from typing import Final
 from clocs.core.errors import ConfigError
 from clocs.experiments.paper_numbers import SOURCES, Method
 from clocs.experiments.report.beyond_page import encoder_table
+from clocs.experiments.report.claims import Question, transfer_over_random
 from clocs.experiments.report.claims_page import claims_table
 from clocs.experiments.report.comparison import column_table, columns
 from clocs.experiments.report.encoders_page import (
@@ -89,6 +90,16 @@ def _claims(estimates: Estimates) -> str:
     return f"{markdown_table(Table(table.titles[:3], tuple(kept)))}\n\n{tail}" if kept else tail
 
 
+def _measured(question: Question) -> Callable[[Estimates], str]:
+    """What was found about a claim, within a sentence."""
+
+    def made(estimates: Estimates) -> str:
+        found = [question.judge(estimates, level).measured or "not yet known" for level in LEVELS]
+        return " and ".join(f"{told} per {level}" for told, level in zip(found, LEVELS, strict=True))
+
+    return made
+
+
 def _limits(estimates: Estimates) -> str:
     return "\n".join(f"- {limit}" for limit in limits(estimates.results))
 
@@ -131,6 +142,7 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "table1": _table(1),
     "table2": _table(2),
     "claims": _claims,
+    "transfer-over-random": _measured(transfer_over_random()),
     "limits": _limits,
     "cmsc-above-simclr": partial(cmsc_above_simclr, epochs=USUAL),
     "cmsc-above-simclr-longer": partial(cmsc_above_simclr, epochs=LONG),

@@ -27,6 +27,7 @@ from clocs.drawing.ecg_paper import (
     millimetres,
     ruled_paper,
 )
+from clocs.signals.beats import beat_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,12 +39,8 @@ CAPTION: Final = 10.0
 """mm of paper for the words above each recording: two lines."""
 LEAD_IN: Final = 0.5
 """Seconds before the QRS complex at which recordings are aligned."""
-SMOOTH: Final = 0.1
-"""Seconds, about a QRS complex: steepness is averaged over so much."""
-STRETCH: Final = 2.0
-"""Seconds, at least one beat: the steepest of each such stretch says how steep a QRS complex is here."""
-LEAST: Final = 0.5
-"""Of that steepness, what makes a QRS complex."""
+LOOKED_THROUGH: Final = 10.0
+"""Seconds from the start in which that QRS complex is sought."""
 
 
 def draw_neighbours(
@@ -106,19 +103,9 @@ def _block(recording: Recording, seconds: float) -> tuple[list[Strip], float | N
 
 def first_beat(recording: Recording) -> float | None:
     """Seconds to the steepest place of the first QRS complex that has ``LEAD_IN`` before it; None: none is found."""
-    values = np.nan_to_num(recording.physical())
-    spread = values.std(axis=1, keepdims=True)
-    steps = np.diff(values / np.where(spread > 0, spread, 1), axis=1)
-    width, stretch = max(1, round(SMOOTH * recording.rate)), round(STRETCH * recording.rate)
-    if steps.shape[1] < stretch:
-        return None
-    steepness = np.convolve(np.square(steps).sum(axis=0), np.full(width, 1 / width), "same")
-    highest = steepness[: len(steepness) // stretch * stretch].reshape(-1, stretch).max(axis=1)
-    steep = np.concatenate([[0], steepness > LEAST * np.quantile(highest, 0.5, method="lower"), [0]]).astype(np.int8)
-    runs = np.flatnonzero(np.diff(steep)).reshape(-1, 2)
-    beats = np.array([first + np.argmax(steepness[first:last]) for first, last in runs]) / recording.rate
-    beats = beats[beats >= LEAD_IN]
-    return float(beats[0]) if len(beats) else None
+    start = replace(recording, digital=recording.digital[:, : round(LOOKED_THROUGH * recording.rate)])
+    times = beat_times(start)
+    return next((float(time) for time in times if time >= LEAD_IN), None)
 
 
 def _stacked(blocks: Sequence[list[Strip]]) -> tuple[list[list[Strip]], float]:

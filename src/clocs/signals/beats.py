@@ -77,6 +77,12 @@ def find_beats(recording: Recording) -> Beats | None:
     )
 
 
+def beat_times(recording: Recording) -> Values:
+    """Seconds to where all leads together are steepest, for each beat; from the start of what is looked at."""
+    values, rate = _coarse(recording)
+    return _places(values, rate) / rate
+
+
 def _coarse(recording: Recording) -> tuple[Values, float]:
     """(leads, samples) around the middle, some samples averaged to one; the missing are as the lead is elsewhere."""
     skip = max(0, int((recording.seconds - MOST_SECONDS) / 2 * recording.rate))

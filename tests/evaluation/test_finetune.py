@@ -15,6 +15,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
+import clocs
 import clocs.evaluation.finetune as tuning
 import clocs.evaluation.trial as trials
 from clocs.core.errors import ConfigError, LeakError
@@ -22,12 +23,14 @@ from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.results import compare, load_scores
 from clocs.evaluation.subject import load_subject
+from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import PretrainConfig
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import finished_epochs
 from clocs.training.seen import load_seen
+from tests.conftest import make_recording
 from tests.evaluation.conftest import make_store
 
 CONFIG = FinetuneConfig(epochs=2, batch=32, learning_rate=1e-3)
@@ -160,6 +163,19 @@ def test_classes_that_overlap_are_labels(tmp_path: Path) -> None:
     told = load_encoder_folder(best(found))[1]["training"]
     assert told["method"]["multi_label"] is True
     assert told["fraction"] == 0.5
+
+
+def test_recordings_without_the_usual_leads_also_tell_that_classes_overlap(tmp_path: Path) -> None:
+    """Here only those of one lead do, and most have two."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    layouts = {"a": (("I", "II"), "SR"), "b": (("I", "II"), "AF"), "c": (("V5",), "AF;LBBB")}
+    for seed, (name, (leads, _)) in enumerate(layouts.items()):
+        clocs.write(make_recording(leads, seed=seed), archive / f"{name}.hea")
+    table = tmp_path / "table.csv"
+    table.write_text("file,labels\n" + "".join(f"{name},{labels}\n" for name, (_, labels) in layouts.items()))
+    store = clocs.ingest("folder", archive, tmp_path / "store", options={"table": str(table), "classes": "SR,AF,LBBB"})
+    assert tuning._multi_label(store, FramePolicy(samples=2500, rate=500))
 
 
 def test_it_has_seen_what_its_start_had_seen(

@@ -116,5 +116,5 @@ def _frames(policy: FramePolicy, store: Store) -> dict[str, Any]:
 
 def _multi_label(store: Store, policy: FramePolicy) -> bool:
     """Whether a frame of this store may have several classes, or none."""
-    frames = Frames(store, policy, together=True)
+    frames = Frames(store, policy)
     return bool((frames.targets(np.arange(len(frames))).sum(1) != 1).any())

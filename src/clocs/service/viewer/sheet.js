@@ -11,7 +11,7 @@ const CLEARANCE = 3;
 export const REACH = 40; // mm a trace may go up or down from its zero line; beyond, it is cut off
 export const NAME_UP = 7; // mm that a lead's name stands above its zero line
 const NAME_HEIGHT = 4;
-const NAME_PLACES = [1, 3, 5, 7, 9, 11, 13];
+const NAME_PLACES = Array.from({ length: 13 }, (_, place) => 1 + 2 * place); // mm from the beginning of its trace
 const BIN = 5; // mm along which neighbouring rows must keep clear of each other
 const COLUMNS = [
     ["I", "aVR", "V1", "V4"],
@@ -147,9 +147,11 @@ function distance(above, below) {
 function envelope(row, gain, speed, width) {
     const high = new Float64Array(Math.ceil(width / BIN));
     const low = new Float64Array(high.length);
-    for (const { name, derived, values, rate, from, to, x } of row) {
-        const named = name ? Math.ceil((x + nameWidth(name, derived)) / BIN) + 1 : 0;
-        for (let bin = Math.floor(x / BIN); bin < named; bin += 1)
+    for (const part of row) {
+        const { name, derived, values, rate, from, to, x } = part;
+        const begin = x + (name ? roomForName(part, gain, speed) : 0);
+        const named = name ? Math.ceil((begin + nameWidth(name, derived)) / BIN) + 1 : 0;
+        for (let bin = Math.floor(begin / BIN); bin < named; bin += 1)
             high[bin] = Math.max(high[bin], NAME_UP + NAME_HEIGHT);
         const last = Math.min(values.length, Math.round(to * rate));
         for (let at = Math.round(from * rate); at < last; at += 1) {

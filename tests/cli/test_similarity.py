@@ -53,7 +53,7 @@ def test_distances_are_told_and_drawn(command: Command, store: Path, tmp_path: P
 
 def test_a_map_is_a_picture_or_json(command: Command, store: Path, tmp_path: Path) -> None:
     out, _ = command("similarity", "map", "random", f"{store},{store}", "--part", "all")
-    assert out == "patient-map.png\n"
+    assert out.startswith("patient-map.png\n")
     assert (tmp_path / "patient-map.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "patient-map.png").unlink()
     found = json.loads(command("similarity", "map", "random", store, "--json")[0])

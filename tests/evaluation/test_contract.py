@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pytest
 
 from clocs.core.errors import IntegrityError, LeakError
-from clocs.core.files import seal
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS, Entry
 from clocs.evaluation.contract import check_contract
@@ -169,7 +168,14 @@ def test_a_damaged_list_is_no_list(store: Store, trained: Path, told: dict[str, 
     (folder / "seen.npy").write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     with pytest.raises(IntegrityError, match=r"seen\.npy"):
         check_contract(folder, told, store, store.split())
+
+
+def test_who_passes_an_encoder_on_may_leave_the_list_out(
+    store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "best"
+    shutil.copytree(trained, folder)
     (folder / "seen.npy").unlink()
-    (folder / "config.json").write_bytes(seal({}))
-    with pytest.raises(IntegrityError, match=r"seen\.npy"):
-        check_contract(folder, told, store, store.split())
+    assert "this very split" in check_contract(folder, told, store, store.split())["seen"]
+    with pytest.raises(LeakError, match="does not say which recordings"):
+        check_contract(folder, told, store, store.split("other"))

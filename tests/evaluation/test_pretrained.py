@@ -265,7 +265,6 @@ def test_a_recording_is_classified_by_who_knows_its_leads(
         assert found.classifier == name
         assert {item.name: item.probability for item in found.classes} == of_both.classifier(name).classify(rows.values)
         assert found.notes == rows.notes
-        assert all(item.track_record.startswith("of ") for item in found.classes)
 
 
 def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: PretrainedEncoder) -> None:
@@ -287,16 +286,27 @@ def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) ->
     assert found.classes == alone.classes
     assert found.notes[-1] == "lead ECG not counted: classifier 'many' was fitted on II, V2, aVL, aVR"
     all_of_it = of_both.classify(recording, any_lead=True)
-    expected = of_both.classifier("many").classify(of_both.embed(recording, any_lead=True).values)
+    values = of_both.embed(recording, any_lead=True).values
+    expected = of_both.classifier("many").classify(values, whole=False)
     assert {item.name: item.probability for item in all_of_it.classes} == expected
     assert expected != {item.name: item.probability for item in alone.classes}
-    assert {item.comparable for item in all_of_it.classes} == {False}
+    assert {item.incomparable for item in all_of_it.classes} == {"the classifier was not fitted on such leads"}
+
+
+def test_a_recording_that_lacks_a_lead_has_no_track_record(of_both: PretrainedEncoder) -> None:
+    """Validation patients had all leads, and so had those whose means were adjusted."""
+    recording = make_recording(LEADS, samples=5000)
+    for whole in (of_both.classify(recording), of_both.classify(make_recording(("ECG",), samples=5000))):
+        assert all(item.track_record.startswith("of ") for item in whole.classes)
+    part = of_both.classify(recording.select(("II", "aVL", "aVR")))
+    told = {(item.validation, item.track_record) for item in part.classes}
+    assert told == {(None, "not known: without lead V2, which validation patients had")}
 
 
 def test_leads_that_no_classifier_knows_are_refused(of_both: PretrainedEncoder) -> None:
     recording = make_recording(("V5",), samples=5000)
     found = of_both.classify(recording, any_lead=True)
-    assert (found.classifier, {item.comparable for item in found.classes}) == ("many", {False})
+    assert (found.classifier, {item.validation for item in found.classes}) == ("many", {None})
     only = PretrainedEncoder("only", of_both.module, of_both.about, {"many": of_both.classifiers["many"]})
     with pytest.raises(LeadError, match=r"'many' was fitted on .*for it: none"):
         only.classify(make_recording(("ECG",), samples=5000))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -43,6 +44,12 @@ def test_rows_are_those_of_embed(embedder: EcgEmbedder, encoder: PretrainedEncod
     np.testing.assert_array_equal(mixed[[0, 1]], np.stack([encoder.embed(file).pooled()] * 2))
     np.testing.assert_array_equal(mixed[2], expected[0])
     assert embedder.transform([]).shape == (0, EMBEDDING)
+
+
+def test_a_series_of_files_need_not_begin_at_0(encoder_folder: Path, originals: Path) -> None:
+    """As scikit-learn's splitters hand parts of one on."""
+    files = pd.Series([originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea"] * 3)[1:]
+    assert EcgEmbedder(encoder_folder).fit_transform(files).shape == (2, EMBEDDING)
 
 
 def test_parameters_are_kept_by_clone_and_set_params(embedder: EcgEmbedder) -> None:

@@ -159,6 +159,9 @@ def test_where_nothing_can_be_told_the_ends_are_missing() -> None:
     perfect = bootstrap_intervals(truth, truth.astype(float), patients, replicates=20)
     assert perfect.macro_auc.value == 1
     assert ends(perfect.auc[0]) == ends(perfect.macro_average_precision) == (None, None)
+    constant = np.stack([truth[:, 0].astype(float), np.zeros(len(truth))], axis=1)
+    same_in_every_draw = bootstrap_intervals(truth, constant, patients, replicates=20).macro_auc
+    assert (same_in_every_draw.value, *ends(same_in_every_draw)) == (0.75, None, None)
     rare = np.eye(30, dtype=bool)
     hopeless = bootstrap_intervals(rare, np.random.default_rng(0).random(rare.shape), np.arange(30), replicates=5)
     assert 0.63**30 * MOST_DRAWS < 1, "draws that keep all classes are as good as impossible"

@@ -7,13 +7,14 @@ from typing import Any
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under their titles; whole numbers with separators."""
+    """Print rows under their titles; whole numbers with separators, words as they are: "[old]" is no markup."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     for title in titles:
-        table.add_column(title, overflow="fold")
+        table.add_column(Text(title), overflow="fold")
     for row in rows:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
     Console().print(table)

@@ -78,5 +78,5 @@ def _row(item: Neighbour) -> tuple[str, ...]:
     who = ("" if item.age is None else f"{item.age:g} y", item.sex or "", item.site)
     leads = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
     if item.recordings > 1:
-        leads += f" (of {item.record_id}, the most alike of {item.recordings})"
+        leads += f" (of {item.record_id}, {'the most alike' if item.why else 'the first'} of {item.recordings})"
     return item.patient_id, f"{item.distance:.4f}", ", ".join(item.labels), " ".join(filter(None, who)), leads

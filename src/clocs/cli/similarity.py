@@ -96,11 +96,14 @@ def map_command(
     from clocs.similarity.judgement.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
-    found = map_patients([open_cohort(checkpoint, store, **options) for store in _named(stores)], method, seed=seed)
+    cohorts = {store: open_cohort(checkpoint, store, **options) for store in _named(stores)}
+    found = map_patients(list(cohorts.values()), method, seed=seed)
     target = draw or (None if as_json else Path("patient-map.png"))
     if target is not None:
         draw_map(found.points, found.facts.telling(), target, axes_names=found.axes_names())
     typer.echo(json.dumps(found.as_dict()) if as_json else str(target))
+    if not as_json:
+        _print_notes({store: {"notes": cohort.notes} for store, cohort in cohorts.items()})
 
 
 @similarity.command("groups")

@@ -92,6 +92,11 @@ class ClassifierCard(BaseModel):
         """Those of the leads that it was not fitted on; none where the card does not say."""
         return tuple(dict.fromkeys(lead for lead in leads if self.leads and lead not in self.leads))
 
+    def lacking(self, leads: Iterable[str]) -> tuple[str, ...]:
+        """The leads it was fitted on that are not among these."""
+        there = set(leads)
+        return tuple(lead for lead in self.leads if lead not in there)
+
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
@@ -138,11 +143,15 @@ class Classifier:
         slope, offset = np.array(self.card.adjustment).T
         return adjusted(means, slope, offset, self.card.multi_label)
 
-    def classify(self, embeddings: npt.NDArray[np.floating]) -> dict[str, float]:
-        """The probability of each class, from the embeddings (N, E) of all leads and frames of one recording."""
+    def classify(self, embeddings: npt.NDArray[np.floating], *, whole: bool = True) -> dict[str, float]:
+        """The probability of each class, from the embeddings (N, E) of all leads and frames of one recording.
+
+        ``whole``: they are of the leads it was fitted on, all of them and no others; else their mean stays as it is.
+        """
         if not len(embeddings):
             raise ConfigError("a recording without embeddings cannot be classified")
-        (found,) = self.of_whole(self.probabilities(embeddings).mean(axis=0, keepdims=True))
+        means = self.probabilities(embeddings).mean(axis=0, keepdims=True)
+        (found,) = self.of_whole(means) if whole else means
         return {item.name: float(value) for item, value in zip(self.card.classes, found, strict=True)}
 
     def save(self, folder: str | os.PathLike[str]) -> None:

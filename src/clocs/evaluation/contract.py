@@ -10,7 +10,7 @@ import numpy as np
 from clocs.core.errors import LeakError
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
-from clocs.training.seen import same_split, seen_records
+from clocs.training.seen import has_list, same_split, seen_records
 
 
 def check_contract(
@@ -22,7 +22,7 @@ def check_contract(
     """
     if folder is None:
         return {"seen": "nothing: random weights"}
-    if "seen_sha256" not in about:
+    if not has_list(folder, about):
         return _same_split(about, store, split)
     seen = seen_records(folder, about, store)
     patient, patients = store.patients()

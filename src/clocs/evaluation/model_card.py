@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,7 @@ def _data(found: Findings) -> str:
         "below. Nobody is in two parts, nor is a signal that two names share. `seen.npy` lists keys of the signals "
         "that were seen, so that an evaluation can refuse them.",
         f"Seed {training['seed']}, batches of {training['batch']}, {optimiser} at {training['learning_rate']:g}, the "
-        f"best of at most {length} by validation loss: epoch {found.about['epoch']}, loss "
+        f"best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
         f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
     ]
     if components := found.about.get("principal_components"):
@@ -184,14 +184,19 @@ SECTIONS: tuple[tuple[str, Callable[[Task], list[str]]], ...] = (
 )
 
 
+def _fitted_on(leads: Sequence[str]) -> str:
+    without = (
+        "it is refused" if len(leads) == 1 else "any of them is refused, and one that lacks some has no track record"
+    )
+    return f"It was fitted on {leads_named(leads)}; a recording without {without}."
+
+
 def _limits(found: Findings) -> str:
     lines = ["## Limits", ""]
     for task in found.tasks:
         whose = f"`{task.name}`: " if len(found.tasks) > 1 else ""
         lines += [f"- {whose}{sentence}" for sentence in task.classifier.cannot_recognise]
-        lines += [
-            f"- {whose}It was fitted on {leads_named(task.classifier.leads)}; without one of them it says nothing."
-        ]
+        lines += [f"- {whose}{_fitted_on(task.classifier.leads)}"]
     lines += [
         "- It was tested on patients of the same sources only. Another hospital's machines, filters and patients will",
         "  give other results.",

@@ -57,14 +57,14 @@ class ClassProbability:
     """The fraction of training patients that had the class."""
     validation: Bin | None
     """Validation patients with a probability in the same range; None: there were none, or they are no measure of it."""
-    comparable: bool = True
-    """Whether validation patients are a measure of it: not where leads count that the classifier was not fitted on."""
+    incomparable: str = ""
+    """Why validation patients are no measure of it, as where a lead is missing that they had; else empty."""
 
     @property
     def track_record(self) -> str:
         """How often such a probability was right."""
-        if not self.comparable:
-            return "not known: the classifier was not fitted on such leads"
+        if self.incomparable:
+            return f"not known: {self.incomparable}"
         if self.validation is None:
             return "no validation patient had such a probability"
         many, low, high = self.validation.count, self.validation.low, self.validation.high
@@ -147,8 +147,8 @@ class PretrainedEncoder:
         """Class probabilities of a recording, given as to ``embed``: means over its leads and frames.
 
         ``classifier``: one of ``classifiers`` by name; without it, the first that was fitted on a lead of the
-        recording. Only leads that it was fitted on count, and there must be one. ``any_lead``: all leads count, and
-        where one is of those others, there is no track record.
+        recording. Only leads that it was fitted on count, and there must be one; where one is missing, there is no
+        track record. ``any_lead``: all leads count, and where one is of those others, there is none either.
         """
         self.classifier(classifier)  # a name that is not there is refused before any work
         made = self.embed(source, rate=rate, leads=leads, unit=unit, any_lead=any_lead)
@@ -158,16 +158,16 @@ class PretrainedEncoder:
         if name not in fitting and not any_lead:
             raise _unfit(name, card, made.lead, fitting)
         rows, notes = _counted(name, card, made, any_lead)
-        comparable = not (any_lead and card.foreign(made.lead))
-        found = self.classifiers[name].classify(rows)
+        incomparable = _incomparable(card, made.lead, any_lead)
+        found = self.classifiers[name].classify(rows, whole=not incomparable)
         classes = [
             ClassProbability(
                 item.name,
                 item.meaning,
                 found[item.name],
                 item.prevalence,
-                item.bin_of(found[item.name]) if comparable else None,
-                comparable,
+                None if incomparable else item.bin_of(found[item.name]),
+                incomparable,
             )
             for item in card.classes
         ]
@@ -219,6 +219,14 @@ def _counted(name: str, card: ClassifierCard, made: Embeddings, any_lead: bool) 
         return made.values, (*made.notes, f"{leads_named(foreign)} counted although {fitted}: no track record")
     counts = np.isin(made.lead, card.leads)
     return made.values[counts], (*made.notes, f"{leads_named(foreign)} not counted: {fitted}")
+
+
+def _incomparable(card: ClassifierCard, leads: Sequence[str], any_lead: bool) -> str:
+    """Why a recording of these leads is not what validation patients were judged by; empty where it is."""
+    if any_lead and card.foreign(leads):
+        return "the classifier was not fitted on such leads"
+    lacking = card.lacking(leads)
+    return f"without {leads_named(lacking)}, which validation patients had" if lacking else ""
 
 
 def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Sequence[str]) -> LeadError:

@@ -45,8 +45,9 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Signals, y: object = None) -> Self:  # noqa: N803
         """Load the encoder, and try the first ECG, so that a wrong option is refused before any work."""
         loaded = load_encoder(self.encoder)
-        if len(X):
-            self._embed(loaded, X[0], 0)
+        for first in X:
+            self._embed(loaded, first, 0)
+            break
         self.encoder_: PretrainedEncoder = loaded
         return self
 

@@ -233,15 +233,16 @@ def _class_intervals(
 def _logit_interval(value: float, drawn: Floats, half_pair: float, deviates: float) -> Interval:
     """Normal on the logit scale, which keeps it within 0 and 1 and lets it be longer towards the middle.
 
-    A perfect value is perfect in every replicate, which tells nothing: NaN ends. A replicate that is
-    perfect by chance is taken to lack half a pair of patients, as the logit of 1 is infinite.
+    A replicate that is perfect by chance is taken to lack half a pair of patients, as the logit of 1 is infinite. A
+    perfect value is perfect in every replicate; that, and any other in which all replicates agree, tells nothing of
+    other patients: NaN ends.
     """
     from scipy.special import expit, logit
 
-    if value in (0.0, 1.0):
-        return Interval(value, float("nan"), float("nan"))
     centre, spread = (logit(np.clip(values, half_pair, 1 - half_pair)) for values in (value, drawn))
     reach = deviates * spread.std(ddof=1)
+    if value in (0.0, 1.0) or np.isclose(reach, 0):
+        return Interval(value, float("nan"), float("nan"))
     low, high = np.minimum(expit(centre - reach), value), np.maximum(expit(centre + reach), value)
     return Interval(value, float(low), float(high))
 

@@ -33,9 +33,14 @@ def seen_keys(store: Store, split: Split) -> Keys:
     return keys[keys > 0]
 
 
+def has_list(folder: Path, about: dict[str, Any]) -> bool:
+    """Whether an encoder says what it has seen; who passes one on may leave the list out."""
+    return "seen_sha256" in about and (folder / FILE).exists()
+
+
 def seen_also(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) -> Keys:
     """What stands on an encoder's list, if it has one, and these."""
-    listed = [load_seen(folder, about["seen_sha256"])] if "seen_sha256" in about else []
+    listed = [load_seen(folder, about["seen_sha256"])] if has_list(folder, about) else []
     return np.unique(np.concatenate([*listed, *keys]))
 
 

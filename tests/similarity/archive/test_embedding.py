@@ -179,8 +179,22 @@ def test_one_folder_holds_one_encoder(store_of: Maker, encoder: PretrainedEncode
     other = load_encoder(make_encoder(tmp_path / "other", POLICY, dropout=0.2))
     with pytest.raises(ConfigError, match="another encoder"):
         embed_store(other, store, tmp_path / "archive")
-    with pytest.raises(ConfigError, match="another encoder"):
+    with pytest.raises(ConfigError, match="without --any-lead"):
         embed_store(encoder, store, tmp_path / "archive", any_lead=True)
+
+
+def test_one_folder_holds_one_store(encoder: PretrainedEncoder, tmp_path: Path) -> None:
+    """Stores of arrays, as those of folders, all have one dataset's name; one that lost a few is still itself."""
+
+    def store_with(*records: str) -> Store:
+        signals = [make_recording(("II", "V2"), 3000, seed=seed).signal for seed in range(len(records))]
+        place = tmp_path / "-".join(records)
+        return Store.from_arrays(place, signals, rate=500, leads=("II", "V2"), table={"record_id": records})
+
+    embed_store(encoder, store_with("a", "b", "c"), tmp_path / "archive")
+    with pytest.raises(ConfigError, match=r"of 3 recordings of which .* has 0: it is another store"):
+        embed_store(encoder, store_with("d", "e", "f"), tmp_path / "archive")
+    assert len(embed_store(encoder, store_with("a", "b"), tmp_path / "archive")) == 2
 
 
 def test_what_is_no_archive_is_refused(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:

@@ -27,3 +27,5 @@ def test_a_label_is_one_class_several_or_none() -> None:
     truth = np.array([[True, False], [True, True], [False, False], [False, True]])
     rows = Rows(np.zeros((4, 2), np.float32), truth, np.arange(4), np.arange(4), ("AF", "SR"))
     assert class_names(rows).tolist() == ["AF", "several", "none", "SR"]
+    nothing_named = Rows(rows.values, np.zeros((4, 0), bool), rows.record, rows.patient, ())
+    assert class_names(nothing_named).tolist() == ["none"] * 4

@@ -125,6 +125,18 @@ def test_a_class_nobody_has_is_undefined() -> None:
     assert found["macro"]["value"] == found["classes"]["a"]["precision"]["value"]
 
 
+def test_few_patients_have_no_intervals() -> None:
+    """Two drawn again are always the same two; 20 queries have no interval of their mean."""
+    random = np.random.default_rng(2)
+    labels = np.zeros((60, 2), bool)
+    labels[:2, 0], labels[2:20, 1] = True, True
+    found = neighbour_agreement(random.normal(size=(60, 3)), labels, ("rare", "common"), k=3, replicates=50)
+    ends = {name: (one["precision"]["low"], one["precision"]["high"]) for name, one in found["classes"].items()}
+    assert ends["rare"] == (None, None)
+    assert None not in ends["common"]
+    assert found["macro"]["low"] is found["micro"]["high"] is None
+
+
 def test_intervals_shrink_with_more_patients() -> None:
     widths = []
     for count in (60, 960):

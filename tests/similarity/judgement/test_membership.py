@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from clocs.metrics.bootstrap import bootstrap_measures
 from clocs.metrics.operating_points import OperatingPoints
 from clocs.metrics.ranking import Floats
-from clocs.similarity.judgement.membership import infer_membership, own_similarity
+from clocs.similarity.judgement.membership import chance_at, infer_membership, own_similarity
 from clocs.similarity.segments import Segments, unit_length
 
 
@@ -71,7 +71,18 @@ def test_where_nothing_was_learned_nothing_is_found() -> None:
         held.append(found["auc"]["low"] <= 0.5 <= found["auc"]["high"])
         found_share.append(found["true_positives"]["value"])
     assert np.mean(held) >= 0.85
-    assert np.mean(found_share) == pytest.approx(0.0125, abs=0.005)
+    assert np.mean(found_share) == pytest.approx(chance_at(0.01, 400), abs=0.005)
+
+
+@pytest.mark.parametrize("others", [12, 150, 400])
+def test_chance_is_what_random_scores_find(others: int) -> None:
+    """Of few others none may be above the threshold, and their highest is not very high."""
+    random = np.random.default_rng(others)
+    found = [
+        OperatingPoints(np.arange(200 + others) < 200, random.random(200 + others)).true_positive_rate_at(0.01)
+        for _ in range(800)
+    ]
+    assert np.mean(found) == pytest.approx(chance_at(0.01, others), rel=0.15)
 
 
 def measures_of(scores: Floats) -> Callable[[Floats], Floats]:

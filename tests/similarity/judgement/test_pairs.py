@@ -24,6 +24,30 @@ def test_all_pairs_where_there_are_few(owners: list[int]) -> None:
         assert sorted(pairs) == expected
 
 
+@settings(max_examples=80)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=25))
+def test_rows_of_one_recording_make_no_pair_where_they_are_to_be_apart(rows: list[tuple[int, int]]) -> None:
+    patient, recording = (np.array([row[side] for row in rows], np.int64) for side in (0, 1))
+    found = own_pairs(patient, apart=recording)
+    pairs = [tuple(sorted(pair)) for pair in zip(*(side.tolist() for side in found), strict=True)]
+    every = itertools.combinations(range(len(rows)), 2)
+    assert sorted(pairs) == [(i, j) for i, j in every if rows[i][0] == rows[j][0] and rows[i][1] != rows[j][1]]
+
+
+def test_an_even_draw_leaves_nobody_out() -> None:
+    """One patient has an hour in segments of 5 s, fifty others have two each."""
+    patient = np.concatenate([np.zeros(720, np.int64), np.repeat(np.arange(1, 51), 2)])
+    plain, even = (own_pairs(patient, most=1000, even=even) for even in (False, True))
+    assert len(np.unique(patient[plain[0]])) < 10
+    counts = np.bincount(patient[even[0]])
+    assert counts.tolist() == [1000 // 51] + [1] * 50
+    assert len({*zip(*(side.tolist() for side in even), strict=True)}) == counts.sum()
+    recording = np.concatenate([[1], np.zeros(719, np.int64), np.tile([0, 1], 50)])
+    apart = own_pairs(patient, apart=recording, most=100, even=True)
+    assert np.bincount(patient[apart[0]]).tolist() == [1, *[1] * 50]
+    assert (recording[apart[0]] != recording[apart[1]]).all()
+
+
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 5), min_size=12, max_size=60), st.integers(1, 20))
 def test_a_draw_has_the_wanted_kind_and_number(owners: list[int], most: int) -> None:

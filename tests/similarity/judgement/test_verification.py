@@ -99,6 +99,19 @@ def test_patients_weigh_the_same_however_long_their_recording() -> None:
     assert found["equal_error_rate"]["value"] < 0.02, "by pairs, it would be near one half"
 
 
+def test_long_recordings_leave_room_for_others_where_pairs_are_drawn() -> None:
+    """Of twenty patients, one has a day: nearly all pairs are hers, within one of her two recordings."""
+    random = np.random.default_rng(6)
+    patient = np.concatenate([np.zeros(3000, np.int64), np.repeat(np.arange(1, 20), 2)])
+    record = np.concatenate([[0], np.ones(2999, np.int64), np.arange(2, 40)])
+    values = unit_length(random.normal(size=(20, 16)))[patient]
+    for across in (False, True):
+        found = verify_patients(Segments(values, record, patient), across_recordings=across, most=400, replicates=20)
+        assert found is not None
+        assert found["genuine_pairs"] == 20 + 19
+        assert found["equal_error_rate"]["value"] < 0.02
+
+
 def test_across_recordings_pairs_are_of_two() -> None:
     """Segments of a recording are equal, those of a patient's two recordings have nothing in common."""
     random = np.random.default_rng(5)

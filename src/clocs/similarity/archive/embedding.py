@@ -61,7 +61,7 @@ def embed_store(
     place = Path(folder)
     with exclusive(place):
         about = _about(loaded, opened, place, any_lead)
-        _refuse_another(place, about)
+        _refuse_another(place, about, opened)
         kind = engine or ("serial" if workers == 1 else "processes")
         threads = None if kind == "serial" else max(1, (os.cpu_count() or 1) // workers)
         tasks = _tasks(place, loaded, opened, about, threads)
@@ -97,16 +97,27 @@ def _stored_leads(store: Store) -> set[str]:
     return {lead for number in numbers for layout in store.layouts(number) for lead in layout}
 
 
-def _refuse_another(folder: Path, about: dict[str, Any]) -> None:
-    """One folder holds one encoder's embeddings of one dataset."""
+def _refuse_another(folder: Path, about: dict[str, Any], store: Store) -> None:
+    """One folder holds one encoder's embeddings of one store, however it has grown, moved or lost recordings."""
     if not versions(folder):
         return
     there = read_archive_manifest(folder)
-    same = there.encoder == about["encoder"] and there.any_lead == about["any_lead"]
-    if not same or there.store.dataset != about["store"].dataset:
+    holds = f"{folder} holds embeddings of {there.store.dataset} by {there.places.encoder}"
+    if there.encoder != about["encoder"] or there.store.dataset != about["store"].dataset:
         raise ConfigError(
-            f"{folder} holds embeddings of {there.store.dataset} by {there.places.encoder}, made with another encoder "
-            "or of another dataset than asked for now. Choose another folder."
+            f"{holds}, made with another encoder or of another dataset than asked for now. Choose another folder."
+        )
+    if there.any_lead != about["any_lead"]:
+        said = "with all leads (--any-lead)" if there.any_lead else "without --any-lead"
+        raise ConfigError(f"{holds}, made {said}. Ask for that, or choose another folder.")
+    if there.store.sha256 == about["store"].sha256:
+        return
+    known = {str(name) for name in Archive(folder).table(["record_id"]).column(0)}
+    kept = sum(str(name) in known for name in store.table(["record_id"]).column(0))
+    if 2 * kept < len(known):
+        raise ConfigError(
+            f"{holds}, of {len(known):,} recordings of which {store.folder} has {kept:,}: it is another store. Choose "
+            "another folder."
         )
 
 

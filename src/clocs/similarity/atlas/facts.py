@@ -52,6 +52,8 @@ def facts_of(store: Store, patients: Rows) -> Facts:
 
 def class_names(patients: Rows) -> Strings:
     """(P,) the one class of each patient, ``none``, or ``several``."""
+    if not patients.classes:
+        return np.full(len(patients.truth), NO_LABEL)
     count = patients.truth.sum(1)
     single = np.array([*patients.classes, NO_LABEL])[np.where(count > 0, patients.truth.argmax(1), -1)]
     return np.where(count > 1, SEVERAL, single)

@@ -34,7 +34,7 @@ class Neighbour:
     distance: float
     """1 - similarity."""
     record_id: str
-    """Of the patient's recordings, the one most like the query."""
+    """Of the patient's recordings, the one most like the query; the first, where the archive is not in its place."""
     labels: tuple[str, ...]
     """Of all recordings of the patient."""
     age: float | None

@@ -170,7 +170,10 @@ class PatientIndex:
             raise StoreError(
                 f"the archive of embeddings with '{record_id}' is not where it was: {self._place(found[1])}"
             )
-        return Store(archive.store_folder, archive.manifest.store.version).recording(record_id)
+        store = Store(archive.store_folder, archive.manifest.store.version)
+        if store.sha256 != archive.manifest.store.sha256:
+            raise StoreError(f"{store.folder} is another store than the one that '{record_id}' was embedded from")
+        return store.recording(record_id)
 
     def add(self, archive: Archive | Folder) -> Added:
         """Add an archive's recordings; see ``add_archive``."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import bootstrap_measures
+from clocs.metrics.bootstrap import FEWEST, bootstrap_measures
 from clocs.metrics.ranking import Bools, Floats, macro
 from clocs.similarity.segments import unit_length
 
 NEIGHBOURS: Final = 10
+FEWEST_QUERIES: Final = 30
+"""Patients for an interval of a mean over them."""
 BLOCK: Final = 256
 """Queries whose cosines to everyone are held at once."""
 
@@ -32,13 +35,19 @@ def neighbour_agreement(
     patients who have it; ``macro`` is the mean over classes. ``micro`` is the mean over patients, where one with
     several labels has the mean over them, and one without is no query. ``chance`` is what random
     others give: prevalence without the query. Intervals, 95 %, are over query patients; the archive stays as it is.
+    There are none for a class of fewer than 3 patients, nor for the means over fewer than 30 queries.
     """
     shares = neighbour_shares(values, labels, k)
     others = (labels.sum(0) - 1) / (len(labels) - 1)
     measures = _measures(labels, shares)
-    *each, over_classes, over_patients = bootstrap_measures(measures, len(labels), replicates=replicates)
+    found = bootstrap_measures(measures, len(labels), replicates=replicates)
+    queries = int(labels.any(1).sum())
+    enough = [*(labels.sum(0) >= FEWEST), queries >= FEWEST_QUERIES, queries >= FEWEST_QUERIES]
+    *each, over_classes, over_patients = (
+        one if many else replace(one, low=np.nan, high=np.nan) for one, many in zip(found, enough, strict=True)
+    )
     expected = _measures(labels, np.broadcast_to(others, labels.shape))(np.ones(len(labels)))
-    found = {
+    told = {
         name: {
             "patients": int(labels[:, place].sum()),
             "precision": each[place].as_dict(),
@@ -49,11 +58,11 @@ def neighbour_agreement(
     return {
         "k": k,
         "patients": len(labels),
-        "queries": int(labels.any(1).sum()),
+        "queries": queries,
         "macro": over_classes.as_dict(),
         "micro": over_patients.as_dict(),
         "chance": {"macro": _number(expected[-2]), "micro": _number(expected[-1])},
-        "classes": found,
+        "classes": told,
     }
 
 

@@ -20,6 +20,7 @@ from clocs.similarity.judgement.verification import verify_patients
 from clocs.similarity.segments import Segments
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
+from clocs.training.seen import has_list
 
 SINGLE = "no recording has two segments under these frames: nothing to tell a patient again by. Try frames 'segments'"
 UNSEEN = "the encoder has seen nobody of this store's training part, so there is no membership to show"
@@ -71,11 +72,12 @@ def in_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
         for kind, said in (("rank_1", "the nearest"), ("rank_10", "one of the ten nearest")):
             said = f"{said} of {one['segments']:,} segments is the patient's own{words}"
             rows.append((said, in_words(one[kind]), f"{one['chance'][kind]:.4f}"))
-        rows.append((f"same patient or not{words}: equal error rate", in_words(one["equal_error_rate"]), "0.5"))
+        if "equal_error_rate" in one:
+            rows.append((f"same patient or not{words}: equal error rate", in_words(one["equal_error_rate"]), "0.5"))
     if one := found["membership"]:
         said = f"training records found at {100 * one['false_positives']:g} % false alarms"
         rows.append(("trained the encoder or not: AUC", in_words(one["auc"]), "0.5"))
-        rows.append((said, in_words(one["true_positives"]), f"{one['false_positives']:g}"))
+        rows.append((said, in_words(one["true_positives"]), f"{one['chance']:.2g}"))
     return rows
 
 
@@ -109,5 +111,5 @@ def _both(segments: Segments, across_recordings: bool, replicates: int) -> dict[
 def _members(subject: Subject, store: Store, split: Split) -> Bools:
     """Recordings of the training part that trained the encoder; all of them for random weights, as a control."""
     train = split.mask("train")
-    told_what = subject.folder is not None and "seen_sha256" in subject.about
+    told_what = subject.folder is not None and has_list(subject.folder, subject.about)
     return np.asarray(train & seen_by(subject, store)) if told_what else train

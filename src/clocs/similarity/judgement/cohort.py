@@ -21,7 +21,7 @@ from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
 from clocs.store.duplicates import duplicate_groups
 from clocs.store.frames import Frames
 from clocs.store.store import Store, open_store
-from clocs.training.seen import seen_records
+from clocs.training.seen import has_list, seen_records
 
 Folder = str | os.PathLike[str]
 Bools = npt.NDArray[np.bool_]
@@ -101,7 +101,7 @@ def cohort_of(subject: Subject, store: Store, frames: str, records: Bools) -> Co
 
 def seen_by(subject: Subject, store: Store) -> Bools:
     """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
-    if subject.folder is None or "seen_sha256" not in subject.about:
+    if subject.folder is None or not has_list(subject.folder, subject.about):
         return np.zeros(len(store), bool)
     return seen_records(subject.folder, subject.about, store)
 

@@ -7,6 +7,7 @@ attacker can do. Finding nothing does not show that there is nothing.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -24,9 +25,9 @@ MOST_FALSE: Final = 0.01
 def infer_membership(members: Segments, others: Segments, *, replicates: int = 1000) -> dict[str, Any] | None:
     """How well own similarity tells records that trained an encoder from those it never saw, as JSON; a lower bound.
 
-    ``auc``: 0.5 is guessing. ``true_positives``: share of the members' records above a threshold that a share
-    ``false_positives`` of the others' is above; guessing finds as many. Intervals, 95 %, are over
-    patients. None: a side has no record of two segments.
+    ``auc``: 0.5 is guessing. ``true_positives``: share of the members' records above a threshold that at most a share
+    ``false_positives`` of the others' is above; guessing finds ``chance``, which is more where the others are few.
+    Intervals, 95 %, are over patients. None: a side has no record of two segments.
     """
     sides = [own_similarity(side) for side in (members, others)]
     if not all(len(score) for _, score in sides):
@@ -47,10 +48,19 @@ def infer_membership(members: Segments, others: Segments, *, replicates: int = 1
         "auc": area.as_dict(),
         "true_positives": found.as_dict(),
         "false_positives": MOST_FALSE,
+        "chance": chance_at(MOST_FALSE, int((~member).sum())),
         "members": int(member.sum()),
         "others": int((~member).sum()),
         "mean_score": {"members": float(score[member].mean()), "others": float(score[~member].mean())},
     }
+
+
+def chance_at(most_false: float, others: int) -> float:
+    """The share of members that scores at random put above a threshold which at most so many of the others reach.
+
+    The threshold is the highest of the others that is not allowed; a member is as likely above it as any of them.
+    """
+    return (math.floor(most_false * others + 1e-9) + 1) / (others + 1)
 
 
 def own_similarity(segments: Segments) -> tuple[Ints, Floats]:

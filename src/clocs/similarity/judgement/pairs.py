@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -17,21 +18,40 @@ MOST_PAIRS: Final = 100_000
 """Pairs of a kind that are measured. A share of one half is then known to 0.0016, and patients differ by more."""
 
 
-def own_pairs(patient: Ints, *, most: int = MOST_PAIRS, seed: int = 0) -> Pairs:
-    """Two rows of the same patient each; of more than ``most``, so many drawn without repetition."""
-    order = np.argsort(patient, kind="stable").astype(np.int64)
-    _, start, count = np.unique(patient[order], return_index=True, return_counts=True)
-    ends = np.cumsum(count * (count - 1) // 2)
-    total = int(ends[-1]) if len(ends) else 0
-    if total > most:
-        chosen = np.sort(generator(seed, "own pairs").choice(total, most, replace=False))
-    else:
+def own_pairs(
+    patient: Ints, *, apart: Ints | None = None, even: bool = False, most: int = MOST_PAIRS, seed: int = 0
+) -> Pairs:
+    """Two rows of the same patient each; of more than ``most``, so many drawn without repetition.
+
+    ``apart``: (N,) rows of the same value, such as a recording, make no pair. ``even``: of each patient as many are
+    drawn, or all that there are, so that nobody's long recording leaves no room for the others.
+    """
+    order = np.lexsort((np.zeros_like(patient) if apart is None else apart, patient)).astype(np.int64)
+    start = _first_alike(patient[order])
+    until = np.arange(len(order)) if apart is None else _first_alike(patient[order], apart[order])
+    before = np.append(0, np.cumsum(until - start))  # a row makes pairs with its patient's rows above it
+    total, random = int(before[-1]), generator(seed, "own pairs")
+    if total <= most:
         chosen = np.arange(total)
-    group = np.searchsorted(ends, chosen, "right")
-    rest = chosen - np.append(0, ends)[group]
-    high = _triangle_row(rest)
-    low = rest - high * (high - 1) // 2
-    return order[start[group] + low], order[start[group] + high]
+    elif even:
+        ends = np.append(before[np.unique(start)], total)
+        quota = max(1, most // int(np.count_nonzero(np.diff(ends))))
+        chosen = np.concatenate([begin + _drawn(end - begin, quota, random) for begin, end in pairwise(ends.tolist())])
+    else:
+        chosen = _drawn(total, most, random)
+    row = np.searchsorted(before[1:], chosen, "right")
+    return order[start[row] + chosen - before[row]], order[row]
+
+
+def _drawn(total: int, most: int, random: np.random.Generator) -> Ints:
+    """Places of so many, in order and each once; of more than ``most``, a draw."""
+    return np.sort(random.choice(total, most, replace=False)) if total > most else np.arange(total)
+
+
+def _first_alike(*columns: Ints) -> Ints:
+    """(N,) of each row, the first of the rows up to it that are like it, and each other, in all columns."""
+    changes = np.append(True, np.any([column[1:] != column[:-1] for column in columns], axis=0))[: len(columns[0])]
+    return np.maximum.accumulate(np.where(changes, np.arange(len(changes)), 0))
 
 
 def other_pairs(patient: Ints, *, most: int = MOST_PAIRS, seed: int = 0) -> Pairs:
@@ -66,10 +86,3 @@ def pair_weights(
     return len(rows), lambda times: np.concatenate(
         [times[mine] / pairs, times[one] * times[two] / (rows[one] * rows[two])]
     )
-
-
-def _triangle_row(place: Ints) -> Ints:
-    """The row of each place of a lower triangle without its diagonal, counted row by row: 0 is (1, 0), 1 is (2, 0)."""
-    row = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
-    row -= row * (row - 1) // 2 > place  # the root may have been rounded up
-    return np.asarray(row + (row * (row + 1) // 2 <= place))

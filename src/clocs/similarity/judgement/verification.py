@@ -29,10 +29,8 @@ def verify_patients(
     Patients weigh the same, however many segments each has. ``across_recordings``: genuine pairs are of two recordings.
     The interval, 95 %, is over patients.
     """
-    genuine = own_pairs(segments.patient, most=most, seed=seed)
-    if across_recordings:
-        apart = segments.record[genuine[0]] != segments.record[genuine[1]]
-        genuine = genuine[0][apart], genuine[1][apart]
+    apart = segments.record if across_recordings else None
+    genuine = own_pairs(segments.patient, apart=apart, even=True, most=most, seed=seed)
     impostor = other_pairs(segments.patient, most=most, seed=seed)
     if not len(genuine[0]) or not len(impostor[0]):
         return None

@@ -84,7 +84,7 @@ def test_a_spreadsheets_mark_and_line_ends_do_not_matter(archive: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("file,patient\na,1\n", r"unknown here: patient"),
+        ("file,patient\na,1\n", r"unknown here: 'patient'"),
         ("patient_id\n1\n", r"every row needs 'file'"),
         ("file,patient_id\n,1\n", r"every row needs 'file'"),
     ],
@@ -178,6 +178,26 @@ def test_two_rows_about_one_patient_must_say_the_same(archive: Path, key: Path) 
     table.write_text("file,patient_id\na,17\n")
     patients.write_text("patient_id,sex\n17,F\n17,M\n")
     with pytest.raises(ConfigError, match=r"patients\.csv: lines 2 and 3 have the same 'patient_id'"):
+        loaded(archive, table=table, patients=patients, key=key)
+
+
+def test_spreadsheets_leave_empty_columns_and_repeat_none(archive: Path) -> None:
+    assert entries(archive, "file,patient_id,,\na,p1,,\n")["a.hea"].patient_id == "p1"
+    with pytest.raises(ConfigError, match="unknown here: ''"):
+        entries(archive, "file,patient_id,\na,p1,x\n")
+    with pytest.raises(FormatError, match="two columns are called 'patient_id'"):
+        entries(archive, "file,patient_id,patient_id\na,p1,p2\n")
+
+
+def test_two_rows_about_a_patient_in_another_case_must_say_the_same(archive: Path, key: Path) -> None:
+    """With a key, they are one."""
+    table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
+    table.write_text("file,patient_id\na,x17\n")
+    patients.write_text("patient_id,sex\nX17,F\nx17,M\n")
+    with (
+        pytest.warns(UserWarning, match="differ in case alone"),
+        pytest.raises(ConfigError, match=r"lines 2 and 3 are about one patient"),
+    ):
         loaded(archive, table=table, patients=patients, key=key)
 
 

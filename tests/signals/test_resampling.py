@@ -11,7 +11,7 @@ import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clocs.signals.resampling import Floats, resample, stretch
+from clocs.signals.resampling import Floats, resample, resampled_length, stretch
 
 
 def sine(hertz: float, rate: float, seconds: float = 10.0) -> Floats:
@@ -28,6 +28,16 @@ def test_a_sine_keeps_its_frequency_and_size(rate: float, to_rate: float, hertz:
     assert made.shape == (math.ceil(10 * to_rate),)
     edge = round(to_rate / 2)
     np.testing.assert_allclose(made[edge:-edge], sine(hertz, to_rate)[edge:-edge], atol=0.01)
+
+
+@pytest.mark.parametrize("rate", [499.8, 999.8, 249.89, 250.1, 124.99])
+def test_rates_near_a_simple_ratio_do_not_drift(rate: float) -> None:
+    """Ten minutes on, a tone is where it should be; a ratio of 1 in place of 0.9996 would be a quarter second off."""
+    made = resample(sine(2.0, rate, 600.0), rate, 500)
+    samples = np.array([round(600 * rate)])
+    assert abs(len(made) - resampled_length(samples, rate, 500)[0]) <= 1
+    late = slice(590 * 500, 590 * 500 + 2500)
+    np.testing.assert_allclose(made[late], sine(2.0, 500, 600.0)[late], atol=0.02)
 
 
 @pytest.mark.parametrize("rate", [150_000, 1_000_000])

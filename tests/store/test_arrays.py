@@ -39,12 +39,19 @@ def test_what_is_left_empty_is_unknown(tmp_path: Path) -> None:
     }
 
 
-def test_a_name_is_a_name_and_labels_are_one_or_several(tmp_path: Path) -> None:
-    """``nan`` as a text is what somebody wrote."""
-    table = {"patient_id": ["nan", "None", 7], "labels": ["AF", np.array(["AF", None, "SR"]), 3]}
-    found = stored(tmp_path, table, 3)
-    assert [recording.patient_id for recording in found] == ["nan", "None", "7"]
-    assert [recording.labels for recording in found] == [("AF",), ("AF", "SR"), ("3",)]
+def test_labels_are_one_or_several(tmp_path: Path) -> None:
+    """In a text with ``;`` between, as in tables beside files."""
+    table = {"patient_id": [7, 7, 7, 7], "labels": ["AF", np.array(["AF", None, "SR"]), 3, "AF; SR"]}
+    found = stored(tmp_path, table, 4)
+    assert {recording.patient_id for recording in found} == {"7"}
+    assert [recording.labels for recording in found] == [("AF",), ("AF", "SR"), ("3",), ("AF", "SR")]
+
+
+def test_a_patient_is_the_same_however_it_is_written_and_words_for_nobody_name_nobody(tmp_path: Path) -> None:
+    names = ["P1", "P1 ", "\uff301", "P1\u200b", "unknown", "nan", "unknown"]
+    with pytest.warns(UserWarning, match="3 rows of the table have a word for an unknown patient.* is row 4"):
+        found = stored(tmp_path, {"patient_id": names}, 7)
+    assert [recording.patient_id for recording in found] == ["P1"] * 4 + [item.record_id for item in found[4:]]
 
 
 def test_a_tables_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:

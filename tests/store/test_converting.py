@@ -144,6 +144,17 @@ def test_two_files_of_one_name_become_two_files(archive: Path, tmp_path: Path) -
         np.testing.assert_allclose(made.signal, source.signal, atol=1e-3)
 
 
+def test_a_name_that_becomes_anothers_is_not_taken_for_it(tmp_path: Path) -> None:
+    """WFDB takes no blanks: ``a b``, which comes later, is not ``a_b``, which is there."""
+    for seed, name in enumerate(("a_b", "a b")):
+        clocs.write(make_recording(seed=seed), tmp_path / "in" / f"{name}.csv")
+        convert(tmp_path / "in", tmp_path / "out", "wfdb")
+    made = [clocs.read(path).signal for path in (tmp_path / "out").glob("*.hea")]
+    for name in ("a_b", "a b"):
+        source = clocs.read(tmp_path / "in" / f"{name}.csv").signal
+        assert any(np.allclose(signal, source, atol=2e-3) for signal in made), name
+
+
 def test_workers_write_the_same_files(archive: Path, tmp_path: Path) -> None:
     one, two = convert(archive, tmp_path / "one", "dicom"), convert(archive, tmp_path / "two", "dicom", workers=2)
     assert dataclasses.asdict(one) == dataclasses.asdict(two)

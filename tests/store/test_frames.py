@@ -164,7 +164,7 @@ def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of:
 def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, rate: float) -> None:
     recording = make_recording(("II",), samples=int(30.7 * rate), rate=rate)
     frames = Frames(store_of([recording], gate=OFF), FramePolicy(samples=2500, rate=500, leads=("II",)))
-    ratio = Fraction(500 / rate).limit_denominator(1000)
+    ratio = 500 / Fraction(str(rate))
     whole = resample_poly(recording.physical()[0], ratio.numerator, ratio.denominator, padtype="edge")
     assert len(frames) == 6
     for number in range(len(frames)):

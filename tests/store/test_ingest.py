@@ -17,6 +17,7 @@ import clocs
 from clocs.core import sources
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash
+from clocs.core.pseudonyms import make_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
@@ -158,6 +159,39 @@ def test_a_class_of_a_label_that_nobody_has_is_told(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="no recording has the label AFIBB, .* labels here: AFIB, SR, STD"):
         ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR,AF=AFIB+AFIBB"})
     ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR,AF=AFIB"})
+
+
+def test_a_store_of_pseudonyms_takes_no_names_and_no_other_key(tmp_path: Path) -> None:
+    files, store = records(tmp_path / "files", "a", "b"), tmp_path / "store"
+    for name in ("key", "other"):
+        make_key(tmp_path / name)
+    first = ingest("folder", files, store, options={"key": tmp_path / "key"})
+    for options, said in (({}, "none"), ({"key": tmp_path / "other"}, "another")):
+        with pytest.raises(ConfigError, match=f"was made with a key, and this ingest has {said}"):
+            ingest("folder", files, store, options=options)
+    assert ingest("folder", files, store, options={"key": tmp_path / "key"}).sha256 == first.sha256
+
+
+def test_a_table_that_an_earlier_ingest_had_and_this_one_has_not_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("file,patient_id,labels\na,p1,SR\nb,p1,SR\n")
+    files = records(tmp_path / "files", "a", "b")
+    ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR"})
+    with pytest.warns(UserWarning, match=r"version 1 of .* was made with -o table=\.\.\. -o classes=\.\.\., this one"):
+        ingest("folder", files, tmp_path / "store")
+
+
+def test_a_table_of_patients_about_none_of_them_is_told(tmp_path: Path) -> None:
+    """Ids are joined whatever their case; a spreadsheet that dropped zeros names others."""
+    make_key(tmp_path / "key")
+    files, table, patients = (records(tmp_path / "files", "a"), tmp_path / "table.csv", tmp_path / "patients.csv")
+    table.write_text("file,patient_id\na,ab001\n")
+    options = {"key": tmp_path / "key", "table": table, "patients": patients}
+    patients.write_text("patient_id,site\nAB001,north\n")
+    assert ingest("folder", files, tmp_path / "one", options=options).recording(0).site == "north"
+    patients.write_text("patient_id,site\nAB1,north\n")
+    with pytest.warns(UserWarning, match=r"patients\.csv: no row is about a patient of these recordings"):
+        ingest("folder", files, tmp_path / "two", options=options)
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

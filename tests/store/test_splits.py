@@ -109,6 +109,30 @@ def test_one_ecg_in_two_files_stays_in_one_part(other: str, tmp_path: Path) -> N
         check_leaks(store, apart, thorough=True)
 
 
+@pytest.mark.parametrize("lead", ["V2", "aVL", "ECG"])
+def test_an_extract_of_one_lead_stays_with_its_ecg(lead: str, tmp_path: Path) -> None:
+    """Whatever lead it is, and whatever it is called in the extract."""
+    for number in range(24):
+        made = make_recording(leads=("I", "II", "V2", "aVL"), seed=number)
+        write(made, tmp_path / "files" / "whole" / f"{number}.hea")
+        alone = replace(made.select(("V2" if lead == "ECG" else lead,)), leads=(lead,))
+        write(alone, tmp_path / "files" / "strip" / f"{number}.hea")
+    store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=OFF)
+    check_leaks(store, make_split(store), thorough=True)
+    with pytest.raises(LeakError, match="are one ECG in several files"):
+        check_leaks(store, make_split(store, "apart", group_duplicates=False), thorough=True)
+
+
+def test_a_split_cannot_be_like_one_of_other_patients(tmp_path: Path) -> None:
+    """As where an ingest forgot the table: every patient would be dealt anew."""
+    signals = [make_recording(seed=number, samples=2600).signal for number in range(20)]
+    leads, names = ("I", "II", "V2"), {"patient_id": [f"p{n // 2}" for n in range(20)]}
+    make_split(Store.from_arrays(tmp_path, signals, rate=500, leads=leads, table=names))
+    without = Store.from_arrays(tmp_path, signals[:18], rate=500, leads=leads)
+    with pytest.raises(ConfigError, match="nobody of this version is in split 'default'"):
+        make_split(without, "second", like="default")
+
+
 def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
     signals = [make_recording(seed=number, samples=2600).signal for number in range(60)]
 

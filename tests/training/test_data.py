@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,20 @@ def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalis
     assert float(away.min()) > 1e-3
 
 
+def test_one_validation_patient_is_told(tmp_path: Path) -> None:
+    """Eight patients are too few: a patient alone has nobody to be told from."""
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 8, "recordings_per_patient": 1})
+    clocs.split(store)
+    for name, told in (("cmsc", True), ("simclr", False)):
+        config = resolve(f"{name}-synthetic", [f"store={store.folder}", "batch=4"])
+        method = parse_method(config.method)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            training_data(config, method, sources(config, method))
+        assert any("validation part has one patient" in str(one.message) for one in found) == told
+
+
+@pytest.mark.filterwarnings("ignore:the validation part has one patient")
 def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> None:
     """Twenty recordings of twelve leads and twenty of three: each part by itself would take its commonest."""
     files = tmp_path / "files"

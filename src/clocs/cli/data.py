@@ -169,10 +169,10 @@ def split(
     print_table([f"split '{name}'", "patients", "recordings"], rows)
     empty = [part for part, count in counts["patients"].items() if not count and counts["policy"][part]]
     if empty:
-        typer.echo(
-            f"nobody is in the {' and '.join(empty)} part: there are too few patients, or many share signals and must "
-            "stay together"
-        )
+        why = "there are too few patients, or many share signals and must stay together"
+        if not any(counts["patients"].values()):
+            why = "no recording is long enough for a frame, or has its leads"
+        typer.echo(f"nobody is in the {' and '.join(empty)} part: {why}")
 
 
 @data.command("check-leaks")
@@ -202,12 +202,13 @@ def plot(
     from clocs.drawing.ecg_paper import draw_recording
     from clocs.drawing.figure import save_figure
     from clocs.formats import read
+    from clocs.signals.leads import canonical
     from clocs.store.store import open_store
 
     if record is None and what.is_dir():
         raise ConfigError(f"{what} is a folder: name a recording of the store with --record ID")
     recording = read(what) if record is None else open_store(what).recording(record)
-    chosen = tuple(lead.strip() for lead in leads.split(",")) if leads else None
+    chosen = tuple(canonical(lead) for lead in leads.split(",")) if leads else None
     figure = draw_recording(recording, leads=chosen, seconds=seconds, start=start)
     save_figure(figure, out)
     typer.echo(str(out))

@@ -41,4 +41,5 @@ def pretrain(
     typer.echo(
         f"run {result['run']} {state}: {result['epochs']} epochs, validation loss {result['validation_loss']:.4f}"
     )
-    typer.echo(f"best encoder (epoch {result['best_epoch'] + 1}): {result['best']}")
+    epoch = f"epoch {result['best_epoch'] + 1}" if result["epochs"] else "as it starts"
+    typer.echo(f"best encoder ({epoch}): {result['best']}")

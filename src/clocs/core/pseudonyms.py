@@ -23,6 +23,10 @@ PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{HEX_SIGNS}}}")
 _MAKE = "make one: clocs data make-key"
 
 
+_NOBODY = re.compile(r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE)
+"""Not ``0`` or ``1``: in tables those are somebody."""
+
+
 @dataclass(frozen=True)
 class PatientKey:
     """A secret of the user's. Without it nobody can go from a number to its pseudonym, or back by trying numbers."""
@@ -31,7 +35,7 @@ class PatientKey:
 
     def patient(self, patient_id: str) -> str:
         """``p`` and 20 hex signs; the same for a number however it is padded with blanks or cased."""
-        return "p" + self._digest("patient", unicodedata.normalize("NFKC", patient_id).strip().upper())[:HEX_SIGNS]
+        return "p" + self._digest("patient", plain_patient(patient_id).upper())[:HEX_SIGNS]
 
     def record(self, name: str) -> str:
         """``r`` and 20 hex signs, for a file's name or a record id: names of files often hold a patient's number."""
@@ -53,6 +57,17 @@ class PatientKey:
     def _digest(self, label: str, text: str) -> str:
         message = f"clocs/{label}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self.secret, message, hashlib.sha256).hexdigest()
+
+
+def plain_patient(patient_id: str) -> str:
+    """A patient's id in one way of writing letters, without blanks around it and signs that nobody sees."""
+    seen = (sign for sign in unicodedata.normalize("NFKC", patient_id) if unicodedata.category(sign) != "Cf")
+    return "".join(seen).strip()
+
+
+def is_nobody(patient_id: str) -> bool:
+    """Whether it is what people write for a patient whom they do not know: all of those are not one."""
+    return _NOBODY.fullmatch(patient_id) is not None
 
 
 def make_key(path: Path) -> PatientKey:

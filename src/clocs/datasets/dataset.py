@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -56,6 +56,10 @@ class Options(BaseModel):
     def pseudonymous(self) -> bool:
         """Whether recordings and patients come under pseudonyms, so that names must not lie beside them."""
         return False
+
+    def unused(self, patients: Container[str]) -> str:
+        """What was given and is about none of these patients, who are all that were stored; empty: nothing."""
+        return ""
 
     def of_recordings(self) -> dict[str, Any]:
         """As JSON, what of them a recording depends on beyond its entry: with other ones it is read again."""
@@ -221,6 +225,10 @@ def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> I
     try:
         text = source.read(name).decode("utf-8-sig")
         rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None)
+        named = [column.strip() for column in rows.fieldnames or () if column.strip()]
+        twice = sorted({column for column in named if named.count(column) > 1})
+        if twice:
+            raise FormatError(f"{name}: two columns are called '{twice[0]}'; leave one of them")
         yield from ((rows.line_num, row) for row in rows)
     except (UnicodeDecodeError, csv.Error) as error:
         raise FormatError(f"{name}: not a readable CSV table: {error}. It must be saved as CSV in UTF-8") from error

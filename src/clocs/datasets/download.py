@@ -116,7 +116,7 @@ class _Fetcher:
         except requests.RequestException as error:
             raise DownloadError(
                 f"{file.name}: cannot be fetched from {file.url}: {error}. Check the network (a proxy is taken "
-                "from HTTPS_PROXY; a mirror can be given) and call again: what has arrived is kept."
+                "from HTTPS_PROXY; a mirror can be given) and call again: files that have arrived whole are kept."
             ) from error
         except (OSError, StoreError) as error:
             raise DownloadError(f"{file.name}: cannot be written to {self._folder}: {error}") from error

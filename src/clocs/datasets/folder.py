@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,13 +16,15 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, without_ending
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
 from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
-from clocs.datasets.tables import RecordingTable, about_patient, hash_of, labels_of
+from clocs.datasets.tables import RecordingTable, about_patient, hash_of, labels_of, no_row_is_used
 from clocs.formats.demographics import age_of, sex_of
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
 ZIP = ".zip"
+NOBODY = "file "
+"""Before a file's name where that stands for its unknown patient, and somebody in the table is called so."""
 
 
 class FolderOptions(Options):
@@ -90,6 +92,12 @@ class FolderOptions(Options):
             return {"table": self.table.name if self.table else None}
         return self._fingerprints() | {"keep": sorted(self.keep)}
 
+    def unused(self, patients: Container[str]) -> str:
+        """The table of patients, where its ids are not those in files."""
+        if not self.patients or not self.key or not no_row_is_used(self.patients, read_key(self.key), patients):
+            return ""
+        return f"table {self.patients.name}: no row is about a patient of these recordings; are the ids written alike?"
+
     def of_recordings(self) -> dict[str, Any]:
         """Not the table: an entry holds its row, so that other rows do not have it read again."""
         return super().of_recordings() | {"table": None}
@@ -115,7 +123,7 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     for name in _recordings(source):
         row = table.about(name)
         known = _own_name(name, taken)
-        nobody = f"file {known}" if known in table.patients else known
+        nobody = f"{NOBODY}{known}" if known in table.patients else known
         yield Entry(
             file=name,
             record_id=row.get("record_id") or known,

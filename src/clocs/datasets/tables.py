@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
-import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from clocs.core.errors import ConfigError
+from clocs.core.pseudonyms import PatientKey, is_nobody, plain_patient
 from clocs.core.sources import open_source, without_ending
 from clocs.datasets.dataset import numbered_rows
 
 RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 SHOWN_LINES = 5
-_NOBODY = re.compile(r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE)
-"""What people write for a patient whom they do not know. Not ``0`` or ``1``: in tables those are somebody."""
 
 
 class Row(NamedTuple):
@@ -49,7 +46,7 @@ class RecordingTable:
 
     def _forget_nobody(self) -> None:
         """Else all who are unknown would be one patient: positives of one another, and of one part of a split."""
-        nobody = [row for row in self._rows.values() if _NOBODY.fullmatch(row.fields.get("patient_id", ""))]
+        nobody = [row for row in self._rows.values() if is_nobody(row.fields.get("patient_id", ""))]
         for row in nobody:
             row.fields["patient_id"] = ""
         if nobody:
@@ -111,8 +108,14 @@ def about_patient(patient: str, path: Path) -> dict[str, str]:
         changed = path.stat().st_mtime_ns
     except OSError:
         raise _missing(path) from None
-    row = _patients(str(path), changed).get(patient)
+    row = _patients(str(path), changed).get(plain_patient(patient).upper())
     return row.fields if row else {}
+
+
+def no_row_is_used(path: Path, key: PatientKey, pseudonyms: Container[str]) -> bool:
+    """Whether nobody of a store is in a table of patients: of another archive, or with other ids."""
+    rows = _patients(str(path), path.stat().st_mtime_ns)
+    return bool(rows) and not any(key.patient(patient) in pseudonyms for patient in rows)
 
 
 def labels_of(row: dict[str, str]) -> tuple[str, ...]:
@@ -130,7 +133,16 @@ def hash_of(path: Path) -> str:
 
 @functools.lru_cache(maxsize=2)
 def _patients(path: str, _changed: int) -> Rows:
-    return _read(Path(path), PATIENT_COLUMNS)
+    """By ids as they are hashed: in capitals."""
+    found: Rows = {}
+    for patient, row in _read(Path(path), PATIENT_COLUMNS).items():
+        other = found.setdefault(patient.upper(), row)
+        if other.fields | {"patient_id": ""} != row.fields | {"patient_id": ""}:
+            raise ConfigError(
+                f"table {Path(path).name}: lines {other.line} and {row.line} are about one patient, written in another "
+                "case, and say different things; leave one of them"
+            )
+    return found
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> Rows:
@@ -147,7 +159,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> Rows:
     if unknown or lacking:
         raise ConfigError(
             f"table {path.name}: every row needs '{columns[0]}'; other columns may be {', '.join(columns[1:])}"
-            + (f"; unknown here: {', '.join(unknown)}" if unknown else f"; it is missing on line {lacking[0]}")
+            + (f"; unknown here: {', '.join(map(repr, unknown))}" if unknown else f"; missing on line {lacking[0]}")
         )
     _warn_of_case(path, rows)
     found: Rows = {}
@@ -170,8 +182,10 @@ def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
     if None in fields:
         raise ConfigError(f"table {path.name}: line {line} has more values than the table has columns")
     plain = {column.strip(): (value or "").strip() for column, value in fields.items()}
+    if not plain.get("", "nothing"):
+        del plain[""]  # spreadsheets leave empty columns at the end
     if "patient_id" in plain:
-        plain["patient_id"] = unicodedata.normalize("NFKC", plain["patient_id"])
+        plain["patient_id"] = plain_patient(plain["patient_id"])
     return Row(line, plain)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clocs.signals.resampling import Floats, stretch
+from clocs.signals.resampling import Floats, resampled_length, stretch
 
 Normalisation = Literal["none", "unit", "typical"]
 TYPICAL: Final = np.float32(0.15)
@@ -58,7 +58,9 @@ class FramePolicy(BaseModel):
     def count(self, samples: npt.NDArray[np.int64], rate: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """Frames in recordings of these lengths and rates, element by element."""
         if self.rate is not None:
-            whole = np.floor(samples * (self.rate / rate) + 1e-6).astype(np.int64)
+            whole = np.array(samples, np.int64)
+            for one in np.unique(rate):
+                whole[rate == one] = resampled_length(whole[rate == one], float(one), self.rate)
             return whole // (self.segments * self.samples)
         if self.source_samples == "recording":
             return (samples > 0).astype(np.int64)

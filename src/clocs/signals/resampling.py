@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 from math import ceil, floor
 
@@ -11,6 +12,8 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 
+PRECISION = Fraction(1, 10**6)
+"""Of a ratio of rates: over a day, a tenth of a second."""
 TAPS = 10
 """Half of SciPy's polyphase filter, in samples of the lower rate."""
 
@@ -44,9 +47,23 @@ def source_window(start: int, length: int, samples: int, rate: float, to_rate: f
     return first, end, start - int(first * ratio)
 
 
+def resampled_length(samples: npt.NDArray[np.int64], rate: float, to_rate: float) -> npt.NDArray[np.int64]:
+    """Samples that recordings of these lengths have at another rate."""
+    ratio = _ratio(rate, to_rate)
+    return samples * ratio.numerator // ratio.denominator
+
+
+@functools.lru_cache(maxsize=1024)
 def _ratio(rate: float, to_rate: float) -> Fraction:
-    """To a millionth of it; of the higher rate over the lower, for the other way 1 in 1,500 would become 1 in 1,000."""
-    slower = Fraction(max(rate, to_rate) / min(rate, to_rate)).limit_denominator(1000)
+    """To a millionth of it, by numbers as small as that allows, for the filter grows with them.
+
+    Of the higher rate over the lower: for the other way 1 in 1,500 would become 1 in 1,000.
+    """
+    exact, most = Fraction(max(rate, to_rate) / min(rate, to_rate)), 1000
+    slower = exact.limit_denominator(most)
+    while abs(slower / exact - 1) > PRECISION:
+        most *= 2
+        slower = exact.limit_denominator(most)
     return slower if to_rate > rate else 1 / slower
 
 

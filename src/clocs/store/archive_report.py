@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from clocs.core.errors import FormatError
+from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import PatientKey, read_key
-from clocs.core.sources import Source, open_source
+from clocs.core.sources import Source, open_source, without_ending
+from clocs.datasets.folder import NOBODY
 from clocs.formats.reading import FORMATS, Format, recognise
 from clocs.signals.leads import STANDARD
 from clocs.store.same_ecg import same_ecg_groups
@@ -65,7 +66,7 @@ def archive_report(
     ``key`` is the one the store was made with: it tells which file a pseudonym stands for.
     """
     store = open_store(store)
-    table = store.table(["format", "rate", "leads", "record_id", "patient_id", "source"])
+    table = store.table(["format", "rate", "leads", "source"])
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     secret = read_key(key) if key else None
     files = list(account(store, open_source(source), secret)) if source else []
@@ -77,21 +78,31 @@ def archive_report(
         leads=_counted(map(lead_set, columns["leads"])),
         faults=dict(store.manifest.quarantined),
         same_ecg=[[told[number] for number in group] for group in same_ecg_groups(store)],
-        without_patient=sum(map(str.__eq__, columns["record_id"], columns["patient_id"])),
+        without_patient=sum(_patients_of_their_own(store)),
         files=files,
     )
 
 
 def unused_identities(store: Store) -> int:
-    """Recordings of formats that name patients, in a store made without a key."""
+    """Recordings of formats that name patients which count as a patient of their own, for want of a key or a table."""
     if store.manifest.options.get("key"):
         return 0
     silent = {form.name for form in FORMATS if form.identify is Format.identify} | {"wfdb"}
-    return sum(form not in silent for form in store.table(["format"]).column(0).to_pylist())
+    formats = store.table(["format"]).column(0).to_pylist()
+    return sum(form not in silent and own for form, own in zip(formats, _patients_of_their_own(store), strict=True))
+
+
+def _patients_of_their_own(store: Store) -> Iterator[bool]:
+    """Of each recording, whether its patient is called as it is, or as its file: nobody said whose it is."""
+    for row in store.table(["record_id", "patient_id", "source"]).to_pylist():
+        names = (row["record_id"], row["source"], without_ending(row["source"]))
+        yield row["patient_id"].removeprefix(NOBODY) in names
 
 
 def account(store: Store, source: Source, key: PatientKey | None = None) -> Iterator[FileAccount]:
     """What became of each file, in the archive's order."""
+    if store.manifest.options.get("key") and key is None:
+        raise ConfigError(f"{store.folder} was made with a key: to tell its files by their names, give it (--key FILE)")
     stored = set(store.table(["source"]).column(0).to_pylist())
     refused = {row["source"]: row for row in quarantine(store)}
     for name in source.names():

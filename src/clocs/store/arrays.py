@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -12,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
+from clocs.core.pseudonyms import is_nobody, plain_patient
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options, as_it_is, with_entry
+from clocs.datasets.tables import labels_of
 from clocs.formats.demographics import age_of, sex_of
 from clocs.signals.leads import canonical
 from clocs.signals.quality import GatePolicy
@@ -81,12 +84,20 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
             f"the table must have {count} rows and no columns but {', '.join(COLUMNS)}"
             + (f"; unknown: {', '.join(unknown)}" if unknown else "")
         )
+    patients = [plain_patient(_text(field)) for field in columns.get("patient_id", [""] * count)]
+    nobody = [number for number, patient in enumerate(patients) if is_nobody(patient)]
+    if nobody:
+        warnings.warn(
+            f"{len(nobody)} rows of the table have a word for an unknown patient (unknown, n/a, ...), the first is row "
+            f"{nobody[0]}; each is taken as if it had no patient_id",
+            stacklevel=4,
+        )
     for number in range(count):
         row = {name: column[number] for name, column in columns.items()}
         yield Entry(
             file=f"arrays/{number}",
             record_id=_text(row.get("record_id")) or f"{number:07d}",
-            patient_id=_text(row.get("patient_id")),
+            patient_id="" if number in nobody else patients[number],
             site=_text(row.get("site")),
             age=age_of(row.get("age")),
             sex=sex_of(row.get("sex")),
@@ -97,11 +108,13 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
 def _text(field: Any) -> str:
     """A field of a table; empty where it holds nothing, lest all who are unknown become one."""
     text = str(field)
-    return text if isinstance(field, str) or text not in NOTHING else ""
+    return text.strip() if isinstance(field, str) or text not in NOTHING else ""
 
 
 def _labels(field: Any) -> tuple[str, ...]:
-    several = field if isinstance(field, Iterable) and not isinstance(field, str) else (field,)
+    if isinstance(field, str):
+        return labels_of({"labels": field})
+    several = field if isinstance(field, Iterable) else (field,)
     return tuple(filter(None, map(_text, several)))
 
 

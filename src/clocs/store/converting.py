@@ -185,8 +185,9 @@ def _source_tasks(source: Source, names: FileNames, done: Conversion) -> Iterato
             known.append(name)
         elif not source.exists(name.rsplit(".", 1)[0] + ".hea"):
             done.ignored.append(name)
-    stems = Counter(map(without_ending, known))
-    yield from (_Task(name, names.of_file(name, alone=stems[without_ending(name)] == 1)) for name in known)
+    stems = {name: names.written(without_ending(name)) for name in known}
+    times = Counter(stems.values())
+    yield from (_Task(name, names.of_file(name, alone=times[stems[name]] == 1)) for name in known)
 
 
 def _store_tasks(store: Store, names: FileNames) -> Iterator[_Task]:

@@ -33,6 +33,14 @@ def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
     return sorted(groups, key=lambda group: int(group[0]))
 
 
+def shared_lead_groups(store: Store) -> list[Ints]:
+    """Numbers of the recordings that share a lead, whatever it is called: one of them may be an extract of another."""
+    records, keys = lead_keys(store, np.ones(len(store), bool), every=True)
+    order = np.argsort(keys, kind="stable")
+    groups = np.split(records[order], np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else []
+    return [np.unique(group) for group in groups if len(group) > 1 and (group != group[0]).any()]
+
+
 def signal_keys(store: Store) -> Keys:
     """Eight bytes of each recording's signal hash; 0 where there is none. Equal signals have equal keys."""
     keys = np.zeros(len(store), np.uint64)

@@ -23,7 +23,8 @@ class FileNames:
     def of_file(self, name: str, *, alone: bool = True) -> Path:
         """For a recording in a file of a source: its place is kept, its ending replaced.
 
-        Not ``alone``: others differ from it in their endings, so it keeps its own as well, whichever came first.
+        Not ``alone``: others differ from it in their endings, or in signs that the format does not take, so it keeps
+        its own ending as well, whichever came first.
         """
         path = PurePosixPath(name)
         return self._free(path.parent.parts, without_ending(path.name) if alone else path.name, path.name)
@@ -33,12 +34,17 @@ class FileNames:
         *folders, last = record_id.split("/")
         return self._free(folders, last, last)
 
+    def written(self, name: str) -> str:
+        """The parts of a name as file system and format take them."""
+        *folders, last = (safe(part) for part in name.split("/"))
+        return "/".join((*folders, plain_name(last) if self._writer.plain_names else last))
+
     def _free(self, folders: list[str] | tuple[str, ...], stem: str, whole: str) -> Path:
         """The stem where it is free, else the whole name, else that with a number."""
         parent = "/".join(safe(part) for part in folders if part)
         for number in count(0):
-            name = safe(stem) if number == 0 else safe(whole) if number == 1 else f"{safe(whole, SHORTER)}-{number}"
-            name = plain_name(name) if self._writer.plain_names else name
+            name = stem if number == 0 else whole if number == 1 else f"{safe(whole, SHORTER)}-{number}"
+            name = self.written(name)
             path = f"{parent}/{name}{self._writer.suffixes[0]}" if parent else name + self._writer.suffixes[0]
             if path not in self._taken:
                 self._taken.add(path)

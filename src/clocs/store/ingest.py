@@ -30,7 +30,7 @@ from clocs.signals.leads import without_derived
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
 from clocs.store.growth import Pool
-from clocs.store.ingest_checks import check_nobody_is_named, check_place, warn_of_absent_labels
+from clocs.store.ingest_checks import check_nobody_is_named, check_place, warn_of_unused
 from clocs.store.manifest import (
     FORMAT,
     SHARDS,
@@ -103,7 +103,7 @@ def ingest(
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
         store = commit(place, receipts, dataset.about(chosen), chosen.model_dump(mode="json"), gate)
-    warn_of_absent_labels(store, chosen)
+    warn_of_unused(store, chosen)
     return store
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
@@ -12,7 +12,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import lies_in
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
-from clocs.store.manifest import SHARDS, read_manifest, versions
+from clocs.store.manifest import SHARDS, Manifest, read_manifest, versions
 from clocs.store.receipts import read_receipts
 from clocs.store.shard import Shard
 from clocs.store.store import Store
@@ -27,9 +27,30 @@ def check_place(place: Path, source: str | None, dataset: Dataset, options: Opti
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     if source is not None and Path(source).is_dir() and lies_in(place, Path(source)):
         raise ConfigError(f"{place} lies in {source}, and would be read with it; choose a place elsewhere")
-    held = read_manifest(place).dataset["name"] if versions(place) else dataset.name
+    if not versions(place):
+        return
+    before, now = read_manifest(place), options.model_dump(mode="json")
+    held = before.dataset["name"]
     if held != dataset.name:
         raise ConfigError(f"{place} is a store of the dataset '{held}'; choose another folder for '{dataset.name}'")
+    if before.options.get("key") and now.get("key") != before.options["key"]:
+        raise ConfigError(
+            f"{place} was made with a key, and this ingest has {'another' if now.get('key') else 'none'}: its patients "
+            "would be there twice. Give the same key (--key FILE), or choose another folder"
+        )
+    _warn_of_what_is_left_out(place, before, now, dataset.about(options))
+
+
+def _warn_of_what_is_left_out(place: Path, before: Manifest, now: dict[str, Any], about: dict[str, Any]) -> None:
+    """Of a version with a table or classes, the next without is hardly meant so: patients fall apart."""
+    lost = [name for name in ("table", "patients") if before.options.get(name) and not now.get(name)]
+    lost += ["classes"] if before.dataset["classes"] and not about["classes"] else []
+    if lost:
+        warnings.warn(
+            f"version {before.version} of {place} was made with -o {' -o '.join(f'{name}=...' for name in lost)}, this "
+            "one without: what that said of patients and labels is not in it. If it should be, give it and ingest anew",
+            stacklevel=3,
+        )
 
 
 def check_nobody_is_named(folder: Path) -> None:
@@ -44,7 +65,15 @@ def check_nobody_is_named(folder: Path) -> None:
             )
 
 
-def warn_of_absent_labels(store: Store, options: Options) -> None:
+def warn_of_unused(store: Store, options: Options) -> None:
+    """Of what the user gave, a table say, and nobody has."""
+    said = options.unused(set(pc.unique(store.table(["patient_id"]).column(0)).to_pylist()))
+    if said:
+        warnings.warn(said, stacklevel=3)
+    _warn_of_absent_labels(store, options)
+
+
+def _warn_of_absent_labels(store: Store, options: Options) -> None:
     """A class that the user made of a label nobody has is misspelled, or of another archive."""
     wanted = {label for labels in options.own_classes.values() for label in labels}
     if wanted:
@@ -54,5 +83,5 @@ def warn_of_absent_labels(store: Store, options: Options) -> None:
             known = ", ".join(sorted(held)[:MOST_NAMED]) or "none"
             warnings.warn(
                 f"no recording has the label {', '.join(absent)}, which a class is made of; labels here: {known}",
-                stacklevel=3,
+                stacklevel=4,
             )

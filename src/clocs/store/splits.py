@@ -16,7 +16,7 @@ from clocs.core.files import content_hash, exclusive, file_hash, seal, unseal, w
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
-from clocs.store.duplicates import duplicate_groups
+from clocs.store.duplicates import duplicate_groups, shared_lead_groups
 from clocs.store.same_ecg import same_ecg_groups
 from clocs.store.store import Folder, Store, open_store
 
@@ -112,7 +112,7 @@ def _clusters(
 def _in_other_files(store: Store) -> list[npt.NDArray[np.int64]]:
     """Recordings that are one ECG, exported more than once: other steps, other leads, so no equal signals."""
     kinds = {kind for number in range(len(store.manifest.shards)) for kind in _kinds_of_file(store, number)}
-    return same_ecg_groups(store) if len(kinds) > 1 else []
+    return [*same_ecg_groups(store), *shared_lead_groups(store)] if len(kinds) > 1 else []
 
 
 def _kinds_of_file(store: Store, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
@@ -129,7 +129,13 @@ def _known(store: Store, split: Split, present: npt.NDArray[np.int64]) -> npt.ND
     used = split.parts != PARTS.index("unused")
     given = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
     ids = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode().dictionary.to_pylist()
-    return np.array([given.get(ids[number], -1) for number in present], np.int8)
+    known = np.array([given.get(ids[number], -1) for number in present], np.int8)
+    if not (known >= 0).any():
+        raise ConfigError(
+            f"nobody of this version is in split '{split.name}': its patients have other ids, as without the table or "
+            "key of an earlier ingest, and might change sides. Ingest as before, or make a split that is like none"
+        )
+    return known
 
 
 def _deal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from clocs.core.errors import ConfigError, LeakError
 from clocs.core.options import checked
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
+from clocs.methods.contrast import PatientContrast
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD, canonical
 from clocs.store.duplicates import Ints, Keys, lead_keys, patient_keys, signal_keys
@@ -173,6 +175,7 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
     alike = tuple(replace(part, policy=_with_leads_of(maker)) for part, maker in zip(parts, makers, strict=True))
     validating = _makers(config, method, alike if method.together else parts, validated)
     validation = _joined(validating)
+    _warn_of_one_patient(method, validation)
     if method.needs_labels:
         _refuse_labels(method, parts[0].store, {"training": makers[0], "validation": validating[0]})
     sampler: Sampler
@@ -203,6 +206,16 @@ def _with_leads_of(maker: BatchMaker) -> FramePolicy:
 
 def _joined(makers: list[BatchMaker]) -> BatchMaker | JointBatchMaker:
     return makers[0] if len(makers) == 1 else JointBatchMaker(makers)
+
+
+def _warn_of_one_patient(method: Method, validation: BatchMaker | JointBatchMaker) -> None:
+    """Who has nobody to be told from has a loss that says nothing."""
+    if isinstance(method, PatientContrast) and len(np.unique(validation.patients(np.arange(len(validation))))) < 2:
+        warnings.warn(
+            f"the validation part has one patient, and {method.name} tells patients apart: which epoch is kept as the "
+            "best is left to chance. Take more patients, or a split with more of them there",
+            stacklevel=2,
+        )
 
 
 def _refuse_labels(method: Method, store: Store, makers: dict[str, BatchMaker]) -> None:

@@ -26,7 +26,7 @@ from clocs.training.data import Data, Source, all_hashes, all_seen, sources, tra
 from clocs.training.loop import Loop, Progress
 from clocs.training.precision import warn_if_slow
 from clocs.training.runs import Run
-from clocs.training.seen import has_list, same_split, save_seen, seen_also
+from clocs.training.seen import same_split, save_seen, seen_also
 from clocs.training.shipped import encoder_folder
 from clocs.views.batch import DRAW_BLOCK
 
@@ -189,7 +189,7 @@ def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
         return keys
     folder = encoder_folder(config.initial)
     about = load_encoder_folder(folder)[1]
-    if not has_list(folder, about) and not same_split(about, parts[0].store, parts[0].split):
+    if "seen_sha256" not in about and not same_split(about, parts[0].store, parts[0].split):
         raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
     return seen_also(folder, about, [keys])
 

@@ -39,8 +39,8 @@ def has_list(folder: Path, about: dict[str, Any]) -> bool:
 
 
 def seen_also(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) -> Keys:
-    """What stands on an encoder's list, if it has one, and these."""
-    listed = [load_seen(folder, about["seen_sha256"])] if has_list(folder, about) else []
+    """What stands on an encoder's list, and these; a list that was left out is missed, for nothing may be forgotten."""
+    listed = [load_seen(folder, about["seen_sha256"])] if "seen_sha256" in about else []
     return np.unique(np.concatenate([*listed, *keys]))
 
 

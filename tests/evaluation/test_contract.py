@@ -21,7 +21,7 @@ from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
-from clocs.training.seen import save_seen
+from clocs.training.seen import save_seen, seen_also
 from tests.evaluation.conftest import make_store
 
 PLACES = {part: PARTS.index(part) for part in PARTS}
@@ -179,3 +179,5 @@ def test_who_passes_an_encoder_on_may_leave_the_list_out(
     assert "this very split" in check_contract(folder, told, store, store.split())["seen"]
     with pytest.raises(LeakError, match="does not say which recordings"):
         check_contract(folder, told, store, store.split("other"))
+    with pytest.raises(IntegrityError, match=r"seen\.npy"):
+        seen_also(folder, told, [])  # what it makes would forget them

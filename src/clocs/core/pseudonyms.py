@@ -21,8 +21,6 @@ HEX_SIGNS: Final = 20
 PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{HEX_SIGNS}}}")
 """Of a key, a patient or a record."""
 _MAKE = "make one: clocs data make-key"
-
-
 _NOBODY = re.compile(r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE)
 """Not ``0`` or ``1``: in tables those are somebody."""
 

@@ -23,7 +23,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
 ZIP = ".zip"
-NOBODY = "file "
+BY_FILE = "file "
 """Before a file's name where that stands for its unknown patient, and somebody in the table is called so."""
 
 
@@ -123,7 +123,7 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     for name in _recordings(source):
         row = table.about(name)
         known = _own_name(name, taken)
-        nobody = f"{NOBODY}{known}" if known in table.patients else known
+        nobody = f"{BY_FILE}{known}" if known in table.patients else known
         yield Entry(
             file=name,
             record_id=row.get("record_id") or known,

@@ -12,7 +12,7 @@ from typing import Literal
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import PatientKey, read_key
 from clocs.core.sources import Source, open_source, without_ending
-from clocs.datasets.folder import NOBODY
+from clocs.datasets.folder import BY_FILE
 from clocs.formats.reading import FORMATS, Format, recognise
 from clocs.signals.leads import STANDARD
 from clocs.store.same_ecg import same_ecg_groups
@@ -96,7 +96,7 @@ def _patients_of_their_own(store: Store) -> Iterator[bool]:
     """Of each recording, whether its patient is called as it is, or as its file: nobody said whose it is."""
     for row in store.table(["record_id", "patient_id", "source"]).to_pylist():
         names = (row["record_id"], row["source"], without_ending(row["source"]))
-        yield row["patient_id"].removeprefix(NOBODY) in names
+        yield row["patient_id"].removeprefix(BY_FILE) in names
 
 
 def account(store: Store, source: Source, key: PatientKey | None = None) -> Iterator[FileAccount]:

@@ -97,7 +97,7 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
         yield Entry(
             file=f"arrays/{number}",
             record_id=_text(row.get("record_id")) or f"{number:07d}",
-            patient_id="" if number in nobody else patients[number],
+            patient_id="" if is_nobody(patients[number]) else patients[number],
             site=_text(row.get("site")),
             age=age_of(row.get("age")),
             sex=sex_of(row.get("sex")),

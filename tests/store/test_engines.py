@@ -55,7 +55,7 @@ def _ray() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.mark.parametrize("engine", ["processes", "ray"])
+@pytest.mark.parametrize("engine", ["ray", pytest.param("processes", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_ray")
 def test_same_bytes_on_two_workers(
     engine: Engine, dataset: Dataset, expected: dict[str, str], real_data: Path, tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from clocs.store.store import Store
 from clocs.store.summary import info, quarantine
 
 ARCHIVES = {"chapman": "chapman", "physionet2020": "cpsc2018", "physionet2017": "cinc2017", "cardiology": "cardiology"}
-LARGE = ("chapman", "physionet2020")
 INSTANCES = {"chapman": 42575, "physionet2020": 80648, "physionet2017": 28661, "cardiology": 7079}
 FRAMES = {"chapman": 10646, "physionet2020": 20162, "physionet2017": 28661, "cardiology": 7079}
 PATIENTS = {
@@ -28,14 +28,17 @@ DUPLICATES = {"chapman": (7, 7), "physionet2020": (250, 255), "physionet2017": (
 """Groups and redundant recordings, as counted on the data by comparing every signal."""
 REFUSED = {"chapman": {"flat": 40, "missing": 8, "short": 1}, "physionet2020": {"flat": 3}}
 
-ALL = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in ARCHIVES]
+
+def quick(*names: str) -> list[Any]:
+    """Every dataset; all but these are slow."""
+    return [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in ARCHIVES]
 
 
 def make(name: str, real_data: Path, folder: Path, **options: object) -> Store:
     return ingest(name, real_data / f"{ARCHIVES[name]}.zip", folder / name, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", quick("cardiology"))
 def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tmp_path: Path) -> None:
     store = make(name, real_data, tmp_path, gate=OFF)
     numbers = info(store)
@@ -51,12 +54,13 @@ def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tm
         assert (frames.targets(np.arange(len(frames))).sum(axis=0) > 0).sum() == 12
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", quick("cardiology", "physionet2017"))
 def test_refusals_and_duplicates_with_the_gate_on(name: str, real_data: Path, tmp_path: Path) -> None:
     store = make(name, real_data, tmp_path)
     numbers = info(store)
     assert numbers["quarantined"] == REFUSED.get(name, {})
     assert numbers["in"] == numbers["stored"] + sum(numbers["quarantined"].values())
+    assert numbers["instances"] == INSTANCES[name] or name in REFUSED
     assert (numbers["duplicates"]["groups"], numbers["duplicates"]["redundant"]) == DUPLICATES[name]
     rows = quarantine(store)
     if name == "physionet2020":

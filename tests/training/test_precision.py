@@ -65,7 +65,7 @@ def test_the_scale_of_half_precision_goes_on_after_a_kill(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("clocs.training.pretrain._fabric", fabric)
-    told = [f"store={store}", "steps=8", "batch=16", "checkpoint_steps=4", "encoder=resnet"]
+    told = [f"store={store}", "steps=8", "batch=16", "checkpoint_steps=4", "encoder=resnet", "encoder.width=4"]
     whole = clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'whole'}"])
     with pytest.raises(KeyboardInterrupt):
         clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'killed'}"], progress=killed)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from pathlib import Path
 
 import pytest
 
+import clocs
 from tests.training.conftest import Driver
 
 SETTINGS = ("steps=40", "checkpoint_steps=7", "batch=32", "epochs=3")
@@ -41,8 +41,9 @@ def test_killed_during_a_checkpoint_write(drive: Driver, tmp_path: Path) -> None
     assert content(tmp_path / "runs") == content(tmp_path / "whole")
 
 
-def test_a_finished_run_is_not_repeated(drive: Driver) -> None:
-    first, again = (json.loads(drive("byol", "steps=3", "batch=32").stdout.splitlines()[-1]) for _ in range(2))
+def test_a_finished_run_is_not_repeated(store: Path, tmp_path: Path) -> None:
+    settings = [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"]
+    first, again = (clocs.pretrain("byol-synthetic", settings) for _ in range(2))
     assert (first["already_finished"], again["already_finished"]) == (False, True)
     assert first["run"] == again["run"]
     assert first["validation_loss"] == again["validation_loss"]

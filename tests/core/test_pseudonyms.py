@@ -50,7 +50,7 @@ def test_a_key_is_made_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "safe" / "key"
     made = make_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert read_key(path) == made != make_key(tmp_path / "other")
+    assert read_key(path) == read_key(str(path)) == made != make_key(str(tmp_path / "other"))
     assert made.secret.hex() not in repr(made)
     with pytest.raises(ConfigError, match="never overwritten"):
         make_key(path)

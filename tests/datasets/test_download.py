@@ -352,6 +352,8 @@ def test_mirror_without_scheme_or_host(tmp_path: Path, mirror: str) -> None:
 def test_dataset_that_is_not_published(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="not published"):
         download(made(), tmp_path)
+    with pytest.raises(DownloadError, match="'synthetic' is not published"):
+        download("synthetic", str(tmp_path))
 
 
 def test_pooch_is_silent_and_its_logger_left_as_it_was(

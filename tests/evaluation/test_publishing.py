@@ -115,12 +115,36 @@ def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp
             check_contract(folder, load_encoder_folder(folder)[1], store, store.split("other"))
 
 
-def test_only_the_data_it_was_trained_with_will_do(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_labels_of_ones_own_make_a_classifier_on_an_encoder_that_others_trained(
+    store: Store, trained: Path, tmp_path: Path
+) -> None:
+    """The encoder stays as it is; both stores' patients are listed as seen, and the card says who trained what."""
+    other = make_store(tmp_path / "other", records=120, seed=5)
+    make_split(other, "second", seed=1)
+    publish(trained, other, tmp_path / "out", "ward", split="second")
+    encoder = load_encoder(tmp_path / "out")
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (trained, tmp_path / "out")]
+    assert weights[0] == weights[1]
+    told = encoder.classifier().card.trained_on
+    assert (told["store_sha256"], told["split_sha256"]) == (other.sha256, other.split("second").sha256)
+    assert sum(item.probability for item in encoder.classify(other.recording(0)).classes) == pytest.approx(1)
+    seen = load_seen(tmp_path / "out", encoder.about["seen_sha256"])
+    for place, split in ((store, store.split()), (other, other.split("second"))):
+        np.testing.assert_array_equal(np.isin(signal_keys(place), seen), ~split.mask("test"))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "trained before, without labels, on other data (synthetic)" in " ".join(card.split())
+    assert "there is no membership to show" in card
+
+
+def test_nobody_who_trained_the_encoder_tests_a_classifier(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="random weights"):
         publish("random", store, tmp_path / "out", "name")
-    other = make_store(tmp_path / "store", records=80)
-    with pytest.raises(ConfigError, match="trained with"):
-        publish(trained, other, tmp_path / "out", "name")
+    with pytest.raises(LeakError, match="trained on patients of the test part"):
+        publish(trained, make_store(tmp_path / "store", records=80), tmp_path / "out", "name")
+    with pytest.raises(ConfigError, match="trained with 'default'; leave the split out"):
+        publish(trained, store, tmp_path / "out", "name", split="other")
+    with pytest.raises(ConfigError, match="all stores that the encoder was trained with"):
+        publish(trained, store, tmp_path / "out", "name", more_stores=[make_store(tmp_path / "more", seed=5)])
     assert not (tmp_path / "out").exists()
 
 

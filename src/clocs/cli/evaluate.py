@@ -28,7 +28,7 @@ Frames = Annotated[
 RunsFolder = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
 MoreStores = Annotated[
     list[Path] | None,
-    typer.Option("--more-store", help="A further store that it was trained on; repeat it for more."),
+    typer.Option("--more-store", help="A further store; repeat it for more."),
 ]
 
 
@@ -130,12 +130,17 @@ def publish_command(
     out: Annotated[Path, typer.Argument(help="Folder to write; model hubs take it as it is.")],
     name: Annotated[str, typer.Option(help="What the encoder is called.")],
     more_store: MoreStores = None,
+    split: Annotated[str | None, typer.Option(help="Of stores that did not train the encoder; else: default.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an encoder ready for others: with a calibrated classifier for each store, and a model card."""
+    """Make an encoder ready for others: with a calibrated classifier for each store's labels, and a model card.
+
+    The stores are all that the encoder was trained on, or others, of whose test patients it has seen nobody: so a
+    shipped encoder gets a classifier for labels of your own.
+    """
     from clocs.evaluation.publishing import publish
 
-    found = publish(checkpoint, store, out, name, more_stores=more_store or ())
+    found = publish(checkpoint, store, out, name, more_stores=more_store or (), split=split)
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 

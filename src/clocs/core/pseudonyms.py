@@ -68,8 +68,9 @@ def is_nobody(patient_id: str) -> bool:
     return _NOBODY.fullmatch(patient_id) is not None
 
 
-def make_key(path: Path) -> PatientKey:
+def make_key(file: str | os.PathLike[str]) -> PatientKey:
     """A new key in a new file that only its owner may read; a file that is there is never touched."""
+    path = Path(file)
     secret = secrets.token_bytes(KEY_BYTES)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,20 +79,20 @@ def make_key(path: Path) -> PatientKey:
         raise ConfigError(f"{path} exists; a key is never overwritten. Choose another name") from None
     except OSError as error:
         raise ConfigError(f"cannot make a key in {path}: {error.strerror}") from error
-    with os.fdopen(handle, "w") as file:
-        file.write(secret.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with os.fdopen(handle, "w") as made:
+        made.write(secret.hex() + "\n")
+        made.flush()
+        os.fsync(made.fileno())
     return PatientKey(secret)
 
 
-def read_key(path: Path) -> PatientKey:
+def read_key(path: str | os.PathLike[str]) -> PatientKey:
     """The key in a file; refused if others may read it."""
     try:
-        changed = path.stat().st_mtime_ns
+        changed = os.stat(path).st_mtime_ns
     except OSError:
         raise ConfigError(f"no key in {path}; {_MAKE} {path}") from None
-    return _read_key(str(path), changed)
+    return _read_key(os.fspath(path), changed)
 
 
 @functools.lru_cache(maxsize=4)

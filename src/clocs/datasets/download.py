@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from clocs.core.errors import ConfigError, DownloadError, StoreError
 from clocs.core.files import file_hash, write_bytes
-from clocs.datasets.dataset import Dataset, Download
+from clocs.datasets.dataset import DATASETS, Dataset, Download
 
 if TYPE_CHECKING:
     import requests
@@ -49,9 +50,13 @@ _ZIPS = (".zip", ".xlsx")
 
 
 def download(
-    dataset: Dataset, folder: Path, *, mirror: str | None = None, progress: Progress | None = None
+    dataset: str | Dataset,
+    folder: str | os.PathLike[str],
+    *,
+    mirror: str | None = None,
+    progress: Progress | None = None,
 ) -> list[Path]:
-    """Fetch a dataset's published files into a folder and return where they are, zips left as zips.
+    """Fetch the published files of a dataset, or of one by its name, into a folder; where they are, zips left as zips.
 
     Call it again to continue: a file that is there with the right hash is not fetched. ``mirror`` takes
     the place of scheme and host in every address, for networks that reach the publishers only through
@@ -59,11 +64,12 @@ def download(
     """
     import requests
 
+    dataset = DATASETS.get(dataset) if isinstance(dataset, str) else dataset
     if not dataset.downloads:
         raise DownloadError(f"dataset '{dataset.name}' is not published anywhere; point clocs at your own files")
     with _quiet_pooch(), requests.Session() as session:
         session.headers.update({"User-Agent": "clocs", "Accept-Encoding": "identity"})
-        fetcher = _Fetcher(folder, session, progress or (lambda done, total, name: None))
+        fetcher = _Fetcher(Path(folder), session, progress or (lambda done, total, name: None))
         files: list[_File] = []
         for item in dataset.downloads:
             url = _mirrored(item.url, mirror)

@@ -108,14 +108,14 @@ def _data(found: Findings) -> str:
     lines = ["## Training", "", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
     for task in found.tasks:
         origin, counts = task.classifier.trained_on, (f"{count:,}" for count in task.counts.values())
-        lines.append(f"| {origin['title']}. {origin['citation']} | {origin['licence']} | {' | '.join(counts)} |")
+        title = f"{origin['title']}. {origin['citation']}".rstrip()
+        lines.append(f"| {title} | {origin['licence']} | {' | '.join(counts)} |")
     length = f"{training['steps']:,} steps" if training["steps"] else f"{training['epochs']} epochs"
     optimiser = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimiser"], training["optimiser"])
     words = [
-        "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "
-        "when to stop, the classifier's regularisation and its calibration. Test patients were kept for the results "
-        "below. Nobody is in two parts, nor is a signal that two names share. `seen.npy` lists keys of the signals "
-        "that were seen, so that an evaluation can refuse them.",
+        f"{_who_trained(found)} Test patients were kept for the results below. Nobody is in two parts, nor is a signal "
+        "that two names share. `seen.npy` lists keys of the signals that were seen, so that an evaluation can refuse "
+        "them.",
         f"Seed {training['seed']}, batches of {training['batch']}, {optimiser} at {training['learning_rate']:g}, the "
         f"best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
         f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
@@ -128,6 +128,21 @@ def _data(found: Findings) -> str:
             f"{components['explained']:.0%} of the variance."
         )
     return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, words))
+
+
+def _who_trained(found: Findings) -> str:
+    training = found.about["training"]
+    own = {item["store_sha256"] for item in (training, *training.get("more_stores", ()))}
+    if own.isdisjoint(task.classifier.trained_on["store_sha256"] for task in found.tasks):
+        return (
+            f"The encoder was trained before, without labels, on other data ({training['dataset']}), and left as it "
+            "was. The training patients' labels trained the classifier; validation patients decided its "
+            "regularisation and its calibration."
+        )
+    return (
+        "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "
+        "when to stop, the classifier's regularisation and its calibration."
+    )
 
 
 def _results(task: Task) -> list[str]:

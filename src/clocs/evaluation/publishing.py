@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
 from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
+from clocs.evaluation.contract import check_contract
 from clocs.evaluation.destination import refuse_taken
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.judgement import judge, pooled
@@ -38,36 +40,52 @@ def publish(
     name: str,
     *,
     more_stores: Sequence[Folder] = (),
+    split: str | None = None,
 ) -> dict[str, Any]:
     """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
 
-    For each store that the encoder was trained on there is a classifier, under the dataset's name: linear, fitted on
-    all its training labels, regularised and calibrated on its validation patients. The card's results, and what the
-    embeddings give away, are those of its test patients. A folder that holds anything but the same encoder, published
-    before, is refused.
+    For each store there is a classifier, under the dataset's name: linear, fitted on all its training labels,
+    regularised and calibrated on its validation patients. The card's results, and what the embeddings give away, are
+    those of its test patients. The stores are all that the encoder was trained on, with the split of training; or
+    others, with the split of that name (``default``), of whose test patients it has seen nobody. A folder that holds
+    anything but the same encoder with classifiers of the same names is refused.
     """
     places = [open_store(place) for place in (store, *more_stores)]
     for place in places:
         refuse_without_classes(place)
     subject = load_subject(checkpoint, places[0])
-    sources = subject.sources(places)
-    for place, split in sources:
-        refuse_empty(place, split, "train", "validation", "test")
-    folder, weights = Path(out), subject.about["weights_sha256"]
-    refuse_taken(folder, lambda held: held.get("weights_sha256") == weights and "classifiers" in held)
-    made = [_task(subject, place, split, name) for (place, split), name in zip(sources, _names(places), strict=True)]
+    sources, names = _sources(subject, places, split), _names(places)
+    for place, parts in sources:
+        refuse_empty(place, parts, "train", "validation", "test")
+    folder, known = Path(out), {"weights_sha256": subject.about["weights_sha256"], "classifiers": names}
+    refuse_taken(folder, lambda held: known.items() <= held.items())
+    made = [_task(subject, place, parts, name) for (place, parts), name in zip(sources, names, strict=True)]
     assert subject.folder is not None
     tasks = tuple(task for task, _ in made)
     about = {
         **subject.about,
         "seen_sha256": save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources))),
-        "classifiers": [task.name for task in tasks],
+        "classifiers": names,
     }
     save_encoder(folder, subject.module, about)
     for task, classifier in made:
         classifier.save(folder / FOLDER / task.name)
     write_bytes(folder / "README.md", write_card(Findings(name, about, tasks)).encode())
     return {"folder": str(folder), "test": {task.name: task.test for task in tasks}}
+
+
+def _sources(subject: Subject, places: Sequence[Store], split: str | None) -> list[tuple[Store, Split]]:
+    """Those of training, all of them, or others alone: the split contract holds for either."""
+    trained = {store for store, _ in subject.trained_on()}
+    if subject.folder is None or not trained.isdisjoint(place.sha256 for place in places):
+        own = subject.sources(places)
+        if split not in (None, own[0][1].name):
+            raise ConfigError(f"split '{split}': the encoder was trained with '{own[0][1].name}'; leave the split out")
+        return own
+    found = [(place, place.split(split or "default")) for place in places]
+    for place, parts in found:
+        check_contract(subject.folder, subject.about, place, parts)
+    return found
 
 
 def _names(places: Sequence[Store]) -> list[str]:

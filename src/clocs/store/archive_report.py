@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from clocs.core.errors import ConfigError, FormatError
@@ -59,7 +58,7 @@ class ArchiveReport:
 
 
 def archive_report(
-    store: Folder, source: str | os.PathLike[str] | None = None, key: Path | None = None
+    store: Folder, source: str | os.PathLike[str] | None = None, key: str | os.PathLike[str] | None = None
 ) -> ArchiveReport:
     """Count what a store holds and, with the archive it came from, account for every file.
 

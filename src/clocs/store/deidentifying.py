@@ -54,7 +54,7 @@ class StoreOptions(Options):
 def deidentify_to(
     source: str | os.PathLike[str],
     folder: str | os.PathLike[str],
-    key: Path,
+    key: str | os.PathLike[str],
     *,
     keep: Iterable[Kept] = (),
     workers: int = 1,
@@ -65,18 +65,19 @@ def deidentify_to(
     Of a store, what was quarantined and its splits stay behind; of an archive, whatever ``ingest`` refuses is refused.
     """
     kept = tuple(sorted(keep))
-    place = Path(source)
-    if lies_in(key, Path(folder)) or lies_in(key, place):
+    place, secret = Path(source), Path(key)
+    if lies_in(secret, Path(folder)) or lies_in(secret, place):
         raise ConfigError(f"{key} lies beside the recordings it is to protect; keep the key elsewhere")
     if not versions(place):
-        options = {"key": key, "keep": kept}
+        options = {"key": secret, "keep": kept}
         made = ingest("folder", place, folder, options=options, workers=workers, progress=progress)
         return Deidentified(made, dict(identities(open_source(place)) + _pooled(made)))
     if lies_in(Path(folder), place) or lies_in(place, Path(folder)):
         raise ConfigError(f"{folder} and {place} lie in one another; a store is never changed in place")
     original = open_store(place)
-    given = {"store": original.sha256, "key": read_key(key).fingerprint, "keep": kept}
-    made = ingest(_as_dataset(original, key), None, folder, gate=OFF, options=given, workers=workers, progress=progress)
+    given = {"store": original.sha256, "key": read_key(secret).fingerprint, "keep": kept}
+    copied = _as_dataset(original, secret)
+    made = ingest(copied, None, folder, gate=OFF, options=given, workers=workers, progress=progress)
     return Deidentified(made, _taken_out(original, kept))
 
 

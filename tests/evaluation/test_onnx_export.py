@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,3 +84,11 @@ def test_an_encoder_that_is_run_by_onnx_says_the_same(encoder: PretrainedEncoder
         frames = np.concatenate([prepare(twelve, encoder.input).frames] * copies)
         np.testing.assert_allclose(other.embed_frames(frames), encoder.embed_frames(frames), atol=1e-5)
     assert other.embed_frames(frames[:0]).shape == (0, encoder.embedding)
+
+
+def test_nothing_is_told_to_its_makers(exported: Path, tmp_path: Path) -> None:
+    """ONNX Runtime keeps a number for the machine, and a queue of what it sends, in the user's home."""
+    script = "import sys; from clocs.evaluation.onnx_export import _opened; _opened(open(sys.argv[1], 'rb').read())"
+    places = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script, str(exported)], env={**os.environ, **places}, check=True)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

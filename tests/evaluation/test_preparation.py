@@ -311,9 +311,18 @@ def test_an_array_must_be_described(given: dict[str, object], message: str, enco
 
 def test_what_is_no_array_is_refused(encoder: PretrainedEncoder) -> None:
     about = {"rate": 500.0, "leads": ("II",), "unit": "mV"}
-    for wrong in (ARRAY[0], [["a", "b"]], {"II": 3}):
+    for wrong in (ARRAY[0], [["a", "b"]], {"II": 3}, ARRAY[:1].astype(complex), ARRAY[:1].astype(str)):
         with pytest.raises(ConfigError, match="array"):
             encoder.embed(wrong, **about)  # type: ignore[arg-type]
+
+
+def test_masked_samples_are_missing(encoder: PretrainedEncoder) -> None:
+    about = {"rate": 500.0, "leads": ("II", "V2"), "unit": "mV"}
+    plain = np.ma.masked_array(ARRAY, np.zeros(ARRAY.shape, bool))
+    assert_same(encoder.embed(plain, **about), encoder.embed(ARRAY, **about))  # type: ignore[arg-type]
+    missing = np.ma.masked_array(ARRAY, np.indices(ARRAY.shape)[1] < 2600)
+    with pytest.raises(SignalError, match="missing"):
+        encoder.embed(missing, **about)  # type: ignore[arg-type]
 
 
 def test_names_are_spelled_in_any_way(encoder: PretrainedEncoder) -> None:

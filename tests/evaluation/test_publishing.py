@@ -163,6 +163,13 @@ def test_a_run_or_another_encoder_is_not_written_over(
     assert (again / "README.md").read_text() == (published / "README.md").read_text().replace("mine", "yours")
 
 
+def test_recordings_are_not_passed_on_with_an_encoder(store: Store, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "1.hea").touch()
+    with pytest.raises(ConfigError, match=r"'1\.hea' among them; name a new folder"):
+        publish(trained, store, tmp_path, "mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["1.hea"]
+
+
 def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
     make_split(store, "all", policy=SplitPolicy(train=0.8, validation=0.2, test=0))
     here = [f"store={store.folder}", f"runs={tmp_path}", "split=all", "steps=1", "batch=32"]

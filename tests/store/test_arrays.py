@@ -39,6 +39,12 @@ def test_what_is_left_empty_is_unknown(tmp_path: Path) -> None:
     }
 
 
+def test_numbers_of_patients_stay_whole_where_one_is_missing(tmp_path: Path) -> None:
+    """Pandas makes decimals of a column that lacks a number."""
+    found = stored(tmp_path, pd.DataFrame({"patient_id": [1, 1, None, 20]}), 4)
+    assert [recording.patient_id for recording in found] == ["1", "1", found[2].record_id, "20"]
+
+
 def test_labels_are_one_or_several(tmp_path: Path) -> None:
     """In a text with ``;`` between, as in tables beside files."""
     table = {"patient_id": [7, 7, 7, 7], "labels": ["AF", np.array(["AF", None, "SR"]), 3, "AF; SR"]}

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.signal import resample, resample_poly
 
+from clocs.core.errors import ConfigError
 from clocs.core.recording import Episode, Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
@@ -263,6 +264,20 @@ def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_thei
     assert not place.is_relative_to(store.folder)
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert not (store.folder / "frames").exists()
+
+
+def test_masks_and_numbers_are_not_taken_for_one_another(store_of: Maker) -> None:
+    store = store_of([make_recording(seed=seed, record_id=f"r{seed}") for seed in range(3)])
+    frames = Frames(store, POLICIES["cut"])
+    mask = np.zeros(len(frames), bool)
+    mask[2] = True
+    for items in (mask, [1.5]):
+        with pytest.raises(ConfigError, match="whole numbers"):
+            frames.gather(items)
+    np.testing.assert_array_equal(frames.gather(np.flatnonzero(mask)), frames.gather([2]))
+    assert len(frames.gather([])) == 0
+    with pytest.raises(ConfigError, match="a mask is wanted"):
+        Frames(store, POLICIES["cut"], records=np.arange(3))  # type: ignore[arg-type]
 
 
 def test_items_that_are_not_there_are_refused(store_of: Maker) -> None:

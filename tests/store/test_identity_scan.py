@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.core.errors import StoreError
+from clocs.core.errors import ConfigError, StoreError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Episode, Provenance, Recording
 from clocs.store.identity_scan import PATTERNS, _patterns, identity_values, masked, scan_identities
@@ -146,6 +146,11 @@ def test_bytes_outside_of_any_text_are_searched(store_of: Maker, hospital_files:
 def test_dates_of_files_are_looked_for_in_other_spellings(hospital_files: Path) -> None:
     values = identity_values(hospital_files / "aecg")
     assert {"19530508", "1953-05-08", "08.05.1953", "2002-11-22", "20021122"} <= set(values)
+
+
+def test_an_archive_that_names_nobody_proves_nothing(store_of: Maker, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no identity to look for"):
+        scan_identities(store_of([pseudonymous(0)]).folder, tmp_path)
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:

@@ -148,6 +148,8 @@ def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> 
     assert gap(trained) > gap(fresh)
     with pytest.raises(ConfigError, match="normalisation none, not unit"):
         first_batch(config(store, "cmsc", "frames.normalisation=unit"), checkpoint=best)
+    _, of_the_run = first_batch(settings, checkpoint=best.parent)
+    np.testing.assert_array_equal(of_the_run.values, trained.values)
     with pytest.raises(StoreError, match="no encoder"):
         first_batch(settings, checkpoint=tmp_path)
 
@@ -177,6 +179,7 @@ def test_every_registered_perturbation_of_a_frame(store: Path) -> None:
     np.testing.assert_array_equal(values["flip_amplitude"], -values["original"])
     np.testing.assert_array_equal(perturbed_frame(opened, "0000001", lead="aVL").values, views.values)
     assert not np.array_equal(perturbed_frame(opened, "0000001", lead="aVL", seed=1).values, views.values)
+    np.testing.assert_array_equal(perturbed_frame(opened, "0000001", lead="avl").values, views.values)
     with pytest.raises(ConfigError, match="II, V2, aVL, aVR"):
         perturbed_frame(opened, "0000001", lead="V9")
     with pytest.raises(ConfigError, match="no record"):

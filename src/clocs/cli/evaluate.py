@@ -153,7 +153,7 @@ def compare_command(
     """The AUC of the first minus that of the second, with an interval over the same patients."""
     from clocs.evaluation.results import compare
 
-    found = compare(*([Path(folder) for folder in side.split(",")] for side in (first, second)))
+    found = compare(*([Path(folder.strip()) for folder in side.split(",")] for side in (first, second)))
     if as_json:
         typer.echo(json.dumps({level: item.as_dict() for level, item in found.items()}))
         return

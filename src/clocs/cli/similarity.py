@@ -146,7 +146,7 @@ def groups_command(
 
 
 def _named(names: str) -> list[str]:
-    found = [name for name in names.split(",") if name]
+    found = [name.strip() for name in names.split(",") if name.strip()]
     if not found:
         raise ConfigError("name at least one, and put commas between several")
     return found

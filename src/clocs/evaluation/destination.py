@@ -9,6 +9,9 @@ from typing import Any
 from clocs.core.errors import ConfigError, IntegrityError
 from clocs.core.files import unseal
 
+OWN = ("model.safetensors", "seen.npy", "config.json", "README.md", "classifiers")
+"""How names of an encoder's files begin; what a killed attempt left has an ending behind."""
+
 
 def refuse_taken(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
     """Refuse to write over a run, or over an encoder whose config does not say that it is the ``same``.
@@ -17,6 +20,7 @@ def refuse_taken(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
     """
     path = out / "config.json"
     if not path.exists():
+        _refuse_strangers(out)
         return
     try:
         held = unseal(path.read_bytes(), path.name)
@@ -27,3 +31,11 @@ def refuse_taken(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
             f"{out} holds a run or another encoder, which would be written over; name a new folder, or delete this one "
             "if nobody needs it"
         )
+
+
+def _refuse_strangers(out: Path) -> None:
+    """What is to be passed on whole must not hold files of another kind, such as recordings."""
+    held = (entry.name for entry in out.iterdir()) if out.is_dir() else ()
+    strangers = sorted(name for name in held if not name.startswith(OWN))
+    if strangers:
+        raise ConfigError(f"{out} holds other files, '{strangers[0]}' among them; name a new folder")

@@ -27,6 +27,9 @@ CHECKED: Final = (1, 64)
 """Sizes of the batches that are compared."""
 METADATA: Final = "clocs-encoder"
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+"""ONNX Runtime, when it is loaded, would else tell its makers about the machine, and keep a number for it at home."""
+
 
 def export_onnx(encoder: PretrainedEncoder, path: str | os.PathLike[str]) -> dict[str, Any]:
     """Write an encoder (N, 1, S) -> (N, E) with any batch size N; its config.json is in the file's metadata.

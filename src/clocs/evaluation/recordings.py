@@ -73,7 +73,9 @@ def _from_array(array: npt.NDArray[Any], rate: float, leads: Sequence[str], unit
 
 def _floats(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     try:
-        return np.asarray(array, np.float64)
+        if np.asarray(array).dtype.kind in "cSU":
+            raise TypeError("real numbers are wanted")
+        return np.ma.filled(np.ma.asanyarray(array).astype(np.float64), np.nan)
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"a {type(array).__name__} is neither a file, nor a recording, nor an array of numbers: {error}"

@@ -107,7 +107,8 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
 
 def _text(field: Any) -> str:
     """A field of a table; empty where it holds nothing, lest all who are unknown become one."""
-    text = str(field)
+    whole = isinstance(field, float) and field.is_integer()  # a column of whole numbers that lacks one
+    text = str(int(field) if whole else field)
     return text.strip() if isinstance(field, str) or text not in NOTHING else ""
 
 

@@ -60,6 +60,8 @@ class Frames:
     ) -> None:
         if records is not None and len(records) != len(store):
             raise ConfigError(f"a mask over {len(records)} recordings does not fit a store of {len(store)}")
+        if records is not None and np.asarray(records).dtype != bool:
+            raise ConfigError("records: a mask is wanted, true or false for each recording, as split.mask('train') is")
         self.store, self.records, self.together = store, records, together
         leads = self._common_leads() if together and not policy.leads else policy.leads
         self.policy = policy.model_copy(update={"leads": leads})

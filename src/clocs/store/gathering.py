@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.errors import ConfigError
 from clocs.signals.resampling import Floats
 from clocs.store.frame_index import Block, Ints
 from clocs.store.windows import Windows
@@ -103,7 +104,10 @@ class Gatherer:
 
     def places(self, items: npt.ArrayLike) -> Places:
         """Where items lie; one that is not there is refused."""
-        wanted = np.asarray(items, np.int64).reshape(-1)
+        given = np.asarray(items)
+        if given.size and given.dtype.kind not in "iu":  # a mask would be taken for the items 0 and 1
+            raise ConfigError(f"items are whole numbers, not {given.dtype}; of a mask, np.flatnonzero gives them")
+        wanted = given.astype(np.int64).reshape(-1)
         if (wanted.view(np.uint64) >= len(self)).any():  # a negative number is a huge one there
             raise IndexError(f"items {wanted.min()}..{wanted.max()} are not all in 0..{len(self) - 1}")
         block = self.ends.searchsorted(wanted, "right")

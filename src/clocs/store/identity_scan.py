@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from clocs.core.errors import FormatError, IntegrityError
+from clocs.core.errors import ConfigError, FormatError, IntegrityError
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.core.sources import open_source
 from clocs.datasets.deidentifying import telling
@@ -79,6 +79,8 @@ def scan_identities(
     place = Path(folder)
     read_manifest(place)
     values = identity_values(against) if against is not None else {}
+    if against is not None and not values:
+        raise ConfigError(f"{against} holds no identity to look for; is it the archive that the store was made of?")
     own = _own_words(place)
     wanted = {value: field for value, field in values.items() if value not in own}
     found: dict[tuple[str, str, str], list[str]] = {}

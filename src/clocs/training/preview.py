@@ -17,12 +17,14 @@ from clocs.drawing.batch import Similarity, Views
 from clocs.methods import Method, parse_method
 from clocs.methods.method import PerturbedOptions, encode_views
 from clocs.signals.framing import FramePolicy
+from clocs.signals.leads import canonical
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig
 from clocs.training.data import source, training_data
 from clocs.training.pretrain import fresh_encoder
+from clocs.training.shipped import encoder_folder
 from clocs.views.batch import BatchMaker
 from clocs.views.perturbations import PERTURBATIONS, parse_perturbations, perturb
 
@@ -65,6 +67,7 @@ def perturbed_frame(store: Store, record: str, *, lead: str | None = None, seed:
     mask = np.zeros(len(store), bool)
     mask[store.number_of(record)] = True
     recording = store.recording(record)
+    lead = None if lead is None else canonical(lead)
     if lead is not None and lead not in recording.leads:
         raise ConfigError(f"record '{record}' has no lead '{lead}'; it has {', '.join(recording.leads)}")
     frames = Frames(store, FRAME.model_copy(update={"leads": (lead,) if lead else ()}), records=mask)
@@ -142,7 +145,7 @@ def _embeddings(
 ) -> tuple[Tensor, str]:
     """(B, V, E), and which encoder made them. torch's own generator is left as it was."""
     if checkpoint is not None:
-        encoder, about = load_encoder_folder(checkpoint)
+        encoder, about = load_encoder_folder(encoder_folder(checkpoint))
         _refuse_other_input(about["input"], policy)
         return _encoded(encoder, views), f"encoder of epoch {about['epoch']}"
     with torch.random.fork_rng(devices=[]):

@@ -69,7 +69,10 @@ def test_scores_of_an_evaluation_are_drawn(
     [
         (("batch", "cmsc-synthetic", "batchh=16"), "did you mean 'batch'"),
         (("batch", "cmsc-synthetic", "store={store}", "batch=100000"), "do not fill a batch"),
-        (("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"), "holds no encoder"),
+        (
+            ("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"),
+            "neither a folder nor an encoder",
+        ),
         (("perturbations", "{store}", "--record", "nobody"), "no record 'nobody'"),
         (("curves", "{store}"), "is no run"),
         (("curves", "runs/cmsc-*"), "there is no runs/cmsc-*; runs are folders"),

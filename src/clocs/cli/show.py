@@ -19,7 +19,7 @@ def batch(
     out: Picture = Path("batch.png"),
     instances: Annotated[int, typer.Option(min=1, help="Instances whose views are drawn.")] = 4,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder 'best' of a run; default: a freshly initialised encoder.")
+        Path | None, typer.Option(help="A run, its 'best', or a shipped encoder; default: one with fresh weights.")
     ] = None,
 ) -> None:
     """Draw the first training batch of a config: its views, and how alike its instances are."""

@@ -11,6 +11,7 @@ from clocs.evaluation.classifier import ClassifierCard
 from clocs.evaluation.judgement import in_words
 from clocs.evaluation.preparation import leads_named
 from clocs.similarity.judgement.audit import in_rows
+from clocs.training.seen import trained_on
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,11 @@ def _data(found: Findings) -> str:
 
 
 def _who_trained(found: Findings) -> str:
-    training = found.about["training"]
-    own = {item["store_sha256"] for item in (training, *training.get("more_stores", ()))}
+    own = {store for store, _ in trained_on(found.about)}
     if own.isdisjoint(task.classifier.trained_on["store_sha256"] for task in found.tasks):
         return (
-            f"The encoder was trained before, without labels, on other data ({training['dataset']}), and left as it "
+            f"The encoder was trained before, without labels, on other data "
+            f"({found.about['training']['dataset']}), and left as it "
             "was. The training patients' labels trained the classifier; validation patients decided its "
             "regularisation and its calibration."
         )

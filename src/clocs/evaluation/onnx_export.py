@@ -27,8 +27,8 @@ CHECKED: Final = (1, 64)
 """Sizes of the batches that are compared."""
 METADATA: Final = "clocs-encoder"
 
+# ONNX Runtime, when it is loaded, would else tell its makers about the machine, and keep a number for it at home.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-"""ONNX Runtime, when it is loaded, would else tell its makers about the machine, and keep a number for it at home."""
 
 
 def export_onnx(encoder: PretrainedEncoder, path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Folder, Store, open_store
 from clocs.training.checkpoint import save_encoder
-from clocs.training.seen import save_seen, seen_also, seen_keys
+from clocs.training.seen import save_seen, seen_also, seen_keys, trained_on
 
 
 def publish(
@@ -76,7 +76,7 @@ def publish(
 
 def _sources(subject: Subject, places: Sequence[Store], split: str | None) -> list[tuple[Store, Split]]:
     """Those of training, all of them, or others alone: the split contract holds for either."""
-    trained = {store for store, _ in subject.trained_on()}
+    trained = {store for store, _ in trained_on(subject.about)}
     if subject.folder is None or not trained.isdisjoint(place.sha256 for place in places):
         own = subject.sources(places)
         if split not in (None, own[0][1].name):

@@ -18,6 +18,7 @@ from clocs.encoders.encoder import parse_encoder
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.seen import trained_on
 from clocs.training.shipped import encoder_folder
 
 RANDOM = "random"
@@ -48,19 +49,13 @@ class Subject:
         told = {"method": method, "training": training}
         return told | {key: self.about[key] for key in ("encoder", "epoch", "validation_loss") if key in self.about}
 
-    def trained_on(self) -> list[tuple[str, str]]:
-        """Hashes of the stores and splits that trained it, in their order; none for random weights."""
-        told = self.about.get("training")
-        every = (told, *told.get("more_stores", ())) if told else ()
-        return [(item["store_sha256"], item["split_sha256"]) for item in every]
-
     def sources(self, places: Sequence[Store]) -> list[tuple[Store, Split]]:
         """The stores with the split of training, if they are all those that trained it, in that order."""
         if self.folder is None:
             raise ConfigError("random weights were trained on nothing; name a run")
         told = self.about["training"]
         found = [(place, place.split(told["split"])) for place in places]
-        if [(place.sha256, split.sha256) for place, split in found] != self.trained_on():
+        if [(place.sha256, split.sha256) for place, split in found] != trained_on(self.about):
             raise ConfigError(
                 f"this takes all stores that the encoder was trained with, in their order ({told['dataset']}), and the "
                 f"split of training; these are others"

@@ -63,6 +63,13 @@ def _trained_on_nothing_else(about: dict[str, Any], store: Store) -> bool:
     return told.get("store_sha256") == store.sha256 and not others
 
 
+def trained_on(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """Hashes of the stores and splits that trained an encoder, in their order; none for random weights."""
+    told = about.get("training")
+    every = (told, *told.get("more_stores", ())) if told else ()
+    return [(item["store_sha256"], item["split_sha256"]) for item in every]
+
+
 def same_split(about: dict[str, Any], store: Store, split: Split) -> bool:
     """Whether an encoder was trained on this very split: then it has seen its training and validation parts."""
     told = about.get("training", {})

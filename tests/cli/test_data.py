@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import resource
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from clocs.formats.writing import write
+from clocs.signals.leads import STANDARD
 from tests.cli.conftest import Command
 from tests.conftest import make_recording
 
@@ -31,10 +34,9 @@ BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--
 
 
 def test_help_answers_at_once() -> None:
-    """In at most twice the time of a bare command, 0.3 s on a cloud machine: torch alone takes seconds."""
-    help_of = {"clocs": [*COMMAND, "--help"], "bare": [sys.executable, "-c", BARE]}
-    best = {name: min(_seconds(command) for _ in range(3)) for name, command in help_of.items()}
-    assert best["clocs"] < 2 * best["bare"], best
+    """In at most twice the time of a bare command beside it, 0.3 s on a cloud machine: torch alone takes seconds."""
+    ours, bare = [*COMMAND, "--help"], [sys.executable, "-c", BARE]
+    assert any(_seconds(ours) < 2 * _seconds(bare) for _ in range(5))
 
 
 def _seconds(command: list[str]) -> float:
@@ -66,9 +68,51 @@ def test_an_archive_from_ingest_to_picture(originals: Path, tmp_path: Path) -> N
     split = json.loads(clocs("data", "split", store, "--json"))
     assert sum(split["patients"].values()) == 12
     assert "no patient and no signal" in clocs("data", "check-leaks", store)
+    assert json.loads(clocs("data", "check-leaks", store, "--json"))["patients"] == 12
     picture = tmp_path / "ecg.png"
     clocs("data", "plot", store, "--record", "MUSE_20180111_155115_19000", "--out", picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_recordings_are_listed_and_so_is_why_others_are_not(command: Command, originals: Path) -> None:
+    said = command("data", "ingest", "chapman", originals / "chapman", "store")[0]
+    assert "reasons: clocs data records store --refused" in said
+    command("data", "split", "store")
+    table = list(csv.DictReader(command("data", "records", "store", "--split", "default")[0].splitlines()))
+    one = next(row for row in table if row["record_id"] == "MUSE_20180111_155115_19000")
+    assert (one["leads"].split(";"), one["rate"], one["seconds"]) == (list(STANDARD), "500.0", "10.0")
+    assert len(table) == 12
+    assert {row["part"] for row in table} <= {"train", "validation", "test", "unused"}
+    listed = json.loads(command("data", "records", "store", "--refused", "--json")[0])["records"]
+    assert Counter(row["reason"] for row in listed) == {"short": 1, "missing": 2, "flat": 1}
+    assert all(any(text.startswith(f"{row['reason']}: ") for text in row["findings"]) for row in listed)
+    both = ("--refused", "--split", "default")
+    assert "leave --refused or --split out" in command("data", "records", "store", *both, code=1)[1]
+
+
+def test_an_ingest_that_stores_nothing_fails(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.hea").write_text("no header")
+    out, err = command("data", "ingest", "folder", "files", "store", code=1)
+    assert "clocs data records store --refused" in out
+    assert "every recording was refused" in err
+    assert json.loads(command("data", "ingest", "folder", "files", "store", "--json", code=1)[0])["stored"] == 0
+
+
+def test_nothing_is_written_into_a_store(command: Command) -> None:
+    command("data", "ingest", "synthetic", "-", "store", "-o", "records=2")
+    ingest, embed = ("data", "ingest", "synthetic", "-", "store/shards/more"), ("embed", "store", "--out", "store/a")
+    for told in (ingest, embed):
+        assert "whose manifest names all that belongs there" in " ".join(command(*told, code=1)[1].split())
+    assert "called as a table is" in command("embed", "store", "--out", "a.npz", code=1)[1]
+
+
+def test_a_full_disk_is_a_message() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "data", "list"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_after_a_store_has_grown_the_advice_leads_to_a_split_that_is_taken(command: Command) -> None:

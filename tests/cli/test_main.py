@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import clocs
-from clocs.cli.main import PANELS, app
+from clocs.cli.main import INTERRUPTED, PANELS, app, main
 
 COMMANDS = {name for names in PANELS.values() for name in names}
 
@@ -53,6 +53,16 @@ def test_an_interrupted_command_says_that_it_continues(
     assert code == 130, errors
     assert errors.splitlines()[-1] == "interrupted; the same command continues where it was"
     assert "Traceback" not in errors
+
+
+def test_one_that_would_begin_anew_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("clocs.cli.main.app", lambda: sys.exit(INTERRUPTED))
+    monkeypatch.setattr(sys, "argv", ["clocs", "classify", "pretrain.hea"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_the_help_begins_with_data_and_has_every_command_under_its_heading() -> None:

@@ -103,6 +103,14 @@ def test_a_choice_that_leaves_nothing_is_told(command: Command) -> None:
     assert "figure4: no cell is of these methods and datasets" in err
 
 
+def test_a_folder_without_stores_is_told(command: Command, stores: Path) -> None:
+    (stores / "synthetic").rename(stores / "elsewhere")
+    try:
+        assert "has no store of chapman, synthetic: name their folder" in command("tiny", code=1)[1]
+    finally:
+        (stores / "elsewhere").rename(stores / "synthetic")
+
+
 def test_a_cell_that_fails_is_told_and_so_is_the_exit_code(command: Command) -> None:
     out, err = command("wrong", "--json", code=1)
     assert json.loads(out)["experiments"]["wrong"]["done"] == 0

@@ -79,6 +79,10 @@ def test_filters_and_mistakes(command: Command, place: Path) -> None:
 def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> None:
     out, _ = command("index", "build", place / "archive", "index", "--json")
     assert json.loads(out) == {"index": "index", "kind": "exact", "patients": 12, "recordings": 24}
+    for inside in ("archive", "archive/index", "store"):
+        assert "choose a place elsewhere" in command("index", "build", place / "archive", place / inside, code=1)[1]
+    assert "no finished index" in command("index", "rebuild", "indx", code=1)[1]
+    assert not (tmp_path / "indx").exists()
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
     (tmp_path / "ids.txt").write_text(f"{ids[1]}\n\n")
     assert json.loads(command("index", "delete", "index", ids[0], "--from", "ids.txt", "--json")[0])["deleted"] == 2

@@ -161,6 +161,22 @@ def test_a_second_process_is_refused_until_the_holder_is_killed(tmp_path: Path) 
         pass
 
 
+def test_a_folder_made_in_vain_goes_again_and_one_that_holds_something_stays(tmp_path: Path) -> None:
+    empty, begun, there = (tmp_path / name for name in ("empty", "begun", "there"))
+    there.mkdir()
+
+    def fail_in(folder: Path, begins: str) -> None:
+        with exclusive(folder):
+            if begins:
+                (folder / begins).touch()
+            raise BodyError
+
+    for folder, begins in ((empty, ""), (begun, "shard"), (there, "")):
+        with pytest.raises(BodyError):
+            fail_in(folder, begins)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "there"]
+
+
 def test_a_hold_ends_with_its_block_even_on_error(tmp_path: Path) -> None:
     with pytest.raises(BodyError), exclusive(tmp_path):
         raise BodyError

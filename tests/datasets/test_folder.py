@@ -69,6 +69,16 @@ def test_a_word_for_nobody_makes_no_patient(archive: Path, word: str) -> None:
     assert [found[name].patient_id for name in ("a.hea", "ward/2/b.hea", "c.csv")] == ["a", "ward/2/b", "0"]
 
 
+def test_ages_and_sexes_that_are_not_understood_are_told(archive: Path) -> None:
+    with pytest.warns(UserWarning, match="it is left out") as said:
+        found = entries(archive, "file,age,sex\na,61y,W\nb,300,unknown\nc,61,M\n")
+    assert [str(warning.message).removeprefix("table about.csv: ") for warning in said] == [
+        "2 rows have in 'age' what is not a number of years up to 150, the first on line 2; it is left out",
+        "1 rows have in 'sex' what is not m, f, male or female, the first on line 2; it is left out",
+    ]
+    assert [(found[name].age, found[name].sex) for name in ("a.hea", "c.csv")] == [(None, None), (61.0, "male")]
+
+
 def test_what_the_table_leaves_out_the_file_tells(archive: Path) -> None:
     found = entries(archive, "file,patient_id\na,p9\n")
     source = open_source(archive)

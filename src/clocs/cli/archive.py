@@ -11,7 +11,6 @@ import typer
 from clocs.cli.arguments import AsJson, Draw, StoreFolder, Workers
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
-from clocs.core.errors import ConfigError
 
 KeyFile = Annotated[Path, typer.Option("--key", help="File of the key; 'clocs data make-key' makes one.")]
 OTHERS_SHOWN = 20
@@ -21,11 +20,9 @@ GROUPS_SHOWN = 5
 def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="New file, outside of any store.")]) -> None:
     """Make a key for patients' pseudonyms. Keep it: without it a store cannot grow, or be traced back."""
     from clocs.core.pseudonyms import make_key as run
-    from clocs.store.manifest import versions
+    from clocs.store.manifest import refuse_inside
 
-    inside = next((parent for parent in path.absolute().parents if versions(parent)), None)
-    if inside is not None:
-        raise ConfigError(f"{path} lies in the store {inside}; who gets the store must not get the key")
+    refuse_inside(path, "who gets the store must not get the key")
     typer.echo(f"{path}: key {run(path).fingerprint}, readable by you alone")
 
 
@@ -50,9 +47,17 @@ def deidentify(
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
         )
     if as_json:
-        typer.echo(json.dumps({"store": str(store), "recordings": len(made.store), "removed": made.removed}))
+        typer.echo(
+            json.dumps(
+                {"store": str(store), "recordings": len(made.store), "removed": made.removed}
+                | {"refused": made.store.manifest.quarantined}
+            )
+        )
         return
     print_table(["taken out", "of"], made.removed.items())
+    if made.store.manifest.quarantined:
+        refused = sum(made.store.manifest.quarantined.values())
+        typer.echo(f"{refused:,} recordings were refused; reasons: clocs data records {store} --refused")
     typer.echo(f"{store}: {len(made.store)} recordings. Now look at it: clocs data scan-identities {store}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,6 +106,7 @@ def ingest(
     numbers = store_info(made)
     if as_json:
         _print({**numbers, "left_out": gone, "unused_identities": unused}, True)
+        _exit_if_empty(numbers)
         return
     rows = [("in", numbers["in"]), ("stored", numbers["stored"])]
     rows += [(f"quarantined: {reason}", count) for reason, count in numbers["quarantined"].items()]
@@ -116,6 +119,8 @@ def ingest(
     if dataset == "folder":
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
+    if numbers["quarantined"]:
+        typer.echo(f"reasons: clocs data records {store} --refused")
     if gone:
         typer.echo(
             f"{gone} recordings of version {before[-1]} are not in this one: a version holds what its source holds. "
@@ -126,6 +131,32 @@ def ingest(
             f"{unused} recordings are of formats that name patients: their ids were not used, and each counts as a "
             "patient of its own under its file's name. To have ids and names as keyed hashes: another store, --key FILE"
         )
+    _exit_if_empty(numbers)
+
+
+@data.command()
+def records(
+    store: StoreFolder,
+    refused: Annotated[bool, typer.Option("--refused", help="Those that were left out, and why.")] = False,
+    split: Annotated[str | None, typer.Option("--split", help="Name each recording's part of this split, too.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a store's recordings as CSV, one a line: ids, patient, site, age, sex, labels, rate, length, leads, file."""
+    from clocs.store.store import open_store
+    from clocs.store.summary import recordings, refusals
+
+    opened = open_store(store)
+    if refused and split:
+        raise ConfigError("recordings that were refused are in no part of a split: leave --refused or --split out")
+    rows = refusals(opened) if refused else recordings(opened, split)
+    if as_json:
+        typer.echo(json.dumps({"store": str(store), "records": list(rows)}))
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if not number:
+            writer.writerow(row)
+        writer.writerow(";".join(value) if isinstance(value, list) else value for value in row.values())
 
 
 @data.command()
@@ -177,16 +208,20 @@ def split(
 
 @data.command("check-leaks")
 def check_leaks(
-    store: StoreFolder, name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default"
+    store: StoreFolder,
+    name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default",
+    as_json: AsJson = False,
 ) -> None:
     """Refuse a split that has one patient or one signal in two parts; exits 1 and names both records."""
     from clocs.store.splits import load_split
     from clocs.store.store import open_store
 
     made = load_split(open_store(store), name, thorough=True)
-    typer.echo(
-        f"split '{name}': no patient and no signal is in two parts ({sum(made.about['patients'].values())} patients)"
-    )
+    patients = sum(made.about["patients"].values())
+    if as_json:
+        _print({"store": str(store), "split": name, "sha256": made.sha256, "patients": patients}, True)
+        return
+    typer.echo(f"split '{name}': no patient and no signal is in two parts ({patients} patients)")
 
 
 @data.command()
@@ -235,6 +270,12 @@ def _pairs(given: list[str]) -> dict[str, str]:
     if wrong:
         raise ConfigError(f"options are key=value, not {', '.join(wrong)}")
     return dict(pair.split("=", 1) for pair in given)
+
+
+def _exit_if_empty(numbers: dict[str, Any]) -> None:
+    if not numbers["stored"]:
+        typer.secho("error: nothing is stored: every recording was refused", fg="red", err=True)
+        raise typer.Exit(1)
 
 
 def _print(value: Any, as_json: bool) -> None:

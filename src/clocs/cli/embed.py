@@ -49,10 +49,13 @@ def embed(
 def _embed_store(
     store: Path, encoder: str, out: Path | None, any_lead: bool, workers: int, engine: EngineName | None, as_json: bool
 ) -> None:
+    from clocs.evaluation.embedding_files import ENDINGS
     from clocs.similarity.archive.embedding import embed_store
 
     if out is None:
         raise ConfigError(f"{store} is a store: name the folder of the archive to make with --out")
+    if out.suffix in ENDINGS and not out.exists():
+        raise ConfigError(f"{store} is a store, whose archive is a folder; '{out}' is called as a table is")
     with progress_bar("recordings") as advance:
         made = embed_store(
             encoder,

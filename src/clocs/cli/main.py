@@ -29,6 +29,8 @@ from clocs.core.errors import ClocsError
 
 INTERRUPTED = 130
 """The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
+CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "evaluate", "embed", "reproduce"}
+"""Commands that go on where they were, called again; others begin anew."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Data": {"data": data, "convert": convert},
@@ -87,5 +89,9 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            typer.secho("interrupted; the same command continues where it was", err=True)
+            continued = "; the same command continues where it was" if CONTINUE & set(sys.argv[1:3]) else ""
+            typer.secho(f"interrupted{continued}", err=True)
         raise
+    except OSError as error:  # what the output goes to may be full
+        typer.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(1)

@@ -60,6 +60,9 @@ def reproduce(
         typer.echo(json.dumps(found))
     else:
         _show(found)
+    wanted = {dataset for part in cells.values() for cell in part for dataset in cell.datasets}
+    if not list_only and found["together"]["to_do"] and not any(map(place.has_store, wanted)):
+        raise ConfigError(f"{stores} has no store of {', '.join(sorted(wanted))}: name their folder with --stores")
     if failed:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ def judge_command(
         return
     rows = [row for name, one in found.items() for row in _judgement(name, one)]
     print_table(["encoder", "measure", "value", "chance"], rows)
-    _print_notes(found)
+    _print_notes({name: one["notes"] for name, one in found.items()})
 
 
 @similarity.command("distances")
@@ -75,7 +76,7 @@ def distances_command(
         for name, one in told.items()
     ]
     print_table(["encoder", "mean within a patient", "mean between patients", "AUC between the two"], rows)
-    _print_notes(told)
+    _print_notes({name: one["notes"] for name, one in told.items()})
 
 
 @similarity.command("map")
@@ -101,9 +102,12 @@ def map_command(
     target = draw or (None if as_json else Path("patient-map.png"))
     if target is not None:
         draw_map(found.points, found.facts.telling(), target, axes_names=found.axes_names())
-    typer.echo(json.dumps(found.as_dict()) if as_json else str(target))
-    if not as_json:
-        _print_notes({store: {"notes": cohort.notes} for store, cohort in cohorts.items()})
+    notes = {store: cohort.notes for store, cohort in cohorts.items()}
+    if as_json:
+        typer.echo(json.dumps({**found.as_dict(), "notes": notes}))
+        return
+    typer.echo(str(target))
+    _print_notes(notes)
 
 
 @similarity.command("groups")
@@ -142,7 +146,7 @@ def groups_command(
     print_table(["group", "patients", "labels (times as many as in all)", "median age", "female"], rows)
     again = _or_dash(found.stability, "{:.2f}")
     typer.echo(f"found again with half of the patients left out: {again} (adjusted Rand index, at most 1)")
-    _print_notes({checkpoint: {"notes": cohort.notes}})
+    _print_notes({checkpoint: cohort.notes})
 
 
 def _named(names: str) -> list[str]:
@@ -174,9 +178,9 @@ def _judgement(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, st
     return [(name if not place else "", *row) for place, row in enumerate(shown)]
 
 
-def _print_notes(found: dict[str, dict[str, Any]]) -> None:
-    for name, one in found.items():
-        for note in one["notes"]:
+def _print_notes(found: Mapping[str, Sequence[str]]) -> None:
+    for name, notes in found.items():
+        for note in notes:
             typer.echo(f"{name}: {note}")
 
 

@@ -17,6 +17,7 @@ reached: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
 """Called at each step of a durable write; tests replace it to stop the process there."""
 
 _TEMPORARY = ".partial"
+_LOCK = ".lock"
 _CHUNK = 1 << 20
 
 
@@ -93,7 +94,7 @@ def _held(path: Path) -> IO[bytes]:
         file.close()  # renamed while this one waited
 
 
-def _is_at(file: IO[bytes], path: Path) -> bool:
+def _is_at(file: IO[Any], path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -161,18 +162,38 @@ def lies_in(path: Path, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "a")  # noqa: SIM115
-    except OSError as error:
-        raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
-    with lock as file:
+    """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process.
+
+    A folder that was made for it, and in which nothing was written before a failure, goes again.
+    """
+    new = not folder.exists()
+    with _locked(folder, wait):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BaseException:
+            if new and [path.name for path in folder.iterdir()] == [_LOCK]:
+                with contextlib.suppress(OSError):
+                    (folder / _LOCK).unlink()
+                    folder.rmdir()
+            raise
+
+
+def _locked(folder: Path, wait: bool) -> IO[str]:
+    """A folder's lock, held until it is closed."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / _LOCK, "a")  # noqa: SIM115
+        except OSError as error:
+            raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            lock.close()
             raise StoreError(f"another process is writing to {folder}; wait for it or choose another folder") from None
-        yield
+        if _is_at(lock, folder / _LOCK):
+            return lock
+        lock.close()  # its maker failed, and took it away
 
 
 def _sync_folder(folder: Path) -> None:

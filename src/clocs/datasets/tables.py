@@ -5,19 +5,25 @@ from __future__ import annotations
 import functools
 import hashlib
 import warnings
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import PatientKey, is_nobody, plain_patient
 from clocs.core.sources import open_source, without_ending
 from clocs.datasets.dataset import numbered_rows
+from clocs.formats.demographics import MAX_AGE, age_of, sex_of
 
 RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 SHOWN_LINES = 5
+UNDERSTOOD: Final[dict[str, tuple[Callable[[str], object], str]]] = {
+    "age": (age_of, f"a number of years up to {MAX_AGE:g}"),
+    "sex": (sex_of, "m, f, male or female"),
+}
+"""By column: how it is read, and what it takes."""
 
 
 class Row(NamedTuple):
@@ -162,6 +168,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> Rows:
             + (f"; unknown here: {', '.join(map(repr, unknown))}" if unknown else f"; missing on line {lacking[0]}")
         )
     _warn_of_case(path, rows)
+    _warn_of_unread(path, rows)
     found: Rows = {}
     for row in rows:
         other = found.setdefault(row.fields[columns[0]], row)
@@ -200,3 +207,16 @@ def _warn_of_case(path: Path, rows: list[Row]) -> None:
             "one, without one they are two",
             stacklevel=2,
         )
+
+
+def _warn_of_unread(path: Path, rows: list[Row]) -> None:
+    """Of ages and sexes that say something and are not understood."""
+    for column, (read, takes) in UNDERSTOOD.items():
+        told = [(row.line, row.fields.get(column, "")) for row in rows]
+        lines = [line for line, value in told if value and not is_nobody(value) and read(value) is None]
+        if lines:
+            warnings.warn(
+                f"table {path.name}: {len(lines)} rows have in '{column}' what is not {takes}, the first on line "
+                f"{lines[0]}; it is left out",
+                stacklevel=2,
+            )

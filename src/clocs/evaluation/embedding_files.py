@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, U
 from clocs.core.files import write_bytes
 from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder
 from clocs.formats import read
+
+ENDINGS: Final = (".npz", ".csv", ".parquet")
+"""Of the tables that embeddings are written to."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def _columns(embeddings: Mapping[str, Embeddings]) -> dict[str, Any]:
 
 def _writer(path: Path) -> Callable[[dict[str, Any]], bytes]:
     """By a file's ending; before any work is done."""
-    writers = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+    writers = dict(zip(ENDINGS, (_npz, _csv, _parquet), strict=True))
     if path.suffix.lower() not in writers:
         raise ConfigError(f"{path.name}: embeddings are written as {', '.join(writers)}; choose one of these endings")
     return writers[path.suffix.lower()]

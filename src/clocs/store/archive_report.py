@@ -69,6 +69,8 @@ def archive_report(
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     secret = read_key(key) if key else None
     files = list(account(store, open_source(source), secret)) if source else []
+    if files and not any(file.outcome in ("stored", "refused") for file in files):
+        raise ConfigError(f"no file of {source} is a recording of {store.folder}: it was made of another archive")
     names = {secret.record(file.file): file.file for file in files} if secret else {}
     told = [names.get(name, name) for name in columns["source"]]
     return ArchiveReport(

@@ -12,7 +12,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import lies_in
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
-from clocs.store.manifest import SHARDS, Manifest, read_manifest, versions
+from clocs.store.manifest import SHARDS, Manifest, read_manifest, refuse_inside, versions
 from clocs.store.receipts import read_receipts
 from clocs.store.shard import Shard
 from clocs.store.store import Store
@@ -27,6 +27,7 @@ def check_place(place: Path, source: str | None, dataset: Dataset, options: Opti
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     if source is not None and Path(source).is_dir() and lies_in(place, Path(source)):
         raise ConfigError(f"{place} lies in {source}, and would be read with it; choose a place elsewhere")
+    refuse_inside(place)
     if not versions(place):
         return
     before, now = read_manifest(place), options.model_dump(mode="json")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.store.shard import ShardInfo
 
@@ -67,6 +67,13 @@ def versions(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
+
+
+def refuse_inside(path: Path, why: str = "choose a place elsewhere") -> None:
+    """Nothing else is written into the folder of a store, or of an archive of embeddings."""
+    held = next((parent for parent in path.resolve().parents if versions(parent)), None)
+    if held is not None:
+        raise ConfigError(f"{path} lies in {held}, whose manifest names all that belongs there; {why}")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

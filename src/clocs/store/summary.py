@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError
 from clocs.store.duplicates import duplicate_groups
+from clocs.store.splits import PARTS, load_split
 from clocs.store.store import Folder, Store, open_store
+
+TOLD: Final = ("record_id", "patient_id", "site", "age", "sex", "labels", "rate", "leads", "format", "source", "notes")
+"""What is listed of a recording."""
 
 
 def info(store: Folder) -> dict[str, Any]:
@@ -35,6 +40,24 @@ def info(store: Folder) -> dict[str, Any]:
         "shards": len(store.manifest.shards),
         "bytes": sum(shard.bytes for shard in store.manifest.shards),
     }
+
+
+def recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any]]:
+    """What a store says of each recording, in its order: plain values, and its part of a split where one is named."""
+    table = store.table([*TOLD, "samples"])
+    parts = load_split(store, split).parts.tolist() if split else []
+    for number, row in enumerate(table.to_pylist()):
+        seconds = row.pop("samples") / row["rate"]
+        yield row | {"seconds": round(seconds, 3)} | ({"part": PARTS[parts[number]]} if split else {})
+
+
+def refusals(store: Store) -> Iterator[dict[str, Any]]:
+    """Each recording that was refused, its file, and all that was found."""
+    for row in quarantine(store):
+        found = [
+            f"{each['reason']}: {' '.join(filter(None, (each['lead'], each['detail'])))}" for each in row["findings"]
+        ]
+        yield {"record_id": row["record_id"], "source": row["source"], "reason": row["reason"], "findings": found}
 
 
 def quarantine(store: Store) -> list[dict[str, Any]]:

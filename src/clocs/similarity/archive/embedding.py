@@ -32,7 +32,7 @@ from clocs.similarity.archive.archive import (
 )
 from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
 from clocs.similarity.checked_files import FileInfo
-from clocs.store.manifest import manifest_path, versions
+from clocs.store.manifest import manifest_path, refuse_inside, versions
 from clocs.store.receipts import Progress, run_all
 from clocs.store.store import Store
 from clocs.training.shipped import shipped_encoders
@@ -59,6 +59,7 @@ def embed_store(
     loaded = encoder if isinstance(encoder, PretrainedEncoder) else load_encoder(encoder)
     opened = store if isinstance(store, Store) else Store(store)
     place = Path(folder)
+    refuse_inside(place)
     with exclusive(place):
         about = _about(loaded, opened, place, any_lead)
         _refuse_another(place, about, opened)

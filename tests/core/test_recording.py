@@ -66,6 +66,7 @@ def test_select_takes_rows_in_the_order_asked_with_their_own_scale() -> None:
     np.testing.assert_array_equal(chosen.physical(), recording.physical()[::-1])
     np.testing.assert_array_equal(chosen.gain, [1000.0, 100.0])
     np.testing.assert_array_equal(chosen.baseline, [-5, 10])
+    assert recording.select("II").leads == recording.select(["II"]).leads == ("II",)
 
 
 def test_select_takes_a_lead_once() -> None:

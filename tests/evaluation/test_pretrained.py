@@ -18,6 +18,7 @@ from torch.nn.functional import batch_norm, conv1d, max_pool1d
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.core.files import seal, unseal
+from clocs.core.recording import Provenance
 from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
@@ -29,6 +30,7 @@ from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from tests.conftest import make_recording
 from tests.evaluation.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
+from tests.signals.judged import arms_exchanged, heart
 
 Floats = npt.NDArray[np.float32]
 
@@ -278,6 +280,14 @@ def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: Pretrai
         for item in found.classes:
             assert item.validation is None
             assert item.track_record == "not known: the classifier was not fitted on such leads"
+
+
+def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncoder) -> None:
+    """Not refused: a heart on the right looks the same."""
+    exchanged, slow = arms_exchanged(), replace(heart(), rate=250.0, provenance=Provenance(heart_rate=68))
+    assert of_both.classify(exchanged).notes[-1].startswith("lead I: P, QRS and T point down: arms exchanged")
+    assert of_both.classify(slow).notes[-1].startswith("rate: 34 beats a minute at 250 Hz, but the file says 68")
+    assert not any("Check" in note for note in of_both.classify(heart()).notes)
 
 
 def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:

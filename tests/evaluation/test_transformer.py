@@ -82,6 +82,10 @@ def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
         EcgEmbedder(encoder_folder, rate=500).fit(signals(1))
     with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
         EcgEmbedder("nowhere").fit(signals(1))
+    with pytest.raises(ConfigError, match="give a list"):
+        EcgEmbedder(encoder_folder).fit("ecg.hea")
+    with pytest.raises(ConfigError, match="give the column"):
+        EcgEmbedder(encoder_folder).fit(pd.DataFrame({"file": ["ecg.hea"]}))  # type: ignore[arg-type]
     with pytest.raises(LeadError, match=r"ECG 0: .*any_lead=True"):
         EcgEmbedder(encoder_folder, rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from clocs.experiments.beyond import COMPARED
 from clocs.experiments.cells import EPOCHS, Evaluation, Pretraining
 from clocs.experiments.report.build import make_report
 from clocs.experiments.report.estimates import Estimates
 from clocs.experiments.report.page import DASH, DATASET_NAMES, METHOD_NAMES
 from clocs.experiments.report.reading import LEVELS, Results, condition
+from clocs.experiments.report.runs_page import limits
 from clocs.experiments.tables import EXPERIMENTS
 from tests.experiments import paper_tables
 from tests.experiments.results_factory import FIGURES, LEARNING, usual_strength, write_results
@@ -199,6 +201,14 @@ def test_limits_are_stated(complete: Path, sparse: Path) -> None:
     pretrainings = [row for row in rows(page(complete, "runs")) if len(row) == 9]
     assert {row[7] for row in pretrainings if row[0] == "BYOL"} == {"no"}
     assert {row[7] for row in pretrainings if row[0] == "CMSC"} == {"yes"}
+
+
+def test_seeds_of_the_one_encoder_are_of_one_experiment_whatever_their_precision(tmp_path: Path) -> None:
+    kind = COMPARED["recommended encoder, linear"]
+    write_results(tmp_path, [kind("chapman", seed) for seed in (0, 1)])
+    assert any(
+        "Of 1 experiment that are judged, 1 experiment with 2 seeds" in text for text in limits(Results(tmp_path))
+    )
 
 
 def test_trials_of_a_search_are_in_no_table(complete: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from clocs.core.recording import Digital, Provenance, Recording
+from clocs.datasets.synthetic import SYNTHETIC
 from clocs.signals.leads import STANDARD, derive
 from clocs.signals.quality import GatePolicy, assess
 from tests.conftest import make_recording
@@ -45,3 +47,22 @@ def swap(one: str, other: str) -> Change:
         digital[[row(one), row(other)]] = digital[[row(other), row(one)]]
 
     return change
+
+
+def heart() -> Recording:
+    """A made-up heart in sinus rhythm, 68 beats a minute, twelve leads at 500 Hz."""
+    options = SYNTHETIC.options.model_validate({"records": 7})
+    nowhere: Any = None
+    *_, entry = SYNTHETIC.entries(nowhere, options)
+    made: Recording = SYNTHETIC.load(nowhere, entry, options)
+    assert found(made) == set()
+    return made
+
+
+def arms_exchanged() -> Recording:
+    made = heart()
+    digital = made.digital.copy()
+    order = [row(lead) for lead in ("I", "III", "II", "aVL", "aVR")]
+    digital[:5] = digital[order]
+    digital[0] *= -1
+    return replace(made, digital=digital)

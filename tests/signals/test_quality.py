@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,31 +13,10 @@ from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
 from clocs.core.recording import Provenance, Recording, missing_value
-from clocs.datasets.synthetic import SYNTHETIC
 from clocs.signals.leads import derive
 from clocs.signals.quality import OFF, REASONS, GatePolicy, assess
 from tests.conftest import make_recording
-from tests.signals.judged import EVERYTHING, Change, found, put, row, swap, twelve
-
-
-def heart() -> Recording:
-    """A made-up heart in sinus rhythm, 68 beats a minute, twelve leads at 500 Hz."""
-    options = SYNTHETIC.options.model_validate({"records": 7})
-    nowhere: Any = None
-    *_, entry = SYNTHETIC.entries(nowhere, options)
-    made: Recording = SYNTHETIC.load(nowhere, entry, options)
-    assert found(made) == set()
-    return made
-
-
-def arms_exchanged() -> Recording:
-    made = heart()
-    digital = made.digital.copy()
-    order = [row(lead) for lead in ("I", "III", "II", "aVL", "aVR")]
-    digital[:5] = digital[order]
-    digital[0] *= -1
-    return replace(made, digital=digital)
-
+from tests.signals.judged import EVERYTHING, Change, arms_exchanged, found, heart, put, row, swap, twelve
 
 PLANTED: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
     "length": (replace(twelve(), provenance=Provenance(declared_samples=5001)), {("length", "")}),

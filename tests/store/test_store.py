@@ -149,6 +149,13 @@ def test_an_unknown_record_is_refused(store_of: Maker) -> None:
         store_of([make_recording()]).recording("nobody")
 
 
+def test_a_table_has_known_columns_alone(store_of: Maker) -> None:
+    store = store_of([make_recording()])
+    assert store.table("record_id") == store.table(["record_id"])
+    with pytest.raises(ConfigError, match="no column recordid; a store has record_id, patient_id"):
+        store.table(["recordid"])
+
+
 def test_a_defect_of_a_reader_quarantines_its_file_only(tmp_path: Path) -> None:
     def load(source: Source, entry: Entry, options: Options) -> Recording:
         if entry.file == "bad":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -109,8 +110,9 @@ class Recording:
             )
         return self.physical()
 
-    def select(self, leads: tuple[str, ...]) -> Recording:
+    def select(self, leads: str | Sequence[str]) -> Recording:
         """The same recording with just these leads, in this order."""
+        leads = (leads,) if isinstance(leads, str) else tuple(leads)
         absent = [lead for lead in leads if lead not in self.leads]
         if absent:
             raise LeadError(
@@ -121,7 +123,7 @@ class Recording:
             raise LeadError(f"lead {', '.join(again)} is named more than once; name each lead once")
         rows = [self.leads.index(lead) for lead in leads]
         return replace(
-            self, digital=self.digital[rows], gain=self.gain[rows], baseline=self.baseline[rows], leads=tuple(leads)
+            self, digital=self.digital[rows], gain=self.gain[rows], baseline=self.baseline[rows], leads=leads
         )
 
 

@@ -19,6 +19,7 @@ from clocs.encoders.encoder import parse_encoder
 from clocs.evaluation.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
 from clocs.evaluation.preparation import ANY_LEAD, EncoderInput, leads_named, prepare
 from clocs.evaluation.recordings import Signal, recording_of
+from clocs.evaluation.soundness import doubts
 from clocs.signals.resampling import Floats
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
@@ -93,7 +94,7 @@ class Classification:
     """Whether several may be true at once; else the probabilities sum to 1."""
     cannot_recognise: tuple[str, ...]
     notes: tuple[str, ...]
-    """What was corrected or left out of the recording, a sentence each."""
+    """What was corrected, left out, or looks wrong in the recording, a sentence each."""
 
 
 class PretrainedEncoder:
@@ -151,7 +152,8 @@ class PretrainedEncoder:
         track record. ``any_lead``: all leads count, and where one is of those others, there is none either.
         """
         self.classifier(classifier)  # a name that is not there is refused before any work
-        made = self.embed(source, rate=rate, leads=leads, unit=unit, any_lead=any_lead)
+        recording = recording_of(source, rate=rate, leads=leads, unit=unit)
+        made = self.embed(recording, any_lead=any_lead)
         fitting = self._fitting(made.lead)
         name = next(iter(fitting or self.classifiers)) if classifier is None else classifier
         card = self.classifiers[name].card
@@ -172,6 +174,7 @@ class PretrainedEncoder:
             for item in card.classes
         ]
         classes.sort(key=lambda item: -item.probability)
+        notes = (*notes, *doubts(recording))
         return Classification(name, tuple(classes), card.multi_label, card.cannot_recognise, notes)
 
     def _fitting(self, leads: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from clocs.signals.quality import OFF, REASONS, Finding, GatePolicy, Reason, ass
 
 GATE: Final = GatePolicy()
 FLAT_ONLY: Final = OFF.model_copy(update={"min_span": GATE.min_span})
+BY_BEATS: Final = OFF.model_copy(update={"judge_rate": True, "judge_electrodes": True})
 
 ADVICE: Final[dict[Reason, str]] = {
     "unreadable": "Get a whole copy of the file.",
@@ -79,6 +80,14 @@ def refuse_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -
         place = f"from {frame * seconds:g} to {(frame + 1) * seconds:g} s"
         found += [replace(fault, detail=f"{fault.detail} {place}") for fault in faults]
     _refuse(recording, found)
+
+
+def doubts(recording: Recording) -> tuple[str, ...]:
+    """What may be wrong with a recording and is seen from its beats: no reason to refuse it, but to look again."""
+    return tuple(
+        f"{f'lead {item.lead}' if item.lead else item.reason}: {item.detail}. {ADVICE[item.reason]}"
+        for item in assess(recording, BY_BEATS)
+    )
 
 
 def _refuse(recording: Recording, found: list[Finding]) -> None:

@@ -44,6 +44,10 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Signals, y: object = None) -> Self:  # noqa: N803
         """Load the encoder, and try the first ECG, so that a wrong option is refused before any work."""
+        if isinstance(X, str | os.PathLike | Recording):
+            raise ConfigError("one ECG alone: give a list of them, [X]")
+        if hasattr(X, "columns"):
+            raise ConfigError("a table is no list of ECGs: give the column that names their files, X['file']")
         loaded = load_encoder(self.encoder)
         for first in X:
             self._embed(loaded, first, 0)

@@ -83,9 +83,14 @@ class Store:
     def __iter__(self) -> Iterator[Recording]:
         return (self.recording(number) for number in range(len(self)))
 
-    def table(self, columns: Sequence[str]) -> pa.Table:
+    def table(self, columns: str | Sequence[str]) -> pa.Table:
         """Metadata columns of all recordings, in order, as views into the shards."""
-        batches = [self.shard(number).batch.select(list(columns)) for number in range(len(self.manifest.shards))]
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        known = schema("int16").names
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise ConfigError(f"no column {', '.join(unknown)}; a store has {', '.join(known)}")
+        batches = [self.shard(number).batch.select(columns) for number in range(len(self.manifest.shards))]
         empty = pa.schema([schema("int16").field(name) for name in columns])
         return pa.Table.from_batches(batches, None if batches else empty)
 

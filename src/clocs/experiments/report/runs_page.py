@@ -133,8 +133,12 @@ def _seeds(judged: Sequence[Finished]) -> str:
 
 
 def _without_seed(cell: dict[str, Any]) -> dict[str, Any]:
+    """Nor with the precision of its pre-training, in which seeds of the one encoder differ."""
     start = cell.get("start")
-    return {**cell, "seed": None, "start": start and {**start, "seed": None}}
+    if start:
+        config = {key: value for key, value in start.get("config", {}).items() if key != "precision"}
+        start = {**start, "seed": None, "config": config}
+    return {**cell, "seed": None, "start": start}
 
 
 def _notes(judged: Sequence[Finished]) -> list[str]:

@@ -51,7 +51,7 @@ def test_true_and_false_are_no_numbers() -> None:
     assert checked(Numbers, {"switch": True, "either": True}, "thing") == Numbers(switch=True, either=True)
     with pytest.raises(ConfigError) as caught:
         checked(Some, {"size": False}, "thing")
-    assert str(caught.value) == "thing: size: must be a number, not false. Its options: size, inner.", "said once"
+    assert str(caught.value) == "thing: size: must be a number, not false.", "said once"
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), "-inf"])

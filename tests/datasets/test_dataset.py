@@ -97,7 +97,7 @@ def test_the_papers_datasets_have_classes_and_counts(name: str) -> None:
 
 
 def test_all_wrong_options_are_said_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"records.*seconds.*Its options: records, seed"):
+    with pytest.raises(ConfigError, match=r"records.*seconds"):
         DATASETS.get("synthetic").parse_options({"records": 0, "seconds": "long"})
     with pytest.raises(ConfigError, match=r"rate: Input should be 'best', '500' or '100'"):
         DATASETS.get("ptbxl").parse_options({"rate": "250"})

@@ -98,7 +98,7 @@ def _embed_files(files: list[Path], encoder: str, out: Path | None, any_lead: bo
         print_table(["file", "embeddings", "notes"], rows)
         typer.echo(str(target))
     for file, reason in done.refused.items():
-        typer.secho(f"{file}: {reason}", fg="red", err=True)
+        typer.secho(f"{file}: {reason.removeprefix(f'{Path(file).name}: ')}", fg="red", err=True)
     if done.refused:
         raise typer.Exit(1)
 

@@ -17,11 +17,12 @@ NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
-    """``values`` as a ``model``; ``what`` names them in an error, which lists the fields there are."""
+    """``values`` as a ``model``; ``what`` names them in an error, which lists the fields there are if one is not."""
     made, wrong = examined(model, values)
     if made is None:
         allowed = ", ".join(model.model_fields) or "none"
-        raise ConfigError(f"{what}: {'; '.join(wrong)}. Its options: {allowed}.")
+        known = f" Its options: {allowed}." if values.keys() - model.model_fields.keys() else ""
+        raise ConfigError(f"{what}: {'; '.join(wrong)}.{known}")
     return made
 
 

@@ -58,6 +58,7 @@ def test_a_map_is_a_picture_or_json(command: Command, store: Path, tmp_path: Pat
     (tmp_path / "patient-map.png").unlink()
     found = json.loads(command("similarity", "map", "random", store, "--json")[0])
     assert len(found["points"]) == len(found["label"]) == len(found["age"])
+    assert list(found["notes"]) == [str(store)]
     assert not list(tmp_path.iterdir()), "no picture was asked for"
 
 

@@ -15,7 +15,9 @@ from clocs.core.errors import ConfigError
 
 similarity = typer.Typer(help="Judge neighbours; distances, maps and groups of patients.", no_args_is_help=True)
 
-Checkpoints = Annotated[str, typer.Argument(help="Encoders as for 'clocs audit', with commas between them.")]
+Checkpoints = Annotated[
+    str, typer.Argument(metavar="CHECKPOINTS", help="Encoders as for 'clocs audit', with commas between them.")
+]
 Part = Annotated[str, typer.Option(help="train, validation, test, or all (of a store without a split).")]
 Frames = Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")]
 Seed = Annotated[int, typer.Option(help="Of random weights, and of UMAP.")]
@@ -82,7 +84,9 @@ def distances_command(
 @similarity.command("map")
 def map_command(
     checkpoint: Checkpoint,
-    stores: Annotated[str, typer.Argument(help="Folders of stores, with commas between them, on one map.")],
+    stores: Annotated[
+        str, typer.Argument(metavar="STORES", help="Folders of stores, with commas between them, on one map.")
+    ],
     method: Annotated[str, typer.Option(help="pca, or umap (extra 'umap').")] = "pca",
     split: SplitName = "default",
     part: Part = "test",

@@ -111,7 +111,7 @@ def _labels(fraction: float | None, labelled: int | None) -> dict[str, float | i
 def principal_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
-    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     more_store: MoreStores = None,
     as_json: AsJson = False,
 ) -> None:
@@ -127,7 +127,7 @@ def principal_command(
 def publish_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
-    out: Annotated[Path, typer.Argument(help="Folder to write; model hubs take it as it is.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; model hubs take it as it is.")],
     name: Annotated[str, typer.Option(help="What the encoder is called.")],
     more_store: MoreStores = None,
     split: Annotated[str | None, typer.Option(help="Of stores that did not train the encoder; else: default.")] = None,
@@ -146,8 +146,10 @@ def publish_command(
 
 @evaluate.command("compare")
 def compare_command(
-    first: Annotated[str, typer.Argument(help="Folders of evaluations, one a seed, with commas between them.")],
-    second: Annotated[str, typer.Argument(help="The same for what they are compared with.")],
+    first: Annotated[
+        str, typer.Argument(metavar="FIRST", help="Folders of evaluations, one a seed, with commas between them.")
+    ],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help="The same for what they are compared with.")],
     as_json: AsJson = False,
 ) -> None:
     """The AUC of the first minus that of the second, with an interval over the same patients."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -47,7 +48,11 @@ class Server:
     """Paths whose connection ends halfway."""
     status: dict[str, int] = field(default_factory=dict)
     chunked: bool = False
+    ranges: Literal["kept", "ignored", "wrong"] = "ignored"
+    """What becomes of a request for the rest of a file."""
     asked: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
+    """Bytes of files."""
 
 
 class Quiet(ThreadingHTTPServer):
@@ -69,7 +74,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             data = held.files.get(self.path)
             status = held.status.get(self.path, 200 if data is not None else 404)
             data = data or b""
+            begin = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+            if begin and status == 200 and held.ranges != "ignored":
+                status = 206 if begin < len(data) else 416
+                data = data[begin:]
             self.send_response(status)
+            if status == 206:
+                self.send_header("Content-Range", f"bytes {begin if held.ranges == 'kept' else 0}-/*")
             self.send_header(
                 *(("Transfer-Encoding", "chunked") if held.chunked else ("Content-Length", str(len(data))))
             )
@@ -77,6 +88,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             body = data[: len(data) // 2] if self.path in held.cut else data
             if held.chunked:
                 body = b"%x\r\n%s\r\n" % (len(body), body) + (b"" if self.path in held.cut else b"0\r\n\r\n")
+            held.sent += len(body)
             self.wfile.write(body)
             self.close_connection = self.path in held.cut
 
@@ -185,7 +197,7 @@ def test_project_continues_where_it_stopped(server: Server, tmp_path: Path) -> N
     dataset = made(Download(f"{server.url}/files/p/1.0/", listing=True))
     with pytest.raises(DownloadError, match=r"training/one/A 1\.mat"):
         download(dataset, tmp_path)
-    assert set(tree(tmp_path)) == {FIRST_USE, KEPT, "RECORDS", "training/one/A 1.hea"}
+    assert set(tree(tmp_path)) == {FIRST_USE, KEPT, "RECORDS", "training/one/A 1.hea", "training/one/A 1.mat.partial"}
     server.cut.clear()
     download(dataset, tmp_path)
     assert PROJECT.items() <= tree(tmp_path).items()
@@ -268,15 +280,46 @@ def test_wrong_checksum_names_file_hashes_and_what_to_do(server: Server, tmp_pat
 
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("checksum", ["", sha256(BIG)])
-def test_interrupted_transfer_leaves_nothing(server: Server, tmp_path: Path, checksum: str, chunked: bool) -> None:
+def test_interrupted_transfer_leaves_no_file(server: Server, tmp_path: Path, checksum: str, chunked: bool) -> None:
     server.files["/a"], server.cut, server.chunked = BIG, {"/a"}, chunked
     dataset = made(Download(f"{server.url}/a", checksum=checksum))
     with pytest.raises(DownloadError, match="a: cannot be fetched"):
         download(dataset, tmp_path)
-    assert tree(tmp_path) == {}
+    assert tree(tmp_path).keys() == ({"a.partial"} if checksum else set())
     assert server.asked["/a"] == 1 + module.RETRIES
     server.cut.clear()
     assert download(dataset, tmp_path)[0].read_bytes() == BIG
+
+
+def test_a_file_goes_on_where_its_transfer_broke_off(server: Server, tmp_path: Path) -> None:
+    """Of each attempt half of what is left arrives, in whole pieces: of a megabyte 512, then 256 KB."""
+    server.files["/a"], server.cut, server.ranges = BIG, {"/a"}, "kept"
+    dataset = made(Download(f"{server.url}/a", checksum=sha256(BIG)))
+    with pytest.raises(DownloadError, match="a: cannot be fetched"):
+        download(dataset, tmp_path)
+    left = len(BIG) - (tmp_path / "a.partial").stat().st_size
+    assert left == len(BIG) // 4
+    server.cut.clear()
+    server.sent = 0
+    download(dataset, tmp_path)
+    assert server.sent == left
+    assert tree(tmp_path) == {"a": BIG}
+
+
+@pytest.mark.parametrize("ranges", ["ignored", "wrong", "kept"])
+@pytest.mark.parametrize("begun", [b"of another file", BIG, BIG + b"more"])
+def test_what_does_not_fit_is_not_gone_on_with(
+    server: Server, tmp_path: Path, begun: bytes, ranges: Literal["kept", "ignored", "wrong"]
+) -> None:
+    """By a checksum that fails at the end, or a server that has no such rest."""
+    server.files["/a"], server.ranges = BIG, ranges
+    (tmp_path / "a.partial").write_bytes(begun)
+    dataset = made(Download(f"{server.url}/a", checksum=sha256(BIG)))
+    if ranges == "kept" and len(begun) < len(BIG):
+        with pytest.raises(DownloadError, match="wrong checksum"):
+            download(dataset, tmp_path)
+    download(dataset, tmp_path)
+    assert tree(tmp_path) == {"a": BIG}
 
 
 def test_user_who_stops_it_leaves_nothing(server: Server, tmp_path: Path) -> None:

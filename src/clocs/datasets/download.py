@@ -46,7 +46,10 @@ _CHUNK = 1 << 18
 _TIMEOUT = (30, 60)
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(\S.*)")
 _PASSING = (408, 429)
+_PARTIAL, _NO_SUCH_RANGE = 206, 416
 _ZIPS = (".zip", ".xlsx")
+_BEGUN = ".partial"
+"""Behind the name of a file that did not arrive whole, and will be held to a checksum when it does."""
 
 
 def download(
@@ -169,21 +172,31 @@ class _Transfer:
         target = Path(output_file)
         target.unlink()  # pooch makes it private to its owner; made anew, it follows the umask
         algorithm, _, expected = self.checksum.partition(":")
-        digest = hashlib.new(algorithm or "sha256", usedforsecurity=False)
-        done = 0
-        with self.session.get(url, stream=True, timeout=_TIMEOUT) as response, open(target, "xb") as file:
+        fresh = hashlib.new(algorithm or "sha256", usedforsecurity=False)
+        begun = target.with_name(f"{Path(self.name).name}{_BEGUN}") if expected else target
+        digest, done = _absorbed(begun, fresh)
+        asked = {"Range": f"bytes={done}-"} if done else {}
+        with self.session.get(url, stream=True, timeout=_TIMEOUT, headers=asked) as response:
+            if done and response.status_code in (_PARTIAL, _NO_SUCH_RANGE) and not _follows(response, done):
+                begun.unlink()
+                raise requests.ConnectionError(f"the server does not go on after {done} bytes")
             _refuse(response, url)
-            total = _length(response)
-            for piece in response.iter_content(_CHUNK):
-                done += file.write(piece)
-                digest.update(piece)
-                if self.name.endswith(LISTING) and done > MAX_LISTING_BYTES:
-                    raise DownloadError(f"{url}: over {MAX_LISTING_BYTES} bytes, which no listing of files needs")
-                self.report(done, total)
+            if response.status_code != _PARTIAL:  # it sends all of it, whatever it was asked for
+                digest, done = fresh, 0
+            total = done + _length(response)
+            with open(begun, "ab" if done else "wb") as file:
+                for piece in response.iter_content(_CHUNK):
+                    done += file.write(piece)
+                    digest.update(piece)
+                    if self.name.endswith(LISTING) and done > MAX_LISTING_BYTES:
+                        raise DownloadError(f"{url}: over {MAX_LISTING_BYTES} bytes, which no listing of files needs")
+                    self.report(done, total)
             if done < total:
                 raise requests.ConnectionError(f"the connection ended after {done} of {total} bytes")
         if expected and digest.hexdigest() != expected.lower():
+            begun.unlink()
             raise DownloadError(self._mismatch(url, digest.hexdigest()))
+        begun.replace(target)
         if not expected and self.name.endswith(_ZIPS) and not zipfile.is_zipfile(target):
             raise DownloadError(f"{url}: not a zip archive; a proxy may have sent a page of its own instead")
         if self.check:
@@ -253,9 +266,25 @@ def _mirrored(url: str, mirror: str | None) -> str:
     return mirror.rstrip("/") + parts.path + (f"?{parts.query}" if parts.query else "")
 
 
+def _absorbed(begun: Path, fresh: hashlib._Hash) -> tuple[hashlib._Hash, int]:
+    """The digest, begun with what an earlier attempt left of a file, and how many bytes that is."""
+    digest = fresh.copy()
+    if not begun.exists():
+        return digest, 0
+    with open(begun, "rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+        return digest, file.tell()
+
+
+def _follows(response: requests.Response, done: int) -> bool:
+    """Whether what comes begins after so many bytes."""
+    return response.headers.get("Content-Range", "").startswith(f"bytes {done}-")
+
+
 def _refuse(response: requests.Response, url: str) -> None:
     """Stop where trying again is no use; raise what pooch retries where it is."""
-    if response.status_code < 500 and response.status_code not in (200, *_PASSING):
+    if response.status_code < 500 and response.status_code not in (200, _PARTIAL, *_PASSING):
         raise DownloadError(
             f"{url}: the server answers {response.status_code} {response.reason}. The file has moved or needs a "
             "login: see the dataset's homepage, or give a mirror that holds it."

@@ -87,6 +87,8 @@ def test_what_was_found_is_kept_and_used(folder: Path, monkeypatch: pytest.Monke
     assert (folder / FILE).read_bytes() == kept
     third = Estimates(Results(folder))
     third.auc(CMSC, "frame")
+    third.save(sweep=False)
+    assert (folder / FILE).read_bytes() == kept
     third.save()
     assert len(json.loads((folder / FILE).read_bytes())) == 1  # what nobody asks for any more goes
 

@@ -56,7 +56,7 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = (), say: Say =
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_bytes(path, text.encode())
     gallery.sweep_out()
-    estimates.save()
+    estimates.save(sweep=bool(pages))  # without them, what they ask for may be kept there
     return (*texts, *gallery.made)
 
 

@@ -105,9 +105,9 @@ class Estimates:
             return Effect(fmean(by_seed), UNKNOWN, UNKNOWN, UNKNOWN)
         return over_patients_and_seeds(Interval(fmean(by_seed), patients.low, patients.high), by_seed)
 
-    def save(self) -> None:
-        """Keep what was asked for, and nothing else."""
-        raw = canonical_json(self._used)
+    def save(self, *, sweep: bool = True) -> None:
+        """Keep what was asked for; ``sweep``: and nothing else."""
+        raw = canonical_json(self._used if sweep else {**self._kept, **self._used})
         if not self._path.exists() or self._path.read_bytes() != raw:
             write_bytes(self._path, raw)
 

@@ -78,7 +78,7 @@ class Store:
             row = pc.index(self.shard(number).batch.column("record_id"), record_id).as_py()
             if row >= 0:
                 return int(self.first[number]) + int(row)
-        raise ConfigError(f"no record '{record_id}' in {self.folder}. Ids: clocs.Store(...).table(['record_id'])")
+        raise ConfigError(f"no record '{record_id}' in {self.folder}; ids: clocs data records {self.folder}")
 
     def __iter__(self) -> Iterator[Recording]:
         return (self.recording(number) for number in range(len(self)))

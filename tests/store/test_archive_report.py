@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.sources import open_source
 from clocs.formats.reading import read_from
@@ -81,6 +82,12 @@ def test_a_file_that_came_later_is_said_to_be_new(archive: Path, store: Store) -
     finally:
         late.unlink()
     assert [file.file for file in files if file.outcome == "not ingested"] == ["late.xml"]
+
+
+def test_another_archive_than_the_stores_own_is_refused(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(ConfigError, match="made of another archive"):
+        archive_report(store, tmp_path)
 
 
 def test_with_the_key_files_of_a_deidentified_store_have_their_names(

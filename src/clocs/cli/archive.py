@@ -47,12 +47,8 @@ def deidentify(
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
         )
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"store": str(store), "recordings": len(made.store), "removed": made.removed}
-                | {"refused": made.store.manifest.quarantined}
-            )
-        )
+        told = {"removed": made.removed, "refused": made.store.manifest.quarantined}
+        typer.echo(json.dumps({"store": str(store), "recordings": len(made.store), **told}))
         return
     print_table(["taken out", "of"], made.removed.items())
     if made.store.manifest.quarantined:

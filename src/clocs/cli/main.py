@@ -29,7 +29,7 @@ from clocs.core.errors import ClocsError
 
 INTERRUPTED = 130
 """The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
-CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "evaluate", "embed", "reproduce"}
+CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed", "reproduce"}
 """Commands that go on where they were, called again; others begin anew."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {

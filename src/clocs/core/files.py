@@ -171,8 +171,8 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if new and [path.name for path in folder.iterdir()] == [_LOCK]:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if new and os.listdir(folder) == [_LOCK]:
                     (folder / _LOCK).unlink()
                     folder.rmdir()
             raise

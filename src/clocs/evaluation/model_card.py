@@ -135,10 +135,9 @@ def _who_trained(found: Findings) -> str:
     own = {store for store, _ in trained_on(found.about)}
     if own.isdisjoint(task.classifier.trained_on["store_sha256"] for task in found.tasks):
         return (
-            f"The encoder was trained before, without labels, on other data "
-            f"({found.about['training']['dataset']}), and left as it "
-            "was. The training patients' labels trained the classifier; validation patients decided its "
-            "regularisation and its calibration."
+            "The encoder was trained before, without labels, on other data "
+            f"({found.about['training']['dataset']}), and left as it was. The training patients' labels trained the "
+            "classifier; validation patients decided its regularisation and its calibration."
         )
     return (
         "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "

@@ -16,7 +16,7 @@ from clocs.formats.reading import FORMATS, Format, recognise
 from clocs.signals.leads import STANDARD
 from clocs.store.same_ecg import same_ecg_groups
 from clocs.store.store import Folder, Store, open_store
-from clocs.store.summary import quarantine
+from clocs.store.summary import finding_in_words, quarantine
 
 Outcome = Literal["stored", "refused", "not an ECG", "part of a record", "not ingested"]
 SETS = {"12 leads": STANDARD, "6 limb leads": STANDARD[:6], "I, II, V1-V6": (*STANDARD[:2], *STANDARD[6:])}
@@ -112,8 +112,7 @@ def account(store: Store, source: Source, key: PatientKey | None = None) -> Iter
         if shown in refused:
             row = refused[shown]
             first = next(each for each in row["findings"] if each["reason"] == row["reason"])
-            detail = " ".join(filter(None, (first["lead"], first["detail"])))
-            yield FileAccount(name, form, "refused", row["reason"], detail.replace(shown, name))
+            yield FileAccount(name, form, "refused", row["reason"], finding_in_words(first).replace(shown, name))
         elif shown in stored:
             yield FileAccount(name, form, "stored")
         elif form or name.endswith(".hea"):

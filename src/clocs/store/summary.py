@@ -54,9 +54,7 @@ def recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any
 def refusals(store: Store) -> Iterator[dict[str, Any]]:
     """Each recording that was refused, its file, and all that was found."""
     for row in quarantine(store):
-        found = [
-            f"{each['reason']}: {' '.join(filter(None, (each['lead'], each['detail'])))}" for each in row["findings"]
-        ]
+        found = [f"{each['reason']}: {finding_in_words(each)}" for each in row["findings"]]
         yield {"record_id": row["record_id"], "source": row["source"], "reason": row["reason"], "findings": found}
 
 
@@ -67,3 +65,8 @@ def quarantine(store: Store) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_bytes().splitlines()]
     except (OSError, ValueError) as error:
         raise IntegrityError(f"{path.name}: cannot be read ({error}); run 'clocs data verify'") from error
+
+
+def finding_in_words(finding: dict[str, str]) -> str:
+    """Of a quarantined recording: the lead, if it is one's, and what was measured."""
+    return " ".join(filter(None, (finding["lead"], finding["detail"])))

@@ -15,7 +15,7 @@ from clocs.evaluation.compact_scores import load_compact, save_compact
 from clocs.evaluation.results import differences
 from clocs.experiments.cells import Evaluation, Pretraining
 from clocs.experiments.report import estimates as module
-from clocs.experiments.report.estimates import FILE, Estimates
+from clocs.experiments.report.estimates import FILE, Estimates, over_shared_seeds
 from clocs.experiments.report.reading import LEVELS, Results, condition
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.significance import over_patients_and_seeds
@@ -71,6 +71,13 @@ def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
         assert found is not None
         assert (found.value, found.p_above) == pytest.approx((expected.value, expected.p_above), abs=1e-4)
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-4)
+
+
+def test_what_is_compared_is_compared_over_the_same_seeds(folder: Path) -> None:
+    runs = Estimates(Results(folder)).runs(CMSC)
+    one = {seed: run for seed, run in runs.items() if seed == 0}
+    assert over_shared_seeds({"all": runs, "one": one, "none": {}}) == {"all": one, "one": one, "none": {}}
+    assert over_shared_seeds({"all": runs, "none": {}})["all"] == runs != one
 
 
 def test_what_was_found_is_kept_and_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import canonical_json, content_hash, file_hash, write_bytes
@@ -27,6 +27,7 @@ from clocs.experiments.report.reading import LEVELS, Finished, Level, Results, R
 from clocs.metrics.bootstrap import Interval, bootstrap_intervals
 from clocs.metrics.significance import Effect, over_patients_and_seeds
 
+Key = TypeVar("Key")
 FILE: Final = "intervals.json"
 CODE: Final = 1
 """Raise it when intervals change for the same scores."""
@@ -139,6 +140,13 @@ class Estimates:
         else:
             found = {level: mean_interval(sides[0], level) for level in LEVELS}
         return {level: _rounded(interval) for level, interval in found.items()}
+
+
+def over_shared_seeds(runs: Mapping[Key, Runs]) -> dict[Key, Runs]:
+    """Each with the seeds alone that all have who have any: seeds may differ more than what is compared."""
+    known = [set(each) for each in runs.values() if each]
+    shared = set.intersection(*known) if known else set()
+    return {key: {seed: run for seed, run in each.items() if seed in shared} for key, each in runs.items()}
 
 
 def mean_interval(runs: Sequence[Rows], level: Level) -> Interval:

@@ -9,7 +9,7 @@ from typing import Final
 from clocs.drawing.panels import draw_sweep
 from clocs.experiments.beyond import FEW, few_frozen, few_tuned, from_scratch
 from clocs.experiments.paper_numbers import SOURCES
-from clocs.experiments.report.estimates import Estimates, Mean
+from clocs.experiments.report.estimates import Estimates, Mean, over_shared_seeds
 from clocs.experiments.report.figures import Drawn, sweep
 from clocs.experiments.report.page import DASH, DATASET_NAMES, Entry, Table, auc_cell
 
@@ -56,16 +56,13 @@ def labels_needed(aim: Mean | None, scratch: Sequence[Mean | None]) -> str:
 
 
 def _lines(estimates: Estimates, dataset: str) -> dict[str, list[Mean | None]]:
-    """Over ``COUNTS``; each over the seeds that all have who have any, for much depends on whom a seed drew."""
+    """Over ``COUNTS``; each over the seeds that all have, for much depends on whom a seed drew."""
     lines: dict[str, list[Mean | None]] = {name: [] for name in FEW_LABELS}
     for count in COUNTS:
         runs = {
             name: estimates.results.seeds(partial(kind, dataset, patients=count)) for name, kind in FEW_LABELS.items()
         }
-        known = [set(each) for each in runs.values() if each]
-        shared = set.intersection(*known) if known else set()
-        for name, each in runs.items():
-            same = {seed: run for seed, run in each.items() if seed in shared}
+        for name, same in over_shared_seeds(runs).items():
             lines[name].append(estimates.mean(same, "recording"))
     return lines
 

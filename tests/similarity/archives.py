@@ -61,7 +61,7 @@ def write_archive(
     for number, begin in enumerate(range(0, len(rows), per_shard)):
         part, values = rows[begin : begin + per_shard], vectors[begin : begin + per_shard]
         file = f"shards/{version}-{number}.arrow"
-        sha256, size = write_arrow(folder / file, _batch(part, values))
+        sha256, size, _ = write_arrow(folder / file, _batch(part, values))
         shards.append(ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(part)))
     refused = FileInfo(file=f"refused-{version:06d}.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
     write_bytes(folder / refused.file, b"")

@@ -238,6 +238,7 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
     lambda raw: bytes(128) + raw[128:],
     lambda raw: raw.replace(b"False", b"True "),
     lambda raw: raw.replace(b", 500)", b", 250)"),
+    lambda raw: raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:],
 ]
 
 
@@ -249,6 +250,8 @@ def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_o
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     assert path.read_bytes() != whole
+    with pytest.warns(UserWarning, match=rf"{path.name} is damaged and is made again"):
+        frames.cached(tmp_path)
     np.testing.assert_array_equal(frames.cached(tmp_path), frames.gather(np.arange(len(frames))))
     assert path.read_bytes() == whole
 

@@ -32,7 +32,7 @@ def test_an_untouched_store_is_well(store: Store) -> None:
 
 
 def test_a_changed_byte_anywhere_is_found_and_its_file_named(store: Store) -> None:
-    assert len(files(store)) == 8, "manifest, quarantine, two shards, two receipts, a split's two files"
+    assert len(files(store)) == 10, "manifest, quarantine, two shards with checksums, two receipts, a split's two files"
     for path in files(store):
         before = path.read_bytes()
         if not before:
@@ -44,12 +44,18 @@ def test_a_changed_byte_anywhere_is_found_and_its_file_named(store: Store) -> No
 
 
 def test_a_missing_and_a_truncated_shard_are_named(store: Store) -> None:
-    first, second = sorted((store.folder / "shards").iterdir())
+    first, second = sorted((store.folder / "shards").glob("*.arrow"))
     first.unlink()
     second.write_bytes(second.read_bytes()[:-1])
     faults = {fault.file: fault.problem for fault in verify(store.folder)}
     assert "cannot be read" in faults[f"shards/{first.name}"]
     assert "manifest says" in faults[f"shards/{second.name}"]
+
+
+@pytest.mark.parametrize(("lost", "named"), [("json", "json"), ("arrow", "arrow")])
+def test_half_of_a_split_is_named(lost: str, named: str, store: Store) -> None:
+    (store.folder / "splits" / f"default.{lost}").unlink()
+    assert [fault.file for fault in verify(store.folder)] == [f"splits/default.{named}"]
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:

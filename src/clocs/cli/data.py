@@ -177,6 +177,16 @@ def verify(store: StoreFolder, as_json: AsJson = False) -> None:
 
 
 @data.command()
+def checksums(store: StoreFolder) -> None:
+    """Write the checksums that a store lacks, after comparing each shard with its SHA-256."""
+    from clocs.store.verify import add_checksums
+
+    with progress_bar("bytes") as advance:
+        written = add_checksums(store, progress=lambda done, total: advance(done, total, ""))
+    typer.echo(f"{store}: {written} files of checksums written")
+
+
+@data.command()
 def split(
     store: StoreFolder,
     name: Annotated[str, typer.Option("--name", help="Name of the split.")] = "default",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -70,7 +71,14 @@ for panel, commands in PANELS.items():
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    skip_checksums: Annotated[
+        bool, typer.Option("--skip-checksums", help="Read stores without checksums; damage goes unnoticed.")
+    ] = False,
+) -> None:
+    if skip_checksums:
+        os.environ["CLOCS_SKIP_CHECKSUMS"] = "1"  # workers inherit it
     if version:
         typer.echo(__version__)
         raise typer.Exit

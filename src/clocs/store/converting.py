@@ -193,7 +193,7 @@ def _source_tasks(source: Source, names: FileNames, done: Conversion) -> Iterato
 def _store_tasks(store: Store, names: FileNames) -> Iterator[_Task]:
     number = 0
     for shard in range(len(store.manifest.shards)):
-        for record_id in store.shard(shard).batch.column("record_id").to_pylist():
+        for record_id in store.shard(shard).column("record_id").to_pylist():
             yield _Task(record_id, names.of_record(record_id), number)
             number += 1
 

@@ -160,4 +160,4 @@ def _taken_out(store: Store, keep: tuple[str, ...]) -> dict[str, int]:
 def _rows(store: Store) -> Iterator[dict[str, Any]]:
     columns = ["age", "site", "labels", "notes"]
     for number in range(len(store.manifest.shards)):
-        yield from store.shard(number).batch.select(columns).to_pylist()
+        yield from store.shard(number).columns(columns).to_pylist()

@@ -22,7 +22,7 @@ Keys = npt.NDArray[np.uint64]
 
 def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
     """Numbers of the recordings of each group of identical signals, groups in order of first member."""
-    columns = [store.shard(number).batch.column("signal_hash") for number in range(len(store.manifest.shards))]
+    columns = [store.shard(number).column("signal_hash") for number in range(len(store.manifest.shards))]
     known = np.flatnonzero(np.concatenate([column.is_valid().to_numpy(False) for column in columns] or [[]]))
     hashes = np.concatenate([_bytes(column.drop_null()) for column in columns] or [np.empty((0, HASH_BYTES), "u1")])
     keys = np.ascontiguousarray(hashes).view("V16").reshape(-1)
@@ -45,7 +45,7 @@ def signal_keys(store: Store) -> Keys:
     """Eight bytes of each recording's signal hash; 0 where there is none. Equal signals have equal keys."""
     keys = np.zeros(len(store), np.uint64)
     for number in range(len(store.manifest.shards)):
-        column = store.shard(number).batch.column("signal_hash")
+        column = store.shard(number).column("signal_hash")
         place = store.first[number] + np.flatnonzero(column.is_valid().to_numpy(False))
         keys[place] = np.ascontiguousarray(_bytes(column.drop_null())[:, :8]).view("<u8").reshape(-1)
     return keys
@@ -102,13 +102,13 @@ def repeated_record_ids(folder: Path, shards: tuple[ShardInfo, ...]) -> list[str
     for info in shards:
         shard = Shard(folder / info.file, info)
         for row in np.flatnonzero(np.isin(_id_keys(shard), list(suspects))):
-            record_id = shard.batch.column("record_id")[int(row)].as_py()
+            record_id = shard.column("record_id")[int(row)].as_py()
             seen[record_id] = seen.get(record_id, 0) + 1
     return [record_id for record_id, times in seen.items() if times > 1]
 
 
 def _id_keys(shard: Shard) -> Keys:
-    return np.frombuffer(b"".join(map(_digest, shard.batch.column("record_id").to_pylist())), np.uint64)
+    return np.frombuffer(b"".join(map(_digest, shard.column("record_id").to_pylist())), np.uint64)
 
 
 def _digest(text: str) -> bytes:

@@ -180,7 +180,7 @@ def _kept(
     if shard.info.missing:
         keep &= _whole(block, shard, policy, rows, frames, leads, together)
     if policy.excluded:
-        ids = shard.batch.column("record_id").to_pylist()
+        ids = shard.column("record_id").to_pylist()
         for record_id, lead in policy.excluded:
             if record_id in ids and lead in block.recipe.leads:
                 hit = rows == ids.index(record_id)
@@ -199,11 +199,11 @@ def _whole(
     counts, starts = shard.lead_values("missing")
     suspect = np.add.reduceat(counts, starts[:-1]) > 0 if len(counts) else np.zeros(0, bool)
     keep = np.ones(len(rows), bool)
-    marker = missing_value(shard.values.dtype)
+    marker = missing_value(np.dtype(shard.info.dtype))
     for item in np.flatnonzero(suspect[rows]):
         row = rows[item]
         samples = int(shard.samples[row])
-        lead_rows = shard.values[shard.offsets[row] : shard.offsets[row + 1]].reshape(-1, samples)
+        lead_rows = shard.digital(int(row))
         begin, end, _ = source_of(policy, int(frames[item]), samples, float(shard.rate[row]))
         wanted = range(len(block.recipe.leads)) if together else (int(leads[item]),)
         used = {int(place[lead]) for lead in wanted for place in (block.recipe.first, block.recipe.second)} - {-1}
@@ -231,7 +231,7 @@ def frame_starts(shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints) ->
 
 def episode_labels(shard: Shard, rows: Ints, starts: Ints) -> list[str | None]:
     """The label of the episode that each (row, sample) lies in."""
-    episodes = {int(row): shard.batch.column("episodes")[int(row)].as_py() for row in np.unique(rows)}
+    episodes = {int(row): shard.column("episodes")[int(row)].as_py() for row in np.unique(rows)}
     return [
         next((item["label"] for item in episodes[int(row)] if item["start"] <= start < item["end"]), None)
         for row, start in zip(rows, starts, strict=True)

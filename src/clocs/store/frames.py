@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
-import math
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
-from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import atomic_file, content_hash
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.files import atomic_file, content_hash, seal, unseal, write_bytes
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats, resample
 from clocs.store.frame_index import (
@@ -175,7 +175,7 @@ class Frames:
                 starts = frame_starts(shard, self.policy, rows, places.frame[at])
                 found = [[label] for label in episode_labels(shard, rows, starts)]
             else:
-                found = shard.batch.column("labels").take(rows).to_pylist()
+                found = shard.column("labels").take(rows).to_pylist()
             out[at] = [[not set(group).isdisjoint(labels) for group in self.classes.values()] for labels in found]
         return out
 
@@ -186,10 +186,13 @@ class Frames:
         return not cut or (self.policy.rate is not None and not self._at_one_rate)
 
     def cached(self, folder: str | os.PathLike[str] | None = None) -> npt.NDArray[np.float32]:
-        """All items as one memory-mapped array, made once and named by what goes into it; again, if it is cut short.
+        """Return all items as one memory-mapped array, made once and named by a hash of what goes into it.
 
-        Worth it where a policy resamples. Default place: ``frames`` in the store's folder, or, where that may not be
-        written to, a temporary folder that only this user can look into and that ends with the process.
+        Worth it where a policy resamples. The file is hashed whole when it is opened; a damaged one is made again.
+
+        Args:
+            folder: Where the file lies. Default: ``frames`` in the store's folder, or, where that cannot be written
+                to, a private temporary folder that is deleted when the process ends.
         """
         place = Path(folder) if folder is not None else self.store.folder / "frames"
         if folder is None and not os.access(place if place.exists() else self.store.folder, os.W_OK):
@@ -218,18 +221,30 @@ class Frames:
         return header.getvalue()
 
     def _is_whole(self, path: Path) -> bool:
-        """By beginning and size; a hash of all of it, at every opening, would cost more than a cache saves."""
-        header = self._cache_header
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-            size = len(header) + 4 * math.prod(self._cache_shape)
-            return file.read(len(header)) == header and os.fstat(file.fileno()).st_size == size
-        return False
+        """Return whether a cache is there and undamaged, all of its bytes hashed."""
+        try:
+            stated = unseal(path.with_suffix(".json").read_bytes(), path.name)["xxh3_128"]
+            digest = xxhash.xxh3_128()
+            with open(path, "rb") as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+        except FileNotFoundError:
+            return False
+        except (OSError, IntegrityError):
+            stated = None
+        if stated is None or digest.hexdigest() != stated:
+            warnings.warn(f"{path.parent.name}/{path.name} is damaged and is made again", stacklevel=3)
+            return False
+        return True
 
     def _write_cache(self, path: Path) -> None:
         if not len(self):
             raise StoreError("no frame to cache: no recording is long enough or has the leads of this policy")
+        digest = xxhash.xxh3_128(self._cache_header)
         with atomic_file(path) as file:
             file.write(self._cache_header)
             for start in range(0, len(self), CACHE_BATCH):
-                batch = self.gather(np.arange(start, min(start + CACHE_BATCH, len(self))))
-                file.write(batch.astype("<f4").tobytes())
+                batch = self.gather(np.arange(start, min(start + CACHE_BATCH, len(self)))).astype("<f4").tobytes()
+                digest.update(batch)
+                file.write(batch)
+        write_bytes(path.with_suffix(".json"), seal({"xxh3_128": digest.hexdigest()}))

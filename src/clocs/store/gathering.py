@@ -80,6 +80,11 @@ class Gatherer:
         self._second = self._term([(block.recipe.second, block.recipe.second_weight) for block in blocks])
         self._mixes = bool((self._second.lead >= 0).any())
         self._number_rows()
+        self._file_begin = np.zeros(len(store.manifest.shards), np.int64)
+        """At which byte of its file each opened shard's samples begin."""
+        self._all_checked = False
+        """Whether every chunk that an item needs was compared with its checksum: nothing is looked up then."""
+        self._until_review = self._review_after = max(1, len(self) // 4)
 
     def _term(self, addends: list[tuple[Ints, npt.NDArray[np.float32]]]) -> _Term:
         shape = (len(addends), max((len(lead) for lead, _ in addends), default=0))
@@ -153,8 +158,34 @@ class Gatherer:
         known = self._windows[wide]
         held = known.holds(shard)
         for number in () if held.all() else np.unique(shard[~held]).tolist():
-            known.add(number, self.store.shard(number).values)
+            values, self._file_begin[number] = self.store.shard(number).unchecked_values
+            known.add(number, values)
+        if not self._all_checked:
+            self._check(shard, begin, window, known.itemsize)
         return known.take(shard, begin, window, zero, factor)
+
+    def _check(self, shard: Ints, begin: Ints, window: int, itemsize: int) -> None:
+        """Check the chunks of a batch; after every quarter of an epoch, find out whether any is left."""
+        self.store.check_samples(shard, self._file_begin[shard] + begin * itemsize, window * itemsize)
+        self._until_review -= len(shard)
+        if self._until_review <= 0:
+            self._all_checked = all(map(self._is_checked, self.blocks))
+            self._until_review = self._review_after
+
+    def _is_checked(self, block: Block) -> bool:
+        """Return whether all samples that a block's items may need were checked."""
+        file_begin = int(self._file_begin[block.shard])
+        if not file_begin:
+            return False  # not opened yet
+        shard, info = self.store.shard(block.shard), self.store.manifest.shards[block.shard]
+        rows = np.unique(block.listed[0]) if block.listed is not None else block.rows
+        if rows is None:
+            rows = np.arange(info.records)
+        leads = np.union1d(block.recipe.first, block.recipe.second[block.recipe.second >= 0]).astype(np.int64)
+        samples = shard.samples[rows, None]
+        begin = shard.offsets[rows, None] + leads * samples
+        size = np.dtype(info.dtype).itemsize
+        return self.store.checked.covers(block.shard, file_begin + begin * size, file_begin + (begin + samples) * size)
 
     def _look_up(self, places: Places, leads: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
         """Where each item's lead starts in its shard, and the lead's zero and gain."""

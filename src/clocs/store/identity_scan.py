@@ -11,15 +11,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
-from clocs.core.errors import ConfigError, FormatError, IntegrityError
+from clocs.core.errors import ConfigError, FormatError
+from clocs.core.files import unseal
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.core.sources import open_source
 from clocs.datasets.deidentifying import telling
 from clocs.formats.reading import FORMATS, identity_from, recognise
+from clocs.store.arrow_files import CheckedArrow
 from clocs.store.byte_search import Needles
-from clocs.store.manifest import SHARDS, read_manifest
+from clocs.store.manifest import SHARDS, manifest_path, read_manifest, read_quarantine, versions
 from clocs.store.receipts import RECEIPTS
 from clocs.store.shard import schema
 
@@ -148,26 +148,24 @@ def _texts(folder: Path) -> Iterator[tuple[str, str, str]]:
     for path in sorted((folder / SHARDS).glob("*.arrow")):
         name = f"{SHARDS}/{path.name}"
         yield from ((name, field, text) for field, text in _shard_texts(path))
-    for path in sorted(folder.glob("quarantine-*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            yield from ((path.name, field, text) for field, text in _refusal_texts(json.loads(line)))
+    manifests = [read_manifest(folder, number) for number in versions(folder)]
+    listed = {manifest.quarantine.file: manifest.quarantine.sha256 for manifest in manifests}
+    for path in sorted(folder.glob("quarantine-*.jsonl")):  # one that no manifest lists is left by a killed ingest
+        for row in read_quarantine(path, listed.get(path.name)):
+            yield from ((path.name, field, text) for field, text in _refusal_texts(row))
     for path in sorted((folder / RECEIPTS).glob("*.json")):
-        for refused in json.loads(path.read_bytes()).get("refused", ()):
+        for refused in unseal(path.read_bytes(), f"{RECEIPTS}/{path.name}").get("refused", ()):
             yield from ((f"{RECEIPTS}/{path.name}", field, text) for field, text in _refusal_texts(refused))
-    for path in sorted(folder.glob("manifest-*.json")):
-        options = json.loads(path.read_bytes())["options"]
-        yield from ((path.name, f"options.{field}", str(text)) for field, text in options.items() if text)
+    for manifest in manifests:
+        name = manifest_path(folder, manifest.version).name
+        yield from ((name, f"options.{field}", str(text)) for field, text in manifest.options.items() if text)
 
 
 def _shard_texts(path: Path) -> Iterator[tuple[str, str]]:
-    try:
-        with pa.memory_map(str(path)) as source:
-            batch = pa.ipc.open_file(source).get_batch(0)
-    except (OSError, pa.ArrowException) as error:
-        raise IntegrityError(f"{path.name}: cannot be opened; run 'clocs data verify'") from error
-    for column in batch.schema:
+    file = CheckedArrow(path)
+    for column in file.schema:
         if column.name not in UNREAD and "string" in str(column.type):
-            for value in set(_flat(batch.column(column.name).to_pylist())):
+            for value in set(_flat(file.column(column.name).to_pylist())):
                 yield column.name, value
 
 

@@ -307,4 +307,4 @@ def left_out(store: Store, older: Store) -> int:
 def _record_ids(store: Store, but: Store) -> set[str]:
     shared = {shard.file for shard in but.manifest.shards}
     own = [number for number, shard in enumerate(store.manifest.shards) if shard.file not in shared]
-    return {name for number in own for name in store.shard(number).batch.column("record_id").to_pylist()}
+    return {name for number in own for name in store.shard(number).column("record_id").to_pylist()}

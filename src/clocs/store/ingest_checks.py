@@ -58,7 +58,7 @@ def check_nobody_is_named(folder: Path) -> None:
     """Before recordings go under pseudonyms where others may lie under their names, of a version or a killed run."""
     for receipt in read_receipts(folder):
         shards = [Shard(folder / SHARDS / info.file, info) for info in receipt.shards]
-        ids = [row.record_id for row in receipt.refused] + [str(shard.batch.column("record_id")[0]) for shard in shards]
+        ids = [row.record_id for row in receipt.refused] + [str(shard.column("record_id")[0]) for shard in shards]
         if not all(map(PSEUDONYM.fullmatch, ids)):
             raise ConfigError(
                 f"{folder} holds recordings under their names, read without a key; they would stay "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,6 +86,25 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path, version: int | None = None) -> Manifest:
     """The newest version's manifest, or a given one; a changed byte is refused."""
     return read_version(folder, version, Manifest, FORMAT, "store", "clocs data ingest ...")
+
+
+def read_quarantine(path: Path, sha256: str | None) -> list[dict[str, Any]]:
+    """Read a quarantine list.
+
+    Args:
+        path: The file.
+        sha256: Its hash according to a manifest. None: no manifest lists it.
+
+    Raises:
+        IntegrityError: The file cannot be read or does not match its hash.
+    """
+    try:
+        raw = path.read_bytes()
+        if sha256 is not None and hashlib.sha256(raw).hexdigest() != sha256:
+            raise IntegrityError(f"{path.name}: does not match its hash; run 'clocs data verify'")
+        return [json.loads(line) for line in raw.splitlines()]
+    except (OSError, ValueError) as error:
+        raise IntegrityError(f"{path.name}: cannot be read ({error}); run 'clocs data verify'") from error
 
 
 def read_version(folder: Path, version: int | None, model: type[Model], form: Any, what: str, made_by: str) -> Model:

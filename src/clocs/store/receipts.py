@@ -12,6 +12,7 @@ from clocs.core import engine as engines
 from clocs.core.errors import IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.signals.quality import Finding
+from clocs.store.checksums import checksums_path
 from clocs.store.manifest import SHARDS
 from clocs.store.shard import ShardInfo
 
@@ -71,10 +72,11 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
 
 
 def read_receipt(folder: Path, path: Path) -> Receipt | None:
-    """A receipt, if it is whole and its shards are there."""
+    """Return a receipt if it is undamaged and its shards and their checksums are there, else None."""
     try:
         receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
-        sizes = [(folder / SHARDS / shard.file).stat().st_size for shard in receipt.shards]
+        paths = [folder / SHARDS / shard.file for shard in receipt.shards]
+        sizes = [path.stat().st_size for path in paths if checksums_path(path).exists()]
     except (OSError, ValueError, IntegrityError):
         return None
     return receipt if sizes == [shard.bytes for shard in receipt.shards] else None

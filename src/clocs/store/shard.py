@@ -1,7 +1,8 @@
 """A shard: some recordings in one Arrow IPC file, memory-mapped, their samples in one integer buffer.
 
 Any Arrow reader (pandas, polars, DuckDB) opens it. A recording's samples lie lead by lead in
-``values``; its physical value is ``(value - baseline) / gain``.
+``values``; its physical value is ``(value - baseline) / gain``. Bytes are compared with the shard's
+checksums the first time they are touched, see ``clocs.store.checksums``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, widen
-from clocs.store.arrow_files import write_arrow
+from clocs.store.arrow_files import CheckedArrow, write_arrow
+from clocs.store.checksums import write_checksums
 
 _EPISODE = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.string())])
 HASH_BYTES = 16
@@ -53,6 +55,9 @@ def schema(dtype: str) -> pa.Schema:
             ("values", pa.large_list(pa.int16() if dtype == "int16" else pa.int32())),
         ]
     )
+
+
+_METADATA = [name for name in schema("int16").names if name not in ("values", "signal_hash", "missing")]
 
 
 class ShardInfo(BaseModel):
@@ -106,17 +111,18 @@ def _microvolts(values: Digital, gain: float, zero: int, unit: str) -> npt.NDArr
 
 
 def write_shard(path: Path, recordings: Sequence[Recording]) -> ShardInfo:
-    """Write recordings as one shard, atomically, and say what is in it."""
+    """Write recordings as one shard with its checksums, each file atomically, and return what the manifest states."""
     wide = any(recording.digital.dtype == np.int32 for recording in recordings)
     dtype = "int32" if wide else "int16"
     batch = _batch(recordings, dtype)
-    sha256, size = write_arrow(path, batch)
+    written = write_arrow(path, batch)
+    write_checksums(path, written.sha256, written.checksums)
     gains = {float(gain) for recording in recordings for gain in recording.gain}
     baselines = {int(baseline) for recording in recordings for baseline in recording.baseline}
     return ShardInfo(
         file=path.name,
-        sha256=sha256,
-        bytes=size,
+        sha256=written.sha256,
+        bytes=written.num_bytes,
         records=len(recordings),
         dtype=dtype,
         leads=_shared([recording.leads for recording in recordings]),
@@ -174,60 +180,86 @@ def _row(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _view(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A column without nulls, where it lies; Arrow's own way would import pandas wherever it is installed."""
+def _view(buffer: pa.Buffer, dtype: npt.DTypeLike, count: int, offset: int = 0) -> npt.NDArray[Any]:
+    """View a buffer as an array, without a copy; Arrow's own way would import pandas wherever it is installed."""
     kind = np.dtype(dtype)
-    return np.frombuffer(column.buffers()[-1], kind, len(column), column.offset * kind.itemsize)
+    return np.frombuffer(buffer, kind, count, offset * kind.itemsize)
+
+
+def _column_view(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """View a column without nulls as an array."""
+    return _view(column.buffers()[-1], dtype, len(column), column.offset)
 
 
 class Shard:
-    """An open shard: views into its memory map. Nothing is read before it is asked for."""
+    """An open shard: views into its memory map, read and checked when they are first asked for.
 
-    def __init__(self, path: Path, info: ShardInfo) -> None:
+    Args:
+        path: The shard's file.
+        info: What the manifest states about it.
+        checked: Which chunks were checked before, see ``CheckedArrow``.
+    """
+
+    def __init__(self, path: Path, info: ShardInfo, checked: npt.NDArray[np.bool_] | None = None) -> None:
         self.info = info
-        try:
-            with pa.memory_map(str(path)) as source:
-                self.batch = pa.ipc.open_file(source).get_batch(0)
-        except (OSError, pa.ArrowException) as error:
-            raise IntegrityError(f"{path.name}: cannot be opened ({error}); run 'clocs data verify'") from error
-        if self.batch.num_rows != info.records or not self.batch.schema.equals(schema(info.dtype)):
-            raise IntegrityError(f"{path.name}: not the shard its manifest describes; run 'clocs data verify'")
+        self._file = CheckedArrow(path, info.sha256, checked)
+        if self._file.num_rows != info.records or not self._file.schema.equals(schema(info.dtype)):
+            raise IntegrityError(f"{self._file.name}: not the shard its manifest describes; run 'clocs data verify'")
+        self.columns = self._file.columns
+        self.column = self._file.column
+        self.check_chunks = self._file.check_chunks
 
     @functools.cached_property
-    def values(self) -> Digital:
-        """Samples of all recordings, end to end."""
-        return _view(self.batch.column("values").values, self.info.dtype)
+    def _values(self) -> tuple[npt.NDArray[np.int64], Digital, int]:
+        offsets, values, begin = self._file.list_column("values")
+        starts = _column_view(offsets, np.int64)
+        return starts, _view(values, self.info.dtype, int(starts[-1])), begin
 
-    @functools.cached_property
+    @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Where each recording's samples start in ``values``; one more entry than recordings."""
-        return _view(self.batch.column("values").offsets, np.int64)
+        """Where each recording's samples start; one more entry than recordings."""
+        return self._values[0]
+
+    @property
+    def unchecked_values(self) -> tuple[Digital, int]:
+        """Samples of all recordings, end to end, and at which byte of the file they begin.
+
+        Only the gatherer uses them: it checks the chunks of a whole batch at once.
+        """
+        return self._values[1:]
+
+    def digital(self, row: int) -> Digital:
+        """Return the samples of a recording, (leads, samples)."""
+        offsets, values, begin = self._values
+        first, end = int(offsets[row]), int(offsets[row + 1])
+        self._file.check_bytes(begin + first * values.itemsize, begin + end * values.itemsize)
+        return values[first:end].reshape(-1, int(self.samples[row]))
 
     @functools.cached_property
     def samples(self) -> npt.NDArray[np.int64]:
-        return _view(self.batch.column("samples"), np.int64)
+        return _column_view(self.column("samples"), np.int64)
 
     @functools.cached_property
     def rate(self) -> npt.NDArray[np.float64]:
-        return _view(self.batch.column("rate"), np.float64)
+        return _column_view(self.column("rate"), np.float64)
 
     @functools.cached_property
     def leads(self) -> list[tuple[str, ...]]:
         """Per recording."""
         if self.info.leads is not None:
             return [self.info.leads] * self.info.records
-        return [tuple(leads) for leads in self.batch.column("leads").to_pylist()]
+        return [tuple(leads) for leads in self.column("leads").to_pylist()]
 
     def lead_values(self, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Flattened per-lead column (gain, baseline, missing) and where each recording's part starts."""
-        column = self.batch.column(name)
+        column = self.column(name)
         kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
-        return _view(column.values, kind), _view(column.offsets, np.int32)
+        return _column_view(column.values, kind), _column_view(column.offsets, np.int32)
 
     def lead_hashes(self, row: int, leads: Iterable[str]) -> Iterator[bytes]:
         """Of these leads of a recording, each by itself: of rate and samples (to 1 uV) alone. A flat one has none."""
         names, rate, unit = self.leads[row], float(self.rate[row]), self._units[row]
-        digital = self.values[self.offsets[row] : self.offsets[row + 1]].reshape(len(names), -1)
+        digital = self.digital(row)
         (gains, begins), (zeros, _) = self.lead_values("gain"), self.lead_values("baseline")
         for place in map(names.index, leads):
             if (digital[place] != digital[place, 0]).any():
@@ -237,14 +269,13 @@ class Shard:
 
     @functools.cached_property
     def _units(self) -> list[str]:
-        return [self.info.unit] * self.info.records if self.info.unit else self.batch.column("unit").to_pylist()
+        return [self.info.unit] * self.info.records if self.info.unit else self.column("unit").to_pylist()
 
     def recording(self, row: int) -> Recording:
         """One recording, as it went in, without derived leads."""
-        data = self.batch.drop_columns(["values", "signal_hash", "missing"]).slice(row, 1).to_pylist()[0]
-        digital = self.values[self.offsets[row] : self.offsets[row + 1]].reshape(len(data["leads"]), -1)
+        data = self.columns(_METADATA).slice(row, 1).to_pylist()[0]
         return Recording(
-            digital=digital,
+            digital=self.digital(row),
             gain=np.array(data["gain"], np.float64),
             baseline=np.array(data["baseline"], np.int32),
             rate=data["rate"],

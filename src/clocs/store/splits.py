@@ -117,8 +117,7 @@ def _in_other_files(store: Store) -> list[npt.NDArray[np.int64]]:
 
 def _kinds_of_file(store: Store, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
     """Format, leads and gains; of one kind, the same ECG is the same signal."""
-    batch = store.shard(shard).batch
-    formats, leads, gains = (batch.column(name).to_pylist() for name in ("format", "leads", "gain"))
+    formats, leads, gains = (store.shard(shard).column(name).to_pylist() for name in ("format", "leads", "gain"))
     return {(name, tuple(has), tuple(by)) for name, has, by in zip(formats, leads, gains, strict=True)}
 
 

@@ -17,6 +17,7 @@ from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import derivable, derive
 from clocs.signals.quality import GatePolicy
+from clocs.store.checksums import CheckedChunks
 from clocs.store.manifest import SHARDS, read_manifest
 from clocs.store.shard import Shard, schema
 
@@ -28,14 +29,28 @@ Folder = str | os.PathLike[str]
 """Of a store, or the store itself, which stands for its folder."""
 OPEN_SHARDS = 1024
 """Memory maps kept open at once."""
+SKIP_CHECKSUMS = "CLOCS_SKIP_CHECKSUMS"
+"""Environment variable; 1: stores are read without their checksums."""
 
 
 class Store:
-    """Recordings numbered from 0, in shards."""
+    """Recordings numbered from 0, in shards.
 
-    def __init__(self, folder: Folder, version: int | None = None) -> None:
+    Bytes are compared with the shards' checksums the first time they are used; damage raises ``IntegrityError``.
+
+    Args:
+        folder: Folder of the store.
+        version: Version to open; the newest by default.
+        check: False skips the checksums, for a store that has none and cannot be written to. By default the
+            environment decides: ``CLOCS_SKIP_CHECKSUMS=1`` skips them.
+    """
+
+    def __init__(self, folder: Folder, version: int | None = None, *, check: bool | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, version)
+        self.checked = CheckedChunks(info.bytes for info in self.manifest.shards)
+        if not (os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check):
+            self.checked.skip()
         self.first = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
         self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
 
@@ -56,7 +71,18 @@ class Store:
 
     def _open_shard(self, number: int) -> Shard:
         info = self.manifest.shards[number]
-        return Shard(self.folder / SHARDS / info.file, info)
+        return Shard(self.folder / SHARDS / info.file, info, self.checked.of_file(number))
+
+    def check_samples(self, shards: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], num_bytes: int) -> None:
+        """Check windows of the shards' files that were not checked before, many at once.
+
+        Args:
+            shards: Number of each window's shard, (N,).
+            begin: At which byte of the file each window begins, (N,).
+            num_bytes: Length of a window.
+        """
+        for number, chunks in self.checked.missing(shards, begin, num_bytes):
+            self.shard(number).check_chunks(chunks)
 
     def locate(self, record: int) -> tuple[int, int]:
         """Shard and row of a recording's number."""
@@ -75,7 +101,7 @@ class Store:
         import pyarrow.compute as pc
 
         for number in range(len(self.manifest.shards)):
-            row = pc.index(self.shard(number).batch.column("record_id"), record_id).as_py()
+            row = pc.index(self.shard(number).column("record_id"), record_id).as_py()
             if row >= 0:
                 return int(self.first[number]) + int(row)
         raise ConfigError(f"no record '{record_id}' in {self.folder}; ids: clocs data records {self.folder}")
@@ -90,7 +116,7 @@ class Store:
         unknown = [name for name in columns if name not in known]
         if unknown:
             raise ConfigError(f"no column {', '.join(unknown)}; a store has {', '.join(known)}")
-        batches = [self.shard(number).batch.select(columns) for number in range(len(self.manifest.shards))]
+        batches = [self.shard(number).columns(columns) for number in range(len(self.manifest.shards))]
         empty = pa.schema([schema("int16").field(name) for name in columns])
         return pa.Table.from_batches(batches, None if batches else empty)
 
@@ -160,6 +186,6 @@ class Store:
         return ingest_arrays(folder, signals, rate, leads, table, gate)
 
 
-def open_store(folder: Folder, version: int | None = None) -> Store:
-    """Open a store; the newest version unless one is given. A store that is open stays as it is."""
-    return folder if isinstance(folder, Store) and version is None else Store(folder, version)
+def open_store(folder: Folder, version: int | None = None, *, check: bool | None = None) -> Store:
+    """Open a store; arguments as for ``Store``. An open store is returned as it is."""
+    return folder if isinstance(folder, Store) and version is None else Store(folder, version, check=check)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from clocs.core.errors import IntegrityError
 from clocs.store.duplicates import duplicate_groups
+from clocs.store.manifest import read_quarantine
 from clocs.store.splits import PARTS, load_split
 from clocs.store.store import Folder, Store, open_store
 
@@ -59,12 +58,9 @@ def refusals(store: Store) -> Iterator[dict[str, Any]]:
 
 
 def quarantine(store: Store) -> list[dict[str, Any]]:
-    """The refused recordings: record id, source, its hash, reason, all findings."""
-    path = store.folder / store.manifest.quarantine.file
-    try:
-        return [json.loads(line) for line in path.read_bytes().splitlines()]
-    except (OSError, ValueError) as error:
-        raise IntegrityError(f"{path.name}: cannot be read ({error}); run 'clocs data verify'") from error
+    """Return the refused recordings: record id, source, its hash, reason, all findings."""
+    listed = store.manifest.quarantine
+    return read_quarantine(store.folder / listed.file, listed.sha256)
 
 
 def finding_in_words(finding: dict[str, str]) -> str:

@@ -32,6 +32,11 @@ class Windows:
         self._whole: Digital = np.empty(0, self._dtype)
         self._rolling: dict[int, Digital] = {}
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a sample."""
+        return self._dtype.itemsize
+
     def holds(self, numbers: Ints) -> npt.NDArray[np.bool_]:
         """Which buffers are known."""
         return self._length[numbers] > 0

@@ -100,7 +100,7 @@ def run_task(task: Task) -> Receipt:
     if kept:
         batch = _batch(task, store, np.array(kept, np.int64), vectors)
         file = shard_file(task.name)
-        sha256, size = write_arrow(task.folder / file, batch)
+        sha256, size, _ = write_arrow(task.folder / file, batch)
         shard = ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(kept))
     receipt = Receipt(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
     write_bytes(_receipt_path(task), seal(receipt.model_dump(mode="json")))
@@ -147,7 +147,7 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
     for shard, begin, end in pieces(store, task.first, task.last):
         first = int(store.first[shard])
         rows = kept[(kept >= first + begin) & (kept < first + end)] - first
-        parts.append(store.shard(shard).batch.select(list(KNOWN)).take(pa.array(rows)))
+        parts.append(store.shard(shard).columns(list(KNOWN)).take(pa.array(rows)))
     known = pa.Table.from_batches(parts).combine_chunks()
     frames = pa.array([item.frames for item in vectors], pa.int32())
     leads = pa.array([int(item.present.sum()) for item in vectors], pa.int16())

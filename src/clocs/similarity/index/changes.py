@@ -229,7 +229,7 @@ def _write_rows(folder: Path, growth: Growth) -> FileInfo | None:
 
 
 def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileInfo:
-    sha256, size = write_arrow(folder / file, pa.RecordBatch.from_arrays([values], [name]))
+    sha256, size, _ = write_arrow(folder / file, pa.RecordBatch.from_arrays([values], [name]))
     return FileInfo(file=file, sha256=sha256, bytes=size)
 
 

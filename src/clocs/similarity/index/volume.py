@@ -37,7 +37,7 @@ def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: 
     vectors = f"{place}/vectors.npy"
     coherence = _write_vectors(folder / vectors, pooled.vectors(), (rows, embedding))
     table = pooled.table.append_column(SCHEMA.field("coherence"), pa.array(coherence)).combine_chunks()
-    sha256, size = write_arrow(folder / place / "patients.arrow", table.to_batches()[0])
+    sha256, size, _ = write_arrow(folder / place / "patients.arrow", table.to_batches()[0])
     chosen = KINDS.get(kind)
     if rows < chosen.least:
         chosen = KINDS.get("exact")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from checksums import checksum_cost
 from encoder_forms import encoder_forms
 from formats import reading_speed
 from measuring import DATA, in_child, line, scratch, seconds, watched
@@ -167,6 +168,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "synthetic": synthetic_speed,
     "ingest": ingest_speed,
     "gather": gather_speed,
+    "checksums": checksum_cost,
     "memory": memory_growth,
     "open": open_growth,
     "forms": encoder_forms,

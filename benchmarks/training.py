@@ -33,12 +33,12 @@ def training_speed() -> None:
     """CMSC on the real Chapman store, one thread: views per second of three ways that take turns."""
     torch.set_num_threads(1)
     with scratch() as folder:
-        loop = _loop(folder)
+        loop = chapman_loop(folder)
         items = [loop.data.sampler.batch(0, step) for step in range(STEPS)]
         batches = [loop.data.train.make(part, 0, "bench", step) for step, part in enumerate(items)]
         names = [[f"patient {number}" for number in batch.patients.tolist()] for batch in batches]
         ways = {
-            "clocs": _ours(loop),
+            "clocs": run_steps(loop),
             "bare": _bare([(batch.views, batch.patients) for batch in batches], loop),
             "naive": _naive([batch.views for batch in batches], names),
         }
@@ -55,7 +55,7 @@ def training_speed() -> None:
     line("training from the store / naive loop in memory", ratio["naive"], 1.0, unit="x")
 
 
-def _loop(folder: Path) -> Loop:
+def chapman_loop(folder: Path) -> Loop:
     """A run as ``clocs pretrain cmsc-chapman`` makes it."""
     store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
     clocs.split(store)
@@ -70,7 +70,7 @@ def _loop(folder: Path) -> Loop:
     return Loop(config, method, model, data, run, fabric)
 
 
-def _ours(loop: Loop) -> Callable[[], None]:
+def run_steps(loop: Loop) -> Callable[[], None]:
     """From the store to the optimiser's step, as the run itself goes: an epoch cut short, with its log."""
 
     def steps() -> None:

@@ -72,7 +72,7 @@ def _first_epoch(frames: Frames) -> list[npt.NDArray[np.int64]]:
 
 def _gathers(folder: Path) -> None:
     ways = {check: Frames(clocs.open_store(folder, check=check), POLICY) for check in (True, False)}
-    batches = [_first_epoch(frames)[:20] for frames in ways.values()][0]
+    batches, _ = (_first_epoch(frames)[:20] for frames in ways.values())
 
     def gather(check: bool) -> float:
         return seconds(lambda: [ways[check].gather(items) for items in batches])

@@ -148,12 +148,25 @@ def test_the_gate_can_be_switched_off(originals: Path, tmp_path: Path) -> None:
 def test_verify_names_the_damaged_file_and_exits_1(tmp_path: Path) -> None:
     store = tmp_path / "store"
     clocs("data", "ingest", "synthetic", "-", store, "-o", "records=5")
-    (shard,) = (store / "shards").iterdir()
+    (shard,) = (store / "shards").glob("*.arrow")
     raw = bytearray(shard.read_bytes())
     raw[len(raw) // 2] ^= 4
     shard.write_bytes(raw)
     assert shard.name in clocs("data", "verify", store, code=1)
     assert json.loads(clocs("data", "verify", store, "--json", code=1).splitlines()[0])["faults"]
+
+
+def test_checksums_that_a_store_lacks_are_written_or_skipped(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    clocs("data", "ingest", "synthetic", "-", store, "-o", "records=5")
+    (checksums,) = (store / "shards").glob("*.checksums.json")
+    whole = checksums.read_bytes()
+    checksums.unlink()
+    assert f"clocs data checksums {store}" in clocs("data", "records", store, code=1)
+    assert clocs("--skip-checksums", "data", "records", store)
+    assert "1 files of checksums written" in clocs("data", "checksums", store)
+    assert checksums.read_bytes() == whole
+    assert clocs("data", "records", store)
 
 
 def test_a_dataset_tells_its_options_with_what_they_mean() -> None:

@@ -72,13 +72,15 @@ for panel, commands in PANELS.items():
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     skip_checksums: Annotated[
         bool, typer.Option("--skip-checksums", help="Read stores without checksums; damage goes unnoticed.")
     ] = False,
 ) -> None:
     if skip_checksums:
-        os.environ["CLOCS_SKIP_CHECKSUMS"] = "1"  # workers inherit it
+        os.environ["CLOCS_SKIP_CHECKSUMS"] = "1"  # worker processes inherit it
+        context.call_on_close(lambda: os.environ.pop("CLOCS_SKIP_CHECKSUMS", None))
     if version:
         typer.echo(__version__)
         raise typer.Exit

@@ -79,11 +79,12 @@ class Pool:
         from clocs.evaluation.pretrained import load_encoder
         from clocs.service.inference import Threads
         from clocs.service.parsing.pool import ParsingPool
+        from clocs.service.parsing.trial import try_confinement
         from clocs.service.settings import Limits
 
         torch.set_num_threads(1)
         limits, self._loaded = Limits(), load_encoder(self._encoder)
-        self._pool, self._threads = ParsingPool(limits), Threads(limits.active)
+        self._pool, self._threads = ParsingPool(limits, try_confinement()), Threads(limits.active)
         await asyncio.gather(self._pool.open(), self._threads.warm_up(self._loaded))
 
     def measure(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,10 @@ def serve(
     audit_log: Annotated[
         Path | None, typer.Option(help="File to which searches are appended. Default: in ~/.local/state/clocs.")
     ] = None,
+    without_landlock: Annotated[
+        bool,
+        typer.Option("--without-landlock", help="Start also where the kernel cannot guard files from hostile uploads."),
+    ] = False,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest upload, in MiB.")] = 64,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Parsing processes. Default: one a processor, but 2 to 8.")
@@ -70,6 +74,8 @@ def serve(
         from pydantic import SecretStr
 
         from clocs.service.demo import demo_index
+        from clocs.service.parsing.confinement import on_linux
+        from clocs.service.parsing.trial import try_confinement
         from clocs.service.server import check_address, run
         from clocs.service.settings import Limits, ServiceSettings, read_token
     except ImportError as error:
@@ -78,11 +84,15 @@ def serve(
     token = None if open_access else read_token(token_file) if token_file else SecretStr(secrets.token_urlsafe(24))
     chosen = {"parsing_processes": processes, "active": processes} if processes else {}
     given = {"audit_log": audit_log} if audit_log else {}
+    unconfined = demo and not on_linux()
+    if unconfined:
+        typer.echo("warning: uploads are parsed unconfined, as this is not Linux; open only files you trust", err=True)
     with contextlib.ExitStack() as stack:
         before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that temporary folders are removed
         stack.callback(signal.signal, signal.SIGTERM, before)
         if demo:
             check_address(host, port)
+            try_confinement(without_landlock=without_landlock, unconfined=unconfined)
             typer.echo("making a demonstration archive of made-up patients ...", err=True)
             index = stack.enter_context(demo_index(demo_folder, encoder))
             given = given or {"audit_log": index.parent / "searches.jsonl"}
@@ -97,6 +107,9 @@ def serve(
             allowed_hosts=tuple(allowed_host or ()),
             show_ids=show_ids,
             allow_embeddings=allow_embeddings,
+            token_file=token_file,
+            without_landlock=without_landlock,
+            unconfined=unconfined,
             limits=Limits(upload_bytes=max_upload_mb << 20, **chosen),
             **given,
         )

@@ -97,6 +97,17 @@ class ArchiveView:
         return self._index.manifest
 
     @property
+    def folders(self) -> dict[str, Path]:
+        """The folders of the index, its archives and their stores, by what they are."""
+        snapshot = self._index.snapshot
+        found = {"index": snapshot.folder}
+        for number, info in enumerate(snapshot.manifest.archives, start=1):
+            found[f"archive {number}"] = snapshot.folder / info.folder
+            if (archive := snapshot.archive(number - 1)) is not None:
+                found[f"store {number}"] = archive.store_folder
+        return found
+
+    @property
     def map(self) -> PatientsMap:
         """The map as it is now."""
         return self._now().map

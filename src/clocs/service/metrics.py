@@ -26,6 +26,9 @@ class Metrics:
             buckets=SECONDS,
         )
         self.parsing = Counter("clocs_parsing", "Uploads parsed", ["outcome"], registry=self._registry)
+        self.confinement = Gauge(
+            "clocs_parsing_confinement", "1 at the level that confines parsing", ["level"], registry=self._registry
+        )
         self.active = Gauge("clocs_requests_active", "Requests worked on", registry=self._registry)
         self.waiting = Gauge(
             "clocs_requests_waiting", "Requests that send their body or wait for their turn", registry=self._registry

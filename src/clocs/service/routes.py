@@ -76,11 +76,11 @@ async def health() -> schemas.Health:
 
 @open_routes.head("/readyz", include_in_schema=False)
 @open_routes.get("/readyz", responses=problems(503), openapi_extra=NO_TOKEN)
-async def ready(state: State) -> schemas.Health:
-    """Whether it can parse now."""
+async def ready(state: State) -> schemas.Ready:
+    """Whether it can parse now, and how its parsing processes are confined."""
     if not state.pool.pids:
         raise ProblemError(503, "not-ready", "The service is not ready", "Its parsing processes are starting.")
-    return schemas.Health(status="ok", version=__version__)
+    return schemas.Ready(status="ok", version=__version__, confinement=state.loaded.confinement.level)
 
 
 @open_routes.get("/metrics", response_class=Response, responses=problems(401))

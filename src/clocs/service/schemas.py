@@ -28,6 +28,12 @@ class Health(_Answer):
     version: str = Field(examples=["0.1.0"])
 
 
+class Ready(Health):
+    """That the service can parse."""
+
+    confinement: str = Field(examples=["seccomp+landlock 7", "seccomp", "none"])
+
+
 class ReliabilityBin(_Answer):
     """Validation patients whose probability was over ``low`` and up to ``high``: how many of them had the class."""
 

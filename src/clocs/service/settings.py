@@ -76,6 +76,12 @@ class ServiceSettings(BaseModel):
     """Give out patient and record ids of the index."""
     allow_embeddings: bool = False
     audit_log: Path = Field(default_factory=default_audit_log)
+    token_file: Path | None = None
+    """File that the token was read from; parsing processes must not be able to read it."""
+    without_landlock: bool = False
+    """Start also where the kernel has no Landlock; where it has, it is used all the same."""
+    unconfined: bool = False
+    """Start also on systems other than Linux, where parsing processes are not confined; on loopback only."""
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -85,6 +91,8 @@ class ServiceSettings(BaseModel):
                 f"open access at {self.host} would let everyone on the network in. Keep the token, or listen on "
                 "127.0.0.1 only."
             )
+        if self.unconfined and not self.on_loopback:
+            raise ConfigError(f"Without Linux, uploads are parsed unconfined: listen on 127.0.0.1, not on {self.host}.")
         if self.open_access and self.token is not None:
             raise ConfigError("open access and a token exclude each other; choose one")
         if not self.open_access and (self.token is None or len(self.token.get_secret_value()) < SHORTEST_TOKEN):

@@ -19,7 +19,9 @@ from clocs.service.handles import Handles
 from clocs.service.inference import Threads
 from clocs.service.logs import log
 from clocs.service.metrics import Metrics
+from clocs.service.parsing.confinement import Confinement
 from clocs.service.parsing.pool import ParsingPool
+from clocs.service.parsing.trial import check_folders, try_confinement
 from clocs.service.settings import ServiceSettings
 from clocs.training.shipped import encoder_folder
 
@@ -36,6 +38,8 @@ class Loaded:
     """The encoder's README; empty where it has none."""
     archive: ArchiveView | None
     audit: AuditLog
+    confinement: Confinement
+    """Of the parsing processes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +59,10 @@ class ServiceState:
 
 
 def load(settings: ServiceSettings) -> Loaded:
-    """Open the encoder, the index and the audit log."""
+    """Open the encoder, the index and the audit log, once it is known that uploads can be parsed safely."""
+    confinement = try_confinement(without_landlock=settings.without_landlock, unconfined=settings.unconfined)
     archive = ArchiveView(settings.index, settings.encoder) if settings.index else None
+    check_folders(confinement.folders, _private(settings, archive))
     encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default)
     if encoder.input.rate is None:
         raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
@@ -70,7 +76,14 @@ def load(settings: ServiceSettings) -> Loaded:
         card=card.read_text(encoding="utf-8") if card.exists() else "",
         archive=archive,
         audit=AuditLog(settings.audit_log),
+        confinement=confinement,
     )
+
+
+def _private(settings: ServiceSettings, archive: ArchiveView | None) -> dict[str, Path]:
+    """Return what parsing processes must not be able to read, by what it is."""
+    token = {"token file": settings.token_file} if settings.token_file else {}
+    return {"audit log": settings.audit_log, **token, **(archive.folders if archive else {})}
 
 
 @contextlib.asynccontextmanager
@@ -84,13 +97,18 @@ async def running(loaded: Loaded, gate: Gate, metrics: Metrics) -> AsyncIterator
         if outcome not in ("ok", "refused"):
             log("parsing", logging.WARNING, outcome=outcome, place=place)
 
-    pool = ParsingPool(limits, report)
+    pool = ParsingPool(limits, loaded.confinement, report)
     try:
         try:
             await asyncio.gather(pool.open(), threads.warm_up(loaded.encoder))
         except (EOFError, OSError, TimeoutError) as error:
-            log("parsing processes cannot be started", logging.ERROR, error)
+            reason = getattr(error, "strerror", None) or str(error)
+            log("parsing processes cannot be started", logging.ERROR, error, reason=reason)
             raise
+        level = loaded.confinement.level
+        severity = logging.INFO if loaded.confinement.landlock else logging.WARNING
+        log("parsing processes started", severity, confinement=level)
+        metrics.confinement.labels(level).set(1)
         yield ServiceState(
             loaded=loaded,
             handles=Handles(),

@@ -16,12 +16,14 @@ import pytest
 from clocs.core.errors import FormatError, SignalError
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.parsing.reading import read_upload
+from clocs.service.parsing.trial import try_confinement
 from clocs.service.problems import ProblemError
 from clocs.service.settings import Limits
 from tests.service.parsing.test_memory_source import zipped
 from tests.service.samples import SAMPLES, sample, sample_upload
 from tests.service.uploading import upload_of
 
+CONFINEMENT = try_confinement()
 Outcomes = list[str]
 
 
@@ -29,7 +31,7 @@ Outcomes = list[str]
 async def opened(**limits: Any) -> AsyncIterator[tuple[ParsingPool, Outcomes]]:
     outcomes: Outcomes = []
     chosen = Limits.model_validate({"parsing_processes": 1, **limits})
-    pool = ParsingPool(chosen, lambda outcome, place: outcomes.append(outcome))
+    pool = ParsingPool(chosen, CONFINEMENT, lambda outcome, place: outcomes.append(outcome))
     await pool.open()
     try:
         yield pool, outcomes

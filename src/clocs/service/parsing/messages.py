@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.recording import Provenance, Recording
+from clocs.service.parsing.confinement import Confinement
 
 HEAD: Final = struct.Struct("<II")
 """Lengths of the JSON and of the raw bytes."""
@@ -28,12 +29,13 @@ class WireError(Exception):
 
 
 class Start(BaseModel):
-    """What a parsing process is told once."""
+    """What a parsing process is given once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     memory_bytes: int
     cpu_seconds: float
+    confinement: Confinement
 
 
 class Ask(BaseModel):
@@ -80,7 +82,10 @@ class Failure(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a parsing process says to an ``Ask``: a recording, a drawing (raw bytes alone) or a failure."""
+    """What a parsing process says to an ``Ask``: a recording, a drawing (raw bytes alone) or a failure.
+
+    The first one says that it is ready, or why it could not be confined.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Final, Literal, TypeVar, cast
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
 from clocs.core.recording import Recording
+from clocs.service.parsing.confinement import Confinement
 from clocs.service.parsing.messages import (
     Answer,
     Ask,
@@ -25,6 +25,7 @@ from clocs.service.parsing.messages import (
     receive_message,
     recording_of,
 )
+from clocs.service.parsing.trial import parser_environment, python_command
 from clocs.service.problems import UNREADABLE, ProblemError
 from clocs.service.settings import Limits
 from clocs.service.uploads import Upload
@@ -39,14 +40,6 @@ PATIENCE: Final = 3
 """The limit is of processor time, which a process that computes ends by itself; on a busy machine that takes longer."""
 GRACE_SECONDS: Final = 1.0
 """For a process that has closed its pipe to end."""
-_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "MPLCONFIGDIR", "XDG_CACHE_HOME")
-_ONE_THREAD: Final = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "1",
-    "MPLBACKEND": "agg",
-}
 _ERRORS: Final[dict[str, type[ClocsError]]] = {
     "FormatError": FormatError,
     "LeadError": LeadError,
@@ -82,20 +75,21 @@ class _Process:
 
     @classmethod
     async def started(cls, start: Start) -> _Process:
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _ONE_THREAD
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "clocs.service.parsing.worker"),
+            *python_command("worker"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,  # libraries warn there with values of files
-            env=environment,
+            env=parser_environment(),
             cwd="/",
             start_new_session=True,
         )
         made = cls(process)
         try:
             made._requests.write(packed(start))
-            await asyncio.wait_for(receive_message(made._answers), START_SECONDS)
+            body, _ = await asyncio.wait_for(receive_message(made._answers), START_SECONDS)
+            if (failure := Answer.model_validate(body).failure) is not None:
+                raise OSError(failure.message)
         except BaseException:
             await made.end()
             raise
@@ -145,9 +139,13 @@ class _Process:
 class ParsingPool:
     """Parses uploads; made in a running event loop."""
 
-    def __init__(self, limits: Limits, report: Report = lambda outcome, place: None) -> None:
+    def __init__(
+        self, limits: Limits, confinement: Confinement, report: Report = lambda outcome, place: None
+    ) -> None:
         self._limits, self._report = limits, report
-        self._start = Start(memory_bytes=limits.parse_memory_bytes, cpu_seconds=limits.parse_seconds)
+        self._start = Start(
+            memory_bytes=limits.parse_memory_bytes, cpu_seconds=limits.parse_seconds, confinement=confinement
+        )
         self._idle: asyncio.Queue[_Process] = asyncio.Queue()
         self._all: set[_Process] = set()
         self._watching: set[asyncio.Task[None]] = set()

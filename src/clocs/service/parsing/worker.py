@@ -16,15 +16,8 @@ from typing import Any, BinaryIO, Final
 
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
-from clocs.service.parsing.confinement import (
-    give_way,
-    library_folders,
-    limit_cpu,
-    limit_resources,
-    raise_fence,
-    restrict_files,
-)
-from clocs.service.parsing.messages import Answer, Ask, Start, packed, read_message, told_of
+from clocs.service.parsing.confinement import confine, give_way, limit_cpu, limit_resources
+from clocs.service.parsing.messages import Answer, Ask, Failure, Start, packed, read_message, told_of
 from clocs.service.parsing.plain_words import plain
 from clocs.service.parsing.reading import beginning, failure_of, read_upload, whole
 from clocs.service.schemas import NOTICE
@@ -45,8 +38,12 @@ def main() -> None:
     give_way()
     _load()
     limit_resources(start.memory_bytes)
-    restrict_files(library_folders())
-    raise_fence(library_folders())
+    try:
+        confine(start.confinement)
+    except OSError as error:
+        failure = Failure(error="unexpected", message=error.strerror or str(error))
+        answers.write(packed(Answer(failure=failure)))
+        return answers.close()
     answers.write(packed(Answer()))
     answers.flush()
     while (message := read_message(requests)) is not None:

@@ -1,0 +1,115 @@
+"""Find out how parsing processes are confined on this machine, before any is started.
+
+A short-lived process, ``python -m clocs.service.parsing.trial``, confines itself as they do and reports what held.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from clocs.core.errors import ConfigError
+from clocs.service.parsing.confinement import Confinement, confine, library_folders, on_linux
+from clocs.service.parsing.landlock import landlock_version
+
+_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "MPLCONFIGDIR", "XDG_CACHE_HOME")
+_SINGLE_THREADED: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "MALLOC_ARENA_MAX": "1",
+    "MPLBACKEND": "agg",
+}
+"""Landlock holds for the thread that asks for it, so libraries must not have started another by then."""
+
+
+def python_command(module: str) -> tuple[str, ...]:
+    """Return the command that runs a module of the package without the working directory on its path."""
+    return (sys.executable, "-P", "-m", f"clocs.service.parsing.{module}")
+
+
+def parser_environment() -> dict[str, str]:
+    """Return the environment of parsing processes.
+
+    An empty element of PYTHONPATH means the working directory, theirs being the root, so it is left out.
+    """
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    folders = [os.path.abspath(item) for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
+    return kept | _SINGLE_THREADED | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
+
+
+def try_confinement(*, without_landlock: bool = False, unconfined: bool = False) -> Confinement:
+    """Return how parsing processes are confined here.
+
+    Args:
+        without_landlock: Accept a kernel that has no Landlock.
+        unconfined: Accept a system that is not Linux.
+
+    Raises:
+        ConfigError: A layer that is not optional cannot be put in place.
+    """
+    done = subprocess.run(
+        python_command("trial"), env=parser_environment(), cwd="/", capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ConfigError(f"Parsing processes cannot be confined, so the service does not start: {reason}.")
+    found = json.loads(done.stdout)
+    confinement = Confinement(found["seccomp"], found["landlock"], tuple(found["folders"]))
+    if not confinement.seccomp and not unconfined:
+        raise ConfigError(
+            "Uploads are parsed in confined processes, which needs Linux. To try the service here: clocs serve --demo."
+        )
+    if confinement.seccomp and not confinement.landlock and not without_landlock:
+        raise ConfigError(
+            "This kernel has no Landlock (Linux 5.13 or newer, switched on), so a hostile upload that takes over its "
+            "parsing process could read every file that the service may read. Switch Landlock on, or accept this "
+            "with --without-landlock."
+        )
+    return confinement
+
+
+def check_folders(folders: tuple[str, ...], private: Mapping[str, Path]) -> None:
+    """Refuse readable folders that contain what parsing processes must not read.
+
+    Args:
+        folders: Folders that parsing processes may read.
+        private: Files and folders by what they are, such as ``{"token file": path}``.
+
+    Raises:
+        ConfigError: A folder is the root, or contains one of them.
+    """
+    for folder in map(Path, folders):
+        if folder == Path(folder.anchor):
+            raise ConfigError(
+                f"Parsing processes may read Python's folders, and {folder} is one of them, so they could read every "
+                "file. Take it out of PYTHONPATH and of Python's .pth files."
+            )
+        for what, path in private.items():
+            if path.resolve().is_relative_to(folder):
+                raise ConfigError(
+                    f"Parsing processes may read {folder}, a folder of Python's packages that contains the {what} "
+                    f"{path}. Move the {what} elsewhere, or take the folder out of PYTHONPATH."
+                )
+
+
+def main() -> None:
+    """Confine this process and print how."""
+    is_linux = on_linux()
+    found = Confinement(is_linux, landlock_version() if is_linux else 0, library_folders())
+    try:
+        confine(found)
+    except OSError as error:
+        sys.exit(error.strerror or str(error))
+    print(json.dumps(asdict(found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -139,9 +139,7 @@ class _Process:
 class ParsingPool:
     """Parses uploads; made in a running event loop."""
 
-    def __init__(
-        self, limits: Limits, confinement: Confinement, report: Report = lambda outcome, place: None
-    ) -> None:
+    def __init__(self, limits: Limits, confinement: Confinement, report: Report = lambda outcome, place: None) -> None:
         self._limits, self._report = limits, report
         self._start = Start(
             memory_bytes=limits.parse_memory_bytes, cpu_seconds=limits.parse_seconds, confinement=confinement

@@ -94,12 +94,13 @@ mq_timedreceive 243 183, mq_notify 244 184, add_key 248 217, request_key 249 218
 """
 KERNEL: Final = """
 io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427, io_setup 206 0, io_submit 209 2
-userfaultfd 323 282, bpf 321 280, perf_event_open 298 241, personality 135 92, modify_ldt 154 -, iopl 172 -, ioperm 173 -
+userfaultfd 323 282, bpf 321 280, perf_event_open 298 241, personality 135 92, modify_ldt 154 -
+iopl 172 -, ioperm 173 -, syslog 103 116
 unshare 272 97, setns 308 268, chroot 161 51, pivot_root 155 41, mount 165 40, umount2 166 39, move_mount 429 429
 open_tree 428 428, open_tree_attr 467 467, fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433
 mount_setattr 442 442, statmount 457 457, listmount 458 458
 reboot 169 142, kexec_load 246 104, kexec_file_load 320 294, init_module 175 105, finit_module 313 273
-delete_module 176 106, swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60, quotactl_fd 443 443, syslog 103 116
+delete_module 176 106, swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60, quotactl_fd 443 443
 settimeofday 164 170, clock_settime 227 112, clock_adjtime 305 266, adjtimex 159 171, sethostname 170 161
 setdomainname 171 162, vhangup 153 58
 setuid 105 146, setgid 106 144, setreuid 113 145, setregid 114 143, setresuid 117 147, setresgid 119 149

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from clocs import __version__
 from clocs.evaluation.pretrained import load_encoder
 from clocs.service import schemas
+from clocs.service.parsing.landlock import landlock_version
 from clocs.service.parsing.reading import read_upload
 from clocs.signals.leads import STANDARD
 from clocs.similarity.index.changes import delete_patients
@@ -42,8 +43,12 @@ def problem(reply: Reply, status: int, kind: str) -> dict[str, Any]:
 
 
 def test_health(client: Served) -> None:
-    for path in ("/healthz", "/readyz"):
-        assert checked(schemas.Health, client.get(path)) == {"status": "ok", "version": __version__}
+    health = {"status": "ok", "version": __version__}
+    assert checked(schemas.Health, client.get("/healthz")) == health
+    level = f"seccomp+landlock {landlock_version()}"
+    assert checked(schemas.Ready, client.get("/readyz")) == {**health, "confinement": level}
+    assert f'clocs_parsing_confinement{{level="{level}"}} 1.0' in client.get("/metrics").body.decode()
+    assert any(f'"confinement": "{level}"' in line for line in client.log)
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz"])

@@ -30,6 +30,7 @@ CALLS = "\n".join(
     (syscalls.CALLS, syscalls.SOCKETS, syscalls.PROCESSES, syscalls.IPC, syscalls.KERNEL, syscalls.FILE_CHANGES)
 )
 X32 = 0x40000000
+MMAP = (9, 222)
 QUEUED = struct.pack("iii", 0, 0, -1).ljust(128, b"\0")
 """What goes with a queued signal: signal 0, as ``sigqueue`` sends it."""
 
@@ -238,10 +239,11 @@ ALLOWED: dict[str, Attempt] = {
     "a signal to its own thread": lambda targets: call("tgkill", os.getpid(), threading.get_native_id(), 0),
     "its own limits": of("prlimit64", 0, 4, 0, 0),
     "a library's file": opening(os.O_RDONLY, lambda targets: __file__),
-    "executable memory": lambda targets: min(0, call_number(*MAP_EXECUTABLE)),
+    "executable memory": lambda targets: min(
+        0, call_number(MMAP[syscalls.this_machine().column], 0, 4096, 7, 0x22, -1, 0)
+    ),
 }
 """What parsing needs, or may need."""
-MAP_EXECUTABLE = (9 if syscalls.this_machine().column == 0 else 222, 0, 4096, 7, 0x22, -1, 0)
 
 ATTEMPTS: dict[str, Attempt] = READING | WRITING | CHANGING | ABSENT | ALLOWED
 

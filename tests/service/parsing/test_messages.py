@@ -16,7 +16,6 @@ from clocs.service.parsing.messages import (
     MOST_JSON,
     MOST_RAW,
     Answer,
-    Start,
     Told,
     WireError,
     packed,
@@ -104,5 +103,5 @@ def test_a_stream_that_ends_is_noticed() -> None:
     with pytest.raises(asyncio.IncompleteReadError):
         asyncio.run(arrived(HEAD.pack(20, 0) + b"{}"))
     assert read_message(io.BytesIO(b"")) is None
-    message = packed(Start(memory_bytes=1, cpu_seconds=1), 10) + b"short"
+    message = packed(Answer(), 10) + b"short"
     assert read_message(io.BytesIO(message)) is None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import resource
 import sys
 import sysconfig
@@ -71,7 +70,7 @@ class Confinement:
 
 def on_linux() -> bool:
     """Return whether the kernel is Linux, the only one that processes are confined on."""
-    return platform.system() == "Linux"
+    return sys.platform == "linux"
 
 
 def confine(confinement: Confinement) -> None:

@@ -38,10 +38,7 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address
         address = _address(settings.host, listener.getsockname()[1])
         log("starting", address=address)
         with _signals_spent():
-            server = _Server(_config(app, settings.limits), lambda: ready(address))
-            server.run(sockets=[listener])
-            if not server.started:
-                raise ConfigError("The service did not start; its log states why.")
+            _Server(_config(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
     log("stopped")
 
 

@@ -98,6 +98,25 @@ def test_another_architecture_is_refused(machine: str, monkeypatch: pytest.Monke
         syscalls.this_machine()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+def test_another_thread_is_not_left_out() -> None:
+    """Landlock would hold for one thread only, and any other could read files for it."""
+    code = """
+import threading
+from clocs.service.parsing.landlock import restrict_files
+end = threading.Event()
+threading.Thread(target=end.wait).start()
+try:
+    restrict_files((), 1)
+except OSError as error:
+    print(error)
+end.set()
+"""
+    ended, said = outcome(code)
+    assert ended == 0
+    assert said.startswith("landlock: these threads run, and it would hold for one of them only: ")
+
+
 def test_memory_is_bounded() -> None:
     code = "limit_resources(100 << 20)\nkept = bytearray(50 << 20)\ntry:\n    bytearray(100 << 20)\n"
     assert outcome(code + "except MemoryError:\n    print('refused')") == (0, "refused")

@@ -19,6 +19,7 @@ import pytest
 
 from clocs.core.errors import FormatError, SignalError
 from clocs.formats import FORMATS
+from clocs.service.parsing import confinement
 from clocs.service.parsing import pool as pool_module
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.parsing.reading import beginning, read_upload
@@ -68,6 +69,8 @@ def test_what_it_parses(real_data: Path) -> None:
     async def scenario() -> None:
         async with opened() as (pool, outcomes):
             (pid,) = pool.pids
+            held = {os.readlink(file).partition(":")[0] for file in Path(f"/proc/{pid}/fd").iterdir()}
+            assert held == {"/dev/null", "pipe"}
             for name in SAMPLES:
                 wanted = read_upload(sample(real_data, name))
                 found = await pool.recording(sample_upload(real_data, name))
@@ -88,6 +91,13 @@ def test_what_it_parses(real_data: Path) -> None:
             assert "torch" not in mapped
 
     run(scenario())
+
+
+def test_limits_are_as_documented() -> None:
+    page = " ".join((ROOT / "docs" / "service.md").read_text().split())
+    assert f"Memory ({Limits().parse_memory_bytes >> 20} MiB above what they start with)" in page
+    assert f"so is each after {Limits().files_per_process:,} files" in page
+    assert f"parsing is nicer than the service by {confinement.NICENESS}, up to 19" in page
 
 
 def test_a_recording_over_the_limit_is_refused_but_shown(real_data: Path) -> None:

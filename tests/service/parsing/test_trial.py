@@ -187,6 +187,27 @@ def test_with_the_option_a_service_starts_without_landlock_and_says_so(real_data
     assert (line["level"], line["confinement"]) == ("warning", "seccomp")
 
 
+NOT_CONFINED = """
+import sys
+from pathlib import Path
+from clocs.service import server, state
+from clocs.service.parsing.confinement import Confinement
+from clocs.service.settings import ServiceSettings
+state.try_confinement = lambda **options: Confinement(True, 1, ("/absent-from-every-machine",))
+server.run(ServiceSettings(open_access=True, port=0, runtime="torch", audit_log=Path(sys.argv[1])))
+"""
+
+
+@linux_only
+def test_a_process_that_cannot_be_confined_ends_the_start(tmp_path: Path) -> None:
+    """Also where the trial held; the log has the reason."""
+    command = [sys.executable, "-c", NOT_CONFINED, str(tmp_path / "searches.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    (line,) = (json.loads(line) for line in done.stderr.splitlines() if "parsing processes cannot be started" in line)
+    assert line["reason"] == os.strerror(errno.ENOENT)
+
+
 def test_elsewhere_only_a_demonstration_starts_with_a_warning(
     demo: Path, tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import os
 import signal
@@ -35,7 +36,7 @@ from tests.service.parsing.test_memory_source import zipped
 from tests.service.samples import SAMPLES, sample, sample_upload
 from tests.service.uploading import upload_of
 
-CONFINEMENT = try_confinement()
+usual_confinement = functools.cache(try_confinement)
 Outcomes = list[str]
 
 
@@ -49,7 +50,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 async def opened(**limits: Any) -> AsyncIterator[tuple[ParsingPool, Outcomes]]:
     outcomes: Outcomes = []
     chosen = Limits.model_validate({"parsing_processes": 1, "parse_seconds": 60, **limits})
-    pool = ParsingPool(chosen, CONFINEMENT, lambda outcome, place: outcomes.append(outcome))
+    pool = ParsingPool(chosen, usual_confinement(), lambda outcome, place: outcomes.append(outcome))
     await pool.open()
     try:
         yield pool, outcomes

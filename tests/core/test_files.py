@@ -76,10 +76,10 @@ def test_an_error_of_the_caller_stays_what_it_is_and_leaves_nothing_new(tmp_path
 
 
 def test_a_full_disk_says_what_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(handle: int) -> None:
+    def full(file: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(files.disk, "sync", full)
     with pytest.raises(StoreError, match=r"cannot write /.*/a.bin: No space left on device. Nothing was committed"):
         write_bytes(tmp_path / "a.bin", b"x")
     assert os.listdir(tmp_path) == []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from clocs.core.errors import ConfigError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.files import seal
 from clocs.evaluation.results import compare, draw_scores, load_scores, save_scores
 from clocs.evaluation.rows import Rows
 
@@ -29,7 +29,7 @@ def make_scores(frames: int, seed: int, patients: list[int] | None = None) -> Ro
 def make_evaluation(folder: Path, scores: Rows, store: str = "s", split: str = "p") -> Path:
     folder.mkdir(parents=True)
     save_scores(folder, scores)
-    (folder / "config.json").write_text(json.dumps({"store_sha256": store, "split_sha256": split}))
+    (folder / "config.json").write_bytes(seal({"store_sha256": store, "split_sha256": split}))
     return folder
 
 
@@ -102,8 +102,11 @@ def test_damage_is_a_message(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no evaluation"):
         load_scores(tmp_path)
     (folder / "scores.npz").write_bytes(whole)
-    (folder / "config.json").write_text("{}")
+    (folder / "config.json").write_bytes(seal({}))
     with pytest.raises(StoreError, match="holds no evaluation"):
+        compare([folder], [folder])
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(IntegrityError, match=rf"^{folder / 'config.json'}: "):
         compare([folder], [folder])
 
 

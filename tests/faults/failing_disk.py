@@ -1,19 +1,21 @@
-"""A disk that fails at its n-th call, behind the functions with which clocs writes."""
+"""A disk that fails at its n-th call, in place of the one that clocs writes to."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar, cast
 from unittest import mock
 
-from clocs.core import files
+from clocs.core import disk, files
+
+Result = TypeVar("Result")
 
 
-class Disk:
-    """Counts every call that could fail, and fails at one of them."""
+class Disk(disk.Disk):
+    """Counts every call that could fail, and fails at one of them. What cleans up after a failure is not counted."""
 
     def __init__(self, fail_at: int = 0, code: int = 0) -> None:
         self.calls = 0
@@ -21,8 +23,8 @@ class Disk:
         self._fail_at = fail_at
         self._code = code
 
-    def call(self, kind: str) -> bool:
-        """Count a call; whether it is the one that fails."""
+    def fails(self, kind: str) -> bool:
+        """Count a call and return whether it is the one that fails."""
         self.calls += 1
         self.kinds.append(kind)
         return self.calls == self._fail_at
@@ -30,15 +32,25 @@ class Disk:
     def error(self) -> OSError:
         return OSError(self._code, os.strerror(self._code))
 
-    def fail_or(self, kind: str, function: Any, *given: Any) -> Any:
-        if self.call(kind):
+    def fail_or(self, kind: str, function: Callable[..., Result], *given: Any) -> Result:
+        if self.fails(kind):
             raise self.error()
         return function(*given)
 
-    def open(self, path: Any, mode: str = "r") -> Any:
-        if mode == "rb":
-            return open(path, mode)
-        return File(self, self.fail_or("open", open, path, mode))
+    def open(self, path: Path) -> IO[bytes]:
+        return cast(IO[bytes], File(self, self.fail_or("open", super().open, path)))
+
+    def sync(self, file: IO[bytes]) -> None:
+        self.fail_or("sync", super().sync, file)
+
+    def rename(self, here: Path, there: Path) -> None:
+        self.fail_or("rename", super().rename, here, there)
+
+    def make_folder(self, folder: Path) -> None:
+        self.fail_or("make_folder", super().make_folder, folder)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.fail_or("sync_folder", super().sync_folder, folder)
 
 
 class File:
@@ -49,7 +61,7 @@ class File:
         self._file = file
 
     def write(self, data: Any) -> int:
-        if self._disk.call("write"):
+        if self._disk.fails("write"):
             self._file.write(memoryview(data)[: len(data) // 2])
             raise self._disk.error()
         return int(self._file.write(data))
@@ -74,11 +86,5 @@ class File:
 @contextmanager
 def on(disk: Disk) -> Iterator[None]:
     """Write through such a disk."""
-    fsync, replace, mkdir = os.fsync, os.replace, Path.mkdir
-    with (
-        mock.patch.object(files, "open", disk.open, create=True),
-        mock.patch.object(os, "fsync", lambda handle: disk.fail_or("fsync", fsync, handle)),
-        mock.patch.object(os, "replace", lambda here, there: disk.fail_or("replace", replace, here, there)),
-        mock.patch.object(Path, "mkdir", lambda path, **given: disk.fail_or("mkdir", lambda: mkdir(path, **given))),
-    ):
+    with mock.patch.object(files, "disk", disk):
         yield

@@ -74,7 +74,7 @@ def test_every_call_to_the_disk_fails_once(
     shutil.copytree(growth.first, store)
     with on(whole):
         small_ingest(growth.source, store)
-    assert {"open", "write", "flush", "fsync", "replace", "mkdir", "truncate"} == set(whole.kinds)
+    assert {"open", "write", "flush", "sync", "rename", "sync_folder", "truncate"} == set(whole.kinds)
     for call in range(1, whole.calls + 1):
         store = tmp_path / "store"
         shutil.copytree(growth.first, store)
@@ -93,6 +93,7 @@ def test_a_split_is_written_whole_or_not_at_all(growth: Growth, tmp_path: Path) 
     whole = Disk()
     with on(whole):
         expected = make_split(open_store(growth.undisturbed))
+    assert {"make_folder", "sync_folder"} <= set(whole.kinds)
     for call in range(1, whole.calls + 1):
         store = tmp_path / "store"
         shutil.copytree(growth.undisturbed, store)

@@ -90,6 +90,7 @@ def test_what_is_no_recording_is_refused(name: str) -> None:
 def test_the_disk_fails_at_every_call(name: str, tmp_path: Path) -> None:
     """Full, at each step of the write: a clear error, and no half file."""
     target = tmp_path / "out" / f"r{WRITERS.get(name).suffixes[0]}"
+    target.parent.mkdir()
     recording = make_recording(samples=100)
     whole = Disk()
     with on(whole):

@@ -278,6 +278,7 @@ def test_a_full_disk_ends_it_and_the_same_call_goes_on(archive: Path, tmp_path: 
 
 def test_one_parquet_file_is_there_whole_or_not_at_all(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "sub" / "all.parquet"
+    out.parent.mkdir()
     with on(disk := Disk()):
         convert(store.folder, out)
     out.unlink()

@@ -38,7 +38,7 @@ def main() -> None:
 def _write_gradients(path: str, seed: int) -> None:
     """Replace training by one step on a fixed global batch; keep its loss and gradients."""
 
-    def train(self: loops.Loop, about: object, progress: object) -> loops.State:
+    def train(self: loops.Loop, about: object, start: object, progress: object) -> loops.State:
         items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch]
         loss = self.step(self.share(self.data.train, items, "train", 0, 0))
         if self.leads:

@@ -1,16 +1,25 @@
-"""An encoder's folder: what is not one is told from one that is damaged."""
+"""Checkpoints: which is chosen, and what is kept. Encoders' folders: one that is none differs from a damaged one."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
-from clocs.training.checkpoint import load_encoder_folder, load_head, save_encoder
+from clocs.training.checkpoint import (
+    load_checkpoint,
+    load_encoder_folder,
+    load_head,
+    newest_undamaged,
+    save_checkpoint,
+    save_encoder,
+)
 from clocs.training.runs import Run
 
 OPTIONS = parse_encoder("cnn", {"samples": 400, "embedding": 8}).model_dump(mode="json")
@@ -27,6 +36,111 @@ def run(tmp_path: Path) -> Run:
 @pytest.fixture
 def encoder() -> nn.Module:
     return build_encoder("cnn", OPTIONS)
+
+
+class Saving:
+    """A tiny model of a run that is saved after every few steps."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.model = nn.Linear(2, 1)
+        self.optimiser = torch.optim.Adam(self.model.parameters())
+
+    def save(self, *steps: int) -> None:
+        """Take a step, log a line and write a checkpoint, for each step."""
+        for step in steps:
+            self.model(torch.ones(1, 2)).sum().backward()
+            self.optimiser.step()
+            self.run.metrics.append(step=step)
+            metrics = self.run.metrics.sync()
+            save_checkpoint(self.run.checkpoints, step, self.model, self.optimiser, {"at": step}, metrics)
+
+    def chosen(self) -> tuple[int, tuple[str, ...]]:
+        found = newest_undamaged(self.run.checkpoints, self.run.metrics.path)
+        assert found is not None
+        assert found.state == {"at": found.step}
+        return found.step, found.damaged
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(os.listdir(self.run.checkpoints))
+
+
+@pytest.fixture
+def saving(run: Run) -> Saving:
+    return Saving(run)
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def test_two_checkpoints_are_kept_and_the_newest_is_chosen(saving: Saving) -> None:
+    assert newest_undamaged(saving.run.checkpoints, saving.run.metrics.path) is None
+    saving.save(3)
+    assert saving.chosen() == (3, ())
+    saving.save(6, 9)
+    assert saving.files == [f"step-0000000{step}.{ending}" for step in (6, 9) for ending in ("json", "safetensors")]
+    assert saving.chosen() == (9, ())
+
+
+@pytest.mark.parametrize("name", ["step-00000006.json", "step-00000006.safetensors"])
+@pytest.mark.parametrize("damage", [cut_short, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_of_two_the_undamaged_one_is_chosen_with_the_reason(name: str, damage: object, saving: Saving) -> None:
+    saving.save(3, 6)
+    path = saving.run.checkpoints / name
+    assert callable(damage)
+    damage(path)
+    step, damaged = saving.chosen()
+    assert step == 3
+    gone = not path.exists() and path.suffix == ".json"  # then there is no such checkpoint
+    assert [message.partition(": ")[0] for message in damaged] == ([] if gone else [str(path)])
+
+
+def test_both_damaged_names_both_and_what_to_do(saving: Saving) -> None:
+    saving.save(3, 6)
+    folder = saving.run.checkpoints
+    cut_short(folder / "step-00000006.json")
+    (folder / "step-00000003.safetensors").unlink()
+    with pytest.raises(
+        IntegrityError, match=rf"^{folder}/step-00000006\.json: .*; {folder}/step-00000003\.safeten"
+    ) as e:
+        saving.chosen()
+    assert f"Or delete {folder}, and the same command trains the run again from its start" in str(e.value)
+
+
+def test_a_checkpoint_whose_metrics_are_damaged_is_passed_over(saving: Saving) -> None:
+    saving.save(3, 6)
+    metrics = saving.run.metrics.path
+    first, second = metrics.read_bytes().splitlines(keepends=True)
+    metrics.write_bytes(first + second.replace(b"6", b"7"))
+    assert saving.chosen() == (3, (f"{metrics}: its first 2 lines differ from their hash",))
+    metrics.write_bytes(first.replace(b"3", b"4") + second)
+    with pytest.raises(IntegrityError, match=rf"^{metrics}: its first 2 lines differ.*; {metrics}: its first 1 lines"):
+        saving.chosen()
+
+
+def test_after_a_damaged_one_the_next_checkpoint_keeps_the_one_it_came_from(saving: Saving) -> None:
+    saving.save(3, 9)
+    cut_short(saving.run.checkpoints / "step-00000009.safetensors")
+    (saving.run.checkpoints / "step-00000001.safetensors").touch()  # a power loss may bring back what was removed
+    assert saving.chosen()[0] == 3
+    found = newest_undamaged(saving.run.checkpoints, saving.run.metrics.path)
+    assert found is not None
+    load_checkpoint(found, saving.model, saving.optimiser)
+    saving.run.rewind(found.metrics)
+    saving.save(6)
+    assert saving.files == [f"step-0000000{step}.{ending}" for step in (3, 6) for ending in ("json", "safetensors")]
+    assert saving.chosen() == (6, ())
+
+
+def test_another_checkpoint_than_the_one_chosen_is_not_loaded(saving: Saving) -> None:
+    saving.save(3)
+    found = newest_undamaged(saving.run.checkpoints, saving.run.metrics.path)
+    assert found is not None
+    found.tensors.write_bytes(found.tensors.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(IntegrityError, match=rf"^{found.tensors}: content differs from its hash"):
+        load_checkpoint(found, saving.model, saving.optimiser)
 
 
 def test_the_folder_of_a_run_is_refused_with_the_name_of_its_encoder(run: Run, encoder: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -278,21 +279,54 @@ def test_an_unfinished_run_without_its_encoder_is_refused(unfinished: tuple[list
     assert not (folder / "best").exists()
 
 
-@pytest.mark.parametrize("ending", ["json", "safetensors"])
-def test_a_truncated_checkpoint_is_refused_and_the_advice_is_true(
-    ending: str, unfinished: tuple[list[str], Path], store: Path, tmp_path: Path
+def same_end(run: str, whole: Path) -> None:
+    """A run ends with the metrics, encoder and checkpoints of one that was never stopped."""
+    names = ["metrics.jsonl", "best/config.json", "best/model.safetensors"]
+    names += [f"checkpoints/{path.name}" for path in (whole / "checkpoints").iterdir()]
+    for name in names:
+        assert (Path(run) / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, never stopped."""
+    here = [f"store={store}", f"runs={tmp_path_factory.mktemp('whole')}", *HALF]
+    return Path(clocs.pretrain("cmsc-synthetic", here)["run"])
+
+
+@pytest.mark.parametrize("name", ["checkpoints/step-00000018.safetensors", "metrics.jsonl"])
+def test_a_damaged_checkpoint_is_passed_over_and_said(
+    name: str, unfinished: tuple[list[str], Path], undisturbed: Path
+) -> None:
+    """The run continues from the one before it, and finds what one that was never stopped finds."""
+    here, folder = unfinished
+    assert [path.stem for path in sorted((folder / "checkpoints").glob("*.json"))] == ["step-00000017", "step-00000018"]
+    damaged = folder / name
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    taken = folder / "checkpoints" / "step-00000017.safetensors"
+    with pytest.warns(UserWarning, match=rf"^{damaged}: .* continues after step 17 instead, from {taken}$"):
+        again = clocs.pretrain("cmsc-synthetic", here)
+    assert again["resumed_from"] == 17
+    (line,) = [json.loads(line) for line in (folder / "resumes.jsonl").read_text().splitlines()]
+    assert (line["step"], line["checkpoint"], line["why"]) == (17, taken.stem, "the newest undamaged checkpoint")
+    assert [message.partition(": ")[0] for message in line["damaged"]] == [str(damaged)]
+    same_end(again["run"], undisturbed)
+
+
+def test_all_checkpoints_damaged_is_refused_and_the_advice_is_true(
+    unfinished: tuple[list[str], Path], undisturbed: Path
 ) -> None:
     """Without checkpoints the run begins again, and finds what one that was never stopped finds."""
     here, folder = unfinished
-    (damaged,) = (folder / "checkpoints").glob(f"*.{ending}")
-    damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(IntegrityError, match=rf"^{damaged}: .*Delete {folder / 'checkpoints'}, and"):
+    for path in (folder / "checkpoints").glob("*.json"):
+        path.write_bytes(path.read_bytes()[:-9])
+    both = rf"^{folder}/checkpoints/step-00000018\.json: .*; {folder}/checkpoints/step-00000017\.json: "
+    with pytest.raises(IntegrityError, match=rf"{both}.*delete {folder / 'checkpoints'}, and"):
         clocs.pretrain("cmsc-synthetic", here)
     shutil.rmtree(folder / "checkpoints")
     again = clocs.pretrain("cmsc-synthetic", here)
-    whole = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path / 'whole'}", *HALF])
-    for name in ("metrics.jsonl", "best/config.json", "best/model.safetensors"):
-        assert (Path(again["run"]) / name).read_bytes() == (Path(whole["run"]) / name).read_bytes()
+    assert again["resumed_from"] is None
+    same_end(again["run"], undisturbed)
 
 
 def test_checkpoints_may_come_more_often_as_a_run_goes_on(unfinished: tuple[list[str], Path]) -> None:

@@ -15,9 +15,9 @@ SETTINGS = ("steps=40", "checkpoint_steps=7", "batch=32", "epochs=3")
 
 
 def content(runs: Path) -> dict[str, str]:
-    """Hashes of everything a run leaves but the clock's readings."""
-    files = [path for path in runs.rglob("*") if path.is_file() and path.name != "timing.jsonl"]
-    kept = [path for path in files if path.name != "result.json"]
+    """Return the hashes of everything a run leaves but the clock's readings and how often it was resumed."""
+    others = {"timing.jsonl", "result.json", "resumes.jsonl"}
+    kept = [path for path in runs.rglob("*") if path.is_file() and path.name not in others]
     return {str(path.relative_to(runs)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
 
 

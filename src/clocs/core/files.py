@@ -1,8 +1,9 @@
-"""Writing: files that are there whole or not at all, canonical JSON, hashes."""
+"""Durable files: written whole or not at all, or appended to and synced; canonical JSON; hashes."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -11,25 +12,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+from clocs.core.disk import Disk
 from clocs.core.errors import IntegrityError, StoreError
 
+disk = Disk()
+"""What all durable writes go through; tests replace it by one that fails, or that records."""
 reached: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
 """Called at each step of a durable write; tests replace it to stop the process there."""
 
 _TEMPORARY = ".partial"
 _LOCK = ".lock"
 _CHUNK = 1 << 20
+CONTINUES = "Fix this, and the same command continues."
+"""What an error says of a file that belongs to work which can be continued."""
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write; it takes its name only when whole and on disk. A failure leaves nothing new.
+    """Open a file for writing that takes its name only when it is whole and on disk. A failure leaves nothing new.
 
     The temporary name is derived from the final one, so a repeated attempt overwrites what a killed
     one left behind. Errors of what the caller reads meanwhile stay what they are.
     """
     with _failing_to_write(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         reached("before write", path)
         partial = path.with_name(path.name + _TEMPORARY)
         file = _held(partial)
@@ -38,24 +44,43 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             file.truncate(0)
         yield cast(IO[bytes], _Written(file, path))
         with _failing_to_write(path):
-            file.flush()
-            os.fsync(file.fileno())
+            disk.sync(file)
             reached("after write", path)
-            os.replace(partial, path)
+            disk.rename(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            partial.unlink()
+            disk.remove(partial)
         raise
     finally:
-        with contextlib.suppress(OSError):  # what could not be flushed was said
+        with contextlib.suppress(OSError):  # a failed flush was reported
             file.close()
     with _failing_to_write(path, "It is whole, but may not outlast a power cut."):
         reached("after rename", path)
-        _sync_folder(path.parent)
+        disk.sync_folder(path.parent)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and the missing ones above it, and sync the entry of each that is new.
+
+    Without that, a power loss could take a new folder away together with the synced files in it.
+    """
+    missing: list[Path] = []
+    for each in (folder, *folder.parents):
+        if each.is_dir():
+            break
+        missing.append(each)
+    for new in reversed(missing):
+        try:
+            disk.make_folder(new)
+        except FileExistsError:
+            if not new.is_dir():  # else another process was faster
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(new)) from None
+        disk.sync_folder(new.parent)
 
 
 @contextlib.contextmanager
 def _failing_to_write(path: Path, outcome: str = "Nothing was committed.") -> Iterator[None]:
+    """Raise errors of the disk as a StoreError that names the file."""
     try:
         yield
     except OSError as error:
@@ -87,7 +112,7 @@ def _held(path: Path) -> IO[bytes]:
     A run that was killed may have left a worker behind, still writing this very file: wait for its end.
     """
     while True:
-        file = open(path, "ab")  # noqa: SIM115
+        file = disk.open(path)
         fcntl.flock(file, fcntl.LOCK_EX)
         if _is_at(file, path):
             return file
@@ -101,10 +126,36 @@ def _is_at(file: IO[Any], path: Path) -> bool:
         return False
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a small file atomically."""
+def write_bytes(path: Path, data: bytes) -> str:
+    """Write a small file atomically and return the SHA-256 of its bytes."""
     with atomic_file(path) as file:
         file.write(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def append_bytes(path: Path, data: bytes) -> None:
+    """Append to a file whose folder exists. The bytes outlast a power loss only after :func:`sync_file`."""
+    with _failing_to_write(path, CONTINUES), disk.open(path) as file:
+        file.write(data)
+
+
+def sync_file(path: Path) -> None:
+    """Force a file that was appended to, and its name, to the disk."""
+    with _failing_to_write(path, CONTINUES), disk.open(path) as file:
+        disk.sync(file)
+        disk.sync_folder(path.parent)
+
+
+def cut_file(path: Path, size: int) -> None:
+    """Drop all bytes of a file after the first ``size``."""
+    with _failing_to_write(path, CONTINUES), disk.open(path) as file:
+        file.truncate(size)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file; one that is missing is no error."""
+    with _failing_to_write(path, CONTINUES), contextlib.suppress(FileNotFoundError):
+        disk.remove(path)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -164,7 +215,7 @@ def lies_in(path: Path, folder: Path) -> bool:
 def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process.
 
-    A folder that was made for it, and in which nothing was written before a failure, goes again.
+    A folder that was made for it is removed again if a failure comes before anything was written there.
     """
     new = not folder.exists()
     with _locked(folder, wait):
@@ -173,17 +224,17 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
         except BaseException:
             with contextlib.suppress(OSError):
                 if new and os.listdir(folder) == [_LOCK]:
-                    (folder / _LOCK).unlink()
-                    folder.rmdir()
+                    disk.remove(folder / _LOCK)
+                    disk.remove_folder(folder)
             raise
 
 
-def _locked(folder: Path, wait: bool) -> IO[str]:
-    """A folder's lock, held until it is closed."""
+def _locked(folder: Path, wait: bool) -> IO[bytes]:
+    """Return a folder's lock, held until it is closed."""
     while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = open(folder / _LOCK, "a")  # noqa: SIM115
+            make_folders(folder)
+            lock = disk.open(folder / _LOCK)
         except OSError as error:
             raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
         try:
@@ -194,11 +245,3 @@ def _locked(folder: Path, wait: bool) -> IO[str]:
         if _is_at(lock, folder / _LOCK):
             return lock
         lock.close()  # its maker failed, and took it away
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from clocs.evaluation.rows import Rows
 from clocs.metrics.bootstrap import Difference, paired_difference
 from clocs.metrics.calibration import reliability
 from clocs.metrics.ranking import roc_points
+from clocs.training.runs import read_config
 
 FILE = "scores.npz"
 CODE = 1
@@ -103,9 +103,8 @@ def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]
 
 
 def _data(folder: Path) -> tuple[str, str]:
-    path = folder / "config.json"
     try:
-        known = json.loads(path.read_text())
+        known = read_config(folder)
         return known["store_sha256"], known["split_sha256"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, KeyError) as error:
         raise StoreError(f"{folder} holds no evaluation: {error}") from error

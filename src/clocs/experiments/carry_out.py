@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +24,7 @@ from clocs.store.splits import make_split
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig, ready_config
 from clocs.training.pretrain import pretrain
-from clocs.training.runs import TIMING, environment, finished_epochs, read_lines
+from clocs.training.runs import environment, finished_epochs, read_environment, timings
 
 
 def carry_out(cell: Cell, place: Place) -> dict[str, Any]:
@@ -49,18 +47,17 @@ def _pretrain(cell: Pretraining, place: Place) -> dict[str, Any]:
         make_split(open_store(config.store), APART, seed=1)
     done = pretrain(config)
     folder, kept = Path(done["best"]), place.encoder(cell)
-    kept.mkdir(parents=True, exist_ok=True)
     for name in ("seen.npy", "model.safetensors", "config.json"):  # the config last: without it there is no encoder
-        shutil.copyfile(folder / name, kept / name)
+        write_bytes(kept / name, (folder / name).read_bytes())
     run = Path(done["run"])
     epochs = finished_epochs(run)
     told = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
     return {
         "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
         "still_improving": _to_its_end(done, config) and done["best_epoch"] == done["epochs"] - 1,
-        "seconds": sum(line.get("processor", line["seconds"]) for line in read_lines(run / TIMING)),
+        "seconds": sum(line.get("processor", line["seconds"]) for line in timings(run)),
         "curves": {name: [line[name] for line in epochs] for name in told if name in epochs[0]},
-        "environment": json.loads((run / "environment.json").read_bytes()),
+        "environment": read_environment(run),
     }
 
 
@@ -126,7 +123,7 @@ def _evaluate(cell: Evaluation, place: Place) -> dict[str, Any]:
     folder = Path(found["run"])
     save_compact(place.results / "scores" / f"{place.name(cell)}.npz", load_scores(folder))
     kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
-    where = json.loads((folder / "environment.json").read_bytes())
+    where = read_environment(folder)
     body = {"result": kept, "seconds": time.process_time() - began, "environment": where}
     return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
 

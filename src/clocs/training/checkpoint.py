@@ -1,111 +1,158 @@
 """Checkpoints: tensors as safetensors, everything else as JSON beside them. Never pickle.
 
-The JSON is written last and carries the tensors' hash: a checkpoint without it does not exist, and one
-whose bytes have changed is refused.
+The JSON is written last. It carries its own hash, that of the tensors and that of the metrics so far: a checkpoint
+without it does not exist, and one with changed bytes is passed over. Two are kept, so that one can be damaged.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import file_hash, seal, unseal, write_bytes
+from clocs.core.files import remove_file, seal, unseal, write_bytes
+from clocs.training.run_logs import Stated, checked_part
 
 WEIGHTS = ("model.safetensors", "config.json")
 """Files of an encoder's folder without which there is none."""
-_NAME = re.compile(r"^step-(\d{8})\.json$")
+_NAME = re.compile(r"^step-(\d{8})\.(json|safetensors)$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An undamaged checkpoint of a run."""
+
+    step: int
+    state: dict[str, Any]
+    """Where the run was."""
+    metrics: Stated
+    """The lines of metrics that belong to it."""
+    tensors: Path
+    tensors_sha256: str
+    damaged: tuple[str, ...] = field(default=())
+    """What is wrong with the newer ones that were passed over, each with the file's name."""
 
 
 def save_checkpoint(
-    folder: Path, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, state: dict[str, Any]
+    folder: Path,
+    step: int,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    state: dict[str, Any],
+    metrics: Stated,
 ) -> None:
-    """Write the state after a step; older ones are removed once it is there."""
+    """Write the state after a step, whose metrics are on disk already. The checkpoint before it is kept, others go."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= _optimiser_tensors(optimiser)
-    path = folder / f"step-{step:08d}.safetensors"
-    write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
-    write_bytes(path.with_suffix(".json"), seal({"step": step, "tensors_sha256": file_hash(path), "state": state}))
-    for old in checkpoints(folder):
-        if old != step:
-            (folder / f"step-{old:08d}.json").unlink(missing_ok=True)
-            (folder / f"step-{old:08d}.safetensors").unlink(missing_ok=True)
+    path = _tensors(folder, step)
+    sha256 = write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
+    body = {"step": step, "tensors_sha256": sha256, "state": state, "metrics": metrics}
+    write_bytes(path.with_suffix(".json"), seal(body))
+    kept = {step, *[each for each in checkpoints(folder) if each < step][-1:]}
+    for old in sorted(folder.iterdir()):  # the JSON before its tensors
+        match = _NAME.match(old.name)
+        if match and int(match.group(1)) not in kept:
+            remove_file(old)
 
 
 def checkpoints(folder: Path) -> list[int]:
-    """Steps of the checkpoints that are there, oldest first."""
+    """Return the steps of the checkpoints that are there, oldest first."""
     if not folder.is_dir():
         return []
-    return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
+    found = (_NAME.match(path.name) for path in folder.glob("*.json"))
+    return sorted(int(match.group(1)) for match in found if match)
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any] | None:
-    """Restore the newest checkpoint and return its state; None where there is none."""
-    path = _newest(folder)
-    if path is None:
-        return None
-    with _lost_if_damaged(folder):
-        body = unseal(path.read_bytes(), str(path))
-        tensors = _read(path.with_suffix(".safetensors"), body["tensors_sha256"])
+def newest_undamaged(folder: Path, metrics: Path) -> Checkpoint | None:
+    """Return the newest checkpoint whose state, tensors and lines of metrics are all undamaged.
+
+    Raises:
+        IntegrityError: There are checkpoints, and all are damaged.
+    """
+    damaged: list[str] = []
+    for step in reversed(checkpoints(folder)):
+        path = _tensors(folder, step)
+        try:
+            body = _body(path.with_suffix(".json"))
+            _checked(path, body["tensors_sha256"])
+            checked_part(metrics, body["metrics"])
+        except IntegrityError as error:
+            damaged.append(str(error))
+        else:
+            return Checkpoint(step, body["state"], body["metrics"], path, body["tensors_sha256"], tuple(damaged))
+    if damaged:
+        raise IntegrityError(
+            f"{'; '.join(dict.fromkeys(damaged))}. No undamaged checkpoint is left. Restore one of these files from a "
+            f"copy. Or delete {folder}, and the same command trains the run again from its start"
+        )
+    return None
+
+
+def load_checkpoint(chosen: Checkpoint, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    """Restore the tensors of a checkpoint.
+
+    Raises:
+        IntegrityError: They are not those of the checkpoint that was chosen.
+    """
+    tensors = _read(chosen.tensors, chosen.tensors_sha256)
     weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     model.load_state_dict(weights)
     _restore_optimiser(optimiser, tensors)
-    return dict(body["state"])
 
 
-def newest_state(folder: Path) -> dict[str, Any] | None:
-    """What the newest checkpoint says of where the run is; None where there is none."""
-    path = _newest(folder)
-    if path is None:
-        return None
-    with _lost_if_damaged(folder):
-        return dict(unseal(path.read_bytes(), str(path))["state"])
+def _tensors(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}.safetensors"
 
 
-def _newest(folder: Path) -> Path | None:
-    found = checkpoints(folder)
-    return folder / f"step-{found[-1]:08d}.json" if found else None
+def _body(path: Path) -> dict[str, Any]:
+    try:
+        body = unseal(path.read_bytes(), str(path))
+    except OSError as error:
+        raise IntegrityError(f"{path}: cannot be read: {error.strerror}") from error
+    if not {"tensors_sha256", "state", "metrics"} <= body.keys():
+        raise IntegrityError(f"{path}: is no checkpoint of this version of clocs")
+    return body
 
 
 @contextlib.contextmanager
-def _advising(advice: str) -> Iterator[None]:
-    """What is said of a damaged file, and what to do."""
+def _spoilt_if_damaged(folder: Path) -> Iterator[None]:
+    """Add to an error about an encoder's file what to do."""
     try:
         yield
     except IntegrityError as error:
+        advice = f"Copy {folder} again from where it came, or delete the folder of its run and train again"
         raise IntegrityError(f"{error}. {advice}") from error
-
-
-def _lost_if_damaged(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Of checkpoints."""
-    return _advising(f"Delete {folder}, and the same command trains the run again from its start")
-
-
-def _spoilt_if_damaged(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Of an encoder."""
-    return _advising(f"Copy {folder} again from where it came, or delete the folder of its run and train again")
 
 
 def _read(path: Path, sha256: str) -> dict[str, Tensor]:
     try:
-        if file_hash(path) != sha256:
-            raise IntegrityError(f"{path}: content differs from its hash")
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
+        return load(_checked(path, sha256))
+    except SafetensorError as error:
         raise IntegrityError(f"{path}: cannot be read: {error}") from error
 
 
+def _checked(path: Path, sha256: str) -> bytes:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise IntegrityError(f"{path}: cannot be read: {error.strerror}") from error
+    if hashlib.sha256(raw).hexdigest() != sha256:
+        raise IntegrityError(f"{path}: content differs from its hash")
+    return raw
+
+
 def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments and step, by the parameter's place."""
+    """Return Adam's moments and step, by the parameter's index."""
     return {
         f"optimiser.{place}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
         for place, state in optimiser.state_dict()["state"].items()
@@ -123,10 +170,14 @@ def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tens
 
 
 def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: nn.Module | None = None) -> None:
-    """A trained encoder in the layout model hubs take: model.safetensors and config.json.
+    """Write a trained encoder in the layout model hubs take: model.safetensors and config.json.
 
-    ``head``: the classifier it was trained with, beside it as head.safetensors. Without, none is spoken of, whatever
-    the encoder that this one was made of had.
+    Args:
+        folder: Where to.
+        encoder: The encoder.
+        about: What its config says.
+        head: The classifier it was trained with, beside it as head.safetensors. Without, the config names none,
+            whatever the encoder that this one was made of had.
     """
     about = {key: value for key, value in about.items() if key != "head_sha256"}
     about["weights_sha256"] = _write_weights(folder / "model.safetensors", encoder)
@@ -136,45 +187,41 @@ def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: 
 
 
 def _write_weights(path: Path, module: nn.Module) -> str:
-    write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}))
-    return file_hash(path)
+    tensors = {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
+    return write_bytes(path, save(tensors))
 
 
 def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """An encoder as saved, in eval mode, and what its config says."""
+    """Return an encoder as saved, in eval mode, and what its config says."""
     from clocs.encoders import build_encoder
 
     path = folder / "config.json"
     if not path.exists():
         raise StoreError(f"{folder} holds no encoder: there is no config.json")
-    _refuse_run(path)
     with _spoilt_if_damaged(folder):
         about = unseal(path.read_bytes(), str(path))
+        _refuse_run(folder, about)
         weights = _read(folder / "model.safetensors", about["weights_sha256"])
     encoder = build_encoder(about["encoder"]["name"], about["encoder"]["options"])
     encoder.load_state_dict(weights)
     return encoder.eval(), about
 
 
-def _refuse_run(path: Path) -> None:
-    """A run's folder has a config.json of its own, which is not an encoder's."""
-    try:
-        told = json.loads(path.read_bytes())
-    except ValueError:
-        return  # damaged, whatever it was
-    if not isinstance(told, dict) or "format" in told or "sha256" in told:
+def _refuse_run(folder: Path, about: dict[str, Any]) -> None:
+    """Refuse a run's folder, which has a config.json of its own that is not an encoder's."""
+    if "weights_sha256" in about:
         return
-    best = path.parent / "best"
+    best = folder / "best"
     if (best / "config.json").exists():
-        raise StoreError(f"{path.parent} is a run's folder; its encoder is in its 'best' folder: name {best}")
+        raise StoreError(f"{folder} is a run's folder; its encoder is in its 'best' folder: name {best}")
     raise StoreError(
-        f"{path.parent} is a run's folder without an encoder: that would be in its 'best' folder, which is written "
+        f"{folder} is a run's folder without an encoder: that would be in its 'best' folder, which is written "
         "after the first epoch"
     )
 
 
 def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
-    """The classifier that was trained with an encoder."""
+    """Return the classifier that was trained with an encoder."""
     if "head_sha256" not in about:
         raise StoreError(f"{folder} holds an encoder without a classifier: it was trained, or saved, without")
     with _spoilt_if_damaged(folder):

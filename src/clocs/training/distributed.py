@@ -1,13 +1,62 @@
-"""Many ranks, one batch: outputs and statistics shared with exact gradients."""
+"""Many ranks: one batch, with outputs and statistics shared with exact gradients; one decision, taken together."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from clocs.core.errors import ClocsError
+
+Decided = TypeVar("Decided")
+
+
+def from_rank_zero(decide: Callable[[], Decided]) -> Decided:
+    """Call a function on rank 0 and return what it returns on every rank.
+
+    Raises:
+        ClocsError: On every rank, if rank 0 raises one.
+    """
+    if not _are_many():
+        return decide()
+    told: list[Any] = [_attempt(decide) if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(told)
+    value, error = told[0]
+    if error is not None:
+        raise error
+    decided: Decided = value
+    return decided
+
+
+def all_or_none(act: Callable[[], None]) -> None:
+    """Call a function on every rank.
+
+    Raises:
+        ClocsError: On every rank, if one of them raises it: then no rank goes on, and none waits for another.
+    """
+    if not _are_many():
+        return act()
+    attempts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(attempts, _attempt(act))
+    for rank, (_, error) in enumerate(attempts):
+        if error is not None:
+            raise type(error)(f"{error}. This is what rank {rank} of {len(attempts)} found; all ranks stop")
+    return None
+
+
+def _are_many() -> bool:
+    return dist.is_initialized() and dist.get_world_size() > 1
+
+
+def _attempt(function: Callable[[], Decided]) -> tuple[Decided | None, ClocsError | None]:
+    try:
+        return function(), None
+    except ClocsError as error:
+        return None, error
 
 
 class _SumOfRanks(torch.autograd.Function):

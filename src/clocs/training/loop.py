@@ -20,10 +20,10 @@ from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.metrics.ranking import auc, macro
 from clocs.training.ahead import Ahead
-from clocs.training.checkpoint import load_checkpoint, save_checkpoint, save_encoder
+from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, save_encoder
 from clocs.training.config import PretrainConfig
 from clocs.training.data import Data
-from clocs.training.distributed import all_ranks, share_statistics
+from clocs.training.distributed import all_or_none, all_ranks, share_statistics
 from clocs.training.runs import Run
 from clocs.training.sampler import Permutation
 from clocs.training.schedule import learning_rate, planned_steps
@@ -94,20 +94,25 @@ class Loop:
         """Whether this rank writes."""
         return bool(self.fabric.is_global_zero)
 
-    def train(self, about: dict[str, Any], progress: Progress | None) -> State:
-        """Run to the end, from the last checkpoint if there is one. ``about`` goes with the best encoder."""
-        saved = load_checkpoint(self.run.checkpoints, self.bare, self.optimiser)
-        if saved is not None:
-            self.fabric.strategy.precision.load_state_dict(saved.pop(SCALE, {}))
-            self.state = State.restored(saved)
+    def train(self, about: dict[str, Any], start: Checkpoint | None, progress: Progress | None) -> State:
+        """Run to the end, from a checkpoint or from the start. ``about`` goes with the best encoder."""
+        if start is not None:
+            self._restore(start)
         if self.leads:
-            self.run.rewind(self.state.step)
+            self.run.rewind(None if start is None else start.metrics)
         self.fabric.barrier()
         while not self.state.finished:
             if self.config.epochs:
                 self.epoch_steps(progress)
             self._close_epoch(about, progress)
         return self.state
+
+    def _restore(self, start: Checkpoint) -> None:
+        """Load the checkpoint that rank 0 has chosen, on every rank or on none."""
+        all_or_none(lambda: load_checkpoint(start, self.bare, self.optimiser))
+        saved = dict(start.state)
+        self.fabric.strategy.precision.load_state_dict(saved.pop(SCALE, {}))
+        self.state = State.restored(saved)
 
     def epoch_steps(self, progress: Progress | None) -> None:
         """The rest of the epoch."""
@@ -126,7 +131,7 @@ class Loop:
                 frames += batch.views.shape[1] * len(items)
                 line = {"step": state.step, "epoch": state.epoch, "loss": loss}
                 if self.leads:
-                    self.run.log(**line, items=zlib.crc32(items.tobytes()))
+                    self.run.metrics.append(**line, items=zlib.crc32(items.tobytes()))
                     self._track(state.step, loss=loss)
                     ends = state.in_epoch == per_epoch or self._out_of_steps()  # and is saved once it is closed
                     if state.step % self.config.checkpoint_steps == 0 and not ends:
@@ -136,7 +141,7 @@ class Loop:
                     progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
         if self.leads and frames:
             spent = {"seconds": time.perf_counter() - began, "processor": time.process_time() - worked}
-            self.run.log_timing(step=state.step, frames=frames, **spent)
+            self.run.timing.append(step=state.step, frames=frames, **spent)
 
     def _out_of_steps(self) -> bool:
         return self.config.steps is not None and self.state.step >= self.config.steps
@@ -193,7 +198,7 @@ class Loop:
         state.epoch, state.in_epoch, state.loss_sum = state.epoch + 1, 0, 0.0
         state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()
         if self.leads:
-            self.run.log(**place, **found)
+            self.run.metrics.append(**place, **found)
             self._track(state.step, **found)
             if better:
                 told = {**about, "epoch": state.best_epoch, "validation_loss": found["validation_loss"]}
@@ -211,7 +216,8 @@ class Loop:
     def _save(self) -> None:
         scale = self.fabric.strategy.precision.state_dict()  # of 16-mixed, the factor that its gradients have
         told = {**self.state.saved(), **({SCALE: scale} if scale else {})}
-        save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, told)
+        metrics = self.run.metrics.sync()
+        save_checkpoint(self.run.checkpoints, self.state.step, self.bare, self.optimiser, told, metrics)
 
     @property
     def _encoder(self) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +21,10 @@ from clocs.encoders.encoder import parse_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.store.duplicates import Keys
-from clocs.training.checkpoint import WEIGHTS, load_encoder_folder, newest_state
+from clocs.training.checkpoint import WEIGHTS, Checkpoint, load_encoder_folder, newest_undamaged
 from clocs.training.config import PretrainConfig, resolve
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
+from clocs.training.distributed import from_rank_zero
 from clocs.training.loop import Loop, Progress
 from clocs.training.precision import warn_if_slow
 from clocs.training.runs import Run
@@ -33,6 +35,8 @@ from clocs.views.batch import DRAW_BLOCK
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+_LOGGER = logging.getLogger(__name__)
+
 
 def pretrain(
     config: str | Path | Mapping[str, Any] | PretrainConfig,
@@ -42,7 +46,8 @@ def pretrain(
 ) -> dict[str, Any]:
     """Pre-train an encoder and return what the run found; a finished run is only looked up.
 
-    Killed, the same call continues from the last checkpoint, bit for bit as if it had not been.
+    Killed, the same call continues from the newest undamaged checkpoint, bit for bit as if it had not been. The
+    result's ``resumed_from`` is that checkpoint's step, None where the run began at its start.
     """
     if isinstance(config, PretrainConfig) and overrides:
         config = config.model_dump(mode="json")
@@ -94,32 +99,45 @@ def _run(
     config: PretrainConfig, method: Method, parts: tuple[Source, ...], run: Run, progress: Progress | None
 ) -> dict[str, Any]:
     fabric = _fabric(config, run)
-    with _alone(fabric, run):
-        before = newest_state(run.checkpoints)
-        if before is not None and before["best_epoch"] >= 0:
-            _refuse_lost_best(run)
-        fabric.barrier()
+    with _alone(run):
+        start = from_rank_zero(lambda: _start(run))
         usual = torch.get_default_dtype()
         try:
-            return _train(config, method, parts, run, fabric, progress)
+            result = _train(config, method, parts, run, start, fabric, progress)
         finally:
             torch.set_default_dtype(usual)
+    return {**result, "resumed_from": None if start is None else start.step}
 
 
 @contextlib.contextmanager
-def _alone(fabric: Fabric, run: Run) -> Iterator[None]:
-    """Rank 0 holds the run's folder, for all ranks; where another process does, all of them are refused."""
+def _alone(run: Run) -> Iterator[None]:
+    """Hold the run's folder on rank 0, for all ranks; where another process does, all of them are refused."""
     with contextlib.ExitStack() as held:
-        refusal = ""
-        if fabric.is_global_zero:
-            try:
-                held.enter_context(exclusive(run.folder))
-            except StoreError as error:
-                refusal = str(error)
-        refusal = fabric.broadcast(refusal)
-        if refusal:
-            raise StoreError(refusal)
+        from_rank_zero(lambda: held.enter_context(exclusive(run.folder)))
         yield
+
+
+def _start(run: Run) -> Checkpoint | None:
+    """Choose the checkpoint to continue from."""
+    chosen = newest_undamaged(run.checkpoints, run.metrics.path)
+    if chosen is not None and chosen.state["best_epoch"] >= 0:
+        _refuse_lost_best(run)
+    return chosen
+
+
+def _say_start(run: Run, start: Checkpoint | None) -> None:
+    """Write down, and say, where a run that was begun before continues."""
+    if start is None:
+        return
+    run.resumes.mend()
+    why = "the newest undamaged checkpoint" if start.damaged else "the newest checkpoint"
+    run.resumes.append(step=start.step, checkpoint=start.tensors.stem, why=why, damaged=list(start.damaged))
+    _LOGGER.info("run %s continues after step %d, %s", run.folder, start.step, why)
+    if start.damaged:
+        warnings.warn(
+            f"{'; '.join(start.damaged)}. The run continues after step {start.step} instead, from {start.tensors}",
+            stacklevel=2,
+        )
 
 
 def _refuse_lost_best(run: Run) -> None:
@@ -137,12 +155,14 @@ def _train(
     method: Method,
     parts: tuple[Source, ...],
     run: Run,
+    start: Checkpoint | None,
     fabric: Fabric,
     progress: Progress | None,
 ) -> dict[str, Any]:
     if fabric.is_global_zero:
         warn_if_slow(config.precision, fabric.device)
         run.begin()
+        _say_start(run, start)
     fabric.barrier()
     seen = _seen(config, parts)
     data = training_data(config, method, parts)
@@ -157,7 +177,7 @@ def _train(
         about = _about(config, data, parts, run)
         if fabric.is_global_zero:
             about["seen_sha256"] = save_seen(run.best, seen)
-        state = loop.train(about, progress)
+        state = loop.train(about, start, progress)
     except RuntimeError as error:
         if fabric.world_size > 1:
             raise EngineError(

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import canonical_json, content_hash, seal, unseal, write_bytes
+from clocs.core.errors import IntegrityError
+from clocs.core.files import content_hash, seal, unseal, write_bytes
+from clocs.training.run_logs import Line, RunLog, Stated, checked_log, every_line, whole_lines
 
 CODE = 2
 """Raise it when the loop's numbers change: runs of other code have other names."""
-METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+CONFIG, ENVIRONMENT, RESULT = "config.json", "environment.json", "result.json"
+METRICS, TIMING, RESUMES = "metrics.jsonl", "timing.jsonl", "resumes.jsonl"
 PACKAGES = ("clocs", "lightning-fabric", "numpy", "pyarrow", "safetensors", "torch")
+_LOGS = "logs"
+"""Of a result: what it states of the run's logs."""
 
 
 class Run:
-    """The folder of one run."""
+    """The folder of one run.
+
+    Args:
+        runs: The folder of all runs.
+        label: How the run's name begins.
+        identity: Everything that decides the run's numbers; the rest of the name is a hash of it.
+    """
 
     def __init__(self, runs: Path, label: str, identity: dict[str, Any]) -> None:
         self.identity = {**identity, "code": CODE}
@@ -27,107 +37,81 @@ class Run:
         self.folder = runs / self.name
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "best"
-        self._metrics = self.folder / METRICS
-        self._timing = self.folder / TIMING
+        self.metrics = RunLog(self.folder / METRICS)
+        """Values that depend on the run alone, never on the clock: a line a step and a line an epoch."""
+        self.timing = RunLog(self.folder / TIMING)
+        """What the clock said."""
+        self.resumes = RunLog(self.folder / RESUMES)
+        """A line for each time that the run was continued: from which checkpoint, and why from that one."""
 
     def begin(self) -> None:
         """Write down what the run is and where it runs."""
-        write_bytes(self.folder / "config.json", canonical_json(self.identity))
-        write_bytes(self.folder / "environment.json", canonical_json(environment()))
+        write_bytes(self.folder / CONFIG, seal(self.identity))
+        write_bytes(self.folder / ENVIRONMENT, seal(environment()))
 
     def result(self) -> dict[str, Any] | None:
-        """What a finished run found; None while it is not finished."""
-        path = self.folder / "result.json"
-        if not path.exists():
-            return None
-        try:
-            return unseal(path.read_bytes(), str(path))
-        except IntegrityError as error:
-            raise IntegrityError(f"{error}. Delete this file, and the same command finishes the run again") from error
+        """Return what a finished run found; None while it is not finished."""
+        body = _result(self.folder)
+        return None if body is None else {key: value for key, value in body.items() if key != _LOGS}
 
-    def finish(self, result: dict[str, Any]) -> None:
-        """Declare the run finished."""
-        write_bytes(self.folder / "result.json", seal(result))
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Declare the run finished; the result states the logs, which are checked by that when they are read."""
+        logs = {log.path.name: log.sync() for log in (self.metrics, self.timing) if log.path.exists()}
+        write_bytes(self.folder / RESULT, seal({**result, _LOGS: logs}))
 
-    def log(self, **values: Any) -> None:
-        """One line of metrics: values that depend on the run alone, never on the clock."""
-        _append(self._metrics, values)
-
-    def log_timing(self, **values: Any) -> None:
-        """One line of what the clock said."""
-        _append(self._timing, values)
+    def rewind(self, metrics: Stated | None) -> None:
+        """Go back to the metrics that a checkpoint states, None for the start; later ones will be written again."""
+        self.metrics.cut(metrics)
+        self.timing.mend()
 
     def speed(self) -> float:
-        """Views trained on per second, over all that the clock saw of this run."""
-        lines = read_lines(self._timing)
+        """Return the views trained on per second, over all that the clock saw of this run."""
+        lines = whole_lines(checked_log(self.timing.path, None))
         spent = sum(line["seconds"] for line in lines)
         return float(sum(line["frames"] for line in lines) / spent) if spent else 0.0
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """All lines of metrics."""
-        return _read_metrics(self._metrics)
-
-    def rewind(self, step: int) -> None:
-        """Forget lines after a step, which will be written again, and what a kill left of the last one."""
-        metrics = [line for line in self.metrics() if line["step"] <= step]
-        for path, kept in ((self._metrics, metrics), (self._timing, read_lines(self._timing))):
-            if path.exists():
-                write_bytes(path, b"".join(map(_as_line, kept)))
-
 
 def environment() -> dict[str, Any]:
-    """Where a run runs: machine and versions."""
+    """Return where a run runs: machine and versions."""
     about = {"python": platform.python_version(), "platform": platform.platform(), "cpus": os.cpu_count()}
     return {**about, "packages": {name: version(name) for name in PACKAGES}}
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines that are whole: a kill, or a full disk, may have torn one. None where there is no file."""
-    return [values for values in _parsed(path) if values is not None]
+def read_config(run: Path) -> dict[str, Any]:
+    """Return what a run is, as its folder says; changed bytes are refused."""
+    return unseal((run / CONFIG).read_bytes(), str(run / CONFIG))
 
 
-def _read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All lines: without one, a run's curves would have a gap that nobody sees."""
-    found = []
-    for number, values in enumerate(_parsed(path), 1):
-        if values is None:
-            raise IntegrityError(
-                f"{path}: line {number} cannot be read; its bytes have changed. Delete that line to go on with a gap "
-                f"in the run's curves, or delete {path.parent}, and the same command trains the run from its start"
-            )
-        found.append(values)
-    return found
+def read_environment(run: Path) -> dict[str, Any]:
+    """Return where a run ran, as its folder says; changed bytes are refused."""
+    return unseal((run / ENVIRONMENT).read_bytes(), str(run / ENVIRONMENT))
 
 
-def _parsed(path: Path) -> list[dict[str, Any] | None]:
-    """Each line, None where it is damaged. A run that is still going may be in the middle of the last one: left out."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [_values(line) for line in lines]
+def finished_epochs(run: Path) -> list[Line]:
+    """Return what the metrics in a run's folder say of each epoch."""
+    return [line for line in every_line(_log(run, METRICS), run / METRICS) if "validation_loss" in line]
 
 
-def _values(line: bytes) -> dict[str, Any] | None:
+def timings(run: Path) -> list[Line]:
+    """Return what the clock said of a run."""
+    return whole_lines(_log(run, TIMING))
+
+
+def _log(run: Path, name: str) -> bytes:
+    """Read a log, checked by the result's hash once the run is finished."""
+    stated = (_result(run) or {}).get(_LOGS, {}).get(name)
     try:
-        values = json.loads(line)
-    except ValueError:
+        return checked_log(run / name, stated)
+    except IntegrityError as error:
+        advice = f"Restore it from a copy, or delete {run}, and the same command trains the run again from its start"
+        raise IntegrityError(f"{error}. {advice}") from error
+
+
+def _result(run: Path) -> dict[str, Any] | None:
+    path = run / RESULT
+    if not path.exists():
         return None
-    return values if isinstance(values, dict) else None
-
-
-def finished_epochs(run: Path) -> list[dict[str, Any]]:
-    """What the metrics in a run's folder say of each epoch."""
-    return [line for line in _read_metrics(run / METRICS) if "validation_loss" in line]
-
-
-def _append(path: Path, values: dict[str, Any]) -> None:
     try:
-        with open(path, "ab") as file:
-            file.write(_as_line(values))
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}. Mend that, and the same command continues the run from "
-            "its last checkpoint"
-        ) from error
-
-
-def _as_line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values).encode() + b"\n"
+        return unseal(path.read_bytes(), str(path))
+    except IntegrityError as error:
+        raise IntegrityError(f"{error}. Delete this file, and the same command finishes the run again") from error

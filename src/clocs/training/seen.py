@@ -77,11 +77,10 @@ def same_split(about: dict[str, Any], store: Store, split: Split) -> bool:
 
 
 def save_seen(folder: Path, keys: Keys) -> str:
-    """Write the keys beside an encoder; their hash."""
+    """Write the keys beside an encoder and return the file's hash."""
     raw = io.BytesIO()
     np.save(raw, keys.astype("<u8"), allow_pickle=False)
-    write_bytes(folder / FILE, raw.getvalue())
-    return file_hash(folder / FILE)
+    return write_bytes(folder / FILE, raw.getvalue())
 
 
 def load_seen(folder: Path, sha256: str) -> Keys:

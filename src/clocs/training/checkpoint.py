@@ -51,13 +51,18 @@ def save_checkpoint(
     state: dict[str, Any],
     metrics: Stated,
 ) -> None:
-    """Write the state after a step, whose metrics are on disk already. The checkpoint before it is kept, others go."""
+    """Write the state after a step, whose metrics are on disk already; then remove those that are not needed."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= _optimiser_tensors(optimiser)
     path = _tensors(folder, step)
     sha256 = write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
     body = {"step": step, "tensors_sha256": sha256, "state": state, "metrics": metrics}
     write_bytes(path.with_suffix(".json"), seal(body))
+    _keep_two(folder, step)
+
+
+def _keep_two(folder: Path, step: int) -> None:
+    """Remove all checkpoints but that of a step and the one before it, and what a kill left of others."""
     kept = {step, *[each for each in checkpoints(folder) if each < step][-1:]}
     for old in sorted(folder.iterdir()):  # the JSON before its tensors
         match = _NAME.match(old.name)

@@ -1,0 +1,232 @@
+"""Power loss, simulated at every write, sync and rename: what was reported as done is there, and the work goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import clocs
+import clocs.training.loop
+from clocs.core.files import damage
+from clocs.store.ingest import RECEIPTS, ingest
+from clocs.store.manifest import SHARDS, versions
+from clocs.store.receipts import read_receipt
+from clocs.training.checkpoint import load_encoder_folder, newest_undamaged, save_checkpoint
+from tests.faults.recording_disk import Crash, Event, Tree, crashes, put, quick, recording
+from tests.faults.stores import FIRST, MORE, check_readable, fingerprint, grown_source, small_dataset, small_ingest
+
+States = Callable[[Crash, random.Random], Iterator[Tree]]
+SOME: States = lambda crash, choose: crash.some(1, choose)  # noqa: E731
+EVERY: States = lambda crash, choose: crash.every()  # noqa: E731
+STORED = {1: FIRST - 1, 2: FIRST + MORE - 2}
+"""Recordings of each version: one of either part is cut short and refused."""
+
+
+def found_after(events: list[Event], states: States) -> Iterator[tuple[Tree, list[Any]]]:
+    """Each state that some power loss leaves, with all that was reported before; each once."""
+    seen, choose = set(), random.Random(0)
+    for crash in crashes(events):
+        for tree in states(crash, choose):
+            digest = hashlib.sha256(repr(crash.reported).encode())
+            for path, content in tree.items():
+                digest.update(
+                    f"{path} ".encode() + (b"folder" if content is None else hashlib.sha256(content).digest())
+                )
+            if digest.digest() not in seen:
+                seen.add(digest.digest())
+                yield tree, list(crash.reported)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Hashes of all files but those that a write left unfinished: their names are used again or mean nothing."""
+    return {name: sha256 for name, sha256 in fingerprint(folder).items() if not name.endswith(".partial")}
+
+
+class Growing:
+    """A store that is made in new folders and then grows, recorded."""
+
+    def __init__(self, originals: Path, tmp_path: Path) -> None:
+        self.small, self.large = grown_source(originals, tmp_path)
+        self.root = tmp_path / "disk"
+        self.root.mkdir()
+        self.place = Path("archive/store")
+        store = self.root / self.place
+        with recording(self.root) as disk:
+            for version, source in ((1, self.small), (2, self.large)):
+                ingest(
+                    small_dataset(),
+                    source,
+                    store,
+                    progress=lambda records, refused: disk.report(sorted(os.listdir(store / RECEIPTS))),
+                )
+                disk.report(version)
+        self.events, self.expected = disk.events, content(store)
+
+    def check(self, tree: Tree, reported: list[Any], folder: Path) -> None:
+        """What was reported is there and readable, and the same ingests complete the store."""
+        put(tree, self.root, folder)
+        store = folder / self.place
+        there = versions(store)
+        assert set(there) >= {each for each in reported if isinstance(each, int)}
+        for version in there:
+            check_readable(store, version, STORED[version])
+        for name in next((each for each in reversed(reported) if isinstance(each, list)), []):
+            receipt = read_receipt(store, store / RECEIPTS / name)
+            assert receipt is not None
+            assert not any(damage(store / SHARDS / shard.file, shard.sha256, shard.bytes) for shard in receipt.shards)
+        with quick():
+            if not there:
+                small_ingest(self.small, store)
+            small_ingest(self.large, store)
+        assert content(store) == self.expected
+
+
+@pytest.fixture
+def growing(originals: Path, tmp_path: Path) -> Growing:
+    return Growing(originals, tmp_path)
+
+
+def lose_power_while_growing(growing: Growing, folder: Path, states: States) -> int:
+    count = 0
+    for tree, reported in found_after(growing.events, states):
+        growing.check(tree, reported, folder)
+        shutil.rmtree(folder)
+        count += 1
+    return count
+
+
+def test_the_record_holds_all_that_was_written(growing: Growing, tmp_path: Path) -> None:
+    """Else a write beside the file layer would not be lost in any state, and the tests below would prove nothing."""
+    *_, last = crashes(growing.events)
+    put(last.everything(), growing.root, tmp_path / "again")
+    assert fingerprint(tmp_path / "again") == fingerprint(growing.root)
+    assert last.reported[-1] == 2
+
+
+def test_an_ingest_loses_power(growing: Growing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = lose_power_while_growing(growing, tmp_path / "found", SOME)
+    with capsys.disabled():
+        print(f"\npower loss in an ingest: {count} of {count} states hold what was reported and go on")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_an_ingest_loses_power_in_full(growing: Growing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = lose_power_while_growing(growing, tmp_path / "found", EVERY)
+    with capsys.disabled():
+        print(f"\npower loss in an ingest, in full: {count} of {count} states hold what was reported and go on")
+
+
+class Training:
+    """Eight steps in two epochs with a checkpoint after every second, recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        store = clocs.ingest("synthetic", None, folder / "store", options={"records": 48, "leads": 1})
+        clocs.split(store)
+        self.settings = [f"store={store.folder}", "batch=8", "epochs=2", "checkpoint_steps=2", "embedding=8"]
+        self.root = folder / "disk"
+        self.root.mkdir()
+        self.saved: dict[int, dict[str, bytes]] = {}
+
+        def save(place: Path, step: int, *given: Any) -> None:
+            save_checkpoint(place, step, *given)
+            self.saved[step] = {path.name: path.read_bytes() for path in place.glob(f"step-{step:08d}.*")}
+            disk.report(step)
+
+        with recording(self.root) as disk, mock.patch.object(clocs.training.loop, "save_checkpoint", save):
+            done = self.train(self.root)
+        disk.report("finished")
+        self.events, self.run = disk.events, Path(done["run"])
+        self.expected = self.end(self.run)
+
+    def train(self, folder: Path) -> dict[str, Any]:
+        return clocs.pretrain("cmsc-synthetic", [*self.settings, f"runs={folder / 'new' / 'runs'}"])
+
+    def end(self, run: Path) -> dict[str, str]:
+        """Hashes of all that a run leaves but the clock's readings and how often it was resumed."""
+        others = {"timing.jsonl", "result.json", "resumes.jsonl"}
+        return {name: sha256 for name, sha256 in content(run).items() if name not in others}
+
+    def check(self, tree: Tree, reported: list[Any], folder: Path) -> int | None:
+        """The newest checkpoint that was reported is there, or a newer one; return its step."""
+        put(tree, self.root, folder)
+        run = folder / self.run.relative_to(self.root)
+        chosen = newest_undamaged(run / "checkpoints", run / "metrics.jsonl")
+        steps = [each for each in reported if isinstance(each, int)]
+        if chosen is None:
+            assert not steps
+        else:
+            assert chosen.step >= max(steps, default=0)
+            assert not chosen.damaged
+            for name, raw in self.saved[chosen.step].items():
+                assert (run / "checkpoints" / name).read_bytes() == raw
+        if "finished" in reported:
+            assert self.train(folder)["already_finished"]
+            load_encoder_folder(run / "best")
+        return None if chosen is None else chosen.step
+
+    def check_next_run(self, folder: Path) -> None:
+        """The same command ends with the weights and metrics of the run that lost no power.
+
+        Checkpoints whose removal was not synced may be there again.
+        """
+        with quick():
+            done = self.train(folder)
+        assert self.end(Path(done["run"])).items() >= self.expected.items()
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    return Training(tmp_path_factory.mktemp("power"))
+
+
+Kind = Callable[[dict[str, str]], object]
+"""What makes states alike, of which one is trained to the end; given hashes of the files by name."""
+
+
+def lose_power_while_training(training: Training, folder: Path, states: States, kind: Kind) -> tuple[int, int]:
+    """Return how many states there are, and how many were trained to the end: one for each step and kind."""
+    count, kinds = 0, set()
+    for tree, reported in found_after(training.events, states):
+        alike = training.check(tree, reported, folder), repr(kind(content(folder)))
+        if alike not in kinds:
+            training.check_next_run(folder)
+        kinds.add(alike)
+        shutil.rmtree(folder)
+        count += 1
+    return count, len(kinds)
+
+
+def test_the_record_of_a_training_holds_all_that_was_written(training: Training, tmp_path: Path) -> None:
+    *_, last = crashes(training.events)
+    put(last.everything(), training.root, tmp_path / "again")
+    assert fingerprint(tmp_path / "again") == fingerprint(training.root)
+    assert sorted(training.saved) == [each for each in last.reported if isinstance(each, int)]
+    assert len(training.saved) >= 4
+
+
+def encoder_and_result(files: dict[str, str]) -> list[str]:
+    """Return the names of those files that decide how a run goes on, beside its checkpoint."""
+    return sorted(name for name in files if "/best/" in name or name.endswith("result.json"))
+
+
+def test_a_training_loses_power(training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count, trained = lose_power_while_training(training, tmp_path / "found", SOME, encoder_and_result)
+    with capsys.disabled():
+        print(f"\npower loss in a training: {count} of {count} states keep checkpoints, {trained} trained to the end")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_training_loses_power_in_full(training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count, trained = lose_power_while_training(training, tmp_path / "found", EVERY, lambda files: files)
+    with capsys.disabled():
+        print(f"\npower loss in a training, in full: {count} of {count} states, {trained} trained to the end")

@@ -16,8 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.core import files
+from clocs.core.disk import Disk
 from clocs.core.errors import StoreError
-from clocs.core.files import atomic_file, canonical_json, content_hash, exclusive, file_hash, write_bytes
+from clocs.core.files import (
+    append_bytes,
+    atomic_file,
+    canonical_json,
+    content_hash,
+    cut_file,
+    exclusive,
+    file_hash,
+    remove_file,
+    sync_file,
+    write_bytes,
+)
 
 HOLD = """
 import sys, time
@@ -110,6 +122,46 @@ files.write_bytes(Path(sys.argv[1]), b"whole" * 1000)
         write_bytes(target, b"second")
         assert target.read_bytes() == b"second"
         assert os.listdir(target.parent) == ["a.bin"]
+
+
+def test_each_new_folder_is_synced_up_to_the_first_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power loss takes a new folder away together with the synced file in it."""
+    calls: list[tuple[str, str]] = []
+
+    class Listed(Disk):
+        def make_folder(self, folder: Path) -> None:
+            super().make_folder(folder)
+            calls.append(("make", folder.name))
+
+        def sync_folder(self, folder: Path) -> None:
+            super().sync_folder(folder)
+            calls.append(("sync", folder.name))
+
+    monkeypatch.setattr(files, "disk", Listed())
+    there = tmp_path.name
+    write_bytes(tmp_path / "a" / "b" / "c" / "file", b"x")
+    new = [("make", "a"), ("sync", there), ("make", "b"), ("sync", "a"), ("make", "c"), ("sync", "b")]
+    assert calls == [*new, ("sync", "c")]
+    calls.clear()
+    with exclusive(tmp_path / "a" / "d"):
+        assert calls == [("make", "d"), ("sync", "a")]
+
+
+def test_appending_cutting_and_removing(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    append_bytes(path, b"one ")
+    append_bytes(path, b"two ")
+    sync_file(path)
+    cut_file(path, 4)
+    append_bytes(path, b"three")
+    assert path.read_bytes() == b"one three"
+    remove_file(path)
+    remove_file(path)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(StoreError, match=rf"^cannot write {tmp_path}/no/log: .*the same command continues"):
+        append_bytes(tmp_path / "no" / "log", b"x")
 
 
 def test_the_hook_is_told_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from clocs.core import files
 from clocs.core.errors import ConfigError
 
 KEY_BYTES: Final = 32
@@ -73,7 +74,7 @@ def make_key(file: str | os.PathLike[str]) -> PatientKey:
     path = Path(file)
     secret = secrets.token_bytes(KEY_BYTES)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folders(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise ConfigError(f"{path} exists; a key is never overwritten. Choose another name") from None
@@ -83,6 +84,7 @@ def make_key(file: str | os.PathLike[str]) -> PatientKey:
         made.write(secret.hex() + "\n")
         made.flush()
         os.fsync(made.fileno())
+    files.disk.sync_folder(path.parent)
     return PatientKey(secret)
 
 

@@ -1,13 +1,17 @@
-"""BatchNorm that spans ranks, without ranks: ``test_ranks.py`` has real ones."""
+"""BatchNorm that spans ranks, without ranks: ``test_ranks.py`` has real ones. Decisions that ranks take together."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 
-from clocs.training.distributed import GlobalBatchNorm
+from clocs.core.errors import IntegrityError
+from clocs.training.distributed import GlobalBatchNorm, all_or_none, from_rank_zero
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -30,3 +34,41 @@ def test_statistics_and_type_are_those_of_torch(dtype: torch.dtype, monkeypatch:
 
 def _statistics(norm: nn.Module) -> tuple[Tensor, Tensor]:
     return norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+
+
+def _fail_on(rank: int) -> None:
+    if not dist.is_initialized() or dist.get_rank() == rank:
+        raise IntegrityError("a.bin: damaged")
+
+
+def _decide_together(rank: int, folder: str) -> None:
+    """On each of two ranks: what both know, and the errors that both raise."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    said = [str(from_rank_zero(lambda: f"of rank {rank}"))]
+    all_or_none(lambda: None)
+    for failing in (0, 1):
+        try:
+            all_or_none(lambda: _fail_on(failing))  # noqa: B023
+        except IntegrityError as error:
+            said.append(str(error))
+    try:
+        from_rank_zero(lambda: _fail_on(0))
+    except IntegrityError as error:
+        said.append(str(error))
+    dist.barrier()
+    dist.destroy_process_group()
+    Path(folder, f"rank-{rank}").write_text("\n".join(said))
+
+
+def test_ranks_decide_and_fail_together(tmp_path: Path) -> None:
+    spawn(_decide_together, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    ours, theirs = ((tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1))
+    stops = [f"a.bin: damaged. This is what rank {rank} of 2 found; all ranks stop" for rank in (0, 1)]
+    assert ours == theirs == ["of rank 0", *stops, "a.bin: damaged"]
+
+
+def test_one_rank_decides_and_fails_alone() -> None:
+    assert from_rank_zero(lambda: 7) == 7
+    for together in (from_rank_zero, all_or_none):
+        with pytest.raises(IntegrityError, match=r"^a\.bin: damaged$"):
+            together(lambda: _fail_on(0))

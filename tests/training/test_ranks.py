@@ -78,21 +78,25 @@ def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
                 assert ours[key] == pytest.approx(theirs[key], abs=1e-9)
 
 
-def test_a_killed_rank_ends_the_job_with_a_message_and_it_resumes(store: Path, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_the_job_and_all_ranks_resume_from_the_undamaged_checkpoint(
+    store: Path, tmp_path: Path
+) -> None:
     """As a user runs it: ``clocs pretrain ... devices=2``, and kill -9 of its second process midway."""
     command = [sys.executable, "-m", "clocs", "pretrain", "cmsc-synthetic", f"store={store}", f"runs={tmp_path}"]
     command += ["devices=2", "steps=60", "batch=64", "checkpoint_steps=5", "--json"]
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _kill_second_rank_after(tmp_path, job.pid, steps=8)
-    before = time.monotonic()
-    _, message = job.communicate(timeout=60)
-    assert time.monotonic() - before < 60
+    _kill_second_rank_after(tmp_path, job, steps=12)
+    _, message = job.communicate()
     assert job.returncode != 0
     assert "the same command resumes the run" in " ".join(message.split())
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 60
     (metrics,) = tmp_path.glob("*/metrics.jsonl")
+    older, newer = sorted((metrics.parent / "checkpoints").glob("*.safetensors"))
+    newer.write_bytes(newer.read_bytes()[:-9])
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["steps"], f"step-{result['resumed_from']:08d}") == (60, older.stem)
+    assert "".join(f"{newer}: content differs from its hash".split()) in "".join(done.stderr.split())
     assert [line["step"] for line in _lines(metrics) if "items" in line] == list(range(1, 61))
 
 
@@ -100,13 +104,12 @@ def _lines(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def _kill_second_rank_after(runs: Path, pid: int, steps: int) -> None:
-    until = time.monotonic() + 90
-    while time.monotonic() < until:
+def _kill_second_rank_after(runs: Path, job: subprocess.Popen[str], steps: int) -> None:
+    while job.poll() is None:
         if any(len(_lines(path)) >= steps for path in runs.glob("*/metrics.jsonl")):
-            for child in psutil.Process(pid).children(recursive=True):
+            for child in psutil.Process(job.pid).children(recursive=True):
                 if child.environ().get("LOCAL_RANK") == "1":
                     child.kill()
                     return
         time.sleep(0.05)
-    raise AssertionError("no second rank came to work")
+    raise AssertionError("the job ended before its second rank was killed")

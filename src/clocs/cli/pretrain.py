@@ -41,5 +41,7 @@ def pretrain(
     typer.echo(
         f"run {result['run']} {state}: {result['epochs']} epochs, validation loss {result['validation_loss']:.4f}"
     )
+    if result["resumed_from"] is not None:
+        typer.echo(f"continued from the checkpoint after step {result['resumed_from']}")
     epoch = f"epoch {result['best_epoch'] + 1}" if result["epochs"] else "as it starts"
     typer.echo(f"best encoder ({epoch}): {result['best']}")

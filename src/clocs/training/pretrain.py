@@ -67,7 +67,8 @@ def pretrain(
         _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
     _refuse_lost_best(run)
-    return {**done, "best": str(run.best), "run": str(run.folder), "already_finished": True}  # it may have been moved
+    moved = {"best": str(run.best), "run": str(run.folder)}  # since it was finished, perhaps
+    return {**done, **moved, "already_finished": True, "resumed_from": None}
 
 
 def _leave_group() -> None:

@@ -1,0 +1,119 @@
+"""One case in a process of its own: forked from one that has imported everything, opened nothing and has one thread."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from clocs.core.errors import ClocsError
+from tests.faults.damage.uses import Use, digests
+
+PROCESSOR_SECONDS: Final = 30
+"""After which a case counts as hanging; it takes a fraction of a second."""
+WALL_SECONDS: Final = 600.0
+"""After which a case that uses no processor counts as hanging."""
+MEMORY: Final = 2 << 30
+"""Bytes of address space that a case may take beyond its parent's."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a use ended."""
+
+    found: tuple[str, ...] = ()
+    """A digest of each thing it found, up to an error."""
+    error: str = ""
+    """The type of what it raised, or the signal that ended it."""
+    typed: bool = False
+    """Whether it raised an error of clocs."""
+    message: str = ""
+    imported: tuple[str, ...] = ()
+    """Modules that it imported, and its parent had not."""
+    seconds: float = 0.0
+    """Of the processor."""
+
+
+def run_forked(use: Use, folder: Path) -> Ended:
+    """Carry a use out in a child."""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as errors:
+        child = os.fork()
+        if not child:
+            os.close(reading)
+            _in_child(lambda: _ended(use, folder), writing, errors.fileno())
+        os.close(writing)
+        told, hung = _read(reading, child)
+        _, status, used = os.wait4(child, 0)
+        errors.seek(0)
+        written = errors.read().decode(errors="replace")
+    seconds = used.ru_utime + used.ru_stime
+    if hung or not told:
+        how = "hangs, killed" if hung else f"ended by {_signal(status)}"
+        return Ended(error=how, message=written[-2000:], seconds=seconds)
+    parts = json.loads(told)
+    found, imported = (tuple(parts.pop(name)) for name in ("found", "imported"))
+    return Ended(found, **parts, imported=imported, seconds=seconds)
+
+
+def _in_child(work: Callable[[], dict[str, object]], writing: int, errors: int) -> None:
+    """Never returns: the parent's exit handlers and open files are not the child's."""
+    code = 1
+    try:
+        os.dup2(errors, 1)
+        os.dup2(errors, 2)
+        faulthandler.enable()
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS + 5))
+        with os.fdopen(writing, "w") as out:
+            json.dump(work(), out)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _ended(use: Use, folder: Path) -> dict[str, object]:
+    found: list[str] = []
+    told: dict[str, object] = {"found": found}
+    before = set(sys.modules)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.extend(digests(use(folder)))
+    except Exception as error:
+        told |= {"error": type(error).__name__, "typed": isinstance(error, ClocsError), "message": str(error)}
+    return {**told, "imported": sorted(set(sys.modules) - before)}
+
+
+def _read(handle: int, child: int) -> tuple[bytes, bool]:
+    """All that the child says, and whether it had to be killed because it waits for something."""
+    parts = []
+    last = time.monotonic() + WALL_SECONDS
+    with os.fdopen(handle, "rb", 0) as pipe:
+        while select.select([pipe], [], [], max(0.0, last - time.monotonic()))[0]:
+            part = pipe.read(1 << 16)
+            if not part:
+                return b"".join(parts), False
+            parts.append(part)
+    os.kill(child, signal.SIGKILL)
+    return b"", True
+
+
+def _signal(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return "the limit of processor time" if number == signal.SIGXCPU else signal.Signals(number).name
+    return f"exit {os.WEXITSTATUS(status)}"

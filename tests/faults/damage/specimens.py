@@ -1,0 +1,176 @@
+"""One small specimen of everything that clocs keeps on disk, made of real recordings, and put back after each case.
+
+python -m tests.faults.damage.specimens ORIGINALS FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from clocs.datasets import DATASETS, Dataset
+from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
+from clocs.evaluation.probe import probe
+from clocs.similarity.archive.embedding import embed_store
+from clocs.similarity.index.changes import build_index, delete_patients
+from clocs.store.ingest import ingest
+from clocs.store.splits import make_split
+from clocs.training.checkpoint import load_encoder_folder, save_encoder
+from clocs.training.pretrain import pretrain
+from tests.similarity.archives import clustered, write_archive
+
+RECORDS: Final = 24
+RECORDS_PER_SHARD: Final = 12
+CUT, SHORT = 2, 5
+"""Of the recordings: one whose file is cut off, which is quarantined, and one too short to be embedded."""
+SHORT_SAMPLES: Final = 300
+EMBEDDING: Final = 16
+SPLIT_SEED: Final = 5
+"""Gives each part patients of several classes."""
+LIST_ROWS: Final = 10_000
+"""Patients of the IVF-PQ index: fewer would be searched exactly."""
+FINISHED, BEGUN, FRESH = 1, 3, 4
+"""Seeds of a training run that is finished, of one that was interrupted, and of one that is not there yet."""
+STOP_AT: Final = 5
+"""Step at which a run is interrupted; there is a checkpoint after step 4, and one before."""
+
+
+def dataset() -> Dataset:
+    """PTB-XL with small shards."""
+    return replace(DATASETS.get("ptbxl"), records_per_shard=RECORDS_PER_SHARD)
+
+
+def training(folder: Path, seed: int, **changes: Any) -> list[str]:
+    """The options of a run of six steps. Frames are resampled, so they are cached."""
+    told = {"store": folder / "store", "runs": folder / "runs", "seed": seed, "epochs": 2, "batch": 8}
+    told |= {"frames.samples": 400, "frames.rate": 125, "frames.segments": 2, "leads": "II,V2"}
+    return [
+        f"{key}={value}" for key, value in {**told, "embedding": EMBEDDING, "checkpoint_steps": 2, **changes}.items()
+    ]
+
+
+def make_specimens(originals: Path, folder: Path) -> None:
+    """Make a store, splits, caches, runs, an encoder, an evaluation, an archive and two indexes."""
+    _unpack(originals, folder / "source")
+    store = ingest(dataset(), folder / "source", folder / "store")
+    make_split(store, seed=SPLIT_SEED)
+    best = Path(pretrain({}, training(folder, FINISHED))["best"])
+    _interrupt(folder)
+    _make_encoder(best, folder / "encoder")
+    _evaluate(folder)
+    embed_store(folder / "encoder", store, folder / "archive")
+    build_index(folder / "archive", folder / "index", "hnsw")
+    delete_patients(folder / "index", [next(iter(store)).patient_id])
+    _make_lists(folder)
+
+
+def _unpack(originals: Path, folder: Path) -> None:
+    """Every second of the first recordings of PTB-XL at 100 Hz, whose classes differ, and their table."""
+    with zipfile.ZipFile(originals) as opened:
+        names = [name for name in opened.namelist() if name.startswith("ptbxl/")]
+        headers = sorted(name for name in names if name.startswith("ptbxl/records100/") and name.endswith(".hea"))
+        stems = {name.removesuffix(".hea"): number for number, name in enumerate(headers[::2][:RECORDS])}
+        for name in names:
+            number = stems.get(name.rpartition(".")[0])
+            if number is not None or name == "ptbxl/ptbxl_database.csv":
+                path = folder / name.removeprefix("ptbxl/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(_shortened(opened.read(name), path.suffix, number))
+
+
+def _shortened(data: bytes, ending: str, number: int | None) -> bytes:
+    if number == CUT and ending == ".dat":
+        return data[:-1001]
+    if number == SHORT:
+        return data[: SHORT_SAMPLES * 12 * 2] if ending == ".dat" else data.replace(b" 1000\n", b" 300\n", 1)
+    return data
+
+
+class _InterruptedError(Exception):
+    """Ends a training run between two steps."""
+
+
+def _interrupt(folder: Path) -> None:
+    def stop(known: dict[str, Any]) -> None:
+        if "loss" in known and known["step"] == STOP_AT:
+            raise _InterruptedError
+
+    try:
+        pretrain({}, training(folder, BEGUN), progress=stop)
+    except _InterruptedError:
+        return
+    raise AssertionError("the run was not interrupted")
+
+
+def _make_encoder(best: Path, folder: Path) -> None:
+    """An encoder with everything that may lie beside its weights."""
+    module, about = load_encoder_folder(best)
+    random = np.random.default_rng(0)
+    torch.manual_seed(0)
+    shutil.copytree(best, folder)
+    save_encoder(folder, module, about, torch.nn.Linear(EMBEDDING, 2))
+    card = ClassifierCard(
+        classes=tuple(ClassInfo(name, f"meaning of {name}", 0.5, ()) for name in ("one", "other")),
+        multi_label=True,
+        temperature=1.0,
+        cannot_recognise=(),
+        leads=("II", "V2"),
+        trained_on={},
+        encoder_sha256=about["weights_sha256"],
+    )
+    mean, weight = random.normal(size=EMBEDDING), random.normal(size=(2, EMBEDDING))
+    arrays = (mean, np.ones(EMBEDDING), weight, np.zeros(2))
+    Classifier(card, *(values.astype(np.float32) for values in arrays)).save(folder / FOLDER / "made")
+
+
+def _evaluate(folder: Path) -> None:
+    """A finished evaluation."""
+    probe(folder / "encoder", folder / "store", runs=folder / "evaluations")
+
+
+def _make_lists(folder: Path) -> None:
+    """An IVF-PQ index of made vectors with an archive of few shards."""
+    rows = [{"record_id": f"r{number}", "patient_id": f"p{number}"} for number in range(LIST_ROWS)]
+    archive = folder / "list-archive"
+    write_archive(archive, rows, clustered(LIST_ROWS, EMBEDDING // 2), per_shard=LIST_ROWS)
+    build_index(archive, folder / "list-index", "ivfpq")
+    shutil.rmtree(archive)
+
+
+class Specimens:
+    """The bytes and times of all files of a folder, which any case may change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files = {path: (path.read_bytes(), path.stat()) for path in _files(folder)}
+
+    def restore(self) -> None:
+        """Undo whatever was changed, written or removed."""
+        for path in _files(self.folder):
+            if path not in self._files:
+                path.unlink()
+        for path, (data, about) in self._files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists() or path.read_bytes() != data:
+                path.write_bytes(data)
+            os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        for place in sorted((path for path in self.folder.rglob("*") if path.is_dir()), reverse=True):
+            if not any(place.iterdir()):
+                place.rmdir()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    make_specimens(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,217 @@
+"""What people do with the files of clocs. Each use returns all that it found, down to the last bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from clocs.evaluation.contract import check_contract
+from clocs.evaluation.pretrained import load_encoder
+from clocs.evaluation.probe import probe
+from clocs.evaluation.results import compare, load_scores
+from clocs.similarity.archive.archive import KNOWN, open_archive
+from clocs.similarity.archive.embedding import embed_store
+from clocs.similarity.index.changes import add_archive, build_index, delete_patients
+from clocs.similarity.index.search import open_index
+from clocs.store.frames import Frames
+from clocs.store.ingest import ingest
+from clocs.store.store import open_store
+from clocs.store.summary import quarantine
+from clocs.training.checkpoint import load_encoder_folder, load_head
+from clocs.training.curves import learning_curve
+from clocs.training.pretrain import pretrain
+from clocs.training.runs import finished_epochs
+from tests.faults.damage.serving import REFUSED, answers
+from tests.faults.damage.specimens import BEGUN, EMBEDDING, FINISHED, FRESH, dataset, training
+from tests.faults.stores import fingerprint
+
+Found = Iterator[Any]
+SAMPLE: Final = "source/records100/00000/00001_lr.hea"
+"""A recording that is asked with."""
+
+
+def read_recordings(folder: Path) -> Found:
+    """Every recording of the store with all that is known of it."""
+    store = open_store(folder / "store")
+    for recording in store:
+        yield recording.digital, recording.gain, recording.baseline
+        yield {name: value for name, value in vars(recording).items() if not isinstance(value, np.ndarray)}
+    yield store.table(["record_id", "patient_id", "labels", "signal_hash"]).to_pydict()
+
+
+def gather_frames(folder: Path) -> Found:
+    """All frames of the training part, in one call."""
+    store = open_store(folder / "store")
+    frames = store.frames("evaluation", records=store.split().mask("train"))
+    items = np.arange(len(frames))
+    yield frames.gather(items), frames.targets(items)
+
+
+def cached_frames(folder: Path) -> Found:
+    """The frames that a training run caches."""
+    store = open_store(folder / "store")
+    policy = store.policy("segments").model_copy(update={"samples": 400, "rate": 125.0, "leads": ("II", "V2")})
+    for part in ("train", "validation"):
+        yield Frames(store, policy, records=store.split().mask(part)).cached()
+
+
+def read_split(folder: Path) -> Found:
+    """Who trains and who tests."""
+    split = open_store(folder / "store").split()
+    yield split.parts, split.about, split.sha256
+
+
+def read_quarantine(folder: Path) -> Found:
+    """The recordings that were refused, and why."""
+    yield quarantine(open_store(folder / "store"))
+
+
+def ingest_again(folder: Path) -> Found:
+    """The store after the same ingest, which makes again what is missing."""
+    ingest(dataset(), folder / "source", folder / "store")
+    yield {name: sha256 for name, sha256 in fingerprint(folder / "store").items() if not name.startswith("frames/")}
+
+
+def train(folder: Path) -> Found:
+    """Two steps of a new run."""
+    yield from _trained(folder, FRESH, steps=2)
+
+
+def resume(folder: Path) -> Found:
+    """An interrupted run, to its end."""
+    yield from _trained(folder, BEGUN)
+
+
+def _trained(folder: Path, seed: int, **changes: Any) -> Found:
+    done = pretrain({}, training(folder, seed, **changes))
+    run = Path(done["run"])
+    yield {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")}
+    yield (run / "best" / "model.safetensors").read_bytes()
+    yield finished_epochs(run)
+
+
+def look_up(folder: Path) -> Found:
+    """The result and the learning curve of a finished run."""
+    done = pretrain({}, training(folder, FINISHED))
+    yield {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss", "already_finished")}
+    curve = learning_curve(done["run"])
+    yield {name: np.asarray(value).tolist() for name, value in vars(curve).items()}
+
+
+def continue_from(folder: Path) -> Found:
+    """Two steps of a run that starts from the encoder."""
+    yield from _trained(folder, FRESH, steps=2, initial=folder / "encoder")
+
+
+def evaluate(folder: Path) -> Found:
+    """A finished evaluation: its result, its scores, and how it compares with itself."""
+    done = probe(folder / "encoder", folder / "store", runs=folder / "evaluations")
+    run = Path(done.pop("run"))
+    yield done
+    scores = load_scores(run)
+    yield scores.values, scores.truth, scores.record, scores.patient, scores.classes
+    yield {level: vars(found) for level, found in compare([run], [run], replicates=2).items()}
+
+
+def embed(folder: Path) -> Found:
+    """Embeddings and classes of a recording, and the head that was trained with the encoder."""
+    encoder = load_encoder(folder / "encoder")
+    made = encoder.embed(folder / SAMPLE)
+    yield made.values, made.lead, made.start, made.notes
+    found = encoder.classify(folder / SAMPLE)
+    yield [(item.name, item.meaning, item.probability, item.prevalence) for item in found.classes]
+
+
+def load_trained_head(folder: Path) -> Found:
+    """The classifier that was trained with an encoder."""
+    place = folder / "encoder"
+    yield {name: value.numpy() for name, value in load_head(place, load_encoder_folder(place)[1]).state_dict().items()}
+
+
+def check_leaks(folder: Path) -> Found:
+    """Which recordings the encoder has seen."""
+    store = open_store(folder / "store")
+    yield check_contract(folder / "encoder", load_encoder_folder(folder / "encoder")[1], store, store.split())
+
+
+def embed_recordings(folder: Path) -> Found:
+    """A new archive of the whole store."""
+    embed_store(folder / "encoder", folder / "store", folder / "new-archive")
+    yield fingerprint(folder / "new-archive")
+
+
+def embed_again(folder: Path) -> Found:
+    """The archive after the same embedding, which makes again what is missing."""
+    embed_store(folder / "encoder", folder / "store", folder / "archive")
+    yield fingerprint(folder / "archive")
+
+
+def read_archive(folder: Path) -> Found:
+    """All vectors of the archive, and what is known of its recordings."""
+    archive = open_archive(folder / "archive")
+    yield archive.vectors(), archive.lead_vectors(np.arange(len(archive))), archive.table(KNOWN).to_pydict()
+
+
+def index_archive(folder: Path) -> Found:
+    """A new index of the archive."""
+    build_index(folder / "archive", folder / "new-index", "hnsw")
+    yield fingerprint(folder / "new-index")
+
+
+def search(folder: Path) -> Found:
+    """Patients near vectors, near a record of the index, and near a file."""
+    index = open_index(folder / "index")
+    hits = index.search(np.eye(4, EMBEDDING), 5)
+    yield hits.rows, hits.cosines, hits.patient_ids
+    yield index.similar("00003_lr", 4).as_dict()
+    yield index.similar(folder / SAMPLE, 4).as_dict()
+
+
+def search_lists(folder: Path) -> Found:
+    """Patients near vectors, by inverted lists."""
+    hits = open_index(folder / "list-index").search(np.eye(4, EMBEDDING // 2), 5)
+    yield hits.rows, hits.cosines, hits.patient_ids
+
+
+def change_index(folder: Path) -> Found:
+    """An index after an addition, in which a deleted patient stays out, and another deletion."""
+    place = folder / "index"
+    yield vars(add_archive(place, folder / "archive"))
+    yield vars(delete_patients(place, [open_archive(folder / "archive").table().column("patient_id")[8].as_py()]))
+    yield open_index(place).search(np.eye(4, EMBEDDING), 5).patient_ids
+
+
+def serve(folder: Path) -> Found:
+    """Answers of the service; see ``answers``."""
+    yield from answers(folder, folder / SAMPLE)
+
+
+Use = Callable[[Path], Found]
+
+
+def digests(found: Found) -> Iterator[str]:
+    """A hash of every bit of each thing that a use found."""
+    for item in found:
+        whole = hashlib.sha256()
+        _add(whole, item)
+        yield REFUSED if item is REFUSED else whole.hexdigest()
+
+
+def _add(whole: Any, value: Any) -> None:
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        whole.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, bytes):
+        whole.update(value)
+    elif isinstance(value, dict):
+        whole.update(json.dumps([str(key) for key in value]).encode())
+        _add(whole, tuple(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _add(whole, item)
+    else:
+        whole.update(f"{value!r};".encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from clocs.core.files import seal, write_bytes
 from clocs.similarity.archive.archive import ArchiveManifest, ArchiveShardInfo, EncoderInfo, Places, StoreInfo, schema
-from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.checked_files import describe, describe_bytes
 from clocs.similarity.segments import unit_length
 from clocs.store.arrow_files import write_arrow
 from clocs.store.manifest import manifest_path
@@ -44,13 +43,13 @@ def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -
         }
         file = f"shards/{number:06d}.arrow"
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema(E, ()))
-        sha256, size = write_arrow(folder / file, batch)
-        shards.append(ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=count))
+        written = describe(folder, file, write_arrow(folder / file, batch).sha256)
+        shards.append(ArchiveShardInfo(**dict(written), rows=count))
     _write_manifest(folder, rows, shards)
 
 
 def _write_manifest(folder: Path, rows: int, shards: list[ArchiveShardInfo]) -> None:
-    listed = FileInfo(file="refused-000001.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
+    listed = describe_bytes("refused-000001.jsonl", b"")
     write_bytes(folder / listed.file, b"")
     encoder = {"name": "none", "options": {"embedding": E}}
     manifest = ArchiveManifest(

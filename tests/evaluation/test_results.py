@@ -97,7 +97,7 @@ def test_damage_is_a_message(tmp_path: Path) -> None:
     whole = (folder / "scores.npz").read_bytes()
     for raw in (b"", whole[:100], whole[:-20], b"no zip"):
         (folder / "scores.npz").write_bytes(raw)
-        with pytest.raises(StoreError, match="holds no evaluation"):
+        with pytest.raises(IntegrityError, match=r"scores\.npz: cannot be read"):
             load_scores(folder)
     with pytest.raises(StoreError, match="holds no evaluation"):
         load_scores(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from clocs.service import archive_view
 from clocs.service.archive_view import ArchiveView
 from clocs.service.demo import make_demo
 from clocs.service.parsing.reading import read_upload
-from clocs.similarity.checked_files import FileInfo, refuse_changed
+from clocs.similarity.checked_files import FileInfo, refuse_damaged
 from clocs.similarity.index import snapshot
 from clocs.similarity.index.changes import delete_patients, rebuild_index
 from clocs.similarity.index.filters import EVERYONE, Filter
@@ -126,13 +125,13 @@ def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeyp
     make_demo(tmp_path, "cmsc-chapman", 10)
     view = ArchiveView(tmp_path / "index")
 
-    def rebuilt(folder: Path, files: Iterable[FileInfo]) -> None:
-        monkeypatch.setattr(snapshot, "refuse_changed", refuse_changed)
+    def rebuilt(folder: Path, info: FileInfo) -> None:
+        monkeypatch.setattr(snapshot, "refuse_damaged", refuse_damaged)
         rebuild_index(tmp_path / "index")
-        refuse_changed(folder, files)
+        refuse_damaged(folder, info)
 
     delete_patients(tmp_path / "index", ["P0000001"])
-    monkeypatch.setattr(snapshot, "refuse_changed", rebuilt)
+    monkeypatch.setattr(snapshot, "refuse_damaged", rebuilt)
     assert len(view.map.rows) == view.manifest.patients == 4
     assert view.manifest.packed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from clocs.similarity.archive.archive import (
     open_archive,
     schema,
 )
-from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.checked_files import describe, describe_bytes
 from clocs.similarity.segments import Vectors, unit_length
 from clocs.store.arrow_files import write_arrow
 from clocs.store.manifest import manifest_path
@@ -61,9 +60,9 @@ def write_archive(
     for number, begin in enumerate(range(0, len(rows), per_shard)):
         part, values = rows[begin : begin + per_shard], vectors[begin : begin + per_shard]
         file = f"shards/{version}-{number}.arrow"
-        sha256, size, _ = write_arrow(folder / file, _batch(part, values))
-        shards.append(ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(part)))
-    refused = FileInfo(file=f"refused-{version:06d}.jsonl", sha256=hashlib.sha256(b"").hexdigest(), bytes=0)
+        written = describe(folder, file, write_arrow(folder / file, _batch(part, values)).sha256)
+        shards.append(ArchiveShardInfo(**dict(written), rows=len(part)))
+    refused = describe_bytes(f"refused-{version:06d}.jsonl", b"")
     write_bytes(folder / refused.file, b"")
     manifest = ArchiveManifest(
         version=version,

@@ -168,23 +168,28 @@ class Classifier:
         path = Path(folder) / ABOUT
         if not path.exists():
             raise StoreError(f"{folder} holds no classifier: there is no {ABOUT}")
-        body = unseal(path.read_bytes(), ABOUT)
+        body = unseal(path.read_bytes(), _named(path))
         sha256 = body.pop("tensors_sha256", None)
         if body.get("format") != ClassifierCard.model_fields["format"].default:
             raise StoreError(f"{path} has the format {body.get('format')}, which this version of clocs does not read")
         try:
             return cls(ClassifierCard.model_validate(body), **_read(path.with_name(TENSORS), sha256))
         except (ValidationError, TypeError, ConfigError) as error:
-            raise IntegrityError(f"{path} does not describe a classifier: {error}") from error
+            raise IntegrityError(f"{_named(path)}: does not describe a classifier: {error}") from error
+
+
+def _named(path: Path) -> str:
+    """A file with the name of its classifier: an encoder may have several."""
+    return f"{path.parent.name}/{path.name}"
 
 
 def _read(path: Path, sha256: str | None) -> Mapping[str, Floats]:
     try:
         if file_hash(path) != sha256:
-            raise IntegrityError(f"{path.name}: content differs from the hash in {ABOUT}; get a fresh copy")
+            raise IntegrityError(f"{_named(path)}: content differs from the hash in {ABOUT}; get a fresh copy")
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise IntegrityError(f"{path.name}: cannot be read: {error}") from error
+        raise IntegrityError(f"{_named(path)}: cannot be read: {error}") from error
 
 
 def load_classifiers(encoder: Path, listed: Sequence[str] | None = None) -> dict[str, Classifier]:

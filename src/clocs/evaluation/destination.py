@@ -22,14 +22,15 @@ def refuse_taken(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
     if not path.exists():
         _refuse_strangers(out)
         return
+    why = ""
     try:
         held = unseal(path.read_bytes(), path.name)
-    except IntegrityError:  # a run's, which has no seal, or damaged: nobody knows what is there
-        held = {}
+    except IntegrityError as error:  # damaged, or another program's: nobody knows what is there
+        held, why = {}, f" ({error})"
     if not same(held):
         raise ConfigError(
-            f"{out} holds a run or another encoder, which would be written over; name a new folder, or delete this one "
-            "if nobody needs it"
+            f"{out} holds a run or another encoder{why}, which would be written over; name a new folder, or delete "
+            "this one if nobody needs it"
         )
 
 

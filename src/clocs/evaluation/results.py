@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clocs.core.errors import ConfigError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import write_bytes
 from clocs.evaluation.judgement import LEVELS, levels
 from clocs.evaluation.rows import Rows
@@ -37,13 +37,16 @@ def save_scores(folder: Path, scores: Rows) -> None:
 
 
 def load_scores(folder: Path) -> Rows:
-    """The test rows of an evaluation."""
+    """Return the test rows of an evaluation; each array has a checksum in the file."""
+    path = folder / FILE
     try:
-        with np.load(io.BytesIO((folder / FILE).read_bytes()), allow_pickle=False) as kept:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             classes = tuple(str(name) for name in kept["classes"])
             return Rows(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
-    except Exception as error:  # damaged bytes make numpy raise what they will
+    except OSError as error:
         raise StoreError(f"{folder} holds no evaluation: {error}") from error
+    except Exception as error:  # damaged bytes make numpy raise what they will
+        raise IntegrityError(f"{path}: cannot be read: {error!r:.200}. Evaluate again into another folder.") from error
 
 
 def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) -> dict[str, Difference]:

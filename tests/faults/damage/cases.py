@@ -48,7 +48,9 @@ def outputs(folder: Path) -> dict[str, tuple[str, ...]]:
             with contextlib.suppress(Exception):  # some cannot be imported by their name
                 importlib.import_module(name)
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    assert sum(name != ALLOCATOR for name in names) == 1, f"a process with several threads cannot be forked safely: {names}"
+    assert sum(name != ALLOCATOR for name in names) == 1, (
+        f"a process with several threads cannot be forked safely: {names}"
+    )
     return found
 
 

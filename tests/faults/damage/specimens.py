@@ -37,8 +37,8 @@ SPLIT_SEED: Final = 5
 """Gives each part patients of several classes."""
 LIST_ROWS: Final = 10_000
 """Patients of the IVF-PQ index: fewer would be searched exactly."""
-FINISHED, BEGUN, FRESH = 1, 3, 4
-"""Seeds of a training run that is finished, of one that was interrupted, and of one that is not there yet."""
+RUNS: Final = ("finished", "interrupted", "fresh")
+"""Folders of training runs, of which the last is not there yet; the position is the seed."""
 STOP_AT: Final = 5
 """Step at which a run is interrupted; there is a checkpoint after step 4, and one before."""
 
@@ -48,9 +48,9 @@ def dataset() -> Dataset:
     return replace(DATASETS.get("ptbxl"), records_per_shard=RECORDS_PER_SHARD)
 
 
-def training(folder: Path, seed: int, **changes: Any) -> list[str]:
-    """The options of a run of six steps. Frames are resampled, so they are cached."""
-    told = {"store": folder / "store", "runs": folder / "runs", "seed": seed, "epochs": 2, "batch": 8}
+def training(folder: Path, run: str, **changes: Any) -> list[str]:
+    """The options of one of ``RUNS``, of six steps. Frames are resampled, so they are cached."""
+    told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "epochs": 2, "batch": 8}
     told |= {"frames.samples": 400, "frames.rate": 125, "frames.segments": 2, "leads": "II,V2"}
     return [
         f"{key}={value}" for key, value in {**told, "embedding": EMBEDDING, "checkpoint_steps": 2, **changes}.items()
@@ -62,7 +62,7 @@ def make_specimens(originals: Path, folder: Path) -> None:
     _unpack(originals, folder / "source")
     store = ingest(dataset(), folder / "source", folder / "store")
     make_split(store, seed=SPLIT_SEED)
-    best = Path(pretrain({}, training(folder, FINISHED))["best"])
+    best = Path(pretrain({}, training(folder, "finished"))["best"])
     _interrupt(folder)
     _make_encoder(best, folder / "encoder")
     _evaluate(folder)
@@ -104,7 +104,7 @@ def _interrupt(folder: Path) -> None:
             raise _InterruptedError
 
     try:
-        pretrain({}, training(folder, BEGUN), progress=stop)
+        pretrain({}, training(folder, "interrupted"), progress=stop)
     except _InterruptedError:
         return
     raise AssertionError("the run was not interrupted")
@@ -132,8 +132,11 @@ def _make_encoder(best: Path, folder: Path) -> None:
 
 
 def _evaluate(folder: Path) -> None:
-    """A finished evaluation."""
+    """A finished evaluation, whose frames nobody needs again."""
+    needed = set(_files(folder / "store" / "frames"))
     probe(folder / "encoder", folder / "store", runs=folder / "evaluations")
+    for path in set(_files(folder / "store" / "frames")) - needed:
+        path.unlink()
 
 
 def _make_lists(folder: Path) -> None:

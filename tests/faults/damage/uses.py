@@ -27,7 +27,7 @@ from clocs.training.curves import learning_curve
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import finished_epochs
 from tests.faults.damage.serving import REFUSED, answers
-from tests.faults.damage.specimens import BEGUN, EMBEDDING, FINISHED, FRESH, dataset, training
+from tests.faults.damage.specimens import EMBEDDING, dataset, training
 from tests.faults.stores import fingerprint
 
 Found = Iterator[Any]
@@ -79,25 +79,25 @@ def ingest_again(folder: Path) -> Found:
 
 def train(folder: Path) -> Found:
     """Two steps of a new run."""
-    yield from _trained(folder, FRESH, steps=2)
+    yield from _trained(folder, "fresh", steps=2)
 
 
 def resume(folder: Path) -> Found:
     """An interrupted run, to its end."""
-    yield from _trained(folder, BEGUN)
+    yield from _trained(folder, "interrupted")
 
 
-def _trained(folder: Path, seed: int, **changes: Any) -> Found:
-    done = pretrain({}, training(folder, seed, **changes))
-    run = Path(done["run"])
+def _trained(folder: Path, run: str, **changes: Any) -> Found:
+    done = pretrain({}, training(folder, run, **changes))
+    place = Path(done["run"])
     yield {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")}
-    yield (run / "best" / "model.safetensors").read_bytes()
-    yield finished_epochs(run)
+    yield (place / "best" / "model.safetensors").read_bytes()
+    yield finished_epochs(place)
 
 
 def look_up(folder: Path) -> Found:
     """The result and the learning curve of a finished run."""
-    done = pretrain({}, training(folder, FINISHED))
+    done = pretrain({}, training(folder, "finished"))
     yield {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss", "already_finished")}
     curve = learning_curve(done["run"])
     yield {name: np.asarray(value).tolist() for name, value in vars(curve).items()}
@@ -105,7 +105,7 @@ def look_up(folder: Path) -> Found:
 
 def continue_from(folder: Path) -> Found:
     """Two steps of a run that starts from the encoder."""
-    yield from _trained(folder, FRESH, steps=2, initial=folder / "encoder")
+    yield from _trained(folder, "fresh", steps=2, initial=folder / "encoder")
 
 
 def evaluate(folder: Path) -> Found:

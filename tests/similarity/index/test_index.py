@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.similarity import checked_files
 from clocs.similarity.archive.archive import Archive
-from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.checked_files import FileInfo, refuse_damaged
+from clocs.similarity.index import snapshot, volume
 from clocs.similarity.index.changes import Deleted, add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.growth import Added
@@ -317,24 +317,24 @@ def test_an_index_with_a_missing_file_is_refused(scattered: Archive, tmp_path: P
         open_index(tmp_path / "index")
 
 
-def test_opening_reads_files_again_only_if_they_changed(
+def test_a_change_hashes_only_the_files_that_it_wrote(
     scattered: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build_index(scattered, tmp_path / "index")
+    """Opening hashes every file; an index that is open keeps what it has checked, whatever is committed after it."""
+    place = tmp_path / "index"
+    build_index(scattered, place)
     read: list[str] = []
-    whole = checked_files.problem
 
-    def noted(folder: Path, info: FileInfo) -> str:
+    def noted(folder: Path, info: FileInfo) -> None:
         read.append(info.file)
-        return whole(folder, info)
+        refuse_damaged(folder, info)
 
-    monkeypatch.setattr(checked_files, "problem", noted)
-    open_index(tmp_path / "index")
-    assert read == []
-    path = tmp_path / "index" / "volumes" / "000001-0" / "vectors.npy"
-    path.write_bytes(path.read_bytes())
-    open_index(tmp_path / "index")
-    assert read == ["volumes/000001-0/vectors.npy"]
-    (tmp_path / "index" / ".seen.json").write_text("[1]")
-    open_index(tmp_path / "index")
-    assert len(read) == 3
+    for module in (snapshot, volume):
+        monkeypatch.setattr(module, "refuse_damaged", noted)
+    index = open_index(place)
+    assert read == [info.file for info in index.manifest.files]
+    deleted = index.snapshot.patient_ids(np.array([0]))[0]
+    delete_patients(place, [deleted])
+    read.clear()
+    assert deleted not in index.search(np.ones((1, E)), 100).patient_ids
+    assert read == ["tombstones/rows-000002.arrow", "tombstones/patients-000002.arrow"]

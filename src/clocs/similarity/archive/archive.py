@@ -22,7 +22,7 @@ from clocs.similarity.checked_files import FileInfo, refuse_damaged
 from clocs.similarity.segments import Ints, Vectors
 from clocs.store.manifest import SHARDS, read_version
 
-FORMAT: Final = "clocs-archive-1"
+FORMAT: Final = "clocs-archive-2"
 OPEN_SHARDS: Final = 1024
 """Memory maps kept open at once."""
 KNOWN: Final = ("record_id", "patient_id", "site", "age", "sex", "labels")

@@ -6,7 +6,6 @@ receipt: a task with a receipt is never run again. The manifest is assembled fro
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -31,7 +30,7 @@ from clocs.similarity.archive.archive import (
     seen_from,
 )
 from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
-from clocs.similarity.checked_files import FileInfo
+from clocs.similarity.checked_files import describe_bytes, problem
 from clocs.store.manifest import manifest_path, refuse_inside, versions
 from clocs.store.receipts import Progress, run_all
 from clocs.store.store import Store
@@ -156,18 +155,20 @@ def _commit(folder: Path, about: dict[str, Any], receipts: list[Receipt]) -> Arc
     known = versions(folder)
 
     def manifest(number: int) -> ArchiveManifest:
-        listed = FileInfo(file=f"refused-{number:06d}.jsonl", sha256=hashlib.sha256(rows).hexdigest(), bytes=len(rows))
         return ArchiveManifest(
             version=number,
             records_in=records_in,
             embedded=embedded,
             refused=dict(sorted(Counter(row.reason for row in refused).items())),
-            refused_list=listed,
+            refused_list=describe_bytes(f"refused-{number:06d}.jsonl", rows),
             shards=shards,
             **about,
         )
 
     if known and read_archive_manifest(folder) == manifest(known[-1]):
+        listed = manifest(known[-1]).refused_list
+        if problem(folder, listed):  # damaged or gone; the receipts say what it held
+            write_bytes(folder / listed.file, rows)
         return Archive(folder)
     new = manifest(known[-1] + 1 if known else 1)
     write_bytes(folder / new.refused_list.file, rows)

@@ -19,6 +19,7 @@ from clocs.evaluation.preparation import Prepared, prepare
 from clocs.evaluation.pretrained import PretrainedEncoder
 from clocs.similarity.archive.archive import KNOWN, ArchiveShardInfo, schema, shard_file
 from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording
+from clocs.similarity.checked_files import describe
 from clocs.similarity.segments import Ints
 from clocs.store.arrow_files import write_arrow
 from clocs.store.ingest import RECEIPTS
@@ -100,8 +101,8 @@ def run_task(task: Task) -> Receipt:
     if kept:
         batch = _batch(task, store, np.array(kept, np.int64), vectors)
         file = shard_file(task.name)
-        sha256, size, _ = write_arrow(task.folder / file, batch)
-        shard = ArchiveShardInfo(file=file, sha256=sha256, bytes=size, rows=len(kept))
+        written = describe(task.folder, file, write_arrow(task.folder / file, batch).sha256)
+        shard = ArchiveShardInfo(**dict(written), rows=len(kept))
     receipt = Receipt(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
     write_bytes(_receipt_path(task), seal(receipt.model_dump(mode="json")))
     return receipt

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from clocs.core.errors import ConfigError
 from clocs.core.files import exclusive
 from clocs.similarity.archive.archive import Archive, ArchiveManifest, seen_from
-from clocs.similarity.checked_files import FileInfo, remember
+from clocs.similarity.checked_files import FileInfo, describe
 from clocs.similarity.index.growth import Added, Growth
 from clocs.similarity.index.ids import ids_as_held
 from clocs.similarity.index.manifest import (
@@ -229,8 +229,8 @@ def _write_rows(folder: Path, growth: Growth) -> FileInfo | None:
 
 
 def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileInfo:
-    sha256, size, _ = write_arrow(folder / file, pa.RecordBatch.from_arrays([values], [name]))
-    return FileInfo(file=file, sha256=sha256, bytes=size)
+    sha256 = write_arrow(folder / file, pa.RecordBatch.from_arrays([values], [name])).sha256
+    return describe(folder, file, sha256)
 
 
 def _changed(manifest: IndexManifest, growth: Growth, **fields: Any) -> IndexManifest:
@@ -254,7 +254,6 @@ def _software() -> dict[str, str]:
 
 def _commit(folder: Path, manifest: IndexManifest) -> None:
     write_index_manifest(folder, manifest)
-    remember(folder, manifest.files)
     _remove_unnamed(folder, manifest.files)
 
 

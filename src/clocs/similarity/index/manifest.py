@@ -13,7 +13,7 @@ from clocs.core.files import seal, unseal, write_bytes
 from clocs.similarity.archive.archive import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 
-FORMAT: Final = "clocs-index-1"
+FORMAT: Final = "clocs-index-2"
 NAME: Final = "index.json"
 
 
@@ -72,9 +72,14 @@ class IndexManifest(BaseModel):
     software: dict[str, str]
 
     @property
+    def lists(self) -> list[FileInfo]:
+        """Of rows and patients that were deleted."""
+        return [info for info in (self.dead, self.deleted) if info is not None]
+
+    @property
     def files(self) -> list[FileInfo]:
-        lists = [info for info in (self.dead, self.deleted) if info is not None]
-        return [*lists, *(info for volume in self.volumes for info in volume.files)]
+        """All that belong to the index."""
+        return [*self.lists, *(info for volume in self.volumes for info in volume.files)]
 
 
 def write_index_manifest(folder: Path, manifest: IndexManifest) -> None:

@@ -52,7 +52,7 @@ class PatientIndex:
         self._given = encoder
         self._loaded: PretrainedEncoder | None = None
         self._path = str(self.folder / NAME)
-        self._opened = self._open()
+        self._opened = self._open(None)
 
     def __len__(self) -> int:
         return self.manifest.patients
@@ -74,11 +74,11 @@ class PatientIndex:
         known, found = self._opened
         mark = manifest_mark(self._path)
         if mark is None or mark != known:
-            self._opened = opened = self._open()
+            self._opened = opened = self._open(found)
             found = opened[1]
         return found
 
-    def _open(self) -> tuple[object, Snapshot]:
+    def _open(self, earlier: Snapshot | None) -> tuple[object, Snapshot]:
         """The mark of a change and the index after it, together: several threads may ask, and each sets both or none.
 
         A change removes the files of the one before, so an index that was replaced meanwhile is opened again.
@@ -86,12 +86,12 @@ class PatientIndex:
         mark = manifest_mark(self._path)
         for _ in range(OPENINGS - 1):
             try:
-                return mark, Snapshot(self.folder)
+                return mark, Snapshot(self.folder, earlier)
             except IntegrityError:
                 before, mark = mark, manifest_mark(self._path)
                 if mark == before:
                     raise
-        return mark, Snapshot(self.folder)
+        return mark, Snapshot(self.folder, earlier)
 
     def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Nearest:
         """The k nearest patients to each of (Q, E) vectors: rows, cosines and ids."""

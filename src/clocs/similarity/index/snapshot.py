@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.errors import ClocsError, IntegrityError, OptionError
+from clocs.core.errors import IntegrityError, OptionError, StoreError
 from clocs.similarity.archive.archive import Archive
-from clocs.similarity.checked_files import FileInfo, refuse_changed
+from clocs.similarity.checked_files import FileInfo, refuse_damaged
 from clocs.similarity.index.filters import EVERYONE, Filter
 from clocs.similarity.index.manifest import read_index_manifest
 from clocs.similarity.index.searcher import Bools, Hits, Kept
-from clocs.similarity.index.volume import Volume
+from clocs.similarity.index.volume import open_volume
 from clocs.similarity.segments import Ints, Vectors
 
 FILTERS: Final = 4
@@ -27,14 +27,20 @@ MOST_NAMED: Final = 20
 
 
 class Snapshot:
-    """Rows are patients, numbered through all volumes; a living patient has one."""
+    """Rows are patients, numbered through all volumes; a living patient has one.
 
-    def __init__(self, folder: Path) -> None:
+    Every file is hashed when it is opened. Volumes that are open in an ``earlier`` snapshot are taken from there: no
+    change writes to them, so that a deletion costs the same whatever the size of the index.
+    """
+
+    def __init__(self, folder: Path, earlier: Snapshot | None = None) -> None:
         self.folder = folder
         self.manifest = read_index_manifest(folder)
-        refuse_changed(folder, self.manifest.files)
+        for info in self.manifest.lists:
+            refuse_damaged(folder, info)
+        known = {volume.info: volume for volume in earlier.volumes} if earlier is not None else {}
         embedding = self.manifest.encoder.embedding
-        self.volumes = [Volume(folder, info, embedding) for info in self.manifest.volumes]
+        self.volumes = [known.get(info) or open_volume(folder, info, embedding) for info in self.manifest.volumes]
         self.first = np.cumsum([0, *(volume.info.rows for volume in self.volumes)], dtype=np.int64)
         self.dead = _rows(folder, self.manifest.dead)
         self._kept = functools.lru_cache(maxsize=FILTERS)(self._kept_of)
@@ -128,11 +134,13 @@ class Snapshot:
         return found
 
     def _open_archive(self, number: int) -> Archive | None:
-        """An archive behind the index; None where it is gone or is another now."""
+        """An archive behind the index; None where it is gone or is another now. A damaged one is refused."""
         info = self.manifest.archives[number]
         try:
             archive = Archive(self.folder / info.folder, info.version)
-        except ClocsError:
+        except IntegrityError:
+            raise
+        except StoreError:
             return None
         return archive if archive.manifest.sha256 == info.sha256 else None
 

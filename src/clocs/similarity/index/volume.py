@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import atomic_file
-from clocs.similarity.checked_files import FileInfo, describe
+from clocs.similarity.checked_files import describe, refuse_damaged
 from clocs.similarity.index.exact import Exact
 from clocs.similarity.index.manifest import VolumeInfo
 from clocs.similarity.index.patients import SCHEMA, Part, Pooled
@@ -37,7 +37,8 @@ def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: 
     vectors = f"{place}/vectors.npy"
     coherence = _write_vectors(folder / vectors, pooled.vectors(), (rows, embedding))
     table = pooled.table.append_column(SCHEMA.field("coherence"), pa.array(coherence)).combine_chunks()
-    sha256, size, _ = write_arrow(folder / place / "patients.arrow", table.to_batches()[0])
+    patients = f"{place}/patients.arrow"
+    sha256 = write_arrow(folder / patients, table.to_batches()[0]).sha256
     chosen = KINDS.get(kind)
     if rows < chosen.least:
         chosen = KINDS.get("exact")
@@ -49,7 +50,7 @@ def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: 
         kind=chosen.name,
         rows=rows,
         vectors=describe(folder, vectors),
-        patients=FileInfo(file=f"{place}/patients.arrow", sha256=sha256, bytes=size),
+        patients=describe(folder, patients, sha256),
         structure=structure,
     )
 
@@ -77,8 +78,15 @@ def _map_vectors(path: Path, shape: tuple[int, int]) -> Vectors:
     return np.asarray(mapped)
 
 
+def open_volume(folder: Path, info: VolumeInfo, embedding: int) -> Volume:
+    """Open a volume, all of its files hashed: FAISS and Arrow trust what they read."""
+    for file in info.files:
+        refuse_damaged(folder, file)
+    return Volume(folder, info, embedding)
+
+
 class Volume:
-    """An open volume: memory maps, nothing read before it is asked for."""
+    """An open volume: memory maps of files that were just written, or hashed."""
 
     def __init__(self, folder: Path, info: VolumeInfo, embedding: int) -> None:
         self.info = info

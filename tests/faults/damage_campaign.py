@@ -10,12 +10,12 @@ the script fails where anything else happened. (``tests.faults.campaign`` damage
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -35,6 +35,8 @@ ENVIRONMENT = {
     # Arrow's own allocator reserves more than the memory that a case may take.
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
+IMPORTED = ("faiss", "lightning_fabric.fabric", "pandas", "pyarrow.dataset", "scipy.signal", "torch._dynamo")
+"""What some uses import when they need it: once in this process, not in every child."""
 _OURS: dict[str, Any] = {}
 """What a worker works with."""
 
@@ -43,16 +45,21 @@ def run_campaign(originals: Path, count: int, wanted: list[str], workers: int) -
     """Carry out so many cases, alike over all kinds of files whose names contain one of the wanted texts."""
     with tempfile.TemporaryDirectory(prefix="clocs-damage-", dir=_fast_folder()) as place:
         folder = Path(place) / "made"
-        making = subprocess.Popen([sys.executable, "-m", "tests.faults.damage.specimens", str(originals), str(folder)])
+        for module in IMPORTED:
+            importlib.import_module(module)
         from tests.faults.damage.cases import outputs
         from tests.faults.damage.kinds import KINDS
+        from tests.faults.damage.specimens import make_specimens
 
-        if making.wait():
+        context = multiprocessing.get_context("fork")
+        making = context.Process(target=make_specimens, args=(originals, folder))
+        making.start()
+        making.join()
+        if making.exitcode:
             raise SystemExit("the specimens could not be made")
         kinds = [kind for kind in KINDS if kind.files(folder) and any(text in kind.name for text in wanted or [""])]
         undamaged = outputs(folder)
         cases = [(kind.name, number // len(kinds)) for number, kind in zip(range(count), kinds * count, strict=False)]
-        context = multiprocessing.get_context("fork")
         with context.Pool(workers, _begin, (folder, undamaged)) as pool:
             found = list(pool.imap_unordered(_carry_out, cases, chunksize=4))
             pool.close()

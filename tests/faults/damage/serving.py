@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -80,7 +79,7 @@ class _logged_to(logging.Handler):  # noqa: N801
         logging.getLogger("clocs.service").removeHandler(self)
 
 
-async def _ask(folder: Path, upload: bytes) -> list[tuple[int, Any]]:
+async def _ask(folder: Path, upload: bytes) -> list[tuple[int, str]]:
     settings = ServiceSettings.model_validate(
         {
             "index": folder / "index",
@@ -99,7 +98,7 @@ async def _ask(folder: Path, upload: bytes) -> list[tuple[int, Any]]:
         replies.append((status, similar))
         for handle in HANDLE.findall(similar):
             replies.append(await _request(app, "GET", f"/api/v1/neighbours/{handle}/preview", b"", headers))
-    return [(status, _comparable(text)) for status, text in replies]
+    return [(status, HANDLE.sub("handle", text)) for status, text in replies]  # handles are drawn at each start
 
 
 async def _request(app: Any, method: str, address: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
@@ -128,8 +127,3 @@ async def _request(app: Any, method: str, address: str, body: bytes, headers: di
 
     await app(scope, receive, send)
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent).decode()
-
-
-def _comparable(text: str) -> Any:
-    """An answer without the handles of patients, which are drawn at each start."""
-    return json.loads(HANDLE.sub("handle", text))

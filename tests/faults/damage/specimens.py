@@ -1,13 +1,9 @@
-"""One small specimen of everything that clocs keeps on disk, made of real recordings, and put back after each case.
-
-python -m tests.faults.damage.specimens ORIGINALS FOLDER
-"""
+"""One small specimen of everything that clocs keeps on disk, made of real recordings, and put back after each case."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -149,31 +145,32 @@ def _make_lists(folder: Path) -> None:
 
 
 class Specimens:
-    """The bytes and times of all files of a folder, which any case may change."""
+    """The bytes and times of all files of a folder, which any case may change; none changes the source."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files = {path: (path.read_bytes(), path.stat()) for path in _files(folder)}
+        self._bytes = {path: path.read_bytes() for path in self._files()}
+        self._times = {path: path.stat() for path in self._bytes}
+        self._changed = {path: about.st_ctime_ns for path, about in self._times.items()}
+        self._places = {path for path in folder.rglob("*") if path.is_dir()}
 
     def restore(self) -> None:
         """Undo whatever was changed, written or removed."""
-        for path in _files(self.folder):
-            if path not in self._files:
-                path.unlink()
-        for path, (data, about) in self._files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists() or path.read_bytes() != data:
-                path.write_bytes(data)
-            os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-        for place in sorted((path for path in self.folder.rglob("*") if path.is_dir()), reverse=True):
-            if not any(place.iterdir()):
-                place.rmdir()
+        found = self._files()
+        for path in found - self._bytes.keys():
+            path.unlink()
+        for path, before in self._changed.items():
+            if path not in found or path.stat().st_ctime_ns != before:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self._bytes[path])
+                os.utime(path, ns=(self._times[path].st_atime_ns, self._times[path].st_mtime_ns))
+                self._changed[path] = path.stat().st_ctime_ns
+        for place in sorted({path for path in self.folder.rglob("*") if path.is_dir()} - self._places, reverse=True):
+            place.rmdir()
+
+    def _files(self) -> set[Path]:
+        return {path for path in _files(self.folder) if not path.is_relative_to(self.folder / "source")}
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    make_specimens(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -14,6 +14,7 @@ from clocs.evaluation.contract import check_contract
 from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.probe import probe
 from clocs.evaluation.results import compare, load_scores
+from clocs.signals.framing import FramePolicy
 from clocs.similarity.archive.archive import KNOWN, open_archive
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import add_archive, build_index, delete_patients
@@ -45,9 +46,9 @@ def read_recordings(folder: Path) -> Found:
 
 
 def gather_frames(folder: Path) -> Found:
-    """All frames of the training part, in one call."""
+    """All frames of the training part, in one call; they are cut, not resampled."""
     store = open_store(folder / "store")
-    frames = store.frames("evaluation", records=store.split().mask("train"))
+    frames = Frames(store, FramePolicy(samples=400, rate=100), records=store.split().mask("train"))
     items = np.arange(len(frames))
     yield frames.gather(items), frames.targets(items)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -60,14 +62,42 @@ def structure(path: Path) -> list[range]:
 def apply_damage(folder: Path, damage: Damage) -> None:
     """Change the file where it lies, so that nothing but its bytes, or its size, tells."""
     path = folder / damage.file
+    if damage.cut:
+        with _keeping_times(path):
+            os.truncate(path, damage.position)
+    else:
+        flip(path, damage.position)
+
+
+def flip(path: Path, bit: int) -> None:
+    """Flip a bit of a file; done twice it undoes itself."""
+    with _keeping_times(path), open(path, "r+b") as file:
+        file.seek(bit // 8)
+        byte = file.read(1)[0]
+        file.seek(bit // 8)
+        file.write(bytes([byte ^ (1 << bit % 8)]))
+
+
+@contextlib.contextmanager
+def _keeping_times(path: Path) -> Iterator[None]:
     before = path.stat()
-    handle = os.open(path, os.O_RDWR)
-    try:
-        if damage.cut:
-            os.ftruncate(handle, damage.position)
-        else:
-            byte = os.pread(handle, 1, damage.position // 8)[0]
-            os.pwrite(handle, bytes([byte ^ (1 << damage.position % 8)]), damage.position // 8)
-    finally:
-        os.close(handle)
+    yield
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@contextlib.contextmanager
+def damaged(folder: Path, damage: Damage) -> Iterator[None]:
+    """Damage a file for a while."""
+    path = folder / damage.file
+    whole, before = path.read_bytes(), path.stat()
+    apply_damage(folder, damage)
+    try:
+        yield
+    finally:
+        path.write_bytes(whole)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def flipped(path: Path, bit: int) -> contextlib.AbstractContextManager[None]:
+    """Flip a bit of a file for a while."""
+    return damaged(path.parent, Damage(path.name, bit, cut=False))

@@ -1,6 +1,7 @@
 """A script: flip bits in, and cut off, every kind of file that clocs keeps; then use the file.
 
-python -m tests.faults.damage_campaign [--count N] [--kinds TEXT ...] [--workers N] [--summary FILE] [--data FOLDER]
+python -m tests.faults.damage_campaign [--count N] [--first N] [--kinds TEXT ...] [--workers N]
+    [--summary FILE] [--data FOLDER]
 
 Each kind of file gets the same number of cases. A case damages one file and restores its times; then a child uses the
 file. It must find what it found without the damage, or reject the file by its name. A table of all outcomes is printed;
@@ -41,7 +42,7 @@ _OURS: dict[str, Any] = {}
 """What a worker works with."""
 
 
-def run_campaign(originals: Path, count: int, wanted: list[str], workers: int) -> list[Outcome]:
+def run_campaign(originals: Path, first: int, count: int, wanted: list[str], workers: int) -> list[Outcome]:
     """Carry out so many cases, alike over all kinds of files whose names contain one of the wanted texts."""
     with tempfile.TemporaryDirectory(prefix="clocs-damage-", dir=_fast_folder()) as place:
         folder = Path(place) / "made"
@@ -59,7 +60,9 @@ def run_campaign(originals: Path, count: int, wanted: list[str], workers: int) -
             raise SystemExit("the specimens could not be made")
         kinds = [kind for kind in KINDS if kind.files(folder) and any(text in kind.name for text in wanted or [""])]
         undamaged = outputs(folder)
-        cases = [(kind.name, number // len(kinds)) for number, kind in zip(range(count), kinds * count, strict=False)]
+        cases = [
+            (kind.name, first + number // len(kinds)) for number, kind in zip(range(count), kinds * count, strict=False)
+        ]
         with context.Pool(workers, _begin, (folder, undamaged)) as pool:
             found = list(pool.imap_unordered(_carry_out, cases, chunksize=4))
             pool.close()
@@ -120,12 +123,13 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case of each kind")
     parser.add_argument("--kinds", nargs="*", default=[], help="texts of which a kind's name contains one")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--summary", type=Path, help="a JSON file for all outcomes")
     parser.add_argument("--data", type=Path, default=data_folder())
     given = parser.parse_args()
-    found = run_campaign(given.data / "originals.zip", given.count, given.kinds, given.workers)
+    found = run_campaign(given.data / "originals.zip", given.first, given.count, given.kinds, given.workers)
     wrong = failures(found)
     if given.summary is not None:
         told = {"processor_seconds": processor_seconds(), "outcomes": [asdict(outcome) for outcome in found]}

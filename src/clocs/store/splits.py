@@ -194,13 +194,13 @@ def read_split_file(folder: Path, name: str) -> Split:
         known = ", ".join(sorted(found.stem for found in (folder / SPLITS).glob("*.json"))) or "none"
         raise StoreError(f"no split '{name}' in {folder}; there are: {known}. Make one: clocs data split")
     try:
-        body = unseal(path.read_bytes(), f"split '{name}'")
+        body = unseal(path.read_bytes(), f"{SPLITS}/{path.name}")
         if body["arrow_sha256"] != file_hash(path.with_suffix(".arrow")):
-            raise IntegrityError(f"split '{name}': {name}.arrow does not match its hash")
+            raise IntegrityError(f"{SPLITS}/{name}.arrow: does not match its hash")
         with pa.memory_map(str(path.with_suffix(".arrow"))) as source:
             column = pa.ipc.open_file(source).read_all().column("part").combine_chunks()
     except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException) as error:
-        raise IntegrityError(f"split '{name}' cannot be read: {error!r:.200}") from error
+        raise IntegrityError(f"{SPLITS}/{path.name}: cannot be read: {error!r:.200}") from error
     return Split(name, content_hash(body), body["about"], column.indices.to_numpy().astype(np.int8))
 
 

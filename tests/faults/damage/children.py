@@ -100,7 +100,7 @@ def _ended(use: Use, folder: Path) -> dict[str, object]:
 
 def _read(handle: int, child: int) -> tuple[bytes, bool]:
     """All that the child says, and whether it had to be killed because it waits for something."""
-    parts = []
+    parts: list[bytes] = []
     last = time.monotonic() + WALL_SECONDS
     with os.fdopen(handle, "rb", 0) as pipe:
         while select.select([pipe], [], [], max(0.0, last - time.monotonic()))[0]:

@@ -17,7 +17,7 @@ from clocs.similarity.checked_files import FileInfo, refuse_damaged
 from clocs.similarity.index.filters import EVERYONE, Filter
 from clocs.similarity.index.manifest import read_index_manifest
 from clocs.similarity.index.searcher import Bools, Hits, Kept
-from clocs.similarity.index.volume import open_volume
+from clocs.similarity.index.volume import Volume, open_volume
 from clocs.similarity.segments import Ints, Vectors
 
 FILTERS: Final = 4
@@ -40,7 +40,9 @@ class Snapshot:
             refuse_damaged(folder, info)
         known = {volume.info: volume for volume in earlier.volumes} if earlier is not None else {}
         embedding = self.manifest.encoder.embedding
-        self.volumes = [known.get(info) or open_volume(folder, info, embedding) for info in self.manifest.volumes]
+        self.volumes: list[Volume] = [
+            known.get(info) or open_volume(folder, info, embedding) for info in self.manifest.volumes
+        ]
         self.first = np.cumsum([0, *(volume.info.rows for volume in self.volumes)], dtype=np.int64)
         self.dead = _rows(folder, self.manifest.dead)
         self._kept = functools.lru_cache(maxsize=FILTERS)(self._kept_of)

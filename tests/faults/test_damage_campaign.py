@@ -22,16 +22,22 @@ from tests.faults.damage.specimens import Specimens
 from tests.faults.damage.uses import digests
 from tests.faults.damage_campaign import ENVIRONMENT
 
-COUNT = 300
 
-
-@pytest.mark.timeout(1200)
-def test_a_share_of_the_campaign(real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("count", "workers"),
+    [
+        pytest.param(300, 1, marks=pytest.mark.timeout(1200)),
+        pytest.param(10_000, 2, marks=[pytest.mark.slow, pytest.mark.timeout(10_800)]),
+    ],
+)
+def test_damaged_files_are_rejected_or_change_nothing(
+    count: int, workers: int, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'search'")
     summary = tmp_path / "summary.json"
-    options = ["--count", str(COUNT), "--workers", "1", "--summary", str(summary), "--data", str(real_data)]
+    options = {"count": count, "workers": workers, "summary": summary, "data": real_data}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.damage_campaign", *options],
+        [sys.executable, "-m", "tests.faults.damage_campaign", *(f"--{key}={value}" for key, value in options.items())],
         cwd=ROOT,
         env=os.environ | ENVIRONMENT,
         capture_output=True,
@@ -40,10 +46,10 @@ def test_a_share_of_the_campaign(real_data: Path, tmp_path: Path, capsys: pytest
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     told = json.loads(summary.read_text())
-    assert len(told["outcomes"]) == COUNT
+    assert len(told["outcomes"]) == count
     assert {outcome["kind"] for outcome in told["outcomes"]} == {kind.name for kind in KINDS}
     with capsys.disabled():
-        print(f"\ndamaged files: {COUNT} cases in {told['processor_seconds']:.0f} s of processor time")
+        print(f"\ndamaged files: {count:,} cases in {told['processor_seconds']:.0f} s of processor time")
 
 
 def reads(folder: Path) -> Iterator[Any]:

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -263,7 +262,7 @@ def test_the_commands_start_and_the_health_check_finds_them(tmp_path: Path) -> N
     command = command.replace(f"--port {PORT}", "--port 0")
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        shlex.split(command), cwd="/", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        shlex.split(command), cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     try:
         assert process.stdout is not None
@@ -276,12 +275,11 @@ def test_the_commands_start_and_the_health_check_finds_them(tmp_path: Path) -> N
         connection.request("GET", "/api/v1/model", headers={"authorization": "Bearer sixteen-signs-ok"})
         assert connection.getresponse().status == 200
         connection.close()
-        started = time.monotonic()
         process.terminate()
-        assert process.wait(LONGEST_END) == 0
-        assert time.monotonic() - started < LONGEST_END
+        _, log = process.communicate()
+        assert process.returncode == 0
+        assert "graceful shutdown exceeded" not in log, "it ends because it is done, not because its time is over"
         assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 1
     finally:
         process.kill()
-        process.communicate()
     assert [path.name for path in tmp_path.iterdir() if not fnmatch(path.name, "token")] == ["searches.jsonl"]

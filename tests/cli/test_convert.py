@@ -27,7 +27,7 @@ from tests.conftest import ROOT, make_recording
 def run(*arguments: object, code: int = 0) -> tuple[str, str]:
     """Standard output and standard error of ``clocs convert``."""
     command = [sys.executable, "-m", "clocs", "convert", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout, done.stderr

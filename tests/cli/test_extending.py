@@ -84,7 +84,6 @@ def _run(package: Path, *arguments: str) -> str:
         cwd=package.parent,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

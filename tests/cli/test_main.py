@@ -27,13 +27,13 @@ def interrupted(arguments: list[str], at_work: str, folder: Path) -> tuple[int, 
     """Exit code and errors of a process that gets SIGINT once a file of this pattern is there."""
     command = [sys.executable, "-m", "clocs", *arguments]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 90
-    while not list(folder.glob(at_work)) and process.poll() is None and time.monotonic() < end:
+    while not list(folder.glob(at_work)) and process.poll() is None:
         time.sleep(0.05)
     assert process.poll() is None, process.communicate()[1]
     process.send_signal(signal.SIGINT)
     try:
-        return process.wait(60), process.communicate()[1]
+        errors = process.communicate()[1]
+        return process.returncode, errors
     finally:
         process.kill()
 

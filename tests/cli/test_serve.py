@@ -69,14 +69,14 @@ def served(real_data: Path, *options: object, **environment: str) -> tuple[str, 
         seconds = time.monotonic() - started
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/(?:#token=([\w-]{32}))?", address)
         assert found, address
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]))
         body, headers = multipart(sample(real_data, "muse-xml"))
         connection.request("POST", "/api/v1/similar?k=3", body, headers | {"authorization": f"Bearer {found[2]}"})
         reply = connection.getresponse()
         assert len(json.loads(reply.read())["neighbours"]) == 3
         connection.close()
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=60)
+        _, log = process.communicate()
     finally:
         process.kill()
     assert process.returncode == 0

@@ -49,11 +49,11 @@ def nothing(task: grid.Task) -> grid.Done:
 
 
 def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
-    """Seconds until the first cell, seconds for each after it, and the driver's memory in MB on the way."""
-    began, memory, times = time.perf_counter(), [], []
+    """Processor seconds until the first cell and for each after it, and memory in MB on the way, of the driver."""
+    began, memory, times = time.process_time(), [], []
 
     def progress(done: grid.Done) -> None:
-        times.extend([time.perf_counter() - began] * len(done.names))
+        times.extend([time.process_time() - began] * len(done.names))
         memory.extend([psutil.Process().memory_info().rss / 2**20] * len(done.names))
 
     place = Place(folder / "stores", folder / "runs", folder / "results")

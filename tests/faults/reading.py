@@ -1,13 +1,15 @@
 """A script: reads damaged files and says what came of it. Run alone, so that a crash is seen.
 
-python reading.py DATA KIND FIRST COUNT PROGRESS
+python reading.py DATA KIND FIRST COUNT PROGRESS HANG_SECONDS
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -45,6 +47,12 @@ def address_space() -> int:
     """Bytes of it that this process uses, of whatever library."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def allow_processor_time(seconds: int) -> None:
+    """Let the kernel end this process with SIGXCPU once it has used so many more seconds."""
+    limit = int(time.process_time()) + seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
 @contextmanager
@@ -139,7 +147,9 @@ def warm_up(data: Path, kind: str, folder: Path) -> None:
 
 
 def main() -> None:
-    data, kind, first, count, progress = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5]
+    data, kind, progress = Path(sys.argv[1]), sys.argv[2], sys.argv[5]
+    first, count, hang_seconds = (int(sys.argv[place]) for place in (3, 4, 6))
+    faulthandler.register(signal.SIGXCPU, chain=True)  # an error names the line that hangs
     warnings.simplefilter("error")
     outcomes: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
@@ -149,6 +159,7 @@ def main() -> None:
         warm_up(data, kind, Path(folder))
         for number in range(first, first + count):
             os.pwrite(handle, number.to_bytes(8, "little"), 0)
+            allow_processor_time(hang_seconds)
             try:
                 outcome, seconds = attempt(data, kind, number, Path(folder))
                 slowest = max(slowest, seconds)

@@ -198,7 +198,7 @@ def hit_file_limit(growth: Growth, folder: Path, sizes: int) -> int:
         shutil.copytree(growth.first, store)
         limit = 1 + (largest - 1) * number // sizes
         arguments = [sys.executable, str(SCRIPT), "folder", str(growth.source), str(store), "--file-limit", str(limit)]
-        done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(arguments, check=False, capture_output=True, text=True)
         if done.returncode:  # the source's last shards may all be smaller
             assert done.stdout.startswith("StoreError: cannot write"), done.stdout + done.stderr
             assert os.strerror(errno.EFBIG) in done.stdout
@@ -228,7 +228,6 @@ def test_really_full(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", LIMITS)
 def test_really_full_at_many_sizes(
     kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]

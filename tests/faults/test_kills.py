@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clocs.core.files import atomic_file
+from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
+from clocs.store.receipts import RECEIPTS
 from clocs.store.verify import verify
-from tests.conftest import ROOT
 from tests.faults.stores import (
     FIRST,
     check_readable,
@@ -28,6 +28,7 @@ from tests.faults.stores import (
     partials,
     scratch_folder,
     slice_zip,
+    small_dataset,
     small_ingest,
 )
 
@@ -40,7 +41,7 @@ STORED_FIRST = FIRST - 1
 def run_until_step(source: Path, store: Path, step: int) -> bool:
     """Whether the process died at that step; False: it has fewer and finished."""
     arguments = [sys.executable, str(SCRIPT), "folder", str(source), str(store), "--die-at", str(step)]
-    code = subprocess.run(arguments, check=False, timeout=60).returncode
+    code = subprocess.run(arguments, check=False).returncode
     assert code in (0, -signal.SIGKILL)
     return code != 0
 
@@ -81,7 +82,6 @@ def test_kill_at_every_step(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_kill_at_two_steps(
     grown: tuple[Path, Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,12 +106,10 @@ def test_kill_at_two_steps(
 
 @dataclass(frozen=True)
 class Ingest:
-    """A command that makes a store, what it makes undisturbed, and how long that takes."""
+    """A command that makes a store, and what it makes undisturbed."""
 
     command: Callable[[Path, int], list[str]]
     expected: dict[str, str]
-    seconds: dict[int, float]
-    """By number of workers: from the moment the store is locked."""
 
     def start(self, store: Path, workers: int) -> subprocess.Popen[bytes]:
         """Start it in a session of its own, and wait until it holds the store."""
@@ -129,19 +127,28 @@ class Ingest:
         """Run it to its end; the seconds it held the store."""
         process = self.start(store, workers)
         started = time.monotonic()
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate()
         assert process.returncode == 0, errors.decode()
         return time.monotonic() - started
 
 
-def measured(command: Callable[[Path, int], list[str]], folder: Path) -> Ingest:
-    seconds = {}
-    for workers in (1, 2):
-        plain = Ingest(command, {}, {})
-        seconds[workers] = plain.finish(folder / f"undisturbed-{workers}", workers)
-    expected = fingerprint(folder / "undisturbed-1")
-    assert expected == fingerprint(folder / "undisturbed-2")
-    return Ingest(command, expected, seconds)
+Moment = Callable[[subprocess.Popen[bytes], Path], None]
+"""Waits until a process that makes this store is to be killed."""
+
+
+def receipts(number: int) -> Moment:
+    """The moment at which so many tasks are done, or the process ends."""
+
+    def wait(process: subprocess.Popen[bytes], store: Path) -> None:
+        while process.poll() is None and len(list((store / RECEIPTS).glob("*.json"))) < number:
+            time.sleep(0.002)
+
+    return wait
+
+
+def random_moment(choice: random.Random, seconds: float) -> Moment:
+    """A moment within so many seconds."""
+    return lambda process, store: time.sleep(choice.uniform(0, seconds))
 
 
 def session(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -176,76 +183,71 @@ def kill_worker(process: subprocess.Popen[bytes], choice: random.Random) -> bool
 
 
 def wait_for_orphans(process: subprocess.Popen[bytes]) -> None:
-    limit = time.monotonic() + 20
-    while (left := session(process)) and time.monotonic() < limit:
+    """Return once every process of a session has ended; the limit of a test is the limit of this."""
+    while session(process):
         time.sleep(0.05)
-    assert not left, f"workers outlive their killed parent: {left}"
 
 
-def killed_run(ingest: Ingest, store: Path, workers: int, choice: random.Random, kill: str) -> bool:
+def killed_run(ingest: Ingest, store: Path, workers: int, kill: str, moment: Moment) -> bool:
     """Start and kill one run; False: it was quicker than the kill."""
     process = ingest.start(store, workers)
-    time.sleep(choice.uniform(0, ingest.seconds[workers]))
+    moment(process, store)
     hit = process.poll() is None and (kill_all(process) if kill == "all" else kill_main(process))
-    process.communicate(timeout=60)
+    process.communicate()
     return hit and process.returncode == -signal.SIGKILL
 
 
-def random_kills(ingest: Ingest, folder: Path, rounds: int, workers: int, kill: str, seed: int) -> int:
-    """So many stores, each killed once or several times and continued; how many kills hit."""
-    choice = random.Random(f"{seed} {workers} {kill}")
-    hits = 0
-    for number in range(rounds):
-        store = folder / f"store-{kill}-{workers}-{number}"
-        while not killed_run(ingest, store, workers, choice, kill):
-            shutil.rmtree(store, ignore_errors=True)
-        hits += 1
-        while choice.random() < 0.3:
-            hits += killed_run(ingest, store, workers, choice, kill)
-        process = ingest.start(store, workers)  # at once: whatever was left behind may still be there
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors.decode()
-        wait_for_orphans(process)
-        assert fingerprint(store) == ingest.expected, f"round {number}, seed {seed}"
-        assert not partials(store)
-        assert verify(store) == []
-        shutil.rmtree(store)
+def check_continued(ingest: Ingest, store: Path, workers: int) -> None:
+    """Continue a killed run at once, while what it left behind may still be at work."""
+    process = ingest.start(store, workers)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors.decode()
+    wait_for_orphans(process)
+    assert fingerprint(store) == ingest.expected
+    assert not partials(store)
+    assert verify(store) == []
+
+
+def kills(ingest: Ingest, store: Path, workers: int, kill: str, moment: Moment, choice: random.Random) -> int:
+    """Kill the making of a store once or several times, and continue it; how many kills hit."""
+    while not killed_run(ingest, store, workers, kill, moment):
+        shutil.rmtree(store, ignore_errors=True)
+    hits = 1
+    while choice.random() < 0.3:
+        hits += killed_run(ingest, store, workers, kill, moment)
+    check_continued(ingest, store, workers)
+    shutil.rmtree(store)
     return hits
 
 
-def random_worker_kills(ingest: Ingest, folder: Path, rounds: int, seed: int) -> int:
+def kill_of_a_worker(ingest: Ingest, store: Path, moment: Moment, choice: random.Random) -> None:
     """One of two workers dies; the run itself goes on and succeeds."""
-    choice = random.Random(f"{seed} worker")
-    hits = 0
-    while hits < rounds:
-        store = folder / f"store-worker-{hits}"
+    hit = False
+    while not hit:
         shutil.rmtree(store, ignore_errors=True)
         process = ingest.start(store, 2)
-        time.sleep(choice.uniform(0, ingest.seconds[2]))
+        moment(process, store)
         hit = process.poll() is None and kill_worker(process, choice)
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate()
         assert process.returncode == 0, errors.decode()
         assert fingerprint(store) == ingest.expected
         assert not partials(store)
-        hits += hit
-    return hits
 
 
-def test_random_kills(originals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kills_after_the_first_task(originals: Path, tmp_path: Path) -> None:
     def command(store: Path, workers: int) -> list[str]:
         arguments = ["ludb", f"{originals}/ludb", str(store), "--records-per-shard", "2", "--workers", str(workers)]
         return [sys.executable, str(SCRIPT), *arguments]
 
-    ingest = measured(command, tmp_path)
-    hits = random_kills(ingest, tmp_path, 1, 1, "all", seed=1)
-    hits += random_kills(ingest, tmp_path, 1, 2, "main", seed=1)
-    hits += random_worker_kills(ingest, tmp_path, 1, seed=1)
-    with capsys.disabled():
-        print(f"\nkills: {hits} kills, 3 of 3 stores byte-identical")
+    undisturbed = ingest(small_dataset("ludb", 2), f"{originals}/ludb", tmp_path / "undisturbed")
+    assert len(undisturbed.manifest.shards) > 2
+    made = Ingest(command, fingerprint(undisturbed.folder))
+    kills(made, tmp_path / "all", 1, "all", receipts(1), random.Random(1))
+    kills(made, tmp_path / "main", 2, "main", receipts(1), random.Random(1))
+    kill_of_a_worker(made, tmp_path / "worker", receipts(1), random.Random(1))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_random_kills_in_full(real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """50 stores from 3,000 recordings of CinC 2017, by the command, and 15 that lose a worker."""
     with scratch_folder(tmp_path) as folder:
@@ -254,39 +256,73 @@ def test_random_kills_in_full(real_data: Path, tmp_path: Path, capsys: pytest.Ca
         def command(store: Path, workers: int) -> list[str]:
             return [*COMMAND, "physionet2017", str(archive), str(store), "--workers", str(workers)]
 
-        ingest = measured(command, folder)
-        hits = random_kills(ingest, folder, 20, 1, "all", seed=2)
-        hits += random_kills(ingest, folder, 15, 2, "all", seed=2)
-        hits += random_kills(ingest, folder, 15, 2, "main", seed=2)
-        lost = random_worker_kills(ingest, folder, 15, seed=2)
+        plain, choice, hits = Ingest(command, {}), random.Random(2), 0
+        seconds = {workers: plain.finish(folder / f"undisturbed-{workers}", workers) for workers in (1, 2)}
+        made = Ingest(command, fingerprint(folder / "undisturbed-1"))
+        assert made.expected == fingerprint(folder / "undisturbed-2")
+        for number in range(50):
+            workers, kill = (1, "all") if number < 20 else (2, "all") if number < 35 else (2, "main")
+            hits += kills(made, folder / "store", workers, kill, random_moment(choice, seconds[workers]), choice)
+        for _ in range(15):
+            kill_of_a_worker(made, folder / "worker", random_moment(choice, seconds[2]), choice)
     with capsys.disabled():
-        print(f"\nkills: 50 of 50 stores byte-identical ({hits} kills); {lost} of {lost} that lost a worker")
+        print(f"\nkills: 50 of 50 stores byte-identical ({hits} kills); 15 of 15 that lost a worker")
 
 
-def _write_slowly(path: str) -> None:
-    with atomic_file(Path(path)) as file:
-        for piece in PIECES:
-            file.write(piece)
-            file.flush()
-            time.sleep(0.05)
+WRITER = """
+import sys
+from pathlib import Path
+from clocs.core import files
+
+files.reached = lambda step, path: print(step, flush=True)
+with files.atomic_file(Path(sys.argv[1])) as file:
+    for _ in range(int(sys.argv[2])):
+        line = sys.stdin.readline()
+        file.write(bytes([int(line)]) * 5000)
+        file.flush()
+        print("written", flush=True)
+"""
+"""Writes a piece for each line it is given."""
+LINES = [f"{number}\n" for number in range(1, 20)]
+WHOLE = b"".join(bytes([number]) * 5000 for number in range(1, 20))
 
 
-PIECES = [bytes([number]) * 5000 for number in range(1, 20)]
+def writer_of(path: Path) -> subprocess.Popen[str]:
+    """A process that is about to write a file."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(len(LINES))], text=True, bufsize=1, **pipes)
+    expect(writer, "before write")
+    return writer
+
+
+def expect(writer: subprocess.Popen[str], step: str) -> None:
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == f"{step}\n"
+
+
+def give(writer: subprocess.Popen[str], lines: list[str]) -> None:
+    assert writer.stdin is not None
+    writer.stdin.writelines(lines)
+    writer.stdin.flush()
 
 
 def test_a_worker_left_behind_and_the_next_run_write_the_same_file(tmp_path: Path) -> None:
-    """Whichever ends first, the file is whole whenever it has its name, and neither fails."""
+    """The others begin while the first has written a half: the file is whole whenever it has its name."""
     path = tmp_path / "one"
-    script = f"from tests.faults.test_kills import _write_slowly; _write_slowly({str(path)!r})"
-    writers = []
-    for _ in range(3):
-        writers.append(subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE))
-        time.sleep(0.3)
-    while any(writer.poll() is None for writer in writers):
-        assert not path.exists() or path.read_bytes() == b"".join(PIECES)
+    first = writer_of(path)
+    give(first, LINES[:10])
+    for _ in LINES[:10]:
+        expect(first, "written")
+    others = [writer_of(path) for _ in range(2)]
+    for other in others:
+        give(other, LINES)
+    assert not path.exists()
+    give(first, LINES[10:])
+    while any(writer.poll() is None for writer in (first, *others)):
+        assert not path.exists() or path.read_bytes() == WHOLE
         time.sleep(0.01)
-    for writer in writers:
+    for writer in (first, *others):
         _, errors = writer.communicate()
-        assert writer.returncode == 0, errors.decode()
-    assert path.read_bytes() == b"".join(PIECES)
+        assert writer.returncode == 0, errors
+    assert path.read_bytes() == WHOLE
     assert not partials(tmp_path)

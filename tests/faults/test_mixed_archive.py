@@ -60,7 +60,7 @@ def kill_after(ingest: Ingest, store: Path, tasks: int, choice: random.Random) -
     time.sleep(choice.uniform(0, 0.3))
     assert process.poll() is None, "it was quicker than the kill"
     kill_all(process)
-    process.communicate(timeout=60)
+    process.communicate()
 
 
 def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[str, float]:
@@ -74,7 +74,7 @@ def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[st
     assert formats.count("edf") == 2 * count // 5
     choice, tasks = random.Random(count), len(store.manifest.shards)
     for kill in range(KILLS):
-        kill_after(Ingest(command, expected, {}), folder / "killed", tasks * kill // KILLS, choice)
+        kill_after(Ingest(command, expected), folder / "killed", tasks * kill // KILLS, choice)
     last = spent(command(folder / "killed", 1))
     assert fingerprint(folder / "killed") == expected
     assert not partials(folder / "killed")

@@ -17,7 +17,7 @@ from tests.faults.reading import read_case
     [("crash", "ends the interpreter"), ("hang", "hangs"), ("greedy", "MemoryError"), ("slow", "took")],
 )
 def test_the_reader_notices(kind: str, noticed: str, tmp_path: Path) -> None:
-    outcome = run_cases(tmp_path, kind, 0, 1, tmp_path, hang_seconds=4.0 if kind == "hang" else HANG_SECONDS)
+    outcome = run_cases(tmp_path, kind, 0, 1, tmp_path, hang_seconds=1 if kind == "hang" else HANG_SECONDS)
     assert len(outcome.failures) == 1
     assert noticed in outcome.failures[0]
 

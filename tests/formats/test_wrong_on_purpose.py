@@ -67,7 +67,6 @@ def test_a_wrong_rate_is_seen_where_something_else_tells_it(form: str, originals
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_the_share_that_is_caught(originals: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Over all real recordings at hand: the table of docs/format-campaigns.md."""
     every = cases(originals)

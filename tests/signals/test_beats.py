@@ -196,7 +196,6 @@ def test_real_recordings_are_not_refused(name: str, real_data: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("name", "refused"), [("chapman", 1), ("physionet2020", 0), ("physionet2017", 0)])
 def test_all_real_recordings(name: str, refused: int, real_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The one of Chapman's is a tachycardia: MUSE counts 222 beats a minute, and 110 are found here."""

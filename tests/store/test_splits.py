@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -184,21 +183,34 @@ def test_a_name_is_given_once(store: Store) -> None:
         make_split(store, "a", seed=2)
 
 
+QUICKER = """
+import fcntl, sys
+from clocs.store.splits import make_split
+
+def flock(*given, really=fcntl.flock):
+    print("at the lock", flush=True)
+    really(*given)
+
+fcntl.flock = flock
+make_split(sys.argv[1], seed=2)
+"""
+
+
 def test_of_two_who_give_a_name_at_once_one_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second begins between the two files that the first writes; it is a process of its own, as locks are."""
-    quicker = "import sys; from clocs.store.splits import make_split; make_split(sys.argv[1], seed=2)"
     begun: list[subprocess.Popen[str]] = []
 
     def reached(step: str, path: Path) -> None:
         if step == "before write" and path.name == "default.json" and not begun:
-            command = [sys.executable, "-c", quicker, str(store.folder)]
-            begun.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-            time.sleep(5)
+            command = [sys.executable, "-c", QUICKER, str(store.folder)]
+            begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            assert begun[0].stdout is not None
+            assert begun[0].stdout.readline() == "at the lock\n"
 
     monkeypatch.setattr("clocs.core.files.reached", reached)
     made = make_split(store, seed=1)
     (other,) = begun
-    assert "exists and differs" in other.communicate(timeout=60)[1]
+    assert "exists and differs" in other.communicate()[1]
     np.testing.assert_array_equal(store.split().parts, made.parts)
 
 

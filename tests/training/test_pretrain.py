@@ -359,4 +359,4 @@ def test_nobody_waits_for_fabric_but_who_trains() -> None:
     code = (
         "import sys, clocs.experiments.cells; sys.exit(bool({'lightning_fabric', 'torch._dynamo'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

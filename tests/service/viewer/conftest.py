@@ -17,16 +17,16 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from clocs.service.demo import make_demo
 from clocs.training.shipped import DEFAULT_ENCODER
 
-MARKS = [pytest.mark.timeout(900)]
-"""The first test waits for the service to start."""
 RECORDS = 120
-STOPPING_SECONDS = 200
-PATIENCE = 30_000
-"""Milliseconds that a page may take for one step; machines that run tests are busy."""
+PATIENCE = 1_800_000
+"""Milliseconds that a page may take for one step: only a fault takes so long, however busy the machine is."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
 
-VIOLATIONS = """
+INIT = """
 window.violations = [];
+window.drawn = async () => {  // a change of size is drawn in the frame after the one that notices it
+    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+};
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
 
@@ -61,7 +61,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield Service(f"{address.scheme}://{address.netloc}", address.fragment.removeprefix("token="))
     finally:
         process.terminate()
-        process.communicate(timeout=STOPPING_SECONDS)
+        process.communicate()
 
 
 @pytest.fixture(scope="package")
@@ -71,7 +71,7 @@ def browser() -> Iterator[Browser]:
     if chromium is None:
         pytest.skip("no chromium; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -127,7 +127,7 @@ def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) ->
     settings = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
     context: BrowserContext = browser.new_context(**settings)
     context.set_default_timeout(PATIENCE)
-    context.add_init_script(VIOLATIONS)
+    context.add_init_script(INIT)
     watch = Watch(service.address)
     page = context.new_page()
     page.on("console", watch.console)

@@ -14,9 +14,7 @@ import pytest
 from playwright.sync_api import Page, Route
 
 import clocs
-from tests.service.viewer.conftest import MARKS, Visit
-
-pytestmark = MARKS
+from tests.service.viewer.conftest import Visit
 
 VIEWER = Path(clocs.__file__).parent / "service" / "viewer"
 

@@ -14,9 +14,7 @@ from clocs.datasets import DATASETS
 from clocs.evaluation.classifier import Bin
 from clocs.evaluation.pretrained import ClassProbability
 from clocs.formats.reading import read
-from tests.service.viewer.conftest import MARKS, Visit
-
-pytestmark = MARKS
+from tests.service.viewer.conftest import Visit
 
 BEATS = """async ({ rate, rows }) => {
     const { findBeats } = await import("/viewer/beats.js");

@@ -9,9 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 import clocs
-from tests.service.viewer.conftest import MARKS, PHONE, Visit
-
-pytestmark = MARKS
+from tests.service.viewer.conftest import PHONE, Visit
 
 VIEWER = Path(clocs.__file__).parent / "service" / "viewer"
 
@@ -101,7 +99,7 @@ def test_the_theme_follows_the_system_until_it_is_switched(visit: Visit) -> None
     dark = page.evaluate("document.getElementById('paper').toDataURL()")
     page.click("#theme-switch")
     assert page.get_attribute("html", "data-theme") == "light"
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     assert page.evaluate("document.getElementById('paper').toDataURL()") != dark
     page.reload()
     assert page.get_attribute("html", "data-theme") == "light"

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.service.viewer.conftest import MARKS, Visit
-
-pytestmark = MARKS
+from tests.service.viewer.conftest import Visit
 
 PIXELS = "() => document.getElementById('paper').toDataURL()"
 SQUARE_WAVE = """async ([gain, speed, scale]) => {
@@ -55,6 +53,9 @@ def test_a_millivolt_and_a_second_have_their_length(visit: Visit) -> None:
         assert sum(steps) / len(steps) == pytest.approx(speed / 2 * scale, abs=0.2)
 
 
+LARGER = "(size) => parseInt(document.querySelector('.tool-size').textContent) > size"
+
+
 def size_of(page: Page) -> int:
     return int(page.inner_text(".tool-size").removesuffix(" %"))
 
@@ -66,13 +67,13 @@ def test_keys_and_buttons_enlarge_and_move(visit: Visit) -> None:
     page.keyboard.press("+")
     page.keyboard.press("+")
     assert size_of(page) == pytest.approx(size * 1.25**2, abs=1)
-    page.wait_for_timeout(80)
+    page.evaluate("drawn()")
     larger = page.evaluate(PIXELS)
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(80)
+    page.evaluate("drawn()")
     assert len({at_first, larger, page.evaluate(PIXELS)}) == 3
     page.keyboard.press("0")
-    page.wait_for_timeout(80)
+    page.evaluate("drawn()")
     assert page.evaluate(PIXELS) == at_first
     page.click("[aria-label=Smaller]")
     assert size_of(page) < size
@@ -83,13 +84,11 @@ def test_the_wheel_scrolls_the_page_until_the_paper_is_clicked_and_then_it_can_b
     size = size_of(page)
     page.hover("#paper")
     page.mouse.wheel(0, 200)
-    page.wait_for_timeout(100)
+    page.wait_for_function("() => scrollY > 0")
     assert size_of(page) == size
-    assert page.evaluate("scrollY") > 0
     page.click("#paper")
     page.mouse.wheel(0, -300)
-    page.wait_for_timeout(100)
-    assert size_of(page) > size
+    page.wait_for_function(LARGER, arg=size)
     before = page.evaluate(PIXELS)
     page.locator("#paper").scroll_into_view_if_needed()
     box = page.locator("#paper").bounding_box()
@@ -98,7 +97,7 @@ def test_the_wheel_scrolls_the_page_until_the_paper_is_clicked_and_then_it_can_b
     page.mouse.down()
     page.mouse.move(box["x"] + 250, box["y"] + 120, steps=4)
     page.mouse.up()
-    page.wait_for_timeout(80)
+    page.evaluate("drawn()")
     assert page.evaluate(PIXELS) != before
 
 
@@ -113,6 +112,7 @@ def test_two_fingers_enlarge(visit: Visit) -> None:
         fingers = [{"x": x - step, "y": y, "id": 0}, {"x": x + step, "y": y, "id": 1}]
         hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
     hand.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_function(LARGER, arg=1.8 * size)
     assert size_of(page) == pytest.approx(2 * size, rel=0.1)
 
 
@@ -180,10 +180,10 @@ def test_switches_change_the_paper_and_what_is_said_of_it(visit: Visit) -> None:
     page.check("#paper-tools input[value='20']", force=True)
     page.check("#paper-tools input[value='50']", force=True)
     assert "50 mm/s · 20 mm/mV" in page.inner_text("#paper-scale")
-    page.wait_for_timeout(80)
+    page.evaluate("drawn()")
     before = page.evaluate(PIXELS)
     page.check("#paper-tools input[value=stacked]", force=True)
-    page.wait_for_timeout(80)
+    page.evaluate("drawn()")
     assert page.evaluate(PIXELS) != before
 
 

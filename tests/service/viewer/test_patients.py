@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, Route
 
-from tests.service.viewer.conftest import MARKS, PHONE, RECORDS, Visit
-
-pytestmark = MARKS
+from tests.service.viewer.conftest import PHONE, RECORDS, Visit
 
 
 def test_classes_come_with_their_track_record(visit: Visit) -> None:
@@ -55,9 +53,11 @@ def test_filters_narrow_the_neighbours(visit: Visit) -> None:
     assert all("female" in text for text in page.locator(".neighbour-about").all_inner_texts())
     held: list[Route] = []
     page.route("**/api/v1/similar?*", lambda route: held.append(route))
-    page.select_option("#filters [name=sex]", "male")
-    page.select_option("#filters [name=sex]", "")
-    page.wait_for_timeout(100)
+    with page.expect_request("**/api/v1/similar?*"):
+        page.select_option("#filters [name=sex]", "male")
+    with page.expect_event("requestfailed"), page.expect_request("**/api/v1/similar?*"):
+        page.select_option("#filters [name=sex]", "")
+    page.evaluate("drawn()")
     assert page.get_attribute("#neighbours", "aria-busy") == "true", "the first question ended, the second has not"
     held[1].continue_()
     page.unroute("**/api/v1/similar?*")
@@ -88,7 +88,7 @@ def test_a_neighbour_is_compared_by_keys_in_three_ways(visit: Visit) -> None:
     assert page.locator("#comparison canvas").count() == 2
     assert "lined up on a QRS complex" in page.inner_text("#comparison")
     assert "25 mm/s · 10 mm/mV · 500 Hz" in page.inner_text("#comparison")
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     sides = [canvas.evaluate("node => node.toDataURL()") for canvas in page.locator("#comparison canvas").all()]
     assert sides[0] != sides[1]
     for view in ("over", "beats"):
@@ -119,16 +119,16 @@ def test_papers_side_by_side_move_together_and_the_difference_can_be_left_out(vi
     page = visit.open()
     compare(page)
     left, right = page.locator("#comparison canvas").all()
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     shaded = right.evaluate("node => node.toDataURL()")
     page.uncheck("#comparison input[type=checkbox]")
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     left, right = page.locator("#comparison canvas").all()
     plain = right.evaluate("node => node.toDataURL()")
     assert plain != shaded
     left.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     assert right.evaluate("node => node.toDataURL()") != plain
 
 
@@ -191,17 +191,17 @@ def test_the_map_is_coloured_and_groups_can_be_left_out(visit: Visit) -> None:
     page = visit.open()
     page.wait_for_selector("#map .map-key")
     picture = "() => document.querySelector('#map canvas').toDataURL()"
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     drawn = [page.evaluate(picture)]
     keys = page.locator(".map-key").all_inner_texts()
     assert {key.split()[0] for key in keys} == {"SR", "SB", "ST", "AFIB", "PVC"}
     assert sum(int(key.split()[1]) for key in keys) == RECORDS / 2
     page.click(".map-key >> nth=0")
     assert page.get_attribute(".map-key >> nth=0", "aria-pressed") == "false"
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     drawn.append(page.evaluate(picture))
     page.select_option(".map-by select", "age")
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     drawn.append(page.evaluate(picture))
     assert len(set(drawn)) == 3
     assert "40 to 59" in page.inner_text(".map-legend")

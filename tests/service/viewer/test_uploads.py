@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import FilePayload, Page, Route
 
-from tests.service.viewer.conftest import MARKS, Visit
-
-pytestmark = MARKS
+from tests.service.viewer.conftest import Visit
 
 ORIGINALS = {
     "chapman": ("chapman/ECGDataDenoised/MUSE_20180111_155115_19000.csv",),
@@ -50,7 +48,7 @@ INK = """() => {
 
 def assert_paper_is_drawn(page: Page) -> None:
     """Black traces on a red grid."""
-    page.wait_for_timeout(100)
+    page.evaluate("drawn()")
     ink = page.evaluate(INK)
     assert ink["dark"] > 2000
     assert 0.1 < ink["red"] / ink["all"] < 0.6
@@ -161,7 +159,9 @@ SLOW_AND_LOST = """() => {
     File.prototype.arrayBuffer = async function () {
         if (this.name === "lost.txt") throw new DOMException("gone", "NotReadableError");
         if (this.name === "slow.txt") await released;
-        return arrayBuffer.call(this);
+        const bytes = await arrayBuffer.call(this);
+        window.read = (window.read ?? 0) + (this.name === "slow.txt");
+        return bytes;
     };
 }"""
 """Files of these names are read late, or not at all."""
@@ -181,7 +181,8 @@ def test_of_files_given_quickly_the_last_is_opened(visit: Visit) -> None:
     page.evaluate(DROP, ["slow.txt", ["drop"]])
     visit.open()
     page.evaluate("release()")
-    page.wait_for_timeout(100)
+    page.wait_for_function("() => window.read === 2")
+    page.evaluate("drawn()")
     assert page.is_visible("#workspace")
     assert len(sent) == 1
     held: list[Route] = []
@@ -190,8 +191,9 @@ def test_of_files_given_quickly_the_last_is_opened(visit: Visit) -> None:
     visit.watch.expected.add(422)
     page.evaluate(DROP, ["letter.txt", ["drop"]])
     page.wait_for_selector("#opening-message .trouble")
-    held[0].continue_()
-    page.wait_for_timeout(200)
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("example.csv")):
+        held[0].continue_()
+    page.evaluate("drawn()")
     assert page.is_hidden("#workspace")
     assert page.locator("#opening-message[aria-busy=false] .trouble").count() == 1
     assert len(sent) == 2

@@ -11,6 +11,7 @@ import pytest
 from clocs.cli.main import main
 
 Command = Callable[..., tuple[str, str]]
+Clocs = Callable[..., str]
 
 
 @pytest.fixture
@@ -26,5 +27,17 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         out, err = capsys.readouterr()
         assert int(ended.value.code or 0) == code, out + err
         return out, err
+
+    return run
+
+
+@pytest.fixture
+def clocs(command: Command) -> Clocs:
+    """The output of ``clocs`` with these arguments; with a failure code its errors too."""
+
+    def run(*arguments: object, code: int = 0) -> str:
+        out, err = command(*arguments, code=code)
+        assert "Traceback" not in err
+        return out if code == 0 else out + err
 
     return run

@@ -1,4 +1,4 @@
-"""The commands about identities and archives, as a user runs them."""
+"""The commands about identities and archives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_data import clocs
+from tests.cli.conftest import Clocs
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def muse(hospital_files: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, tmp_path: Path) -> None:
+def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
     key, store, plain = tmp_path / "key", tmp_path / "store", tmp_path / "plain"
     assert "readable by you alone" in clocs("data", "make-key", key)
     assert "--key FILE" in clocs("data", "ingest", "folder", muse, plain)
@@ -40,7 +40,7 @@ def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, tmp_p
     assert "no format of an ECG: scan.pdf" in clocs("data", "report", store, "--source", muse, "--key", key)
 
 
-def test_a_store_is_deidentified_and_what_went_is_told(muse: Path, tmp_path: Path) -> None:
+def test_a_store_is_deidentified_and_what_went_is_told(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
     key, plain, out = tmp_path / "key", tmp_path / "plain", tmp_path / "out"
     clocs("data", "make-key", key)
     clocs("data", "ingest", "folder", muse, plain)
@@ -52,7 +52,7 @@ def test_a_store_is_deidentified_and_what_went_is_told(muse: Path, tmp_path: Pat
     assert "every byte" in clocs("data", "verify", out)
 
 
-def test_a_key_in_a_store_and_an_absent_key_are_refused(muse: Path, tmp_path: Path) -> None:
+def test_a_key_in_a_store_and_an_absent_key_are_refused(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
     store = tmp_path / "store"
     clocs("data", "ingest", "folder", muse, store)
     assert "must not get the key" in clocs("data", "make-key", store / "keys" / "key", code=1)

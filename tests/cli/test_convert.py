@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -21,56 +19,54 @@ from clocs.core.recording import missing_value
 from clocs.signals.quality import OFF
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
+from tests.cli.conftest import Command
 from tests.conftest import ROOT, make_recording
 
 
-def run(*arguments: object, code: int = 0) -> tuple[str, str]:
+@pytest.fixture
+def convert(command: Command) -> Command:
     """Standard output and standard error of ``clocs convert``."""
-    command = [sys.executable, "-m", "clocs", "convert", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
+    return lambda *arguments, code=0: command("convert", *arguments, code=code)
 
 
-def test_a_file_a_folder_and_what_is_refused(originals: Path, tmp_path: Path) -> None:
+def test_a_file_a_folder_and_what_is_refused(originals: Path, convert: Command, tmp_path: Path) -> None:
     record = originals / "cpsc2018" / "Training_WFDB" / "A0001.hea"
-    out, _ = run(record, tmp_path / "a.dcm")
+    out, _ = convert(record, tmp_path / "a.dcm")
     assert "converted to dicom" in out
     dataset = pydicom.dcmread(tmp_path / "a.dcm")
     assert (dataset.PatientAge, dataset.PatientSex, dataset.PatientName) == ("074Y", "M", "")
     expected = clocs.read(record).signal
     np.testing.assert_allclose(dataset.waveform_array(0).T / 1000, expected, rtol=1e-6, atol=1e-9)
-    _, said = run(record, tmp_path / "a.dcm", code=1)
+    _, said = convert(record, tmp_path / "a.dcm", code=1)
     assert "exists; have it replaced (--overwrite)" in said.replace("\n", " ")
-    out, said = run(originals / "chapman", tmp_path / "edf", "--to", "edf")
+    out, said = convert(originals / "chapman", tmp_path / "edf", "--to", "edf")
     assert len(list((tmp_path / "edf").rglob("*.edf"))) == 13
     assert said.count("refused ECGDataDenoised/MUSE_") == 3
     assert "7 samples are missing" in said
     assert "no ECG format: Diagnostics.xlsx" in out
 
 
-def test_a_store_as_json_with_all_options(tmp_path: Path) -> None:
+def test_a_store_as_json_with_all_options(convert: Command, tmp_path: Path) -> None:
     walk = np.cumsum(np.random.default_rng(0).normal(size=(2, 2, 5000)), axis=2) / 100
     walk[1, 0, 7] = np.nan
     table = {"record_id": ["r0", "r1"], "patient_id": ["Smith", "Jones"]}
     Store.from_arrays(tmp_path / "store", list(walk), rate=500, leads=["I", "II"], table=table, gate=OFF)
     options = ("--to", "bdf", "--derived", "--patient-ids", "--fill-missing", "--workers", "1", "--json")
-    summary = json.loads(run(tmp_path / "store", tmp_path / "out", *options)[0])
+    summary = json.loads(convert(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (summary["format"], summary["written"], summary["kept"], summary["refused"]) == ("bdf", 2, 0, {})
     assert summary["notes"] == {"missing samples are written as 0, for the format marks none": 1}
     assert summary["size"] == sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
     assert (tmp_path / "out" / "r0.bdf").read_bytes()[8:88].decode().split() == ["Smith", "X", "X", "X"]
     assert clocs.read(tmp_path / "out" / "r1.bdf", derive_leads=False).leads == ("I", "II", "III", "aVR", "aVL", "aVF")
-    again = json.loads(run(tmp_path / "store", tmp_path / "out", *options)[0])
+    again = json.loads(convert(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (again["written"], again["kept"]) == (0, 2)
 
 
-def test_nothing_written_is_a_failure(tmp_path: Path) -> None:
+def test_nothing_written_is_a_failure(convert: Command, tmp_path: Path) -> None:
     gappy = make_recording()
     gappy.digital[:] = missing_value(np.int16)
     clocs.write(gappy, tmp_path / "in" / "r.hea")
-    out, _ = run(tmp_path / "in", tmp_path / "out", "--to", "edf", "--json", code=1)
+    out, _ = convert(tmp_path / "in", tmp_path / "out", "--to", "edf", "--json", code=1)
     assert list(json.loads(out)["refused"]) == ["r.hea"]
 
 
@@ -83,12 +79,14 @@ def test_nothing_written_is_a_failure(tmp_path: Path) -> None:
         (("{in}/r.hea", "r.doc", "--to", "ecg"), "unknown writer 'ecg'"),
     ],
 )
-def test_mistakes_are_answered_with_what_to_do(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_mistakes_are_answered_with_what_to_do(
+    arguments: tuple[str, ...], message: str, convert: Command, tmp_path: Path
+) -> None:
     clocs.write(make_recording(samples=10), tmp_path / "in" / "r.hea")
     folder = tmp_path / "in"
     given = [str(word).format(**{"in": folder}) if "{" in word else word for word in arguments]
     given[1] = str(tmp_path / given[1])
-    _, said = run(*given, code=1)
+    _, said = convert(*given, code=1)
     assert message in said.replace("\n", " ")
 
 

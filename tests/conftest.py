@@ -13,6 +13,9 @@ from clocs.core.recording import Recording, quantise
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Several tests run at once: threads that wait for each other sleep, or they take the processors from other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 settings.register_profile("any-machine", settings(), deadline=None)
 settings.load_profile("any-machine")
 

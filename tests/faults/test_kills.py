@@ -289,8 +289,9 @@ WHOLE = b"".join(bytes([number]) * 5000 for number in range(1, 20))
 
 def writer_of(path: Path) -> subprocess.Popen[str]:
     """A process that is about to write a file."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(len(LINES))], text=True, bufsize=1, **pipes)
+    command = [sys.executable, "-c", WRITER, str(path), str(len(LINES))]
+    pipe = subprocess.PIPE
+    writer = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     expect(writer, "before write")
     return writer
 

@@ -23,7 +23,7 @@ check:  ## lint, format and types, without changing anything
 	$(PYTHON) -m mypy
 
 test:  ## the tests that every change must pass
-	$(PYTHON) -m pytest -n auto -rs
+	$(PYTHON) -m pytest -n auto --dist worksteal -rs
 
 slow:  ## full-data and long checks
 	$(PYTHON) -m pytest -m slow -rs

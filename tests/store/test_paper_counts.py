@@ -54,7 +54,7 @@ def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tm
         assert (frames.targets(np.arange(len(frames))).sum(axis=0) > 0).sum() == 12
 
 
-@pytest.mark.parametrize("name", quick("cardiology", "physionet2017"))
+@pytest.mark.parametrize("name", quick("cardiology"))
 def test_refusals_and_duplicates_with_the_gate_on(name: str, real_data: Path, tmp_path: Path) -> None:
     store = make(name, real_data, tmp_path)
     numbers = info(store)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from clocs.core.recording import Recording, quantise
 
@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # Several tests run at once: threads that wait for each other sleep, or they take the processors from other tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-settings.register_profile("any-machine", settings(), deadline=None)
+# The same examples in every run, however long a busy machine takes to make them.
+settings.register_profile(
+    "any-machine", settings(), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any-machine")
 
 

@@ -32,12 +32,12 @@ from clocs.core.files import (
 )
 
 HOLD = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from clocs.core.files import exclusive
 with exclusive(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(120)
+    signal.pause()
 """
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)

@@ -76,7 +76,7 @@ def test_exchanged_leads_of_four_are_refused_too(
         encoder.embed(renamed(four, one, other))
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(STANDARD))
 def test_the_order_of_leads_does_not_matter(order: list[str], twelve: Recording, encoder: PretrainedEncoder) -> None:
     signal = twelve.select(tuple(order)).signal

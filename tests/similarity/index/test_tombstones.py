@@ -77,7 +77,7 @@ def check(index: PatientIndex, model: Model, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "per_volume"), [("exact", 7), ("hnsw", 10_000)])
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.one_of(ADD, ADD, DELETE, REBUILD), max_size=6), seed=st.integers(0, 1000))
 def test_as_a_dictionary(
     kind: str, per_volume: int, steps: list[tuple[str, list[int]]], seed: int, monkeypatch: pytest.MonkeyPatch

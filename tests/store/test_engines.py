@@ -20,7 +20,6 @@ from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.store.ingest import ingest
 
-
 TASKS, RECORDS_PER_TASK = 6, 64
 
 

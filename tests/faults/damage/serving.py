@@ -15,6 +15,7 @@ from clocs.core.recording import Recording
 from clocs.formats import read
 from clocs.service.app import create_app
 from clocs.service.logs import JsonLines
+from clocs.service.parsing.confinement import Confinement
 from clocs.service.settings import Limits, ServiceSettings
 from tests.service.uploading import TOKEN, multipart
 
@@ -51,7 +52,8 @@ def answers(folder: Path, sample: Path) -> Iterator[Any]:
         IntegrityError: A request was answered 503; the message is what the service logged.
     """
     logged: list[str] = []
-    with patch("clocs.service.state.ParsingPool", _Pool), _logged_to(logged):
+    confined = patch("clocs.service.state.try_confinement", return_value=Confinement(True, 1, ()))
+    with patch("clocs.service.state.ParsingPool", _Pool), confined, _logged_to(logged):
         _Pool.recording_read = read(sample)
         found = asyncio.run(_ask(folder, sample.read_bytes()))
     for status, body in found:

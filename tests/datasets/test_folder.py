@@ -114,6 +114,10 @@ def test_a_table_with_other_columns_is_refused_with_those_allowed(archive: Path,
         ("file,patient_id\na,1\n,2\n", "missing on line 3"),
         ("file,patient_id\n", "no rows"),
         ("", "no rows"),
+        ('file,patient_id\na,1\nb,"2\n', "line 3 has a quote that is not closed"),
+        ('file,patient_id\na,"1\nb,2\nc,"3"\n', "line 2 has a quote that is not closed"),
+        ('"file,patient_id\na,1\n', "line 1 has a quote that is not closed"),
+        ("file,patient_id\na,1\0\n", "holds NUL bytes"),
     ],
 )
 def test_a_line_that_fits_no_column_or_no_file_is_named(archive: Path, table: str, said: str) -> None:
@@ -183,11 +187,20 @@ def test_two_rows_about_one_file_must_say_the_same(archive: Path) -> None:
         entries(archive, "file,patient_id\na,p1\n\nc,p2\na,p3\n")
 
 
-def test_two_rows_about_one_patient_must_say_the_same(archive: Path, key: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("patient_id,sex\n17,F\n17,M\n", "lines 2 and 3 have the same 'patient_id'"),
+        ("patient_id,sex\n", "it has no rows"),
+        ('patient_id,sex\n17,"F\n', "line 2 has a quote that is not closed"),
+        ("patient_id,sex\n17,\0F\n", "holds NUL bytes"),
+    ],
+)
+def test_a_wrong_table_of_patients_is_refused(archive: Path, key: Path, text: str, said: str) -> None:
     table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
     table.write_text("file,patient_id\na,17\n")
-    patients.write_text("patient_id,sex\n17,F\n17,M\n")
-    with pytest.raises(ConfigError, match=r"patients\.csv: lines 2 and 3 have the same 'patient_id'"):
+    patients.write_text(text)
+    with pytest.raises(ConfigError, match=rf"patients\.csv: {said}"):
         loaded(archive, table=table, patients=patients, key=key)
 
 
@@ -195,7 +208,7 @@ def test_spreadsheets_leave_empty_columns_and_repeat_none(archive: Path) -> None
     assert entries(archive, "file,patient_id,,\na,p1,,\n")["a.hea"].patient_id == "p1"
     with pytest.raises(ConfigError, match="unknown here: ''"):
         entries(archive, "file,patient_id,\na,p1,x\n")
-    with pytest.raises(FormatError, match="two columns are called 'patient_id'"):
+    with pytest.raises(ConfigError, match="two columns are called 'patient_id'"):
         entries(archive, "file,patient_id,patient_id\na,p1,p2\n")
 
 

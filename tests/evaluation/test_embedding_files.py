@@ -11,7 +11,9 @@ import pytest
 from clocs.core.errors import ConfigError
 from clocs.evaluation.embedding_files import embed_files
 from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+from clocs.formats.writing import write
 from clocs.signals.framing import FramePolicy
+from tests.conftest import make_recording
 from tests.evaluation.conftest import EMBEDDING, LEADS, make_encoder
 
 NAMES = [f"e{place}" for place in range(EMBEDDING)]
@@ -45,6 +47,18 @@ def test_each_table_holds_each_row(ending: str, files: list[Path], encoder: Pret
     assert list(done.embeddings) == whole
     assert list(done.refused) == [str(files[1])]
     assert "any_lead" in done.refused[str(files[1])]
+
+
+def test_a_spreadsheet_finds_no_formula_in_it(
+    encoder: PretrainedEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name is the sender's."""
+    write(make_recording(LEADS), tmp_path / "=1+1.csv")
+    monkeypatch.chdir(tmp_path)
+    embed_files(encoder, ["=1+1.csv"], "embeddings.csv")
+    table = pd.read_csv("embeddings.csv")
+    assert set(table["source"]) == {"'=1+1.csv"}
+    assert {kind.kind for kind in table[["start", *NAMES]].dtypes} <= {"f", "i"}
 
 
 def test_on_demand_nothing_is_refused(files: list[Path], encoder: PretrainedEncoder) -> None:

@@ -14,6 +14,7 @@ import typer
 from clocs.cli.arguments import AsJson, Engine, Picture, StoreFolder, Workers
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
+from clocs.core.csv_cells import safe_cell
 from clocs.core.errors import ConfigError
 
 data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
@@ -156,7 +157,13 @@ def records(
     for number, row in enumerate(rows):
         if not number:
             writer.writerow(row)
-        writer.writerow(";".join(value) if isinstance(value, list) else value for value in row.values())
+        writer.writerow(map(_cell, row.values()))
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        return ";".join(safe_cell(text) for text in value)
+    return safe_cell(value) if isinstance(value, str) else value
 
 
 @data.command()

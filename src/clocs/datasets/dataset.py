@@ -222,13 +222,24 @@ def read_csv(
 
 def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[tuple[int, dict[str, str]]]:
     """As ``read_csv``, each with the line of the file that it ends on, counted from 1."""
+    last = 0
     try:
         text = source.read(name).decode("utf-8-sig")
-        rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None)
+        if "\0" in text:
+            raise FormatError(f"{name}: holds NUL bytes, so it is damaged or no text. It must be saved as CSV in UTF-8")
+        rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None, strict=True)
         named = [column.strip() for column in rows.fieldnames or () if column.strip()]
         twice = sorted({column for column in named if named.count(column) > 1})
         if twice:
             raise FormatError(f"{name}: two columns are called '{twice[0]}'; leave one of them")
-        yield from ((rows.line_num, row) for row in rows)
-    except (UnicodeDecodeError, csv.Error) as error:
+        last = rows.line_num
+        for row in rows:
+            last = rows.line_num
+            yield last, row
+    except csv.Error as error:
+        raise FormatError(
+            f"{name}: line {last + 1} has a quote that is not closed, or text after a closing one ({error}). Close it, "
+            'and write a quote within a value twice ("")'
+        ) from error
+    except UnicodeDecodeError as error:
         raise FormatError(f"{name}: not a readable CSV table: {error}. It must be saved as CSV in UTF-8") from error

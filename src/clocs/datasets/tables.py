@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from clocs.core.errors import ConfigError
+from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import PatientKey, is_nobody, plain_patient
 from clocs.core.sources import open_source, without_ending
 from clocs.datasets.dataset import numbered_rows
@@ -43,8 +43,6 @@ class RecordingTable:
     def __init__(self, path: Path | None) -> None:
         self._name = path.name if path else ""
         self._rows = _read(path, RECORDING_COLUMNS) if path else {}
-        if path and not self._rows:
-            raise ConfigError(f"table {self._name}: it has no rows; leave it out, or fill it")
         self._forget_nobody()
         self.patients = {row.fields.get("patient_id") for row in self._rows.values()}
         self._folders: dict[str, str] = {}
@@ -121,7 +119,7 @@ def about_patient(patient: str, path: Path) -> dict[str, str]:
 def no_row_is_used(path: Path, key: PatientKey, pseudonyms: Container[str]) -> bool:
     """Whether nobody of a store is in a table of patients: of another archive, or with other ids."""
     rows = _patients(str(path), path.stat().st_mtime_ns)
-    return bool(rows) and not any(key.patient(patient) in pseudonyms for patient in rows)
+    return not any(key.patient(patient) in pseudonyms for patient in rows)
 
 
 def labels_of(row: dict[str, str]) -> tuple[str, ...]:
@@ -155,8 +153,13 @@ def _read(path: Path, columns: tuple[str, ...]) -> Rows:
     """Rows by the first of the columns, which every row needs; two about one thing must say the same."""
     if not path.is_file():
         raise _missing(path)
-    rows = [_row(path, line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
+    try:
+        rows = [_row(path, line, fields) for line, fields in numbered_rows(open_source(path.parent), path.name)]
+    except FormatError as error:  # of the user's table, not of a recording
+        raise ConfigError(f"table {error}") from error
     rows = [row for row in rows if any(row.fields.values())]  # spreadsheets leave empty ones at the end
+    if not rows:
+        raise ConfigError(f"table {path.name}: it has no rows; leave it out, or fill it")
     unknown = sorted({column for row in rows for column in row.fields} - set(columns))
     lacking = [row.line for row in rows if not row.fields.get(columns[0])]
     other_signs = [sign for sign in (";", "\t") if any(sign in column for column in unknown)]

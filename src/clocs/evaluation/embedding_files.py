@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from clocs.core.csv_cells import safe_cell
 from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, UnitError
 from clocs.core.files import write_bytes
 from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder
@@ -86,7 +87,8 @@ def _csv(columns: dict[str, Any]) -> bytes:
     from pyarrow import csv
 
     raw = io.BytesIO()
-    csv.write_csv(_table(columns), raw)
+    texts = {name: [safe_cell(text) for text in columns[name].tolist()] for name in ("source", "lead")}
+    csv.write_csv(_table(columns | texts), raw)
     return raw.getvalue()
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.csv_cells import plain_cell
 from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, narrow, widen
@@ -102,7 +103,7 @@ def _head(raw: bytes, name: str) -> _Head:
     last = raw.find(b"\n", end, MAX_HEAD)
     line = raw[end:last].decode("utf-8", "replace") if last >= 0 else ""
     try:
-        names = next(csv.reader([line]), [])
+        names = [plain_cell(cell) for cell in next(csv.reader([line]), [])]
         count = len(_leads(names)) if names else 0
         rate = float(known.get("rate", 0))
         unit, size = _unit(known, name)

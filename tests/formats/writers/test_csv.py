@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,17 @@ def test_leads_that_are_not_written_are_not_said_to_be_computed(tmp_path: Path) 
     assert "# derived" not in (tmp_path / "r.csv").read_text()
     put(some.select(("III", "aVR")), tmp_path / "r.csv", Contents(derived=True))
     assert '# derived: ["III", "aVR"]\n' in (tmp_path / "r.csv").read_text()
+
+
+def test_a_spreadsheet_finds_no_formula_in_it(tmp_path: Path) -> None:
+    """Neither in the name of a lead nor in a label; both come back as they were."""
+    recording = make_recording(("-aVR", "=1+1", "V2"), labels=("=1+1", "AF,=2+2", "AF;@x"))
+    put(recording, tmp_path / "r.csv")
+    head = [line for line in (tmp_path / "r.csv").read_text().splitlines() if not line[:1].isdigit()]
+    cells = [cell for line in head for cell in re.split("[,;]", line)]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    ours = read(tmp_path / "r.csv", derive_leads=False)
+    assert (ours.leads, ours.labels) == (recording.leads, recording.labels)
 
 
 def test_polars_reads_it_too(real_data: Path, tmp_path: Path) -> None:

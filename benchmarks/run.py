@@ -26,7 +26,7 @@ from encoder_forms import encoder_forms
 from formats import reading_speed
 from measuring import DATA, in_child, line, scratch, seconds, watched
 from search import embedding_memory, search_growth, search_lists, search_speed
-from service import service_end, service_overload, service_speed
+from service import service_crowd, service_end, service_overload, service_speed
 from training import loss_growth, training_speed
 
 import clocs
@@ -181,6 +181,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "formats": reading_speed,
     "service": service_speed,
     "service-overload": service_overload,
+    "service-crowd": service_crowd,
     "service-end": service_end,
 }
 

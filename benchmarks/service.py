@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import select
 import statistics
@@ -28,6 +29,7 @@ ENCODER = "clocs-small"
 LEADS = ("II", "V2", "aVL", "aVR")
 SECONDS, ROUNDS, CLIENTS = 3.0, 5, 4
 OVERLOAD, OVERLOAD_SECONDS = 5.0, 10.0
+CROWD, CROWD_ROUNDS = (8, 200), 2
 ENDS = 3
 LOAD = Path(__file__).with_name("service_load.py")
 
@@ -98,6 +100,36 @@ def _overloaded(service: _Service, clients: _Helper, name: str, **asked: Any) ->
     _print_times("  refused, as the client sees it", refused)
     line(f"refusals at 5 x, {name}, p99", _percentile(refused, 99) * 1e3, 50, at_least=False, unit="ms")
     line(f"memory at 5 x, {name}, peak / before", peak / before, 1.05, at_least=False, unit="x")
+
+
+def service_crowd() -> None:
+    """200 clients that ask again at once when they are refused, against 8: the load process gives way (nice 19).
+
+    CLOCS_CROWD_SECONDS: how long each measurement takes.
+    """
+    rates: dict[int, list[float]] = {few: [] for few in CROWD}
+    seconds = float(os.environ.get("CLOCS_CROWD_SECONDS", "60"))
+    with scratch() as folder, ExitStack() as stack:
+        service = stack.enter_context(_served(folder))
+        clients = stack.enter_context(_helper("clients", _four_leads(folder), service.port, service.token))
+        psutil.Process(clients.process.pid).nice(19)
+        clients.measured(clients=CROWD[0], seconds=SECONDS)
+        for _ in range(CROWD_ROUNDS):
+            for count in CROWD:
+                used = processor_seconds(service.process.pid)
+                found = clients.measured(clients=count, seconds=seconds)
+                used = processor_seconds(service.process.pid) - used
+                outcomes = Counter(status for status, _, _ in found["answers"])
+                rates[count].append(outcomes[200] / found["seconds"])
+                told = ", ".join(f"{number} {status}" for status, number in outcomes.most_common())
+                shares = used / found["seconds"], found["processor"] / found["seconds"]
+                print(f"  {count} clients: {rates[count][-1]:.0f} answers/s; {told} in {found['seconds']:.0f} s")
+                print("    of a processor: the service took {:.2f}, the clients {:.2f}".format(*shares))
+                _print_times("  answered", [time for status, time, _ in found["answers"] if status == 200])
+                if set(outcomes) - {200, 503}:
+                    raise RuntimeError(f"neither answered nor refused: {outcomes}")
+    few, many = rates.values()
+    line("200 clients / 8 clients, requests/s", _ratio(many, few), 0.5, unit="x")
 
 
 def service_end() -> None:

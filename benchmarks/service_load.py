@@ -19,8 +19,9 @@ from typing import Any
 
 import psutil
 
-MOST = 20_000
+MOST = 200_000
 """Requests of one measurement."""
+TIMEOUT_SECONDS = 30.0
 BOUNDARY = "boundary-of-a-benchmark"
 
 
@@ -168,24 +169,35 @@ class Clients:
 
     def measure(self, asked: dict[str, Any]) -> dict[str, Any]:
         """``rate``: so many a second, each on a connection of its own, whether or not the others are answered.
-        Otherwise so many ``clients``, each of which asks again once it is answered."""
+        Otherwise so many ``clients``, each of which asks again once it is answered or refused, without a pause."""
         return asyncio.run(self._at_rate(**asked) if "rate" in asked else self._in_turn(**asked))
 
     async def _in_turn(self, clients: int, seconds: float) -> dict[str, Any]:
         answers: list[Any] = []
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
 
         async def client() -> None:
-            try:
-                streams = await asyncio.open_connection("127.0.0.1", self._port)
-                while time.perf_counter() - started < seconds and len(answers) < MOST:
-                    answers.append(await self._ask(*streams))
-                streams[1].close()
-            except (OSError, EOFError) as error:
-                answers.append((type(error).__name__, 0.0, ""))
+            while time.perf_counter() - started < seconds and len(answers) < MOST:
+                try:
+                    streams = await asyncio.open_connection("127.0.0.1", self._port)
+                    while time.perf_counter() - started < seconds and len(answers) < MOST:
+                        async with asyncio.timeout(TIMEOUT_SECONDS):
+                            *answer, is_last = await self._ask(*streams)
+                        answers.append(answer)
+                        if is_last:
+                            break
+                    streams[1].close()
+                except ConnectionRefusedError:
+                    return
+                except (OSError, EOFError) as error:
+                    answers.append((type(error).__name__, 0.0, ""))
 
         await asyncio.gather(*(client() for _ in range(clients)))
-        return {"answers": answers, "seconds": time.perf_counter() - started}
+        return {
+            "answers": answers,
+            "processor": time.process_time() - used,
+            "seconds": time.perf_counter() - started,
+        }
 
     async def _at_rate(self, rate: float, seconds: float, keep: bool) -> dict[str, Any]:
         answers: list[Any] = []
@@ -218,13 +230,15 @@ class Clients:
     async def _connected(self, loop: asyncio.AbstractEventLoop) -> _Connection:
         return (await loop.create_connection(lambda: _Connection(self._request), "127.0.0.1", self._port))[1]
 
-    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, float, str]:
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, float, str, bool]:
+        """The status, seconds, the request's id, and whether the connection ends."""
         before = time.perf_counter()
         writer.write(self._request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
         await reader.readexactly(int(fields["content-length"]))
-        return int(head.split(" ", 2)[1]), time.perf_counter() - before, fields.get("x-request-id", "")
+        status, is_last = int(head.split(" ", 2)[1]), fields.get("connection") == "close"
+        return status, time.perf_counter() - before, fields.get("x-request-id", ""), is_last
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.service.serving import Served, served
 
 ENCODER = "cmsc-chapman"
 RECORDS = 40
+NAME = "ecg.ward.example"
+"""The only host name of the service in the network."""
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +34,25 @@ def client(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 
 @pytest.fixture(scope="session")
-def strict(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service with small limits."""
-    log = tmp_path_factory.mktemp("strict") / "searches.jsonl"
-    limits = {"upload_bytes": 4 << 20, "upload_seconds": 1.5, "head_seconds": 1.5, "active": 1, "waiting": 1}
-    with served(limits, index=str(demo / "index"), audit_log=str(log)) as running:
+def copied(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demonstration that tests may change."""
+    return shutil.copytree(demo, tmp_path_factory.mktemp("copied") / "demo")
+
+
+@pytest.fixture(scope="session")
+def open_handed(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service in the network that shows ids and embeddings and takes small files only, over an index that changes.
+
+    Files have much time to be read, since the machine may be busy.
+    """
+    log = tmp_path_factory.mktemp("open_handed") / "searches.jsonl"
+    with served(
+        {"upload_bytes": 8 << 20, "parse_seconds": 60, "active": 2, "waiting": 6},
+        host="0.0.0.0",
+        allowed_hosts=[NAME],
+        index=str(copied / "index"),
+        audit_log=str(log),
+        show_ids=True,
+        allow_embeddings=True,
+    ) as running:
         yield running

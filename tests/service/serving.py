@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any
 
 from tests.conftest import ROOT
 from tests.service.uploading import TOKEN, multipart
+from tests.service.waiting import WAIT_SECONDS, eventually
 
-START_SECONDS = 120.0
+START_SECONDS = 280.0
 
 
 @dataclass
@@ -26,7 +26,6 @@ class Reply:
     status: int
     headers: dict[str, str]
     body: bytes
-    seconds: float
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -42,18 +41,17 @@ class Served:
     log: list[str] = field(default_factory=list)
     """What it has written so far, its errors included."""
 
-    def connect(self, timeout: float = 60) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
         connection = self.connect()
-        started = time.monotonic()
         connection.request(method, path, body, {"authorization": f"Bearer {TOKEN}", **(headers or {})})
         answer = connection.getresponse()
         content = answer.read()
         connection.close()
         told = {name.lower(): value for name, value in answer.getheaders()}
-        return Reply(answer.status, told, content, time.monotonic() - started)
+        return Reply(answer.status, told, content)
 
     def get(self, path: str, **headers: str) -> Reply:
         return self.ask("GET", path, headers=headers)
@@ -62,9 +60,17 @@ class Served:
         body, headers = multipart(files)
         return self.ask("POST", path, body, headers)
 
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(60)
+    def logged(self, word: str, after: int = 0) -> str:
+        """Wait for a line of the log with this word, beyond the first so many."""
+        eventually(lambda: any(word in line for line in self.log[after:]))
+        return next(line for line in self.log[after:] if word in line)
+
+    def count(self, sample: str) -> float:
+        """The value of a metric now; 0 where it was never raised."""
+        for line in self.get("/metrics").body.decode().splitlines():
+            if line.startswith(f"{sample} "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
 
 
 @contextlib.contextmanager

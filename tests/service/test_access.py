@@ -94,10 +94,31 @@ def test_a_proxy_is_known_by_its_name() -> None:
     assert answer(CLOSED, "/api/v1/map", host="ecg.ward", **token) == 421
 
 
-def test_on_the_network_any_name_is_good_but_the_token_is_needed() -> None:
-    settings = ServiceSettings(host="0.0.0.0", token=SecretStr(TOKEN), audit_log=Path("x"))
-    assert answer(settings, "/api/v1/map", host="ecg.ward", authorization=f"Bearer {TOKEN}") == 200
-    assert answer(settings, "/api/v1/map", host="ecg.ward") == 401
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("ecg.ward", 200),
+        ("ECG.ward:443", 200),
+        ("192.0.2.7:8000", 200),
+        ("[2001:db8::7]:8000", 200),
+        ("localhost", 200),
+        ("other.ward", 421),
+        ("192.0.2.7.evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_in_the_network_an_address_or_an_allowed_name_is_needed(host: str, status: int) -> None:
+    settings = ServiceSettings(host="0.0.0.0", token=SecretStr(TOKEN), allowed_hosts=("ecg.ward",), audit_log=Path("x"))
+    assert answer(settings, "/api/v1/map", host=host, authorization=f"Bearer {TOKEN}") == status
+    assert answer(settings, "/api/v1/map", host=host) == (401 if status == 200 else status)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_probes_may_use_any_name(host: str, path: str) -> None:
+    settings = ServiceSettings(host=host, token=SecretStr(TOKEN), audit_log=Path("x"))
+    assert answer(settings, path, host="10-0-0-7.pods.example") == 200
+    assert answer(settings, f"{path}/more", host="10-0-0-7.pods.example") == 421
 
 
 WANTED = {

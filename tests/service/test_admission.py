@@ -16,20 +16,19 @@ from clocs.service.settings import Limits
 class Asking:
     """A request whose body comes in pieces, and what is answered."""
 
-    def __init__(self, *pieces: bytes, path: str = "/api/v1/classify", pause: float = 0, **headers: str) -> None:
+    def __init__(self, *pieces: bytes, path: str = "/api/v1/classify", **headers: str) -> None:
         self.scope = {
             "type": "http",
             "path": path,
             "method": "POST",
             "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
         }
-        self._pieces, self._pause = list(pieces), pause
+        self._pieces = list(pieces)
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.read = 0
 
     async def receive(self) -> Any:
-        await asyncio.sleep(self._pause)
         piece = self._pieces.pop(0)
         self.read += len(piece)
         return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
@@ -41,6 +40,14 @@ class Asking:
     async def through(self, admission: Admission) -> int:
         await admission(self.scope, self.receive, self.send)
         return self.status
+
+
+class Trickling(Asking):
+    """A request whose body comes byte by byte, without end."""
+
+    async def receive(self) -> Any:
+        await asyncio.sleep(0.001)
+        return {"type": "http.request", "body": b"x", "more_body": True}
 
 
 async def reads_all(scope: Any, receive: Any, send: Any) -> None:
@@ -112,12 +119,11 @@ def test_an_undeclared_size_is_refused_when_it_is_passed(pieces: tuple[bytes, ..
 
 
 def test_a_body_that_trickles_is_refused_in_time() -> None:
-    wall, _ = admission(reads_all, upload_seconds=0.2)
-    asking = Asking(*[b"x"] * 100, pause=0.05)
+    """Its pieces do not end: were only each of them timed, it would be read forever."""
+    wall, _ = admission(reads_all, upload_bytes=1 << 30, upload_seconds=0.2)
     with pytest.raises(ProblemError) as refusal:
-        asyncio.run(asking.through(wall))
+        asyncio.run(Trickling().through(wall))
     assert refusal.value.status == 408
-    assert asking.read < 10
 
 
 def test_other_addresses_are_not_counted() -> None:
@@ -134,14 +140,14 @@ def test_turns_are_bounded_and_counted() -> None:
     async def scenario() -> int:
         metrics = Metrics()
         gate = Gate(Limits(active=2, waiting=10), metrics)
-        most = 0
+        most, pairs = 0, asyncio.Barrier(2)
 
         async def works() -> None:
             nonlocal most
             assert gate.enter()
             async with gate.work():
+                await pairs.wait()
                 most = max(most, int(metrics.active._value.get()))
-                await asyncio.sleep(0.01)
             gate.leave()
 
         await asyncio.gather(*(works() for _ in range(8)))

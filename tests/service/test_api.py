@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,9 @@ from clocs.signals.leads import STANDARD
 from clocs.similarity.index.changes import delete_patients
 from clocs.similarity.index.search import open_index
 from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
-from tests.service.serving import Reply, Served, served
+from tests.service.serving import Reply, Served
 from tests.service.uploading import TOKEN, multipart
+from tests.service.waiting import eventually
 
 
 def checked(model: type[BaseModel], reply: Reply) -> Any:
@@ -139,13 +138,13 @@ def test_figures(client: Served, real_data: Path) -> None:
         assert reply.headers["content-disposition"] == f'attachment; filename="ecg.{form}"'
 
 
-def test_a_minute_of_twelve_leads_is_drawn(client: Served) -> None:
+def test_a_minute_of_twelve_leads_is_drawn(open_handed: Served) -> None:
     """As much as a preview has; more is refused."""
     samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
     rows = "\n".join(",".join(map(str, row)) for row in samples)
     files = {"long.csv": f"# clocs ECG 1\n# rate: 1000\n{','.join(STANDARD)}\n{rows}\n".encode()}
-    assert client.post("/api/v1/figure?format=pdf&seconds=60", files).body.startswith(b"%PDF")
-    told = problem(client.post("/api/v1/figure?format=pdf&seconds=61", files), 422, "wrong-option")
+    assert open_handed.post("/api/v1/figure?format=pdf&seconds=60", files).body.startswith(b"%PDF")
+    told = problem(open_handed.post("/api/v1/figure?format=pdf&seconds=61", files), 422, "wrong-option")
     assert "seconds: " in told["detail"]
 
 
@@ -242,6 +241,7 @@ def test_metrics(client: Served, real_data: Path) -> None:
     client.post("/api/v1/classify", sample(real_data, "muse-xml"))
     client.post("/api/v1/classify", {"x.txt": b"nothing"})
     client.get("/mrs-smith")
+    eventually(lambda: client.count("clocs_requests_active") == client.count("clocs_requests_waiting") == 0)
     text = client.get("/metrics").body.decode()
     for wanted in (
         r'clocs_requests_total\{endpoint="/api/v1/classify",status="200"\} [1-9]',
@@ -250,8 +250,7 @@ def test_metrics(client: Served, real_data: Path) -> None:
         r'clocs_request_seconds_bucket\{endpoint="/api/v1/classify",le="30.0"\} [1-9]',
         r'clocs_parsing_total\{outcome="ok"\} [1-9]',
         r'clocs_parsing_total\{outcome="refused"\} [1-9]',
-        r"clocs_requests_active 0\.0",
-        r"clocs_requests_waiting 0\.0",
+        r"clocs_integrity_errors_total \d",
         r"process_resident_memory_bytes [1-9]",
     ):
         assert re.search(wanted, text), wanted
@@ -281,76 +280,40 @@ def test_the_document(client: Served) -> None:
                 assert "multipart/form-data" in operation["requestBody"]["content"]
 
 
-@pytest.fixture(scope="module")
-def copied(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A demonstration that tests may change."""
-    return shutil.copytree(demo, tmp_path_factory.mktemp("copied") / "demo")
-
-
-@pytest.fixture(scope="module")
-def generous(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service that was told to show ids and give out embeddings."""
-    log = tmp_path_factory.mktemp("generous") / "searches.jsonl"
-    with served(
-        {"parse_memory_bytes": 128 << 20},
-        index=str(copied / "index"),
-        audit_log=str(log),
-        show_ids=True,
-        allow_embeddings=True,
-    ) as running:
-        yield running
-
-
-def test_ids_and_embeddings_where_they_were_asked_for(generous: Served, real_data: Path) -> None:
+def test_ids_and_embeddings_where_they_were_asked_for(open_handed: Served, real_data: Path) -> None:
     files = sample(real_data, "muse-xml")
-    found = checked(schemas.SimilarFound, generous.post("/api/v1/similar?k=1", files))["neighbours"][0]
+    found = checked(schemas.SimilarFound, open_handed.post("/api/v1/similar?k=1", files))["neighbours"][0]
     assert re.fullmatch(r"P\d{7}", found["patient_id"])
     assert re.fullmatch(r"\d{7}", found["record_id"])
-    made = checked(schemas.Embedded, generous.post("/api/v1/embed", files))
+    made = checked(schemas.Embedded, open_handed.post("/api/v1/embed", files))
     truth = load_encoder("cmsc-chapman").embed(read_upload(files))
     assert made["embedding"] == pytest.approx(truth.pooled().tolist(), abs=1e-5)
     assert (made["leads"], len(made["rows"][0])) == (list(truth.lead), 128)
-    assert "P00000" not in generous.audit_log.read_text()
+    assert "P00000" not in open_handed.audit_log.read_text()
 
 
-def test_a_patient_who_was_deleted_is_no_longer_known(copied: Path, generous: Served, real_data: Path) -> None:
+def test_a_patient_who_was_deleted_is_no_longer_known(copied: Path, open_handed: Served, real_data: Path) -> None:
     """By a handle that was given out before; neither an id nor a place is told."""
     files = sample(real_data, "muse-xml")
-    gone, left = generous.post("/api/v1/similar?k=2", files).json()["neighbours"]
+    gone, left = open_handed.post("/api/v1/similar?k=2", files).json()["neighbours"]
     delete_patients(copied / "index", [gone["patient_id"]])
-    told = problem(generous.get(f"/api/v1/neighbours/{gone['handle']}/preview"), 404, "unknown-handle")
+    told = problem(open_handed.get(f"/api/v1/neighbours/{gone['handle']}/preview"), 404, "unknown-handle")
     assert "search again" in told["detail"]
     assert not [word for word in (gone["record_id"], gone["patient_id"], str(copied)) if word in json.dumps(told)]
-    assert generous.get(f"/api/v1/neighbours/{left['handle']}/preview").status == 200
+    assert open_handed.get(f"/api/v1/neighbours/{left['handle']}/preview").status == 200
 
 
-def test_an_archive_that_goes_away_is_said_without_its_place(copied: Path, generous: Served, real_data: Path) -> None:
-    handle = generous.post("/api/v1/similar?k=1", sample(real_data, "muse-xml")).json()["neighbours"][0]["handle"]
+def test_an_archive_that_goes_away_is_said_without_its_place(
+    copied: Path, open_handed: Served, real_data: Path
+) -> None:
+    handle = open_handed.post("/api/v1/similar?k=1", sample(real_data, "muse-xml")).json()["neighbours"][0]["handle"]
     (copied / "store").rename(copied / "elsewhere")
     try:
-        told = problem(generous.get(f"/api/v1/neighbours/{handle}/preview"), 503, "archive-unavailable")
+        told = problem(open_handed.get(f"/api/v1/neighbours/{handle}/preview"), 503, "archive-unavailable")
     finally:
         (copied / "elsewhere").rename(copied / "store")
     assert str(copied) not in json.dumps(told)
-    written = [line for line in generous.log if '"error"' in line]
+    written = [line for line in open_handed.log if '"error"' in line]
     assert "StoreError" in written[-1]
     assert "0000" not in written[-1].replace(told["instance"], "")
-    assert TOKEN not in "".join(generous.log)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_search_that_cannot_be_written_down_is_not_answered(demo: Path, real_data: Path) -> None:
-    with served(audit_log="/dev/full", index=str(demo / "index")) as running:
-        reply = running.post("/api/v1/similar", sample(real_data, "muse-xml"))
-    told = problem(reply, 503, "audit-log-unavailable")
-    assert "could not be written down" in told["detail"]
-    assert "retry-after" not in reply.headers
-
-
-def test_a_service_without_an_index_says_so(tmp_path: Path, real_data: Path) -> None:
-    with served(audit_log=str(tmp_path / "x.jsonl"), encoder="cmsc-physionet2020") as running:
-        assert running.get("/api/v1/model").json()["index"] is None
-        assert running.get("/api/v1/model").json()["multi_label"] is True
-        problem(running.get("/api/v1/map"), 404, "not-found")
-        problem(running.post("/api/v1/similar", sample(real_data, "scp")), 404, "not-found")
-        checked(schemas.Classified, running.post("/api/v1/classify", sample(real_data, "scp")))
+    assert TOKEN not in "".join(open_handed.log)

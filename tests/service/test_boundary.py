@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clocs.core.errors import FormatError, StoreError
+from clocs.core.errors import FormatError, IntegrityError, StoreError
 from clocs.service.boundary import Boundary
 from clocs.service.metrics import Metrics
 
@@ -48,6 +48,29 @@ def test_an_error_becomes_a_problem(error: Exception, status: int, caplog: pytes
     assert f'status="{status}"' in metrics.text().decode()
     assert [record.getMessage() for record in caplog.records] == (["error"] if status >= 500 else []) + ["request"]
     assert SECRET not in repr([vars(record).get("fields") for record in caplog.records])
+
+
+@pytest.mark.parametrize(
+    ("message", "file"),
+    [
+        ("shard-00000.arrow: 64 KiB at 131072 differ", "shard-00000.arrow"),
+        (f"/srv/{SECRET}/shard-00000.arrow: differs", "shard-00000.arrow"),
+        (SECRET, ""),
+        (f"split '{SECRET}' cannot be read: gone", ""),
+    ],
+)
+def test_a_damaged_file_is_logged_and_counted(message: str, file: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(scope: Any, receive: Any, send: Any) -> None:
+        raise IntegrityError(message)
+
+    with caplog.at_level(logging.INFO, "clocs.service"):
+        (start, body), metrics = answered(fails)
+    assert (start["status"], json.loads(body["body"])["type"]) == (503, "/problems/archive-unavailable")
+    assert "clocs_integrity_errors_total 1.0" in metrics.text().decode()
+    damaged, _ = (vars(record) for record in caplog.records)
+    assert (damaged["msg"], damaged["fields"]["file"]) == ("damaged file", file)
+    assert "arrow" not in body["body"].decode()
+    assert SECRET not in body["body"].decode() + repr(damaged["fields"])
 
 
 def test_an_answer_that_breaks_off_is_not_mended() -> None:

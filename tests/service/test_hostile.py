@@ -142,12 +142,13 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_are_refused(bomb: str, client: Served) -> None:
+    """What a bomb would become takes 200 MB or more; a service that unpacked it would grow by that."""
     service = psutil.Process(client.process.pid)
     before = service.memory_info().rss
     reply = client.post("/api/v1/classify", {"bomb.zip": BOMBS[bomb]()})
     assert reply.status in (422, 504)
     assert reply.json()["type"] in ("/problems/unreadable-file", "/problems/parsing-too-slow")
-    assert service.memory_info().rss - before < 64 << 20
+    assert service.memory_info().rss - before < 128 << 20
     assert all(child.memory_info().rss < 1 << 30 for child in service.children())
 
 
@@ -182,7 +183,8 @@ def test_a_header_cannot_reach_out_of_the_upload(client: Served, tmp_path: Path)
     assert client.post("/api/v1/preview", {"rec.hea": header.encode(), "rec.dat": bytes(10_000)}).status == 200
 
 
-SCRIPT = "<script>alert(31337)</script>"
+SCRIPT = "<script>alert('quux')</script>"
+"""Its word has letters that no random id has."""
 
 
 @pytest.mark.parametrize("place", ["lead", "comment", "name", "query"])
@@ -201,6 +203,6 @@ def test_a_script_goes_in_and_does_not_come_out(place: str, client: Served, real
     assert reply.headers["x-content-type-options"] == "nosniff"
     if place != "query":
         assert "alert" not in reply.body.decode()
-    assert "31337" not in "".join(client.log)
+    assert "quux" not in "".join(client.log)
     if place == "lead":
         assert "lead 8" in [lead["name"] for lead in json.loads(reply.body)["leads"]]

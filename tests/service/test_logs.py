@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -13,15 +14,18 @@ from clocs.service.logs import log, place_of, write_logs_to
 
 
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
-    names = ("clocs.service", "uvicorn", "asyncio")
-    before = {name: (list((one := logging.getLogger(name)).handlers), one.level, one.propagate) for name in names}
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What the service would write; afterwards every logger is as it was."""
+    root = logging.getLogger()
+    known = [one for one in (root, *root.manager.loggerDict.values()) if isinstance(one, logging.Logger)]
+    before = [(one, list(one.handlers), one.level, one.propagate) for one in known]
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     made = io.StringIO()
     write_logs_to(made)
     yield made
-    for name, (handlers, level, propagate) in before.items():
-        logger = logging.getLogger(name)
-        logger.handlers[:], logger.level, logger.propagate = handlers, level, propagate
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def test_a_line_is_an_object(stream: io.StringIO) -> None:
@@ -49,6 +53,43 @@ def test_values_in_messages_of_the_web_server_are_not_written(stream: io.StringI
     logging.getLogger("uvicorn.error").warning("refused %s\nTraceback of %s", "Winterbottom", "patient 17")
     line = json.loads(stream.getvalue())
     assert line["event"] == "refused %s"
+
+
+def test_a_library_is_told_by_its_name_and_place(stream: io.StringIO) -> None:
+    """It may have filled values into its message itself."""
+    logging.getLogger("some.library").warning(f"cannot read {'Winterbottom'}")
+    logging.getLogger("some.library").info("nothing")
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["event"], line["logger"]) == ("warning", "library message", "some.library")
+    assert line["place"].startswith("test_logs.py:")
+    assert "Winterbottom" not in stream.getvalue()
+
+
+def test_a_library_that_writes_plain_text_no_longer_does(capfd: pytest.CaptureFixture[str]) -> None:
+    """As torch does: its loggers have handlers of their own."""
+    logger = logging.getLogger("plain.library")
+    logger.addHandler(logging.StreamHandler())
+    logger.propagate = False
+    root, stream = logging.getLogger(), io.StringIO()
+    before, shown = list(root.handlers), warnings.showwarning
+    try:
+        write_logs_to(stream)
+        logger.error("Winterbottom")
+    finally:
+        root.handlers[:], warnings.showwarning = before, shown
+    assert json.loads(stream.getvalue())["logger"] == "plain.library"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_warning_is_a_line_too(stream: io.StringIO) -> None:
+    write_logs_to(stream)  # once more: between a fixture and its test, pytest puts warnings back
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("Winterbottom", RuntimeWarning, stacklevel=1)
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["event"], line["category"]) == ("warning", "warning", "RuntimeWarning")
+    assert line["place"].startswith("test_logs.py:")
+    assert "Winterbottom" not in stream.getvalue()
 
 
 def test_a_chain_of_errors_has_an_end() -> None:

@@ -43,7 +43,7 @@ def serve(
     ] = None,
     open_access: Annotated[bool, typer.Option("--open-access", help="No token; on loopback only.")] = False,
     allowed_host: Annotated[
-        list[str] | None, typer.Option(help="Name under which a proxy on this machine is reached; may be repeated.")
+        list[str] | None, typer.Option(help="Host name under which browsers reach the service; may be repeated.")
     ] = None,
     show_ids: Annotated[bool, typer.Option("--show-ids", help="Give out patient and record ids of the index.")] = False,
     allow_embeddings: Annotated[bool, typer.Option("--allow-embeddings", help="Give out raw embeddings.")] = False,

@@ -1,8 +1,9 @@
-"""Who may ask: a bearer token, in constant time; a name that is this machine's; headers that close all else."""
+"""Check who asks: a bearer token, in constant time; a host name of the service; headers that close all else."""
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,6 +12,8 @@ from clocs.service.problems import ProblemError, send_problem
 from clocs.service.settings import LOOPBACK_NAMES, ServiceSettings
 
 GUARDED: Final = ("/api/", "/metrics")
+UNDER_ANY_NAME: Final = ("/healthz", "/readyz")
+"""Addresses that probes ask under whatever name they know; they hold no data."""
 SECURITY_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -30,8 +33,8 @@ class Access:
         self._app = app
         self._token = settings.token.get_secret_value().encode() if settings.token else None
         self._proxies = {name.lower().strip("[]") for name in settings.allowed_hosts}
-        own = {settings.host.lower(), *LOOPBACK_NAMES, *self._proxies}
-        self._hosts = own if settings.on_loopback else None
+        self._hosts = {settings.host.lower(), *LOOPBACK_NAMES, *self._proxies}
+        self._in_network = not settings.on_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,9 +48,12 @@ class Access:
         headers = {name: value for name, value in scope["headers"] if name in (b"host", b"origin", b"authorization")}
         host = headers.get(b"host", b"").decode("latin-1").lower()
         origin = headers.get(b"origin")
-        if self._hosts is not None and _name_of(host) not in self._hosts:
+        if scope["path"] not in UNDER_ANY_NAME and not self._is_known(_name_of(host)):
             return ProblemError(
-                421, "wrong-host", "The service is not known by this name", "Use the address it printed."
+                421,
+                "wrong-host",
+                "The service is not known by this name",
+                "Use the address it printed. Who runs the service can add a name: clocs serve --allowed-host NAME.",
             )
         if origin is not None and not self._is_own(origin.decode("latin-1").lower().partition("://")[2], host):
             return ProblemError(
@@ -67,6 +73,10 @@ class Access:
             {"www-authenticate": "Bearer"},
         )
 
+    def _is_known(self, name: str) -> bool:
+        """Whether a host is named as the service is; in the network an IP address will do, which no page can forge."""
+        return name in self._hosts or (self._in_network and _is_address(name))
+
     def _is_own(self, origin: str, host: str) -> bool:
         return bool(origin) and (origin == host or _name_of(origin) in self._proxies)
 
@@ -76,3 +86,11 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -54,18 +54,23 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         redoc_url=None,
         telemetry=NO_TELEMETRY,
     )
-    app.state.gate, app.state.metrics = gate, metrics
     app.include_router(open_routes)
     app.include_router(routes)
     app.add_api_route("/", _page, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/viewer", StaticFiles(directory=VIEWER), name="viewer")
+    add_walls(app, settings, gate, metrics)
+    _document(app)
+    return app
+
+
+def add_walls(app: FastAPI, settings: ServiceSettings, gate: Gate, metrics: Metrics) -> None:
+    """Put an application behind everything that checks, bounds, counts and logs its requests."""
+    app.state.gate, app.state.metrics = gate, metrics
     app.add_exception_handler(HTTPException, _of_framework)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_middleware(Admission, gate=gate, limits=settings.limits)
     app.add_middleware(Access, settings=settings)
     app.add_middleware(Boundary, metrics=metrics)
-    _document(app)
-    return app
 
 
 async def _page() -> Response:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
+from pathlib import Path
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clocs.core.errors import ClocsError
+from clocs.core.errors import ClocsError, IntegrityError
 from clocs.service.access import SECURITY_HEADERS
 from clocs.service.logs import log
 from clocs.service.metrics import Metrics
 from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, send_problem, unexpected
 
+FILE_NAME: Final = re.compile(r"[\w.-]{1,80}")
 OTHER: Final = "other"
 """What metrics and logs call an address that is none of ours."""
 
@@ -42,7 +45,7 @@ class Boundary:
         try:
             await self._app(scope, receive, noted)
         except Exception as error:
-            problem = _problem(error, scope)
+            problem = self._problem(error, scope)
             if status:  # too late to say it otherwise than by breaking off
                 raise
             await send_problem(scope, noted, problem)
@@ -50,6 +53,18 @@ class Boundary:
             endpoint = getattr(scope.get("route"), "path", OTHER)
             seconds = time.monotonic() - started
             note_request(self._metrics, endpoint, scope["method"], status, seconds, scope[REQUEST_ID])
+
+    def _problem(self, error: Exception, scope: Scope) -> ProblemError:
+        """Return the answer to an error; one that is not the client's is logged by its type and place."""
+        if isinstance(error, ProblemError):
+            return error
+        problem = problem_of(error) if isinstance(error, ClocsError) else unexpected()
+        if isinstance(error, IntegrityError):
+            self._metrics.integrity_errors.inc()
+            log("damaged file", logging.ERROR, error, request_id=scope[REQUEST_ID], file=_damaged_file(error))
+        elif problem.status >= 500:
+            log("error", logging.ERROR, error, request_id=scope[REQUEST_ID])
+        return problem
 
 
 def note_request(metrics: Metrics, endpoint: str, method: str, status: int, seconds: float, request_id: str) -> None:
@@ -67,14 +82,10 @@ def note_request(metrics: Metrics, endpoint: str, method: str, status: int, seco
     )
 
 
-def _problem(error: Exception, scope: Scope) -> ProblemError:
-    """What is answered; an error that is not the client's is logged by its type and place."""
-    if isinstance(error, ProblemError):
-        return error
-    problem = problem_of(error) if isinstance(error, ClocsError) else unexpected()
-    if problem.status >= 500:
-        log("error", logging.ERROR, error, request_id=scope[REQUEST_ID])
-    return problem
+def _damaged_file(error: IntegrityError) -> str:
+    """Return the name that the message starts with, without its folder; empty where it is none of the package's."""
+    name = Path(error.plain.partition(": ")[0]).name
+    return name if FILE_NAME.fullmatch(name) else ""
 
 
 def _close(headers: MutableHeaders, scope: Scope) -> None:

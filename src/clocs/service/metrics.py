@@ -33,6 +33,9 @@ class Metrics:
         self.waiting = Gauge(
             "clocs_requests_waiting", "Requests that send their body or wait for their turn", registry=self._registry
         )
+        self.integrity_errors = Counter(
+            "clocs_integrity_errors", "Requests that met a damaged file of the archive", registry=self._registry
+        )
         self.searches = Counter("clocs_searches", "Searches for similar patients", registry=self._registry)
 
     def text(self) -> bytes:

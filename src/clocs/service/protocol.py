@@ -57,6 +57,11 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             else:
                 super().data_received(data)
 
+        def timeout_keep_alive_handler(self) -> None:
+            """A connection that is refused meanwhile has its own end."""
+            if not self._refused:
+                super().timeout_keep_alive_handler()
+
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self.conn.their_state is h11.SEND_BODY:
@@ -80,7 +85,6 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             """Answer, end our side, and swallow what comes until the client ends its own."""
             self._refused = True
             request_id = secrets.token_hex(8)
-            self._unset_keepalive_if_required()
             self.transport.write(_refusal(request_id))
             self.transport.write_eof()
             self._later(LINGER_SECONDS, self._close, None)

@@ -1,14 +1,21 @@
-"""Runs the service: listens, answers, and at SIGTERM lets every accepted request end."""
+"""Runs the service: listens, answers, and at SIGTERM lets every accepted request end.
+
+SIGHUP opens the audit log again, as after its rotation.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import gc
+import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import uvicorn
@@ -16,6 +23,7 @@ from fastapi import FastAPI
 
 from clocs.core.errors import ConfigError
 from clocs.service.app import create_app
+from clocs.service.audit_log import AuditError, AuditLog
 from clocs.service.logs import log, write_logs_to
 from clocs.service.parsing.pool import PATIENCE
 from clocs.service.protocol import edge_protocol
@@ -30,15 +38,15 @@ SPARE_SECONDS = 15.0
 
 def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address: None) -> None:
     """Serve until SIGTERM or Ctrl-C; ``ready`` is called with the address once requests are answered."""
-    with _listener(settings.host, settings.port) as listener:
+    with _listener(settings.host, settings.port) as listener, _ignored(signal.SIGHUP):
+        write_logs_to()
         app = create_app(settings)
         torch.set_num_threads(1)
         sys.setswitchinterval(SWITCH_SECONDS)
-        write_logs_to()
         address = _address(settings.host, listener.getsockname()[1])
         log("starting", address=address)
-        with _signals_spent():
-            _Server(_config(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
+        with _ignored(signal.SIGTERM, signal.SIGINT):  # the web server raises again the one it has stopped for
+            _Server(web_server(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
     log("stopped")
 
 
@@ -47,7 +55,8 @@ def check_address(host: str, port: int) -> None:
     _listener(host, port).close()
 
 
-def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
+def web_server(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """Return the configuration of the web server before an application behind its walls."""
     return uvicorn.Config(
         app,
         http=edge_protocol(limits.head_seconds, app.state.gate, app.state.metrics),
@@ -66,28 +75,46 @@ def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready."""
+    """Says when it is ready, and heeds SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self._has_terminal = os.isatty(0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         gc.collect()
         gc.freeze()  # what was loaded stays: looking through it again and again held requests up for 0.2 s
         await super().startup(sockets)
         if self.started:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log("stopping")
         await super().shutdown(sockets)
 
+    def _hang_up(self) -> None:
+        """Open the audit log again; where the terminal is gone that the service was started on, end."""
+        if self._has_terminal and not os.isatty(0):
+            self.should_exit = True
+        else:
+            app: Any = self.config.app
+            asyncio.get_running_loop().run_in_executor(None, _reopen, app.state.service.loaded.audit)
+
+
+def _reopen(audit: AuditLog) -> None:
+    try:
+        audit.reopen()
+        log("audit log reopened")
+    except AuditError as error:
+        log("audit log cannot be reopened", logging.ERROR, error)
+
 
 @contextlib.contextmanager
-def _signals_spent() -> Iterator[None]:
-    """The web server raises a signal again once it has stopped for it; by then it has done its work."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+def _ignored(*numbers: signal.Signals) -> Iterator[None]:
+    """Let signals do nothing, in this process and not in those it starts."""
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     try:
         yield
     finally:

@@ -71,7 +71,7 @@ class ServiceSettings(BaseModel):
     open_access: bool = False
     """No token is needed; on loopback only."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names beside this machine's own under which browsers may reach a service on loopback, as behind a proxy."""
+    """Host names, beside this machine's own, under which browsers reach the service, such as a proxy's."""
     show_ids: bool = False
     """Give out patient and record ids of the index."""
     allow_embeddings: bool = False

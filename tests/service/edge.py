@@ -1,0 +1,90 @@
+"""The service's web server and walls before an application that only takes uploads: real sockets, started at once."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.staticfiles import StaticFiles
+from pydantic import SecretStr
+
+from clocs.service.admission import Gate
+from clocs.service.app import VIEWER, add_walls
+from clocs.service.metrics import Metrics
+from clocs.service.server import web_server
+from clocs.service.settings import Limits, ServiceSettings
+from clocs.service.uploads import received
+from tests.service.uploading import TOKEN
+from tests.service.waiting import WAIT_SECONDS
+
+SEND_BUFFER = 1 << 16
+"""Bytes that the system takes off the server at once; more would hide from it whether a client reads."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A running web server."""
+
+    port: int
+    metrics: Metrics
+    gate: Gate
+    server: uvicorn.Server
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_SECONDS)
+        connection.sendall(sent)
+        return connection
+
+    def refusals(self) -> float:
+        """How many requests it says it refused because it is full."""
+        found = self.metrics.requests.labels("/api", "503")._value.get()
+        return float(found)
+
+
+@contextlib.contextmanager
+def edge(**limits: Any) -> Iterator[Edge]:
+    """Serve uploads, /healthz and the viewer's files within these limits, in a thread of this process."""
+    chosen = Limits.model_validate({"active": 1, "waiting": 1, **limits})
+    settings = ServiceSettings(token=SecretStr(TOKEN), audit_log=Path("unused"), limits=chosen)
+    metrics = Metrics()
+    app, gate = FastAPI(), Gate(chosen, metrics)
+
+    @app.post("/api/v1/preview")
+    async def preview(request: Request) -> dict[str, int]:
+        async with received(request, chosen) as upload, gate.work():
+            return {"size": upload.size}
+
+    @app.get("/healthz")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    app.mount("/viewer", StaticFiles(directory=VIEWER))
+    add_walls(app, settings, gate, metrics)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        server = _Announced(web_server(app, chosen))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            assert server.ready.wait(WAIT_SECONDS)
+            yield Edge(listener.getsockname()[1], metrics, gate, server)
+        finally:
+            server.should_exit = True
+            thread.join(WAIT_SECONDS)
+
+
+class _Announced(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.staticfiles import StaticFiles
 from pydantic import SecretStr
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clocs.service.admission import Gate
 from clocs.service.app import VIEWER, add_walls
@@ -36,6 +37,11 @@ class Edge:
     metrics: Metrics
     gate: Gate
     server: uvicorn.Server
+
+    @property
+    def connections(self) -> list[H11Protocol]:
+        """Those that are open now."""
+        return [each for each in self.server.server_state.connections.copy() if isinstance(each, H11Protocol)]
 
     def connect(self, sent: bytes = b"") -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_SECONDS)

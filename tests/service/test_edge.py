@@ -103,7 +103,7 @@ def unread(server: Edge) -> Iterator[socket.socket]:
 
 def holds(server: Edge, connection: socket.socket) -> bool:
     """Whether the server has the connection open; one that reads nothing does not see its end."""
-    return connection.getsockname() in {each.client for each in server.server.server_state.connections.copy()}
+    return connection.getsockname() in {each.client for each in server.connections}
 
 
 def test_a_client_that_does_not_read_is_cut_off_and_one_that_reads_slowly_is_not() -> None:
@@ -160,7 +160,7 @@ def test_a_refused_connection_is_not_ended_as_an_idle_one() -> None:
         assert answer(kept)[0] == 200
         with server.connect(UNFINISHED), server.connect(UNFINISHED):
             eventually(lambda: server.gate.is_full)
-            (mine,) = [each for each in server.server.server_state.connections if each.cycle.response_complete]
+            (mine,) = [each for each in server.connections if each.cycle.response_complete]
             kept.sendall(UNFINISHED)
             assert answer(kept)[0] == 503
             mine.timeout_keep_alive_handler()
@@ -175,7 +175,7 @@ def test_beyond_its_connections_it_refuses_too(monkeypatch: pytest.MonkeyPatch) 
                 stack.enter_context(server.connect())
             late = stack.enter_context(server.connect(HEALTH))
             assert answer(late)[0] == 503
-        eventually(lambda: not server.server.server_state.connections)
+        eventually(lambda: not server.connections)
         assert ask(server, "GET", "/healthz")[0] == 200
 
 
@@ -187,7 +187,7 @@ def test_one_connection_carries_many_requests() -> None:
             connection.request("POST", "/api/v1/preview", body, headers)
             reply = connection.getresponse()
             assert (reply.status, json.loads(reply.read())) == (200, {"size": 3})
-        assert len(server.server.server_state.connections) == 1
+        assert len(server.connections) == 1
         connection.close()
 
 

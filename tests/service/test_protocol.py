@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from clocs.service.admission import Gate
 from clocs.service.metrics import Metrics
-from clocs.service.protocol import edge_protocol
+from clocs.service.protocol import PACE_STEPS, Refusals, edge_protocol
 from clocs.service.settings import Limits
 
 RESUMED = -1
@@ -68,3 +68,37 @@ def test_an_answer_is_broken_off_where_nothing_of_it_was_taken(looks: tuple[int,
         return transport.aborted
 
     assert asyncio.run(scenario()) is aborted
+
+
+def test_refusals_take_turns() -> None:
+    """The first is sent at once; of the others so few in each round of the event loop that work goes on in between."""
+
+    async def scenario() -> tuple[list[int], list[int]]:
+        refusals, sent, rounds = Refusals(), list[int](), list[int]()
+        for number in range(2 * PACE_STEPS):
+            refusals.add(lambda number=number: sent.append(number))  # type: ignore[misc]
+        rounds.append(len(sent))
+        while len(sent) < 2 * PACE_STEPS:
+            before = len(sent)
+            await asyncio.sleep(0)
+            rounds.append(len(sent) - before)
+        return sent, rounds
+
+    sent, rounds = asyncio.run(scenario())
+    assert sent == list(range(2 * PACE_STEPS))
+    assert rounds[0] == 1
+    assert max(rounds) == 2
+
+
+def test_after_a_pause_a_refusal_is_sent_at_once_again() -> None:
+    async def scenario() -> None:
+        refusals, sent = Refusals(), asyncio.Event()
+        refusals.add(sent.set)
+        assert sent.is_set()
+        while refusals._is_pausing:
+            await asyncio.sleep(0)
+        sent.clear()
+        refusals.add(sent.set)
+        assert sent.is_set()
+
+    asyncio.run(scenario())

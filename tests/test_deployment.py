@@ -138,6 +138,22 @@ def test_the_token_comes_as_a_secret() -> None:
     assert "environment" not in SERVICE
 
 
+def test_the_audit_log_is_rotated_where_it_is_written_and_the_service_told() -> None:
+    rules = (DEPLOY / "clocs.logrotate").read_text()
+    path = option(commands()["unit"], "--audit-log")
+    folder = f"/var/log/{unit()['LogsDirectory'][0]}"
+    assert path.replace("${LOGS_DIRECTORY}", folder) + " {\n" in rules
+    assert f"su {unit()['User'][0]} {unit()['Group'][0]}\n" in rules
+    assert "systemctl reload clocs.service\n" in rules
+    assert unit()["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+    assert {"nocreate", "missingok"} <= set(rules.split())
+    assert "copytruncate" not in rules  # lines between the copy and the cut would be lost
+
+
+def test_a_container_is_told_its_name() -> None:
+    assert option(commands()["compose"], "--allowed-host") == "${CLOCS_NAME:-localhost}"
+
+
 def test_the_container_is_closed() -> None:
     assert SERVICE["read_only"] is True
     assert SERVICE["cap_drop"] == ["ALL"]
@@ -237,6 +253,7 @@ def test_alerts_ask_for_what_is_measured() -> None:
     rules = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"][0]["rules"]
     asked = {name for rule in rules for name in re.findall(r"(?:clocs|process)_\w+", rule["expr"])}
     assert len(rules) == len({rule["alert"] for rule in rules})
+    assert {"ClocsDamagedFile", "ClocsFaults"} <= {rule["alert"] for rule in rules}
     assert asked <= known
 
 

@@ -65,6 +65,11 @@ class Served:
         eventually(lambda: any(word in line for line in self.log[after:]))
         return next(line for line in self.log[after:] if word in line)
 
+    def whole_log(self) -> str:
+        """All that it has written about the requests so far, whose lines may still be on their way here."""
+        self.logged(self.get("/healthz").headers["x-request-id"])
+        return "".join(self.log)
+
     def count(self, sample: str) -> float:
         """The value of a metric now; 0 where it was never raised."""
         for line in self.get("/metrics").body.decode().splitlines():

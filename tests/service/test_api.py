@@ -313,7 +313,7 @@ def test_an_archive_that_goes_away_is_said_without_its_place(
     finally:
         (copied / "elsewhere").rename(copied / "store")
     assert str(copied) not in json.dumps(told)
-    written = [line for line in open_handed.log if '"error"' in line]
-    assert "StoreError" in written[-1]
-    assert "0000" not in written[-1].replace(told["instance"], "")
-    assert TOKEN not in "".join(open_handed.log)
+    written = open_handed.logged(f'"event": "error", "request_id": "{told["instance"]}"')
+    assert "StoreError" in written
+    assert "0000" not in written.replace(told["instance"], "")
+    assert TOKEN not in open_handed.whole_log()

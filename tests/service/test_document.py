@@ -64,6 +64,7 @@ def run_with_an_ecg(service: Served, folder: Path, *options: str) -> None:
     given = (*options, "--mode=positive", "--phases=fuzzing")
     start = len(service.log)
     run_schemathesis(service, folder, CONFORMING, *given, hooks="tests.service.real_uploads")
+    service.whole_log()
     entries = [json.loads(line) for line in service.log[start:]]
     answered = {entry.get("endpoint") for entry in entries if entry.get("status") == 200}
     assert answered >= {f"/api/v1/{name}" for name in ("preview", "classify", "similar", "figure")}

@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from clocs.service import protocol
 from clocs.service.admission import Gate
 from clocs.service.metrics import Metrics
 from clocs.service.protocol import PACE_STEPS, Refusals, edge_protocol
@@ -70,8 +71,9 @@ def test_an_answer_is_broken_off_where_nothing_of_it_was_taken(looks: tuple[int,
     assert asyncio.run(scenario()) is aborted
 
 
-def test_refusals_take_turns() -> None:
+def test_refusals_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is sent at once; of the others so few in each round of the event loop that work goes on in between."""
+    monkeypatch.setattr(protocol, "PACE_SECONDS", 0)
 
     async def scenario() -> tuple[list[int], list[int]]:
         refusals, sent, rounds = Refusals(), list[int](), list[int]()

@@ -26,7 +26,7 @@ from clocs.store.summary import quarantine
 from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.curves import learning_curve
 from clocs.training.pretrain import pretrain
-from clocs.training.runs import finished_epochs
+from clocs.training.runs import finished_epochs, read_config
 from tests.faults.damage.serving import REFUSED, answers
 from tests.faults.damage.specimens import EMBEDDING, dataset, training
 from tests.faults.stores import fingerprint
@@ -97,9 +97,10 @@ def _trained(folder: Path, run: str, **changes: Any) -> Found:
 
 
 def look_up(folder: Path) -> Found:
-    """The result and the learning curve of a finished run."""
+    """The result, the config and the learning curve of a finished run."""
     done = pretrain({}, training(folder, "finished"))
     yield {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss", "already_finished")}
+    yield read_config(Path(done["run"]))
     curve = learning_curve(done["run"])
     yield {name: np.asarray(value).tolist() for name, value in vars(curve).items()}
 

@@ -8,6 +8,7 @@ the shards: they are not part of the manifest and do not change a store's hash.
 from __future__ import annotations
 
 import base64
+import hashlib
 import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -147,18 +148,11 @@ def read_checksums(shard: Path, sha256: str | None = None) -> Checksums:
     return hashes
 
 
-def checksums_of(shard: Path) -> Checksums:
-    """Compute the checksums of a shard from its bytes."""
-    hasher = ChunkHasher()
+def hash_shard(shard: Path) -> tuple[str, Checksums]:
+    """Return the SHA-256 of a shard and its checksums, from one pass over its bytes."""
+    whole, chunks = hashlib.sha256(), ChunkHasher()
     with open(shard, "rb") as file:
         while piece := file.read(1 << 20):
-            hasher.update(memoryview(piece))
-    return hasher.checksums()
-
-
-def checksum_damage(shard: Path, sha256: str) -> str:
-    """Describe what is wrong with the checksums of an undamaged shard; empty if nothing is."""
-    try:
-        return "" if np.array_equal(read_checksums(shard, sha256), checksums_of(shard)) else "does not match its shard"
-    except StoreError as error:
-        return str(error)
+            whole.update(piece)
+            chunks.update(memoryview(piece))
+    return whole.hexdigest(), chunks.checksums()

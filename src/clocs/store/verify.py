@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clocs.core.errors import ClocsError, IntegrityError
+import numpy as np
+
+from clocs.core.errors import ClocsError, IntegrityError, StoreError
 from clocs.core.files import damage, unseal
-from clocs.store.checksums import checksum_damage, checksums_of, checksums_path, write_checksums
+from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.ingest import RECEIPTS
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
+from clocs.store.shard import ShardInfo
 from clocs.store.splits import SPLITS
 
 
@@ -36,7 +39,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
     """
     place = Path(folder)
     faults: list[Fault] = []
-    expected: dict[str, tuple[str, int | None]] = {}
+    shards: dict[str, ShardInfo] = {}
     if not versions(place):
         read_manifest(place)  # says what is missing
     for number in versions(place):
@@ -45,20 +48,69 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
         except ClocsError as error:
             faults.append(Fault(manifest_path(place, number).name, str(error)))
             continue
-        expected[manifest.quarantine.file] = (manifest.quarantine.sha256, None)
-        expected |= {f"{SHARDS}/{shard.file}": (shard.sha256, shard.bytes) for shard in manifest.shards}
-    total = sum(size or 0 for _, size in expected.values())
-    done = 0
-    for name, (sha256, size) in expected.items():
-        problem = damage(place / name, sha256, size)
-        if problem:
-            faults.append(Fault(name, problem))
-        elif name.startswith(SHARDS) and (problem := checksum_damage(place / name, sha256)):
-            faults.append(Fault(f"{SHARDS}/{checksums_path(place / name).name}", problem))
-        done += size or 0
+        shards |= {shard.file: shard for shard in manifest.shards}
+        listed = manifest.quarantine
+        if problem := damage(place / listed.file, listed.sha256, None):
+            faults.append(Fault(listed.file, problem))
+    for shard in _with_progress(shards, progress):
+        faults += _shard(place, shard)
+    return faults + _receipts(place) + _splits(place)
+
+
+def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> int:
+    """Write the checksums that a store lacks, after comparing each shard with its SHA-256.
+
+    Args:
+        folder: Folder of the store.
+        progress: Called with the bytes done and the bytes in all.
+
+    Returns:
+        How many files of checksums were written.
+
+    Raises:
+        IntegrityError: A shard does not match the SHA-256 of its manifest.
+    """
+    place, written = Path(folder), 0
+    read_manifest(place)  # refuses a folder that is not a store
+    shards = {shard.file: shard for number in versions(place) for shard in read_manifest(place, number).shards}
+    for shard in _with_progress(shards, progress):
+        for fault in _shard(place, shard):
+            if fault.file == f"{SHARDS}/{shard.file}":
+                raise IntegrityError(f"{fault.file}: {fault.problem}; restore it from a backup or ingest again")
+            path = place / SHARDS / shard.file
+            write_checksums(path, *hash_shard(path))
+            written += 1
+    return written
+
+
+def _with_progress(shards: dict[str, ShardInfo], progress: Callable[[int, int], None] | None) -> Iterator[ShardInfo]:
+    """Yield shards, and report how many bytes of them are done after each."""
+    total, done = sum(shard.bytes for shard in shards.values()), 0
+    for shard in shards.values():
+        yield shard
+        done += shard.bytes
         if progress is not None:
             progress(done, total)
-    return faults + _receipts(place) + _splits(place)
+
+
+def _shard(folder: Path, shard: ShardInfo) -> list[Fault]:
+    """Check a shard, and if it is undamaged its checksums."""
+    path, name = folder / SHARDS / shard.file, f"{SHARDS}/{shard.file}"
+    try:
+        size = path.stat().st_size
+        if size != shard.bytes:
+            return [Fault(name, f"{size} bytes, manifest says {shard.bytes}")]
+        sha256, checksums = hash_shard(path)
+    except OSError as error:
+        return [Fault(name, f"cannot be read: {error.strerror}")]
+    if sha256 != shard.sha256:
+        return [Fault(name, "content differs from its recorded hash")]
+    beside = f"{SHARDS}/{checksums_path(path).name}"
+    try:
+        stored = read_checksums(path, sha256)
+    except StoreError as error:
+        return [Fault(beside, str(error))]
+    return [] if np.array_equal(stored, checksums) else [Fault(beside, "does not match its shard")]
 
 
 def _receipts(folder: Path) -> list[Fault]:
@@ -88,35 +140,7 @@ def _is_split(path: Path) -> bool:
 def _unseal(folder: Path, path: Path) -> dict[str, Any] | Fault:
     try:
         return unseal(path.read_bytes(), path.name)
-    except (OSError, IntegrityError) as error:
+    except OSError as error:
+        return Fault(path.relative_to(folder).as_posix(), f"cannot be read: {error.strerror}")
+    except IntegrityError as error:
         return Fault(path.relative_to(folder).as_posix(), str(error))
-
-
-def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> int:
-    """Write the checksums that a store lacks, after comparing each shard with its SHA-256.
-
-    Args:
-        folder: Folder of the store.
-        progress: Called with the bytes done and the bytes in all.
-
-    Returns:
-        How many files of checksums were written.
-
-    Raises:
-        IntegrityError: A shard does not match the SHA-256 of its manifest.
-    """
-    place, written, done = Path(folder), 0, 0
-    read_manifest(place)  # refuses a folder that is not a store
-    shards = {shard.file: shard for number in versions(place) for shard in read_manifest(place, number).shards}
-    total = sum(shard.bytes for shard in shards.values())
-    for shard in shards.values():
-        path = place / SHARDS / shard.file
-        if not checksums_path(path).exists() or checksum_damage(path, shard.sha256):
-            if problem := damage(path, shard.sha256, shard.bytes):
-                raise IntegrityError(f"{SHARDS}/{shard.file}: {problem}; restore it from a backup or ingest again")
-            write_checksums(path, shard.sha256, checksums_of(path))
-            written += 1
-        done += shard.bytes
-        if progress is not None:
-            progress(done, total)
-    return written

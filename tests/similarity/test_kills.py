@@ -132,10 +132,9 @@ def campaign(operation: str, folder: Path, *how: object) -> int:
     return killed
 
 
-STEPS = {"embed": 3 * (4 * 2 + 2), "build": 3 * 5, "add": 3 * 7, "delete": 3 * 5, "rebuild": 3 * 6}
+STEPS = {"embed": 3 * (4 * 2 + 2), "build": 3 * 4, "add": 3 * 5, "delete": 3 * 3, "rebuild": 3 * 4}
 """A durable write has three steps. Embedding: four shards with receipts, the list of the refused, the manifest.
-Changes: vectors, table and graph (not to delete), tombstones (two to delete, one to add), the manifest, and the note of
-files that are whole, which is also written when an index that was copied is opened."""
+Changes: vectors, table and graph (not to delete), tombstones (two to delete, one to add), and the manifest."""
 
 
 @pytest.mark.parametrize("operation", STEPS)

@@ -80,6 +80,7 @@ class Gatherer:
         self._second = self._term([(block.recipe.second, block.recipe.second_weight) for block in blocks])
         self._mixes = bool((self._second.lead >= 0).any())
         self._number_rows()
+        _ = store.checked  # made before workers fork, so that they share it
         self._file_begin = np.zeros(len(store.manifest.shards), np.int64)
         """At which byte of its file each opened shard's samples begin."""
         self._all_checked = False

@@ -48,9 +48,7 @@ class Store:
     def __init__(self, folder: Folder, version: int | None = None, *, check: bool | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, version)
-        self.checked = CheckedChunks(info.bytes for info in self.manifest.shards)
-        if not (os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check):
-            self.checked.skip()
+        self._check = os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check
         self.first = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
         self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
 
@@ -68,6 +66,14 @@ class Store:
     def __repr__(self) -> str:
         name, version = self.manifest.dataset["name"], self.manifest.version
         return f"<Store {self.folder} version {version}: {len(self):,} recordings of {name}>"
+
+    @functools.cached_property
+    def checked(self) -> CheckedChunks:
+        """Which bytes were compared with their checksums so far."""
+        made = CheckedChunks(info.bytes for info in self.manifest.shards)
+        if not self._check:
+            made.skip()
+        return made
 
     def _open_shard(self, number: int) -> Shard:
         info = self.manifest.shards[number]

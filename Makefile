@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup format check test slow report docs bench
+.PHONY: help setup format check test slow reproduce status report docs bench
 
 BASE_PYTHON ?= python3
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
 help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## make .venv and install clocs with everything needed to work on it
 	$(BASE_PYTHON) -m venv $(VENV)
@@ -28,8 +28,14 @@ test:  ## the tests that every change must pass
 slow:  ## full-data and long checks
 	$(PYTHON) -m pytest -m slow -rs
 
+reproduce:  ## compute the missing cells of tables and figures: make reproduce ARGS="table1 --workers 2"
+	$(PYTHON) -m reproduction run $(ARGS)
+
+status:  ## show which cells of the reproduction are done, and what the others cost
+	$(PYTHON) -m reproduction status $(ARGS)
+
 report:  ## make docs/results, and the numbers in other pages, from results/
-	$(PYTHON) -m clocs report README.md docs/evaluation.md docs/patient-map.md docs/pretraining.md docs/privacy-audit.md
+	$(PYTHON) -m reproduction report README.md docs/evaluation.md docs/patient-map.md docs/pretraining.md docs/privacy-audit.md
 
 docs:  ## build the documentation into docs/_build/html; a warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html

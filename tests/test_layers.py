@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "src" / "clocs"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "clocs"
 
 LAYERS = {
     "core": 0,
@@ -27,7 +28,7 @@ LAYERS = {
     "training": 4,
     "evaluation": 5,
     "similarity": 5,
-    "experiments": 6,
+    "experiments": 5,
     "service": 7,
     "cli": 7,
 }
@@ -95,6 +96,8 @@ def _fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
     layer = LAYERS[folder]
     if target[0] in TORCH and layer <= LAST_WITHOUT_TORCH:
         return f"imports {dotted} in layer {layer}"
+    if target[0] == "reproduction":
+        return f"imports {dotted}, which is beside the package"
     if target[0] != "clocs" or target == ("clocs", "__version__"):
         return ""
     other = target[1] if len(target) > 1 else ""
@@ -128,6 +131,32 @@ def test_there_are_files_to_check() -> None:
     assert {"core/recording.py", "formats/edf.py", "datasets/chapman.py"} <= set(_files())
 
 
+def reproduction_violations(name: str, source: str) -> list[str]:
+    """What a file of ``reproduction/``, which stands above all layers, does against the rules."""
+    path = PurePosixPath(name)
+    drawers = [part for part in (*path.parent.parts, path.stem) if part.strip("_") in DRAWERS]
+    unknown = [
+        ".".join(target)
+        for target in imported(path, ast.parse(source))
+        if target[0] == "clocs" and target != ("clocs", "__version__") and (len(target) < 2 or target[1] not in LAYERS)
+    ]
+    return [*(f"{name}: '{part}' says nothing about what it holds" for part in drawers), *unknown]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "reproduction").rglob("*.py")), ids=lambda path: path.name)
+def test_the_reproduction_imports_from_folders_of_the_package(path: Path) -> None:
+    name = path.relative_to(ROOT / "reproduction").as_posix()
+    assert reproduction_violations(name, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("cells.py", "from clocs import read"), ("cells.py", "import clocs"), ("report/utils.py", "")],
+)
+def test_a_planted_violation_of_the_reproduction_is_caught(name: str, source: str) -> None:
+    assert len(reproduction_violations(name, source)) == 1
+
+
 @pytest.mark.parametrize("name", _files())
 def test_a_file_keeps_to_its_layer(name: str) -> None:
     assert violations(name, (PACKAGE / name).read_text(encoding="utf-8")) == []
@@ -147,6 +176,7 @@ def test_a_file_keeps_to_its_layer(name: str) -> None:
         ),
         pytest.param("training/loop.py", "from clocs.evaluation.probe import probe", id="upwards, above layer 2"),
         pytest.param("experiments/grid.py", "from clocs.cli.main import app", id="upwards, to the last layer"),
+        pytest.param("cli/data.py", "from reproduction.cells import Evaluation", id="beside the package"),
         pytest.param("store/ingest.py", "from clocs import read", id="the root's lazy names"),
         pytest.param("cli/data.py", "import clocs", id="the root itself"),
         pytest.param("signals/leads.py", "from clocs.formats.reading import read", id="signals to formats"),

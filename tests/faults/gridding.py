@@ -1,7 +1,7 @@
-"""A script: ``clocs reproduce`` with one more experiment, ``tiny``, of small real cells on synthetic data.
+"""A script: ``python -m reproduction`` with one more experiment, ``tiny``, of small real cells on synthetic data.
 
-python -m tests.faults.gridding COUNT reproduce tiny [OPTION]...   the command itself
-python -m tests.faults.gridding COUNT idle ENGINE FOLDER           tasks that do nothing: what the grid itself takes
+python -m tests.faults.gridding COUNT run tiny [OPTION]...   the command itself
+python -m tests.faults.gridding COUNT idle ENGINE FOLDER     tasks that do nothing: what the grid itself takes
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from unittest.mock import patch
 
 import psutil
 
-from clocs.cli.main import main
 from clocs.core.engine import Engine
 from clocs.experiments import grid
-from clocs.experiments.cells import Cell, Evaluation, Pretraining
-from clocs.experiments.place import Place
-from clocs.experiments.tables import EXPERIMENTS, Experiment
+from clocs.experiments.workspace import Workspace
+from reproduction.__main__ import main
+from reproduction.cells import AnyCell, Evaluation, Pretraining
+from reproduction.experiments import EXPERIMENTS, Experiment
+from reproduction.run_cell import run_cell
 
 EVALUATED = 4
 """Every fourth pre-training is evaluated, too: so five cells come from four."""
 
 
-def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[Cell]:
+def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[AnyCell]:
     """So many cells, pre-trainings that are waited for included."""
     for seed in range(count * EVALUATED // (EVALUATED + 1)):
         config = {"steps": 6, "batch": 16, "checkpoint_steps": 2}
@@ -45,7 +46,7 @@ def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[Cell]:
 
 def nothing(task: grid.Task) -> grid.Done:
     """As if all cells were done."""
-    return grid.Done(tuple(task.place.name(cell) for cell in task.cells))
+    return grid.Done(tuple(task.workspace.name(cell) for cell in task.cells))
 
 
 def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
@@ -56,9 +57,9 @@ def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
         times.extend([time.process_time() - began] * len(done.names))
         memory.extend([psutil.Process().memory_info().rss / 2**20] * len(done.names))
 
-    place = Place(folder / "stores", folder / "runs", folder / "results")
+    workspace = Workspace(folder / "stores", folder / "runs", folder / "results")
     with patch.object(grid, "run_task", nothing):
-        summary = grid.run_grid(list(tiny(count)), place, engine=engine, workers=2, progress=progress)
+        summary = grid.run_grid(list(tiny(count)), workspace, run_cell, engine=engine, workers=2, progress=progress)
     assert summary.finished == len(times) == count
     per_cell = (times[-1] - times[0]) / (count - 1)
     return {"first": times[0], "per_cell": per_cell, "memory": [memory[count // 10], memory[-1]]}

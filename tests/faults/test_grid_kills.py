@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import time
@@ -21,12 +19,13 @@ import pytest
 
 import clocs
 from clocs.core.files import canonical_json, file_hash
-from clocs.experiments.place import Place
+from clocs.experiments.cell_table import CellTable
+from clocs.experiments.workspace import Workspace
+from reproduction.run_cell import REPLICATES_TABLE
 from tests.conftest import ROOT
 from tests.faults.gridding import idle, tiny
 from tests.faults.test_kills import session, wait_for_orphans
 
-IN_MOVED_TO = 0x80
 WORKERS = {"processes": "LokyProcess", "ray": "ray::run_task"}
 """What a worker's command line says while it works."""
 
@@ -39,27 +38,19 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Commits:
-    """The system's own record of files that took their final name in a folder, whoever wrote them."""
+    """Rows of a table, whoever wrote them."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._queue = libc.inotify_init1(os.O_NONBLOCK)
-        assert self._queue >= 0, "this test counts renames by inotify, which only Linux has"
-        assert libc.inotify_add_watch(self._queue, os.fsencode(folder), IN_MOVED_TO) >= 0
-        self.names: Counter[str] = Counter()
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    def read(self) -> int:
-        """How many there have been."""
-        try:
-            while raw := os.read(self._queue, 1 << 16):
-                while raw:
-                    _, _, _, length = struct.unpack_from("iIII", raw)
-                    self.names[raw[16 : 16 + length].rstrip(b"\0").decode()] += 1
-                    raw = raw[16 + length :]
-        except BlockingIOError:
-            pass
-        return self.names.total()
+    def names(self) -> Counter[str]:
+        """How often each cell is there."""
+        lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
+        return Counter(json.loads(line)["name"] for line in lines)
+
+    def count(self) -> int:
+        """How many there are."""
+        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
 
 
 @dataclass
@@ -73,13 +64,14 @@ class Grid:
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.place = Place(self.stores, self.folder / "runs", self.folder / "results")
-        self.commits = Commits(self.place.results / "cells")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.workspace = Workspace(self.stores, self.folder / "runs", self.folder / "results")
+        self.commits = Commits(self.workspace.table.path)
 
     def start(self) -> subprocess.Popen[bytes]:
-        where = ["--stores", self.stores, "--runs", self.place.runs, "--results", self.place.results]
+        where = ["--stores", self.stores, "--runs", self.workspace.runs, "--results", self.workspace.results]
         how = ["--engine", self.engine, "--workers", 2, "--json"]
-        words = [sys.executable, "-m", "tests.faults.gridding", self.count, "reproduce", "tiny", *where, *how]
+        words = [sys.executable, "-m", "tests.faults.gridding", self.count, "run", "tiny", *where, *how]
         with open(self.folder / "log", "ab") as log:
             driver = subprocess.Popen(
                 [str(word) for word in words],
@@ -100,7 +92,7 @@ class Grid:
         hits: Counter[str] = Counter()
         driver = self.start()
         for number, target in sorted(moments.items()):
-            while self.commits.read() < number and (driver := self.going(driver)).returncode is None:
+            while self.commits.count() < number and (driver := self.going(driver)).returncode is None:
                 time.sleep(0.005)
             time.sleep(choice.uniform(0, 0.3))
             if target == "worker":
@@ -139,7 +131,7 @@ class Grid:
         with_memory = psutil.Process(driver.pid)
         while driver.poll() is None:
             try:
-                memory[self.commits.read()] = with_memory.memory_info().rss / 2**20
+                memory[self.commits.count()] = with_memory.memory_info().rss / 2**20
             except psutil.NoSuchProcess:
                 break
             time.sleep(0.02)
@@ -152,20 +144,18 @@ class Grid:
         return (self.folder / "log").read_text()[-2000:]
 
     def table(self) -> bytes:
-        """All results, without the seconds that the clock counted; and every file that was kept beside them."""
-        results = self.place.results
-        cells = {path.name: json.loads(path.read_bytes()) for path in (results / "cells").glob("*.json")}
+        """All results in the order of their names, without the seconds that the clock counted."""
+        cells = dict(self.workspace.table.rows())
         for cell in cells.values():
             assert cell.pop("seconds") >= 0
-        kept = sorted(path for part in ("encoders", "scores") for path in (results / part).rglob("*") if path.is_file())
-        return canonical_json([cells, {str(path.relative_to(results)): file_hash(path) for path in kept}])
+        replicates = dict(CellTable(self.workspace.results / REPLICATES_TABLE).rows())
+        encoders = sorted((self.workspace.runs / "encoders").rglob("*.safetensors"))
+        return canonical_json([cells, replicates, {path.parent.name: file_hash(path) for path in encoders}])
 
     def check(self, output: bytes, expected: Grid) -> None:
         """Every cell once, the same to the byte, and nobody left behind."""
-        wanted = {self.place.file(cell).name for cell in _all_cells(self.count)}
-        self.commits.read()
-        assert self.commits.names == Counter(dict.fromkeys(wanted, 1))
-        assert {path.name for path in (self.place.results / "cells").iterdir()} == wanted
+        wanted = {self.workspace.name(cell) for cell in _all_cells(self.count)}
+        assert self.commits.names() == Counter(dict.fromkeys(wanted, 1))
         assert self.table() == expected.table()
         for driver in self.started:
             wait_for_orphans(driver)

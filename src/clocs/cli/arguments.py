@@ -26,7 +26,6 @@ SplitStoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Laid over the config.")]
 
 SplitName = Annotated[str, typer.Option("--split", help="Name of the split.")]
-ResultsFolder = Annotated[Path, typer.Option("--results", help="Folder of finished cells.")]
 Picture = Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")]
 Draw = Annotated[Path | None, typer.Option("--draw", help="Picture to write: .png, .pdf or .svg.")]
 Engine = Annotated[EngineName | None, typer.Option("--engine", help="Default: processes where workers > 1.")]

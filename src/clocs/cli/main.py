@@ -20,8 +20,6 @@ from clocs.cli.embed import classify, embed, export_onnx
 from clocs.cli.evaluate import evaluate
 from clocs.cli.index import index
 from clocs.cli.pretrain import pretrain
-from clocs.cli.report import report
-from clocs.cli.reproduce import reproduce
 from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similar import similar
@@ -30,7 +28,7 @@ from clocs.core.errors import ClocsError
 
 INTERRUPTED = 130
 """The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
-CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed", "reproduce"}
+CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed"}
 """Commands that go on where they were, called again; others begin anew."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
@@ -38,7 +36,6 @@ PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate},
     "Encoders in use": {"embed": embed, "classify": classify, "export-onnx": export_onnx, "serve": serve},
     "Similar patients": {"index": index, "similar": similar, "similarity": similarity, "audit": audit},
-    "The paper": {"reproduce": reproduce, "report": report},
 }
 """The commands in the order of the help, which is about that of their use."""
 

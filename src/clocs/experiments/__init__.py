@@ -1,1 +1,1 @@
-"""Layer 6. Reproducing the paper: its numbers, the grid, the report."""
+"""Layer 5. Grids of resumable cells: each is computed once, by one process or many."""

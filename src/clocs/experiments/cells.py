@@ -1,141 +1,81 @@
-"""Cells of a grid: one pre-training or one evaluation, told in the paper's terms."""
+"""Cells of a grid: one computation each, described by values."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from clocs.core.files import content_hash
-from clocs.core.later import Later, later, without_unused
-from clocs.evaluation.subject import RANDOM
-from clocs.experiments.measures import Measure
-from clocs.experiments.presets import Preset
+from clocs.core.run_identity import changed_values, identity_hash
 
-RANDOM_EMBEDDING = 128
-"""Of random weights without a pre-training; for others, a pre-training of no epochs gives them."""
-EPOCHS = 25
-"""Of a pre-training of the paper, at most; the paper states no number. The cap is the same for all methods."""
-LONG = 4 * EPOCHS
-"""Where longer pre-training is looked at."""
-APART = "apart"
-"""A split drawn anew for pre-training, so that patients of the default one's test part are pre-trained on."""
+if TYPE_CHECKING:
+    from clocs.experiments.workspace import Workspace
 
 
-class Pretraining(BaseModel):
-    """An encoder to be trained."""
+@dataclass(frozen=True)
+class Workload:
+    """How much a cell computes, and which finished cells tell what that costs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    method: str
-    dataset: str
-    preset: Preset = "paper"
-    embedding: int = 128
-    leads: int = 4
-    seed: int = 0
-    epochs: int = Field(default=EPOCHS, ge=0)
-    """At most. 0: the encoder as it starts."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Of the method, such as perturbations or BYOL's decay."""
-    config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
-    """Other keys of the pre-training's config, such as encoder or frames."""
-    more: Annotated[tuple[str, ...], Later()] = ()
-    """Datasets that are trained on together with the first."""
-    principal: Annotated[bool, Later()] = False
-    """Whether, once trained, the embedding becomes principal components of what all blocks tell."""
-
-    @property
-    def trained(self) -> Pretraining:
-        """The same before principal components take the place of its last layer."""
-        return self.model_copy(update={"principal": False})
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """All that it is trained on."""
-        return (self.dataset, *self.more)
-
-    @property
-    def label(self) -> str:
-        """Readable part of the name."""
-        return f"{self.method}-{'-'.join(self.datasets)}-e{self.embedding}-s{self.seed}"
+    amount: float
+    """In any unit that cells of one kind share, such as thousands of frames."""
+    similar: tuple[tuple[str, tuple[str, ...]], ...]
+    """Groups of cells that cost alike per unit, the most similar first: a description and the group's key."""
+    default_rate: float
+    """Seconds for a unit where no cell of any of the groups is finished."""
 
 
-class Evaluation(BaseModel):
-    """A linear evaluation or a fine-tuning of one encoder, or a measure of its embeddings as they are."""
+class Cell(BaseModel):
+    """One computation of a grid. A subclass adds fields; equal fields are the same cell."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: Literal["linear", "finetune"] | Measure
-    start: Pretraining | None
-    """None: random weights, or an encoder that is ``shipped``."""
-    dataset: str
-    preset: Preset = "paper"
-    embedding: int = 128
-    leads: int = 4
-    fraction: float = 0.5
-    seed: int = 0
-    epochs: int = Field(default=100, gt=0)
-    """Of fine-tuning, at most."""
-    part: Annotated[Literal["validation", "test"], Later()] = "test"
-    """Whose patients judge."""
-    config: Annotated[dict[str, Any], Later()] = Field(default_factory=dict)
-    """Other keys of the evaluation's config, or options of the measure."""
-    shipped: Annotated[str, Later()] = ""
-    """Name of an encoder that comes with the package."""
-
-    @model_validator(mode="after")
-    def _one_encoder(self) -> Self:
-        if self.start is None and self.embedding != RANDOM_EMBEDDING:
-            raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start from one of epochs=0")
-        if self.shipped and self.start is not None:
-            raise ValueError(f"it starts either from {self.shipped} or from a pre-training")
-        return self
+    kind: ClassVar[str]
+    """Name of the subclass in a table of cells."""
 
     @property
-    def method(self) -> str:
-        """What the encoder was trained by; of one that is shipped, its name."""
-        if self.start is None:
-            return self.shipped or RANDOM
-        return self.start.method if self.start.epochs else RANDOM
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """All that it depends on."""
-        return (self.dataset, *(self.start.datasets if self.start is not None else ()))
-
-    @property
+    @abstractmethod
     def label(self) -> str:
-        """Readable part of the name."""
-        start = self.method if self.start is None else "-".join((self.start.method, *self.start.datasets))
-        return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
+        """The readable part of the cell's name."""
 
+    @property
+    @abstractmethod
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets that the cell depends on, directly or through a required cell."""
 
-Cell = Pretraining | Evaluation
+    @abstractmethod
+    def workload(self) -> Workload:
+        """Return what an estimate of the cell's cost is based on."""
 
+    @property
+    def requires(self) -> tuple[Cell, ...]:
+        """Cells that must be computed first, in this order. Each cell reads the files of the one before it."""
+        return ()
 
-def random_start(embedding: int, seed: int) -> Pretraining | None:
-    """Where an evaluation of the paper's network with random weights starts."""
-    if embedding == RANDOM_EMBEDDING:
+    @property
+    def given_weights(self) -> str | None:
+        """Hash of initial weights that no cell computes, such as those of a shipped encoder."""
         return None
-    # As a run starts with it: its weights come from the seed alone, whatever method and dataset.
-    return Pretraining(method="cmsc", dataset="chapman", embedding=embedding, seed=seed, epochs=0)
 
+    def missing_inputs(self, workspace: Workspace) -> list[str]:
+        """Return what must be there before the cell can be computed: by default, a store for each dataset."""
+        return [f"store of {dataset}" for dataset in self.datasets if not workspace.has_store(dataset)]
 
-def told_of(cell: Cell) -> dict[str, Any]:
-    """A cell as JSON, without options that came later and are not used: so earlier cells keep their names."""
-    told = without_unused(cell.model_dump(mode="json"), {**later(type(cell)), "config": {}, "more": []})
-    if isinstance(cell, Evaluation) and cell.start is not None:
-        told["start"] = told_of(cell.start)
-    return told
+    def has_output(self, workspace: Workspace) -> bool:
+        """Return whether the files that other cells read are still there. A cell without such files has them."""
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """Return the kind and all values that differ from the defaults, as JSON."""
+        return {"kind": self.kind, **changed_values(self)}
+
+    @property
+    def key(self) -> str:
+        """Hash of the description. Unlike the name it does not depend on the data."""
+        return identity_hash(self.describe())
 
 
 def chain_of(cell: Cell) -> tuple[Cell, ...]:
-    """A cell behind all that has to be done first: a pre-training, and its principal components."""
-    if isinstance(cell, Evaluation):
-        return (*chain_of(cell.start), cell) if cell.start is not None else (cell,)
-    return (cell.trained, cell) if cell.principal else (cell,)
-
-
-def key_of(cell: Cell) -> str:
-    """What a cell is, as a hash; unlike its name it does not depend on data or code."""
-    return content_hash(told_of(cell))
+    """Return a cell behind all cells that must be computed first."""
+    return (*cell.requires, cell)

@@ -1,7 +1,7 @@
-"""Running a grid: what is missing, by one process or many, and never twice.
+"""Run a grid: compute the cells that have no result, by one process or many, each once.
 
-A task is a pre-training with all that waits for it, or an evaluation that waits for nothing: so tasks do not depend on
-each other, and any engine, or any share of them on a cluster, can take them in any order.
+A task is a cell that requires no other, with all cells that require it. Tasks do not depend on each other: any engine,
+or any share of them on a cluster, can take them in any order.
 """
 
 from __future__ import annotations
@@ -12,86 +12,106 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.experiments.carry_out import carry_out
 from clocs.experiments.cells import Cell, chain_of
 from clocs.experiments.costs import Costs
-from clocs.experiments.place import Place
-from clocs.experiments.status import needs
+from clocs.experiments.workspace import Workspace
+
+RunCell = Callable[[Any, Workspace], dict[str, Any]]
+"""Compute a cell and return its row, without description and origin. A function of a module, so that it pickles."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Cells that one worker does one after the other."""
+    """Cells that one worker computes one after the other."""
 
-    place: Place
+    workspace: Workspace
+    run_cell: RunCell
     cells: tuple[Cell, ...]
     wait: bool = False
-    """For another process that has these cells in hand; else they are left to it for now."""
+    """Wait for another process that has claimed these cells. Otherwise they are left to it for now."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a task's cells."""
+    """The outcome of a task."""
 
     names: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
-    """A message for each cell that could not be done, by its name."""
+    """A message for each cell that failed, by its name."""
     seconds: float = 0.0
-    elsewhere: Task | None = None
-    """Another process has it in hand."""
+    claimed: Task | None = None
+    """The task, where another process has claimed it."""
 
 
 @dataclass
 class Summary:
-    """What became of a grid."""
+    """The outcome of a grid."""
 
     finished: int = 0
     failed: list[str] = field(default_factory=list)
-    left: Counter[str] = field(default_factory=Counter)
-    """What cells were left out for, with how many of them."""
+    missing_inputs: Counter[str] = field(default_factory=Counter)
+    """Number of cells that were left out, by the input that they lack."""
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """``i/n`` as numbers."""
-    place, _, count = text.partition("/")
-    if not (place.isdigit() and count.isdigit() and int(place) < int(count)):
+    """Parse ``i/n``."""
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
         raise ConfigError(f"shard '{text}' must be i/n, with i from 0 to n - 1")
-    return int(place), int(count)
+    return int(index), int(count)
 
 
-def tasks(cells: Iterable[Cell], place: Place, *, shard: tuple[int, int] = (0, 1)) -> Iterator[Task]:
-    """Tasks for the cells that have no result yet, in the order in which they are first wanted.
+def tasks(
+    cells: Iterable[Cell], workspace: Workspace, run_cell: RunCell, *, shard: tuple[int, int] = (0, 1)
+) -> Iterator[Task]:
+    """Yield tasks for the cells that have no result, in the order in which they are first wanted.
 
-    ``shard`` (i, n): every n-th task from the i-th on, for n jobs of a scheduler that share a results folder.
-    Cells that need what is not there are left out.
+    Cells with missing inputs are left out.
+
+    Args:
+        cells: The grid.
+        workspace: Its folders.
+        run_cell: Computes one cell.
+        shard: (i, n) for every n-th task from the i-th on: n jobs of a scheduler share a results folder.
     """
-    chains: dict[str, dict[str, Cell]] = {}
+    groups: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        if not needs(cell, place):
+        if not cell.missing_inputs(workspace):
             chain = chain_of(cell)
-            chains.setdefault(place.name(chain[0]), {}).update({place.name(part): part for part in chain})
-    for number, parts in enumerate(chains.values()):
-        if number % shard[1] == shard[0]:
-            missing = tuple(cell for cell in parts.values() if not place.file(cell).exists())
-            if missing:
-                yield Task(place, missing)
+            group = groups.setdefault(workspace.name(chain[0]), {})
+            group.update((workspace.name(part), part) for part in _to_compute(chain, workspace))
+    for number, group in enumerate(groups.values()):
+        if group and number % shard[1] == shard[0]:
+            yield Task(workspace, run_cell, tuple(group.values()))
+
+
+def _to_compute(chain: Sequence[Cell], workspace: Workspace) -> list[Cell]:
+    """Return the cells of a chain without a result, and those before them whose files are gone."""
+    found: list[Cell] = []
+    read = False  # whether the next cell is computed, and reads the files of this one
+    for cell in reversed(chain):
+        read = workspace.result(cell) is None or (read and not cell.has_output(workspace))
+        if read:
+            found.insert(0, cell)
+    return found
 
 
 def run_task(task: Task) -> Done:
-    """Carry out a task's cells; one that fails leaves the others be."""
-    with _in_hand(task) as ours:
-        return _carried_out(task) if ours else Done(elsewhere=task)
+    """Compute the cells of a task. One that fails does not stop the others."""
+    with _claim(task) as ours:
+        return _computed(task) if ours else Done(claimed=task)
 
 
 @contextlib.contextmanager
-def _in_hand(task: Task) -> Iterator[bool]:
-    """Keep other processes from a task, until this one is through or dead; False: one of them has it."""
-    folder = task.place.runs / "in-hand"
+def _claim(task: Task) -> Iterator[bool]:
+    """Keep other processes from a task until this one is finished or dead; False where another has claimed it."""
+    folder = task.workspace.runs / "claims"
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / task.place.name(chain_of(task.cells[0])[0]), "w") as file:
+    with open(folder / task.workspace.name(chain_of(task.cells[0])[0]), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if task.wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -100,71 +120,88 @@ def _in_hand(task: Task) -> Iterator[bool]:
             yield True
 
 
-def _carried_out(task: Task) -> Done:
+def _computed(task: Task) -> Done:
     began, names = time.monotonic(), []
     failed: dict[str, str] = {}
+    workspace = task.workspace
     for cell in task.cells:
-        name, *before = (task.place.name(part) for part in reversed(chain_of(cell)))
+        name, *before = (workspace.name(part) for part in reversed(chain_of(cell)))
         lacking = next((part for part in before if part in failed), None)
         if lacking is not None:
-            failed[name] = f"waits for {lacking}"
+            failed[name] = f"requires {lacking}"
             continue
         try:
-            carry_out(cell, task.place)
+            compute_cell(cell, workspace, task.run_cell)
             names.append(name)
         except Exception as error:
             failed[name] = str(error) if isinstance(error, ClocsError) else f"unexpected {error!r}"
     return Done(tuple(names), failed, time.monotonic() - began)
 
 
+def compute_cell(cell: Cell, workspace: Workspace, run_cell: RunCell) -> dict[str, Any]:
+    """Return the row of a cell: from the table, or computed and added to it.
+
+    A cell whose files were deleted is computed again; its row stays as it is.
+    """
+    known = workspace.result(cell)
+    if known is None or not cell.has_output(workspace):
+        found = run_cell(cell, workspace)
+        if known is None:
+            workspace.keep(cell, found)
+    row = workspace.result(cell)
+    assert row is not None
+    return row
+
+
 def run_grid(
     cells: Sequence[Cell],
-    place: Place,
+    workspace: Workspace,
+    run_cell: RunCell,
     *,
     engine: engines.Engine = "serial",
     workers: int = 1,
     shard: tuple[int, int] = (0, 1),
     progress: Callable[[Done], None] | None = None,
 ) -> Summary:
-    """Do what is missing and can be done. What other processes have in hand comes last: by then they are through."""
-    summary = Summary(left=Counter(need for cell in cells for need in needs(cell, place)))
-    waiting: Iterable[Task] = tasks(cells, place, shard=shard)
+    """Compute what is missing and can be computed. What other processes have claimed comes last."""
+    summary = Summary(missing_inputs=Counter(each for cell in cells for each in cell.missing_inputs(workspace)))
+    waiting: Iterable[Task] = tasks(cells, workspace, run_cell, shard=shard)
     while waiting:
-        elsewhere = []
+        claimed = []
         for _, done in engines.run(run_task, waiting, engine=engine, workers=workers):
-            if done.elsewhere is not None:
-                elsewhere.append(replace(done.elsewhere, wait=True))
+            if done.claimed is not None:
+                claimed.append(replace(done.claimed, wait=True))
                 continue
             summary.finished += len(done.names)
             summary.failed += [f"{name}: {message}" for name, message in done.failed.items()]
             if progress is not None:
                 progress(done)
-        waiting = elsewhere
+        waiting = claimed
     return summary
 
 
 class TimeLeft:
-    """How many cells are left of a run, and for about how long: every cell that gets done teaches what others cost."""
+    """How many cells are left of a run, and for how long. Every finished cell improves the estimate."""
 
     def __init__(self, todo: Iterable[Task], costs: Costs, workers: int) -> None:
-        self._left = {task.place.name(cell): (cell, task.place) for task in todo for cell in task.cells}
+        self._left = {task.workspace.name(cell): (cell, task.workspace) for task in todo for cell in task.cells}
         self._costs, self._workers = costs, workers
         self.cells = len(self._left)
         """At the beginning."""
 
     def count(self, done: Done) -> None:
-        """Take a task off."""
+        """Subtract a task."""
         for name in (*done.names, *done.failed):
-            cell, place = self._left.pop(name, (None, None))
-            if cell is not None and place is not None and name in done.names:
-                self._costs.learn(cell, (place.result(cell) or {}).get("seconds"))
+            cell, workspace = self._left.pop(name, (None, None))
+            if cell is not None and workspace is not None and name in done.names:
+                self._costs.learn(cell, (workspace.result(cell) or {}).get("seconds"))
 
     @property
     def done(self) -> int:
-        """Cells that are through."""
+        """Cells that are finished."""
         return self.cells - len(self._left)
 
     @property
     def seconds(self) -> float:
-        """Until the end, with all workers at work."""
+        """Until the end, with all workers busy."""
         return sum(self._costs.estimate(cell).seconds for cell, _ in self._left.values()) / self._workers

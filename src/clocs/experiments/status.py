@@ -1,74 +1,48 @@
-"""How a grid stands: what is done, what the rest will cost, and what has to be there first."""
+"""The status of a grid: what is done, what the rest will cost, and which inputs are missing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from clocs.experiments.cells import Cell, Pretraining, chain_of, key_of
+from clocs.experiments.cells import Cell, chain_of
 from clocs.experiments.costs import Costs, Estimate
-from clocs.experiments.paper_numbers import SINGLE_LEAD
-from clocs.experiments.place import Place
-from clocs.signals.leads import STANDARD, derivable
-from clocs.store.store import open_store
-
-FULL_DOWNLOADS = "publishers' full downloads (12 leads)"
-
-
-def needs(cell: Cell, place: Place) -> list[str]:
-    """What is not there: stores, and leads that the data at hand do not hold."""
-    found: dict[str, None] = {}
-    for part in chain_of(cell):
-        for dataset in part.datasets if isinstance(part, Pretraining) else (part.dataset,):
-            there = place.has_store(dataset)
-            if not there:
-                found[f"store of {dataset}"] = None
-            all_leads = part.leads == len(STANDARD) and dataset not in SINGLE_LEAD
-            if all_leads and not (there and _holds_all_leads(place.store(dataset))):
-                found[FULL_DOWNLOADS] = None
-    return list(found)
-
-
-@lru_cache(maxsize=64)
-def _holds_all_leads(store: Path) -> bool:
-    held = (info.leads or () for info in open_store(store).manifest.shards)
-    return all(set(STANDARD) <= {*leads, *derivable(leads)} for leads in held)
+from clocs.experiments.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class State:
-    """How a cell stands."""
+class Status:
+    """The status of one cell."""
 
     done: bool
-    needs: tuple[str, ...]
+    missing_inputs: tuple[str, ...]
     cost: Estimate
 
 
-def states(cells: Iterable[Cell], place: Place, costs: Costs, kept: Container[str] = ()) -> dict[str, State]:
-    """By content, each once, with the pre-trainings that cells wait for.
+def statuses(
+    cells: Iterable[Cell], workspace: Workspace, costs: Costs, known_keys: Container[str] = ()
+) -> dict[str, Status]:
+    """Return the status of each cell and of those it requires, each once, by key.
 
-    Without its stores nobody can tell what a cell's file would be called. Then one of the same content counts, if
-    ``kept`` has its key: so results that came with the project are seen where no data are.
+    Without its stores, the name of a cell is not known. A cell then counts as done if ``known_keys`` has its key, so
+    that results which came with the project are seen where no data are.
     """
-    found: dict[str, State] = {}
+    found: dict[str, Status] = {}
     for cell in cells:
         for part in chain_of(cell):
-            key = key_of(part)
-            if key not in found:
-                named = all(place.has_store(dataset) for dataset in part.datasets)
-                done = place.file(part).exists() if named else key in kept
-                found[key] = State(done, tuple(needs(part, place)), costs.estimate(part))
+            if part.key not in found:
+                named = all(workspace.has_store(dataset) for dataset in part.datasets)
+                done = workspace.result(part) is not None if named else part.key in known_keys
+                found[part.key] = Status(done, tuple(part.missing_inputs(workspace)), costs.estimate(part))
     return found
 
 
-def totals(known: Mapping[str, State]) -> dict[str, Any]:
-    """Cells done and to do, what those will cost, and what keeps some of them from being run, as JSON."""
-    waiting = [state for state in known.values() if not state.done]
-    ready = [state for state in waiting if not state.needs]
+def totals(known: Mapping[str, Status]) -> dict[str, Any]:
+    """Count cells that are done and to do, with their cost and missing inputs, as JSON."""
+    waiting = [status for status in known.values() if not status.done]
+    ready = [status for status in waiting if not status.missing_inputs]
     return {
         "cells": len(known),
         "done": len(known) - len(waiting),
@@ -76,10 +50,10 @@ def totals(known: Mapping[str, State]) -> dict[str, Any]:
         "runnable": len(ready),
         "core_hours": _hours(waiting),
         "runnable_core_hours": _hours(ready),
-        "estimated_from": dict(Counter(state.cost.basis for state in waiting)),
-        "needs": dict(Counter(need for state in waiting for need in state.needs)),
+        "estimated_from": dict(Counter(status.cost.basis for status in waiting)),
+        "missing_inputs": dict(Counter(each for status in waiting for each in status.missing_inputs)),
     }
 
 
-def _hours(some: Iterable[State]) -> float:
-    return sum(state.cost.seconds for state in some) / 3600
+def _hours(some: Iterable[Status]) -> float:
+    return sum(status.cost.seconds for status in some) / 3600

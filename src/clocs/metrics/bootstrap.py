@@ -89,8 +89,8 @@ def bootstrap_intervals(
     the value; left out instead, a rare class that is hard would lift the mean of just those replicates. A class that
     fewer than ``FEWEST`` patients have, or lack, has no interval of its own: drawing so few again says nothing.
     """
-    deviates = _deviates(level)
-    rankings, cohort = _rankings(truth, scores), _Cohort(truth, patients)
+    deviates = deviates_of(level)
+    rankings, cohort = _rankings(truth, scores), Cohort(truth, patients)
     value = _mean_measures(rankings, None)
     drawn = np.full((replicates, *value.shape), np.nan)
     for place, times in enumerate(cohort.draws(replicates, seed)):
@@ -124,9 +124,9 @@ def paired_difference(
     another set of seeds would change is not in it. It is symmetric, as a difference has no bound to stay within.
     ``other``: truth and patients of b, where the same patients have other rows there (longer frames, say).
     """
-    deviates = _deviates(level)
+    deviates = deviates_of(level)
     truth_b, patients_b = other or (truth, patients)
-    first, second, cohort = _rankings(truth, scores_a), _rankings(truth_b, scores_b), _Cohort(truth, patients)
+    first, second, cohort = _rankings(truth, scores_a), _rankings(truth_b, scores_b), Cohort(truth, patients)
     member_b = cohort.places(patients_b)
 
     def difference(weights: Floats | None, weights_b: Floats | None) -> float:
@@ -149,7 +149,7 @@ def bootstrap_measures(
     ``measure`` takes how often each patient is drawn, (size,), and gives (M,), NaN where undefined. A draw that leaves
     undefined what is defined for all patients is made again.
     """
-    deviates, value = _deviates(level), measure(np.ones(size))
+    deviates, value = deviates_of(level), measure(np.ones(size))
     drawn, made = np.full((replicates, *value.shape), np.nan), 0
     for times in _draws(size, replicates, seed):
         found = measure(times)
@@ -159,7 +159,7 @@ def bootstrap_measures(
         if made == replicates:
             break
     each = zip(value.tolist(), drawn.T, strict=True)
-    return tuple(_logit_interval(single, column, 0.5 / size, deviates) for single, column in each)
+    return tuple(logit_interval(single, column, 0.5 / size, deviates) for single, column in each)
 
 
 def _draws(size: int, replicates: int, seed: int) -> Iterator[Floats]:
@@ -171,7 +171,7 @@ def _draws(size: int, replicates: int, seed: int) -> Iterator[Floats]:
         yield np.bincount(random.integers(0, size, size), minlength=size).astype(np.float64)
 
 
-class _Cohort:
+class Cohort:
     """Who has which rows, and draws of patients with all of theirs."""
 
     def __init__(self, truth: Bools, patients: Patients) -> None:
@@ -226,11 +226,11 @@ def _class_intervals(
     defined = ~np.isnan(value)
     whole = drawn[:, defined].sum(axis=1) / (defined.sum() or np.nan)
     each = zip(value.tolist(), drawn.T, half_pair.tolist(), strict=True)
-    classes = tuple(_logit_interval(*given, deviates) for given in each)
-    return _logit_interval(macro(value), whole, macro(half_pair), deviates), classes
+    classes = tuple(logit_interval(*given, deviates) for given in each)
+    return logit_interval(macro(value), whole, macro(half_pair), deviates), classes
 
 
-def _logit_interval(value: float, drawn: Floats, half_pair: float, deviates: float) -> Interval:
+def logit_interval(value: float, drawn: Floats, half_pair: float, deviates: float) -> Interval:
     """Normal on the logit scale, which keeps it within 0 and 1 and lets it be longer towards the middle.
 
     A replicate that is perfect by chance is taken to lack half a pair of patients, as the logit of 1 is infinite. A
@@ -247,7 +247,7 @@ def _logit_interval(value: float, drawn: Floats, half_pair: float, deviates: flo
     return Interval(value, float(low), float(high))
 
 
-def _deviates(level: float) -> float:
+def deviates_of(level: float) -> float:
     """Standard deviations to either side that hold a share ``level`` of a normal distribution."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, not {level}")

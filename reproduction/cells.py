@@ -1,0 +1,231 @@
+"""Cells of the paper's grid: one pre-training or one evaluation, in the paper's terms."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from clocs.evaluation.subject import RANDOM
+from clocs.experiments.cells import Cell, Workload
+from clocs.experiments.workspace import Workspace
+from clocs.signals.leads import STANDARD, derivable
+from clocs.store.store import open_store
+from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.shipped import encoder_folder
+from reproduction.paper_numbers import SINGLE_LEAD, counts
+from reproduction.presets import Preset
+
+Measure = Literal["distances", "neighbours", "audit", "groups"]
+Level = Literal["frame", "recording"]
+LEVELS: Final[tuple[Level, ...]] = ("frame", "recording")
+"""What an AUC is computed over: every lead and frame by itself, as in the paper, or the mean of a recording."""
+RANDOM_EMBEDDING: Final = 128
+"""Embedding length of random weights without a pre-training. A pre-training of no epochs gives other lengths."""
+EPOCHS: Final = 25
+"""Most epochs of a pre-training of the paper's grid, the same for all methods; the paper states no number."""
+LONG: Final = 4 * EPOCHS
+"""Epochs of the experiment with longer pre-training."""
+APART: Final = "apart"
+"""A split of its own for pre-training, so that it includes test patients of the default split."""
+FULL_DOWNLOADS: Final = "publishers' full downloads (12 leads)"
+
+
+class PaperCell(Cell):
+    """What pre-trainings and evaluations have in common."""
+
+    dataset: str
+    preset: Preset = "paper"
+    embedding: int = 128
+    leads: int = 4
+    seed: int = 0
+
+    def missing_inputs(self, workspace: Workspace) -> list[str]:
+        """Return the stores that are missing, and whether the data lack leads."""
+        found = super().missing_inputs(workspace)
+        several = [name for name in self.datasets if self.leads == len(STANDARD) and name not in SINGLE_LEAD]
+        if not all(workspace.has_store(name) and _has_all_leads(workspace.store(name)) for name in several):
+            found.append(FULL_DOWNLOADS)
+        return found
+
+
+class Pretraining(PaperCell):
+    """An encoder to be trained."""
+
+    kind: ClassVar[str] = "pretraining"
+
+    method: str
+    epochs: int = Field(default=EPOCHS, ge=0)
+    """At most. 0: the encoder as it starts."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the method, such as perturbations or BYOL's decay."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Other keys of the pre-training's config, such as encoder or frames."""
+    more: tuple[str, ...] = ()
+    """Datasets that are trained on together with the first."""
+    principal: bool = False
+    """Replace the last layer, after training, by a PCA of the pooled activations of every block."""
+
+    @property
+    def trained(self) -> Pretraining:
+        """The same pre-training before its last layer is replaced."""
+        return self.model_copy(update={"principal": False})
+
+    @property
+    def requires(self) -> tuple[Pretraining, ...]:
+        """The training behind a PCA."""
+        return (self.trained,) if self.principal else ()
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All datasets that it is trained on."""
+        return (self.dataset, *self.more)
+
+    @property
+    def label(self) -> str:
+        """The readable part of the name."""
+        return f"{self.method}-{'-'.join(self.datasets)}-e{self.embedding}-s{self.seed}"
+
+    def folder(self, workspace: Workspace) -> Path:
+        """Return the folder of the trained encoder."""
+        return workspace.runs / "encoders" / workspace.name(self)
+
+    def has_output(self, workspace: Workspace) -> bool:
+        """Return whether the trained encoder is there."""
+        return (self.folder(workspace) / "config.json").exists()
+
+    def workload(self) -> Workload:
+        """Return thousands of frames that pass the network."""
+        if self.principal:  # its time includes that of its training
+            amount = sum(_training_frames(dataset, self.leads) for dataset in self.datasets)
+            return _workload(amount, "principal", self, self)
+        views = VIEWS.get(self.method, 2)
+        if self.config.get("steps") is not None:
+            amount = views * self.config["steps"] * self.config.get("batch", 256) / 1000
+        else:
+            frames = [_training_frames(dataset, self.leads, self.method in SEGMENTED) for dataset in self.datasets]
+            amount = views * self.epochs * sum(frames)
+        return _workload(float(amount), "pretraining", self, self)
+
+
+class Evaluation(PaperCell):
+    """A linear evaluation or a fine-tuning of one encoder, or a measure of its embeddings."""
+
+    kind: ClassVar[str] = "evaluation"
+
+    protocol: Literal["linear", "finetune"] | Measure
+    start: Pretraining | None
+    """None: random weights, or a ``shipped`` encoder."""
+    fraction: float = 0.5
+    epochs: int = Field(default=100, gt=0)
+    """Of fine-tuning, at most."""
+    part: Literal["validation", "test"] = "test"
+    """The part of the split whose patients are tested."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Other keys of the evaluation's config, or options of the measure."""
+    shipped: str = ""
+    """Name of an encoder that comes with the package."""
+
+    @model_validator(mode="after")
+    def _one_encoder(self) -> Self:
+        if self.start is None and self.embedding != RANDOM_EMBEDDING:
+            raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start from one of epochs=0")
+        if self.shipped and self.start is not None:
+            raise ValueError(f"it starts either from {self.shipped} or from a pre-training")
+        return self
+
+    @property
+    def method(self) -> str:
+        """The method that trained the encoder, or the name of a shipped encoder."""
+        if self.start is None:
+            return self.shipped or RANDOM
+        return self.start.method if self.start.epochs else RANDOM
+
+    @property
+    def requires(self) -> tuple[Pretraining, ...]:
+        """The pre-training, behind what that requires."""
+        return () if self.start is None else (*self.start.requires, self.start)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All datasets that it depends on."""
+        return tuple(dict.fromkeys((self.dataset, *(self.start.datasets if self.start is not None else ()))))
+
+    @property
+    def label(self) -> str:
+        """The readable part of the name."""
+        start = self.method if self.start is None else "-".join((self.start.method, *self.start.datasets))
+        return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
+
+    @property
+    def given_weights(self) -> str | None:
+        """Hash of the weights of a shipped encoder."""
+        return _weights(self.shipped) if self.shipped else None
+
+    def workload(self) -> Workload:
+        """Return thousands of frames that are trained on; of frozen encoders, those that are embedded."""
+        passes = self.epochs * self.fraction if self.protocol == "finetune" else 1
+        return _workload(_training_frames(self.dataset, self.leads) * passes, self.protocol, self, self.start)
+
+
+AnyCell = Pretraining | Evaluation
+
+DEFAULT_RATES: Final = {"pretraining": 0.15, "finetune": 0.2}
+"""Seconds of one core for a thousand frames where no similar cell is finished, measured on a cloud machine."""
+OTHER_RATE: Final = 0.4
+OTHER_FRAMES: Final = 10_000
+"""Training frames of datasets that the paper does not have."""
+PAPER_LEADS: Final = 4
+SEGMENTED: Final = frozenset({"cmsc", "cmlc", "cmsmlc"})
+VIEWS: Final = {"supervised": 1, "mtssl": 6}
+"""Frames that pass the network for each frame of the dataset; two for other methods."""
+
+
+def _workload(amount: float, kind: str, cell: AnyCell, encoder: Pretraining | None) -> Workload:
+    network = "cnn" if encoder is None else str(encoder.config.get("encoder", {}).get("name", "cnn"))
+    if cell.preset == "trial":  # trials change too much to tell the cost of others
+        network = "trial"
+    similar = (
+        ("same method, dataset and preset", (kind, network, cell.dataset, cell.method, cell.preset)),
+        ("same method and dataset", (kind, network, cell.dataset, cell.method)),
+        ("same dataset", (kind, network, cell.dataset)),
+        ("same kind", (kind, network)),
+    )
+    return Workload(amount, similar, DEFAULT_RATES.get(kind, OTHER_RATE))
+
+
+@lru_cache
+def _training_frames(dataset: str, leads: int, segmented: bool = False) -> float:
+    """Thousands, by the paper's tables 3 (its own methods) and 4."""
+    pairs = counts(table=3, split="train", dataset=dataset, method="cmsc") if segmented else ()
+    frames = counts(table=4, split="train", dataset=dataset, quantity="instances")
+    known = next((count.value for count in (*pairs, *frames)), OTHER_FRAMES)
+    return known / 1000 * (1 if dataset in SINGLE_LEAD else leads / PAPER_LEADS)
+
+
+@lru_cache(maxsize=64)
+def _has_all_leads(store: Path) -> bool:
+    held = (info.leads or () for info in open_store(store).manifest.shards)
+    return all(set(STANDARD) <= {*leads, *derivable(leads)} for leads in held)
+
+
+@lru_cache(maxsize=64)
+def _weights(shipped: str) -> str:
+    return str(load_encoder_folder(encoder_folder(shipped))[1]["weights_sha256"])
+
+
+def parse_cell(described: dict[str, Any]) -> AnyCell:
+    """Return the cell that ``describe`` described."""
+    kinds: tuple[type[Pretraining] | type[Evaluation], ...] = (Pretraining, Evaluation)
+    kind = {each.kind: each for each in kinds}[described["kind"]]
+    return kind.model_validate({name: value for name, value in described.items() if name != "kind"})
+
+
+def random_start(embedding: int, seed: int) -> Pretraining | None:
+    """Return where an evaluation of the paper's network with random weights starts."""
+    if embedding == RANDOM_EMBEDDING:
+        return None
+    # As a run starts with it: its weights come from the seed alone, whatever method and dataset.
+    return Pretraining(method="cmsc", dataset="chapman", embedding=embedding, seed=seed, epochs=0)

@@ -1,0 +1,144 @@
+"""Every table and figure of the paper as an experiment, made of its own conditions: ``paper-table-9``.
+
+Cells are named by their content, so these share theirs with each other and with ``tables``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from functools import lru_cache, partial
+from typing import Any
+
+from clocs.core.errors import ConfigError
+from clocs.methods import parse_method
+from clocs.signals.leads import STANDARD
+from clocs.training.config import ready_config
+from reproduction.cells import AnyCell, Evaluation, Pretraining, random_start
+from reproduction.experiments import EXPERIMENTS, Experiment
+from reproduction.paper_numbers import (
+    SINGLE_LEAD,
+    Condition,
+    Figure,
+    Panel,
+    PretrainingCondition,
+    paper,
+    results,
+)
+
+NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding": (128,), "leads": (4,), "perturbations": (None,)}
+"""What figures 4 and 6 leave open, as the main text's tables have it."""
+
+
+def cell_of(condition: Condition, seed: int) -> Evaluation:
+    """The evaluation that gives one of the paper's numbers, for one seed."""
+    return Evaluation(
+        protocol=condition.protocol,
+        start=_start(condition, seed),
+        dataset=condition.evaluation,
+        embedding=condition.embedding,
+        fraction=condition.fraction,
+        seed=seed,
+        **_leads(condition.leads, condition.evaluation),
+    )
+
+
+def _start(condition: Condition, seed: int) -> Pretraining | None:
+    if condition.pretrained is None:
+        return random_start(condition.embedding, seed)
+    return pretraining_of(condition.pretrained, seed)
+
+
+def pretraining_of(condition: PretrainingCondition, seed: int) -> Pretraining:
+    """The pre-training of a condition, for one seed."""
+    return Pretraining(
+        method=condition.method,
+        dataset=condition.dataset,
+        embedding=condition.embedding,
+        seed=seed,
+        options=_options(condition),
+        **_leads(condition.leads, condition.dataset),
+    )
+
+
+def _leads(count: int, dataset: str) -> dict[str, Any]:
+    """Named for 12; else they are the dataset's own in the paper."""
+    if count != len(STANDARD):
+        return {}
+    return {"leads": count, "config": {} if dataset in SINGLE_LEAD else {"leads": STANDARD}}
+
+
+def _options(condition: PretrainingCondition) -> dict[str, Any]:
+    """What differs from the method's ready config; nothing where it is the same, so that cells are shared."""
+    ready = parse_method(ready_config(f"{condition.method}-{condition.dataset}")["method"])
+    found: dict[str, Any] = {}
+    if condition.decay is not None and condition.decay != ready.model_dump().get("decay"):
+        found["decay"] = condition.decay
+    usual = tuple(str(step["name"]) for step in ready.perturbations)
+    if condition.perturbations is not None and condition.perturbations != usual:
+        found["perturbations"] = list(condition.perturbations)
+    return found
+
+
+def _table_cells(conditions: tuple[Condition, ...], seeds: Iterable[int]) -> Iterator[AnyCell]:
+    for seed in seeds:
+        for condition in conditions:
+            yield cell_of(condition, seed)
+
+
+def _figure_cells(figure: Figure, seeds: Iterable[int]) -> Iterator[AnyCell]:
+    for seed in seeds:
+        for panel in figure.panels:
+            varies = {**NOT_SAID, **panel.varies}
+            if "evaluation" in varies:
+                for condition in Panel(part=panel.part, varies=varies).conditions():
+                    yield cell_of(condition, seed)
+            else:
+                yield from _distances(varies, seed)
+
+
+def _distances(varies: dict[str, tuple[Any, ...]], seed: int) -> Iterator[Evaluation]:
+    """Within and between the validation patients of the dataset that was pre-trained on."""
+    judged = {"protocol": ("linear",), "fraction": (1.0,), "evaluation": varies["pretraining"]}
+    for condition in Panel(part="", varies={**varies, **judged}).conditions():
+        assert condition.pretrained is not None
+        yield Evaluation(
+            protocol="distances",
+            start=pretraining_of(condition.pretrained, seed),
+            dataset=condition.evaluation,
+            embedding=condition.embedding,
+            seed=seed,
+            part="validation",
+        )
+
+
+@lru_cache(maxsize=1)
+def paper_experiments() -> dict[str, Experiment]:
+    """One for each of the paper's tables and figures; those that show no results have no cells."""
+    found = []
+    for table in paper().tables:
+        conditions = tuple(dict.fromkeys(result.condition for result in results(table=table.number)))
+        title = f"Table {table.number}: {table.shows}"
+        found.append(Experiment(f"paper-table-{table.number}", title, partial(_table_cells, conditions)))
+    for figure in paper().figures:
+        title = f"Figure {figure.number}: {figure.shows}"
+        found.append(Experiment(f"paper-figure-{figure.number}", title, partial(_figure_cells, figure)))
+    return {item.name: item for item in found}
+
+
+def all_experiments() -> dict[str, Experiment]:
+    """Ours, then the paper's."""
+    return {**EXPERIMENTS, **paper_experiments()}
+
+
+def find_experiment(name: str) -> Experiment:
+    """By its name."""
+    known = all_experiments()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(
+            f"no experiment '{name}'; there are {', '.join(EXPERIMENTS)}, paper-table-1 to -{len(paper().tables)} and "
+            f"paper-figure-1 to -{len(paper().figures)}.{hint}"
+        )
+    return known[name]

@@ -1,0 +1,200 @@
+"""The page of encoders in use: a linear classifier, neighbours, distances, groups, and what embeddings give away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from reproduction.cells import LEVELS, Evaluation
+from reproduction.paper_numbers import SOURCES
+from reproduction.report.estimates import Estimates
+from reproduction.report.missing_cells import sentence
+from reproduction.report.page import DASH, DATASET_NAMES, Block, Entry, Heading, Page, Table, Text, value_entry
+from reproduction.report.results import Results
+from reproduction.shipped_encoders import (
+    COMPARED,
+    LINEAR,
+    OWN_FRAMES,
+    SIMCLR,
+    SMALL,
+    TRAINED_ON,
+    apart,
+    audited,
+    grouped,
+    neighbours,
+)
+
+NOTHING: Final = Entry(DASH, mark="missing")
+SAW_NOBODY: Final = Entry("saw nobody here")
+LABELS: Final = 3
+"""Of a group, at most."""
+FREQUENT: Final = 1.05
+"""Times as frequent as in all, at least, for a group's labels."""
+AUDITED: Final = {
+    "rank 1": ("any_segment", "rank_1"),
+    "rank 10": ("any_segment", "rank_10"),
+    "equal error rate": ("any_segment", "equal_error_rate"),
+}
+
+
+def encoders_page(estimates: Estimates) -> Page:
+    """What the documentation of encoders, neighbours and privacy says in numbers."""
+    results = estimates.results
+    blocks: list[Block] = [
+        Text(
+            "The encoders that come with `clocs`, and others to hold them against. Intervals are 95 %, over patients. "
+            f"{sentence(results, 'in-use')}"
+        ),
+        Heading("A linear classifier on the paper's network"),
+        Text("Half of the labels, test patients, on the paper's frames unless said otherwise."),
+        linear_table(results),
+        Heading("Do neighbours have the same diagnosis?"),
+        Text(
+            "Share of the ten nearest test patients who have a class too; segments of 5 s at 500 Hz unless said "
+            "otherwise. How it is measured is told beside `clocs similarity judge`."
+        ),
+    ]
+    for dataset in SOURCES:
+        blocks += [Text(neighbours_text(results, dataset)), neighbours_table(results, dataset)]
+    blocks += [
+        Text("By `clocs-small`, class by class:"),
+        classes_table(results),
+        Heading("Distances within and between patients"),
+        distances_table(results),
+        Heading("Groups"),
+        groups_table(results),
+        Heading("What embeddings give away"),
+        Text("How it is measured, and what it does not cover, is told beside `clocs audit`."),
+    ]
+    for dataset in SOURCES:
+        blocks += [Text(audit_text(results, dataset)), audit_table(results, dataset)]
+    return Page("encoders", "Encoders in use", tuple(blocks))
+
+
+def linear_table(results: Results) -> Table:
+    """The paper's network: its encoders that are shipped, and random weights."""
+    rows = []
+    for name, cell in LINEAR.items():
+        found = results.of(cell)
+        rows.append((Entry(name), *(value_entry(None if found is None else found.auc(level)) for level in LEVELS)))
+    return Table(("", "AUC per frame", "AUC per recording"), tuple(rows))
+
+
+def neighbours_text(results: Results, dataset: str) -> str:
+    """How many patients there are, and what random neighbours would give."""
+    found = _found(results, neighbours(SMALL, dataset), "neighbours")
+    if found is None:
+        return f"{DATASET_NAMES[dataset]}: no results yet."
+    chance = found["chance"]
+    return (
+        f"{DATASET_NAMES[dataset]}, {len(found['classes'])} classes, {found['patients']:,} test patients; chance "
+        f"{chance['macro']:.3f} macro, {chance['micro']:.3f} micro:"
+    )
+
+
+def neighbours_table(results: Results, dataset: str) -> Table:
+    """Encoders by the share of neighbours who agree, the best first."""
+    asked = {name: neighbours(encoder, dataset) for name, encoder in COMPARED.items()}
+    if dataset == TRAINED_ON:
+        asked[f"{SIMCLR}, on its own frames of 10 s"] = neighbours(COMPARED[SIMCLR], dataset, OWN_FRAMES)
+    rows = []
+    for name, cell in asked.items():
+        found = _found(results, cell, "neighbours")
+        rows.append((Entry(name), *(value_entry(found and found[kind]) for kind in ("macro", "micro"))))
+    ranked = sorted(rows, key=lambda row: (row[1] != NOTHING, row[1].text), reverse=True)
+    return Table(("encoder", "macro", "micro"), tuple(ranked))
+
+
+def classes_table(results: Results) -> Table:
+    """How often neighbours by the default encoder share each class."""
+    rows = []
+    for dataset in SOURCES:
+        found = _found(results, neighbours(SMALL, dataset), "neighbours")
+        for name, told in (found["classes"] if found else {}).items():
+            chance = Entry(f"{told['chance']:.3f}")
+            patients = Entry(f"{told['patients']:,}")
+            rows.append((Entry(f"{DATASET_NAMES[dataset]}: {name}"), value_entry(told["precision"]), chance, patients))
+    return Table(("class", "precision at 10", "chance", "patients"), tuple(rows))
+
+
+def distances_table(results: Results) -> Table:
+    """Mean distances of validation patients' embeddings, and how well they separate."""
+    rows = []
+    for name, encoder in COMPARED.items():
+        row = [Entry(name)]
+        for dataset in SOURCES:
+            found = _found(results, apart(encoder, dataset), "distances")
+            means = [NOTHING if found is None else Entry(f"{found[kind]['mean']:.3g}") for kind in ("intra", "inter")]
+            row += [*means, value_entry(found and found["separation"])]
+        rows.append(tuple(row))
+    titles = (
+        f"{DATASET_NAMES[dataset]}: {word}" for dataset in SOURCES for word in ("within", "between", "separation")
+    )
+    return Table(("encoder", *titles), tuple(rows))
+
+
+def groups_table(results: Results) -> Table:
+    """Groups of test patients, coarse and fine, with how far they are found again."""
+    rows = [row for dataset in SOURCES for fine in (False, True) for row in _groups(results, dataset, fine=fine)]
+    titles = ("patients of", "group", "patients", "labels, and how many times as frequent as in all", "median age")
+    return Table((*titles, "female", "found again"), tuple(rows))
+
+
+def _groups(results: Results, dataset: str, *, fine: bool) -> Iterator[tuple[Entry, ...]]:
+    found = _found(results, grouped(dataset, fine=fine), "groups")
+    for place, told in enumerate(found["groups"] if found else ()):
+        first = place == 0
+        where = f"{DATASET_NAMES[dataset]}{', fine' if fine else ''}" if first else ""
+        again = f"{found['stability']:.2f}" if first and found and found["stability"] is not None else ""
+        ratios = {name: ratio for name, ratio in told["enrichment"].items() if ratio is not None and ratio >= FREQUENT}
+        frequent = sorted(ratios, key=lambda name: -ratios[name])[:LABELS]
+        labels = ", ".join(f"{name} {_percent(told['shares'][name])} ({ratios[name]:.1f})" for name in frequent)
+        yield (
+            Entry(where),
+            Entry("none" if told["number"] < 0 else str(told["number"])),
+            Entry(f"{told['patients']:,}"),
+            Entry(labels),
+            Entry(DASH if told["median_age"] is None else f"{told['median_age']:.0f}"),
+            Entry(DASH if told["female"] is None else _percent(told["female"])),
+            Entry(again),
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def audit_text(results: Results, dataset: str) -> str:
+    """How many there are to choose from, and what guessing gives."""
+    found = _found(results, audited(SMALL, dataset), "audit")
+    if found is None:
+        return f"{DATASET_NAMES[dataset]}: no results yet."
+    told = found["reidentification"]["any_segment"]
+    chance = told["chance"]
+    return (
+        f"{DATASET_NAMES[dataset]}: {found['patients']:,} test patients, {told['segments']:,} segments. Guessing: "
+        f"rank 1 {chance['rank_1']:.4f}, rank 10 {chance['rank_10']:.3f}, error 0.5, AUC 0.5, found 0.01."
+    )
+
+
+def audit_table(results: Results, dataset: str) -> Table:
+    """Encoders by what their embeddings tell of who it was, and who trained them."""
+    rows = []
+    for name, encoder in COMPARED.items():
+        found = _found(results, audited(encoder, dataset), "audit")
+        again = [value_entry(found and found["reidentification"][kind][key]) for kind, key in AUDITED.values()]
+        rows.append((Entry(name), *again, *_membership(found)))
+    return Table(("encoder", *AUDITED, "membership AUC", "found at 1 %"), tuple(rows))
+
+
+def _membership(found: Mapping[str, Any] | None) -> Sequence[Entry]:
+    if found is None:
+        return NOTHING, NOTHING
+    told = found["membership"]
+    return (SAW_NOBODY, Entry("")) if told is None else (value_entry(told["auc"]), value_entry(told["true_positives"]))
+
+
+def _found(results: Results, cell: Evaluation, what: str) -> Mapping[str, Any] | None:
+    """What a measure found; None where it is not done."""
+    known = results.of(cell)
+    return None if known is None else known.result[what]

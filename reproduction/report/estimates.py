@@ -1,0 +1,114 @@
+"""Means over seeds and differences between methods, with intervals over the same patients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final, TypeVar
+
+from clocs.core.errors import ConfigError
+from clocs.metrics.bootstrap import Interval
+from clocs.metrics.replicates import Replicates, difference_interval, mean_interval
+from clocs.metrics.significance import Effect, over_patients_and_seeds
+from reproduction.cells import EPOCHS, Level
+from reproduction.paper_numbers import Condition
+from reproduction.report.results import Finished, Results, Runs
+
+Key = TypeVar("Key")
+UNKNOWN: Final = float("nan")
+
+
+@dataclass(frozen=True)
+class Mean(Interval):
+    """A mean AUC over seeds, with its interval over patients."""
+
+    by_seed: tuple[float, ...]
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over seeds, as the paper has it; None with one seed."""
+        return stdev(self.by_seed) if len(self.by_seed) > 1 else None
+
+
+class Estimates:
+    """Means and differences of results."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self._epochs = results, EPOCHS
+
+    def after(self, epochs: int) -> Estimates:
+        """Return the same for pre-trainings of so many epochs at most."""
+        other = copy(self)
+        other._epochs = epochs
+        return other
+
+    def runs(self, condition: Condition, preset: str = "paper") -> Runs:
+        """Return all seeds of one experiment of the paper."""
+        return self.results.evaluations(condition, preset, self._epochs)
+
+    def auc(self, condition: Condition, level: Level, preset: str = "paper") -> Mean | None:
+        """Return the mean AUC of one experiment of the paper."""
+        return self.mean(self.runs(condition, preset), level)
+
+    def above(self, first: Condition, second: Condition, level: Level) -> Effect | None:
+        """Return by how much one experiment is above another."""
+        return self.difference(self.runs(first), self.runs(second), level)
+
+    def mean(self, runs: Runs, level: Level) -> Mean | None:
+        """Return the mean AUC of one evaluation, or None without a result.
+
+        Without replicates, a mean of several seeds has no interval.
+        """
+        if not runs:
+            return None
+        found = [run.auc(level) for run in runs.values()]
+        by_seed = tuple(_number(each["value"]) for each in found)
+        if len(found) == 1:
+            return Mean(by_seed[0], _number(found[0]["low"]), _number(found[0]["high"]), by_seed)
+        drawn, value = _replicates(list(runs.values()), level), fmean(by_seed)
+        if drawn is None:
+            return Mean(value, UNKNOWN, UNKNOWN, by_seed)
+        interval = mean_interval(value, drawn)
+        return Mean(value, interval.low, interval.high, by_seed)
+
+    def difference(self, first: Runs, second: Runs, level: Level) -> Effect | None:
+        """Return the difference of two evaluations on the same patients, over the seeds that both have.
+
+        None without a common seed. Without replicates, a difference has neither interval nor p-value.
+        """
+        seeds = sorted(first.keys() & second.keys())
+        if not seeds:
+            return None
+        sides = [[runs[seed] for seed in seeds] for runs in (first, second)]
+        values = [[_number(run.auc(level)["value"]) for run in side] for side in sides]
+        by_seed = [one - other for one, other in zip(*values, strict=True)]
+        drawn = _replicates([*sides[0], *sides[1]], level)
+        if drawn is None:
+            return Effect(fmean(by_seed), UNKNOWN, UNKNOWN, UNKNOWN)
+        interval = difference_interval(fmean(by_seed), drawn[: len(seeds)], drawn[len(seeds) :])
+        if math.isnan(interval.low):
+            return Effect(interval.value, UNKNOWN, UNKNOWN, UNKNOWN)
+        return over_patients_and_seeds(interval, by_seed)
+
+
+def over_shared_seeds(runs: Mapping[Key, Runs]) -> dict[Key, Runs]:
+    """Restrict runs to the seeds that all have that have any: seeds may differ more than what is compared."""
+    known = [set(each) for each in runs.values() if each]
+    shared = set.intersection(*known) if known else set()
+    return {key: {seed: run for seed, run in each.items() if seed in shared} for key, each in runs.items()}
+
+
+def _replicates(runs: Sequence[Finished], level: Level) -> list[Replicates] | None:
+    """Return the replicates of each run; None where one has none."""
+    if len({run.test_data() for run in runs}) > 1:
+        names = f"{runs[0].name} and {runs[-1].name}"
+        raise ConfigError(f"{names} were tested on different patients: another store or split. Keep one kind")
+    found = [run.replicates[level] for run in runs if level in run.replicates]
+    return found if len(found) == len(runs) else None
+
+
+def _number(value: float | None) -> float:
+    return UNKNOWN if value is None else float(value)

@@ -1,0 +1,205 @@
+"""The paper's result figures from our results; what has none is left out, and said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.drawing.figure import save_figure
+from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_learning, draw_sweep
+from reproduction.paper_numbers import Method, paper, results_of
+from reproduction.report.claims import FRACTIONS, SETS, at, perturbed
+from reproduction.report.distances import SOURCE, Measured, measured_distances
+from reproduction.report.estimates import Estimates, Mean, over_shared_seeds
+from reproduction.report.missing_cells import sentence
+from reproduction.report.page import METHOD_NAMES, Block, Heading, Page, Panels, Picture, Text, arrow, counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PERTURBATION_NAMES: Final = {
+    "gaussian": "Gaussian",
+    "flip_time": "Flip Y (time)",
+    "flip_amplitude": "Flip X (amplitude)",
+    "spec_augment_time": "SA time",
+    "spec_augment_frequency": "SA frequency",
+}
+SPAN: Final = (0.5, 1.0)
+"""From chance to perfect."""
+SWEPT: Final[tuple[Method, ...]] = ("random", "simclr", "cmsc", "cmlc", "cmsmlc")
+EMBEDDINGS: Final = (32, 64, 128, 256)
+FOLDER: Final = "images"
+MOST_PAIRS: Final = 0.995
+"""Of patients, in figures 6 and 9; the axis ends where they do."""
+Floats = npt.NDArray[np.floating]
+
+Drawn = list[tuple[str, "Figure", str]]
+"""File name without its ending, picture, and what it shows."""
+
+
+class Gallery:
+    """Pictures as they are made: files beside the page."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+        self.made: list[Path] = []
+
+    def panels(self, drawn: Drawn) -> list[Block]:
+        """Write pictures; nothing for none."""
+        pictures = []
+        for name, figure, shows in drawn:
+            path = self._folder / f"{name}.svg"
+            save_figure(figure, path)
+            self.made.append(path)
+            pictures.append(Picture(f"{FOLDER}/{path.name}", shows))
+        return [Panels(tuple(pictures))] if pictures else []
+
+    def sweep_out(self) -> None:
+        """Delete figures of an earlier report that this one has not."""
+        for path in self._folder.glob("figure-*.svg"):
+            if path not in self.made:
+                path.unlink()
+
+
+def sweep(means: Sequence[Mean | None], papers: Sequence[float] | None = None) -> Sweep:
+    """What was found at each of several settings, with its seeds where they are several; the paper's values beside."""
+    none = (np.nan, np.nan, np.nan)
+    value, low, high = np.array([none if mean is None else (mean.value, mean.low, mean.high) for mean in means]).T
+    seeds = tuple(np.array(() if mean is None or mean.deviation is None else mean.by_seed) for mean in means)
+    return Sweep(value, low, high, np.full(len(means), np.nan) if papers is None else np.asarray(papers), seeds)
+
+
+def figures_page(estimates: Estimates, gallery: Gallery) -> Page:
+    """Figures 3 to 6 and 9."""
+    blocks: list[Block] = [
+        Text("Test AUC is per frame, the paper's way; thin lines through values are 95 % intervals over patients.")
+    ]
+    for number, (note, draw) in FIGURES.items():
+        shown, stand = gallery.panels(draw(estimates)), sentence(estimates.results, f"figure{number}")
+        blocks += [Heading(_title(number)), *shown, Text(f"{note if shown else 'Left out.'} {stand}")]
+    for number, embeddings, methods in ((6, (128,), ("simclr", "cmsc")), (9, EMBEDDINGS, ("cmsc",))):
+        kept = _first_seeds(
+            each
+            for each in measured_distances(estimates.results)
+            if each.dataset == SOURCE and each.embedding in embeddings and each.method in methods
+        )
+        shown = gallery.panels(_distances(number, kept))
+        wanted = counted(len(embeddings) * len(methods), "encoder")
+        text = f"{len(kept)} of {wanted} measured, on the validation patients of PhysioNet 2020."
+        text += f" The axis ends where {MOST_PAIRS:.1%} of the pairs between patients do.".replace("%", " %")
+        blocks += [Heading(_title(number)), *shown, Text(text if shown else f"Left out. {text}")]
+    return Page("figures", "Figures", tuple(blocks))
+
+
+def _title(number: int) -> str:
+    return f"Figure {number}. {paper().figures[number - 1].shows}"
+
+
+def _figure3(estimates: Estimates) -> Drawn:
+    drawn: Drawn = []
+    methods: tuple[Method, ...] = ("simclr", "cmsc")
+    for method in methods:
+        bars = []
+        runs = {names: estimates.runs(perturbed(method, names)) for names in SETS}
+        for names, same in over_shared_seeds(runs).items():
+            mean = estimates.mean(same, "frame")
+            if mean is not None:
+                label = " → ".join(PERTURBATION_NAMES[name] for name in names)
+                bars.append(Bar(label, mean.value, mean.low, mean.high, len(names) > 1))
+        if bars:
+            told = ", ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)
+            title = f"{METHOD_NAMES[method]} on Chapman"
+            drawn.append((f"figure-3-{method}", draw_bars(bars, title, SPAN), f"Test AUC of {title}: {told}"))
+    return drawn
+
+
+def _figure4(estimates: Estimates) -> Drawn:
+    drawn: Drawn = []
+    for part, source, target in (("a", "physionet2020", "cardiology"), ("b", "chapman", "physionet2017")):
+        curves = {}
+        told: dict[str, Any] = {"source": source, "target": target, "protocol": "finetune"}
+        kinds: tuple[tuple[Method, float], ...] = (("cmsc", 0.25), ("random", 1.0), ("cmsc", 1.0), ("random", 0.25))
+        for method, fraction in kinds:
+            runs = estimates.results.evaluations(at(method, **told, fraction=fraction)).values()
+            seen = [np.asarray(run.row["curves"]["validation_auc"]) for run in runs if _has_curve(run.row)]
+            if seen:
+                curves[f"{METHOD_NAMES[method]}, F = {fraction:g}"] = seen
+        if curves:
+            title = arrow(at("cmsc", **told))
+            ends = ", ".join(
+                f"{name} ends at {np.mean([run[-1] for run in runs]):.3f}" for name, runs in curves.items()
+            )
+            drawn.append((f"figure-4{part}", draw_learning(curves, f"({part}) {title}"), f"{title}: {ends}"))
+    return drawn
+
+
+def _has_curve(body: Any) -> bool:
+    return bool(body.get("curves", {}).get("validation_auc"))
+
+
+def _figure5(estimates: Estimates) -> Drawn:
+    usual: dict[str, Any] = {"source": "chapman", "target": "cardiology", "protocol": "finetune"}
+    by_embedding = [{**usual, "embedding": embedding, "fraction": 0.25} for embedding in EMBEDDINGS]
+    by_fraction = [{**usual, "embedding": 64, "fraction": fraction} for fraction in FRACTIONS]
+    panels = (
+        ("a", by_embedding, [str(each) for each in EMBEDDINGS], "length of the embedding, E", "F = 0.25"),
+        ("b", by_fraction, [f"{each:g}" for each in FRACTIONS], "share of the labels, F", "E = 64"),
+    )
+    drawn: Drawn = []
+    for part, places, settings, label, fixed in panels:
+        lines = {METHOD_NAMES[method]: _by_setting(estimates, method, places) for method in SWEPT}
+        lines = {name: line for name, line in lines.items() if np.isfinite(line.value).any()}
+        if lines:
+            title = f"({part}) Chapman → Cardiology, {fixed}"
+            drawn.append(
+                (f"figure-5{part}", draw_sweep(lines, settings, label, title), f"Test AUC by {label}; {fixed}")
+            )
+    return drawn
+
+
+def _by_setting(estimates: Estimates, method: Method, places: Sequence[dict[str, Any]]) -> Sweep:
+    conditions = [at(method, **place) for place in places]
+    printed = [results_of(condition) for condition in conditions]
+    papers = [found[0].value if found else np.nan for found in printed]
+    return sweep([estimates.auc(condition, "frame") for condition in conditions], papers)
+
+
+def _first_seeds(found: Iterable[Measured]) -> list[Measured]:
+    """One of each encoder."""
+    kept: dict[tuple[str, int], Measured] = {}
+    for each in found:
+        kept.setdefault((each.method, each.embedding), each)
+    return list(kept.values())
+
+
+def _distances(number: int, found: Sequence[Measured]) -> Drawn:
+    """On one axis, so that panels compare."""
+    drawn: Drawn = []
+    bins = [[np.asarray(each.told["histogram"][kind], float) for kind in ("edges", "intra", "inter")] for each in found]
+    reach = max((_reach(edges, inter) for edges, _, inter in bins), default=None)
+    for each, (edges, intra, inter) in zip(found, bins, strict=True):
+        means = (each.told["intra"]["mean"], each.told["inter"]["mean"])
+        shows = f"{each.title}: mean {means[0]:.3g} within patients, {means[1]:.3g} between"
+        name = f"figure-{number}-{each.method}-e{each.embedding}"
+        drawn.append((name, draw_histograms(edges, intra, inter, means, each.title, reach), shows))
+    return drawn
+
+
+def _reach(edges: Floats, inter: Floats) -> float:
+    """The distance that ``MOST_PAIRS`` do not exceed: few that are far off would press all others together."""
+    return float(edges[1:][np.searchsorted(np.cumsum(inter), MOST_PAIRS * inter.sum())])
+
+
+FIGURES: Final[dict[int, tuple[str, Callable[[Estimates], Drawn]]]] = {
+    3: (
+        "Ours is on Chapman, the paper's on PhysioNet 2020; each panel over the seeds that all its bars have.",
+        _figure3,
+    ),
+    4: ("Bold: the mean over seeds, as far as all of them go; thin: each seed.", _figure4),
+    5: ("Dashed and hollow: the paper's values.", _figure5),
+}
+"""With cells of their own: what to know when reading one, and what draws it."""

@@ -1,0 +1,97 @@
+"""What a wider network and more unlabelled patients bring, drawn, and where that would lead."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from clocs.drawing.panels import draw_sweep
+from reproduction.beyond import grown
+from reproduction.cells import LEVELS, Level
+from reproduction.paper_numbers import counts
+from reproduction.report.estimates import Estimates, Mean
+from reproduction.report.figures import Drawn, sweep
+from reproduction.report.page import Block, Text, hours
+
+WIDTHS: Final = {"width 12": "12", "as recommended": "24", "width 48": "48"}
+SHARES: Final = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
+A_MILLION: Final = 1_000_000
+
+
+def growth_panels(estimates: Estimates) -> Drawn:
+    """One by the network's width, one by the patients it saw."""
+    shares = {name: f"{share * _patients():,.0f}" for name, share in SHARES.items()}
+    panels = (("width", WIDTHS, "channels of the first block"), ("patients", shares, "unlabelled patients"))
+    drawn: Drawn = []
+    for kind, settings, label in panels:
+        found = {f"per {level}": [_mean(estimates, name, level) for name in settings] for level in LEVELS}
+        lines = {name: sweep(means) for name, means in found.items() if any(means)}
+        if lines:
+            figure = draw_sweep(lines, list(settings.values()), label, "PhysioNet 2020", "validation")
+            drawn.append((f"figure-growth-{kind}", figure, f"PhysioNet 2020: validation AUC by {label}"))
+    return drawn
+
+
+def growth_fitted(estimates: Estimates) -> list[Block]:
+    """What width and patients bring, each on a straight line over its logarithm; where it leads, at what cost."""
+    return [*_by_width(estimates), *_by_patients(estimates)]
+
+
+def _by_width(estimates: Estimates) -> list[Block]:
+    """AUC and time for each doubling of the channels."""
+    found = [[_mean(estimates, name, level) for name in WIDTHS] for level in LEVELS]
+    times = [_seconds(estimates, name) for name in WIDTHS]
+    if None in times or any(mean is None for means in found for mean in means):
+        return []
+    doublings = np.log2([float(width) for width in WIDTHS.values()])
+    slopes = [np.polyfit(doublings, [mean.value for mean in means if mean is not None], 1)[0] for means in found]
+    more_time = 2 ** np.polyfit(doublings, np.log2([time for time in times if time is not None]), 1)[0]
+    gains = " and ".join(f"{slope:+.3f} per {level}" for slope, level in zip(slopes, LEVELS, strict=True))
+    return [
+        Text(
+            f"Twice as many channels bring {gains} on a straight line over the logarithm of their number, and take "
+            f"{more_time:.1f} times the time."
+        )
+    ]
+
+
+def _by_patients(estimates: Estimates) -> list[Block]:
+    """And where a million recordings would be, with the caveat."""
+    means = [_mean(estimates, name, "recording") for name in SHARES]
+    time = _seconds(estimates, "as recommended")
+    if any(mean is None for mean in means) or time is None:
+        return []
+    values = [mean.value for mean in means if mean is not None]
+    tenfolds = np.log10(list(SHARES.values()))
+    slope, at_all = np.polyfit(tenfolds, values, 1)
+    last_slope = (values[-1] - values[-2]) / (tenfolds[-1] - tenfolds[-2])
+    more = A_MILLION / _patients()
+    return [
+        Text(
+            f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
+            f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
+            f"at {at_all + slope * np.log10(more):.3f} on it, and at {values[-1] + last_slope * np.log10(more):.3f} if "
+            f"it went on as between the last two points, {last_slope:+.3f} a tenfold; to see each as often would take "
+            f"{hours(time * more)} of one core. Three points within one source say little of a million "
+            "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
+            "and other hospitals bring other noise. Read it as a direction."
+        )
+    ]
+
+
+def _seconds(estimates: Estimates, name: str) -> float | None:
+    """Of the pre-training, on one core."""
+    start = grown(name, 0).start
+    return None if start is None else estimates.results.training_seconds(start)
+
+
+def _mean(estimates: Estimates, name: str, level: Level) -> Mean | None:
+    return estimates.mean(estimates.results.seeds(partial(grown, name)), level)
+
+
+def _patients() -> int:
+    """Who train, by the paper's table 4."""
+    (patients,) = (each.value for each in counts(table=4, split="train", dataset="physionet2020", quantity="patients"))
+    return patients

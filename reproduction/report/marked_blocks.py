@@ -1,0 +1,164 @@
+"""Numbers in pages that people write: what stands between two marks is made from the results.
+
+``<!-- results:table1 -->`` ... ``<!-- /results -->``, on lines of their own or within a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from typing import Final
+
+from clocs.core.errors import ConfigError
+from reproduction.cells import LEVELS
+from reproduction.experiments import LONGER
+from reproduction.paper_numbers import SOURCES, Method
+from reproduction.report.beyond_page import encoder_table
+from reproduction.report.claims import Question, transfer_over_random
+from reproduction.report.claims_page import claims_table
+from reproduction.report.encoders_page import (
+    audit_table,
+    audit_text,
+    classes_table,
+    distances_table,
+    groups_table,
+    linear_table,
+    neighbours_table,
+    neighbours_text,
+)
+from reproduction.report.estimates import Estimates
+from reproduction.report.extra_experiments import cmsc_above_simclr
+from reproduction.report.few_labels import few_labels_table
+from reproduction.report.learning import learning_table
+from reproduction.report.missing_cells import sentence
+from reproduction.report.page import DASH, Entry, Table, arrow, auc_cell
+from reproduction.report.rendering import markdown_table
+from reproduction.report.results import Results, condition
+from reproduction.report.runs_page import limits
+from reproduction.report.tables_page import column_table, columns
+
+MARKED: Final = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->)(?P<text>.*?)(<!-- /results -->)", re.DOTALL)
+USUAL, LONG = LONGER
+"""Epochs on Chapman."""
+OPENING: Final = re.compile(r"<!-- results:|<!-- /results -->")
+
+
+def fill(text: str, estimates: Estimates, name: str = "page") -> str:
+    """A page with all its marked blocks made anew; the rest of it untouched."""
+    if len(OPENING.findall(text)) != 2 * len(MARKED.findall(text)):
+        raise ConfigError(f"{name}: a mark '<!-- results:NAME -->' needs '<!-- /results -->' after it, and none within")
+
+    def replaced(found: re.Match[str]) -> str:
+        content = _content(found["name"], estimates, name)
+        around = "\n" if "\n" in content or found["text"].startswith("\n") else ""
+        return f"{found[1]}{around}{content}{around}{found[4]}"
+
+    return MARKED.sub(replaced, text)
+
+
+def _content(block: str, estimates: Estimates, name: str) -> str:
+    if block not in BLOCKS:
+        near = get_close_matches(block, BLOCKS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"{name}: no block '{block}'; there are {', '.join(BLOCKS)}.{hint}")
+    return BLOCKS[block](estimates)
+
+
+def _table(number: int) -> Callable[[Estimates], str]:
+    """What is done of a paper's table as one, short: without intervals of differences."""
+
+    def made(estimates: Estimates) -> str:
+        rows = []
+        for column in columns(number):
+            for row in column_table(estimates, column, number).rows:
+                method, paper, frame, _, recording, seeds = row
+                if frame.mark == "missing":
+                    continue
+                rows.append((method, Entry(arrow(column[-1])), frame, recording, seeds, paper))
+        titles = ("encoder", "data", "AUC per frame", "AUC per recording", "seeds", "the paper, per frame")
+        return f"{markdown_table(Table(titles, tuple(rows)))}\n\n{sentence(estimates.results, f'table{number}')}"
+
+    return made
+
+
+def _claims(estimates: Estimates) -> str:
+    table = claims_table(estimates)
+    kept = [(Entry(row[0].text), row[1], row[2]) for row in table.rows if row[2].mark != "missing"]
+    missing = len(table.rows) - len(kept)
+    tail = f"{missing} more of the paper's claims wait for results."
+    return f"{markdown_table(Table(table.titles[:3], tuple(kept)))}\n\n{tail}" if kept else tail
+
+
+def _measured(question: Question) -> Callable[[Estimates], str]:
+    """What was found about a claim, within a sentence."""
+
+    def made(estimates: Estimates) -> str:
+        found = [question.judge(estimates, level).measured or "not yet known" for level in LEVELS]
+        return " and ".join(f"{told} per {level}" for told, level in zip(found, LEVELS, strict=True))
+
+    return made
+
+
+def _limits(estimates: Estimates) -> str:
+    return "\n".join(f"- {limit}" for limit in limits(estimates.results))
+
+
+def _auc(method: Method, epochs: int = USUAL) -> Callable[[Estimates], str]:
+    """On Chapman per frame and per recording, in words."""
+    asked = condition(method, "chapman", None if method == "random" else "chapman")
+
+    def made(estimates: Estimates) -> str:
+        means = [estimates.after(epochs).auc(asked, level) for level in LEVELS]
+        return ", ".join(auc_cell(mean).text for mean in means)
+
+    return made
+
+
+def _plain(made: Callable[[Estimates], Table], columns: int | None = None) -> Callable[[Estimates], str]:
+    """A table of another page, or its first columns; rows without a result left out."""
+
+    def filled(estimates: Estimates) -> str:
+        table = made(estimates)
+        rows = tuple(row[:columns] for row in table.rows if any(entry.text != DASH for entry in row[1:columns]))
+        return markdown_table(Table(table.titles[:columns], rows)) if rows else "No results yet."
+
+    return filled
+
+
+def _whole(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
+    """A table as another page has it."""
+    return lambda estimates: markdown_table(made(estimates.results))
+
+
+def _told(
+    said: Callable[[Results, str], str], made: Callable[[Results, str], Table], dataset: str
+) -> Callable[[Estimates], str]:
+    """A sentence and a table about a dataset."""
+    return lambda estimates: f"{said(estimates.results, dataset)}\n\n{markdown_table(made(estimates.results, dataset))}"
+
+
+BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
+    "table1": _table(1),
+    "table2": _table(2),
+    "claims": _claims,
+    "transfer-over-random": _measured(transfer_over_random()),
+    "limits": _limits,
+    "cmsc-above-simclr": partial(cmsc_above_simclr, epochs=USUAL),
+    "cmsc-above-simclr-longer": partial(cmsc_above_simclr, epochs=LONG),
+    "auc-cmsc": _auc("cmsc"),
+    "auc-cmsc-longer": _auc("cmsc", LONG),
+    "auc-simclr": _auc("simclr"),
+    "auc-simclr-longer": _auc("simclr", LONG),
+    "auc-random": _auc("random"),
+    "recommended": _plain(encoder_table, columns=4),
+    "few-labels": _plain(few_labels_table),
+    "learning": _whole(learning_table),
+    "encoders-linear": _whole(linear_table),
+    **{f"neighbours-{dataset}": _told(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
+    "neighbours-classes": _whole(classes_table),
+    "distances": _whole(distances_table),
+    "groups": _whole(groups_table),
+    **{f"audit-{dataset}": _told(audit_text, audit_table, dataset) for dataset in SOURCES},
+}

@@ -1,0 +1,171 @@
+"""Compute a cell by the stages of the package: pre-training, evaluation, measures of embeddings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from clocs.core.errors import ConfigError
+from clocs.core.files import write_bytes
+from clocs.core.options import checked
+from clocs.evaluation.finetune import FinetuneConfig, finetune
+from clocs.evaluation.judgement import levels
+from clocs.evaluation.principal import with_principal_components
+from clocs.evaluation.probe import ProbeConfig, probe
+from clocs.evaluation.results import load_scores
+from clocs.evaluation.rows import Rows
+from clocs.evaluation.subject import RANDOM
+from clocs.experiments.cell_table import CellTable
+from clocs.experiments.grid import compute_cell
+from clocs.experiments.workspace import Workspace
+from clocs.metrics.replicates import draw_replicates
+from clocs.store.splits import make_split
+from clocs.store.store import open_store
+from clocs.training.config import PretrainConfig, ready_config
+from clocs.training.pretrain import pretrain
+from clocs.training.runs import environment, finished_epochs, read_environment, timings
+from reproduction.cells import APART, LEVELS, AnyCell, Evaluation, Pretraining
+from reproduction.measures import MEASURES
+from reproduction.presets import PRESETS
+
+REPLICATES_TABLE: Final = "replicates.jsonl"
+"""In the results folder: bootstrap replicates of the AUC of each evaluation, by the cell's name."""
+REPLICATES: Final = 1000
+
+
+def compute(cell: AnyCell, workspace: Workspace) -> dict[str, Any]:
+    """Return the row of a cell: from the table, or computed and added to it."""
+    return compute_cell(cell, workspace, run_cell)
+
+
+def run_cell(cell: AnyCell, workspace: Workspace) -> dict[str, Any]:
+    """Compute a cell and return its row."""
+    if isinstance(cell, Evaluation):
+        return _measure(cell, workspace) if cell.protocol in MEASURES else _evaluate(cell, workspace)
+    return _with_principal_components(cell, workspace) if cell.principal else _pretrain(cell, workspace)
+
+
+def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
+    config = pretrain_config(cell, workspace)
+    if config.split == APART:
+        make_split(open_store(config.store), APART, seed=1)
+    done = pretrain(config)
+    best, kept = Path(done["best"]), cell.folder(workspace)
+    for name in ("seen.npy", "model.safetensors", "config.json"):  # the config last: without it there is no encoder
+        write_bytes(kept / name, (best / name).read_bytes())
+    run = Path(done["run"])
+    epochs = finished_epochs(run)
+    curves = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
+    return {
+        "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
+        "still_improving": _to_its_end(done, config) and done["best_epoch"] == done["epochs"] - 1,
+        "seconds": sum(line.get("processor", line["seconds"]) for line in timings(run)),
+        "curves": {name: [line[name] for line in epochs] for name in curves if name in epochs[0]},
+        "environment": read_environment(run),
+    }
+
+
+def _to_its_end(done: Mapping[str, Any], config: PretrainConfig) -> bool:
+    """Whether its epochs or steps ended a run, and not that it got no better."""
+    return bool(done["epochs"] >= config.epochs or (config.steps is not None and done["steps"] >= config.steps))
+
+
+def _with_principal_components(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
+    """Replace the last layer of a trained encoder. The row repeats what its training found."""
+    trained, began = compute(cell.trained, workspace), time.process_time()
+    stores = [workspace.store(dataset) for dataset in cell.datasets]
+    with_principal_components(
+        cell.trained.folder(workspace), stores[0], cell.folder(workspace), more_stores=stores[1:], seed=cell.seed
+    )
+    found = {key: trained[key] for key in ("result", "still_improving", "curves")}
+    return {**found, "seconds": time.process_time() - began, "environment": environment()}
+
+
+def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
+    """The ready config of method and dataset, with the preset's changes and the cell's."""
+    ready = ready_config(f"{cell.method}-{cell.dataset}")
+    preset = PRESETS[cell.preset]
+    method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
+    return checked(
+        PretrainConfig,
+        {
+            **ready,
+            "method": method,
+            "encoder": {"name": "cnn", **preset.encoder_options},
+            **preset.config,
+            **cell.config,
+            "embedding": cell.embedding,
+            "seed": cell.seed,
+            "epochs": cell.epochs,
+            "store": workspace.store(cell.dataset),
+            "more_stores": tuple(workspace.store(dataset) for dataset in cell.more),
+            "runs": workspace.runs,
+            "threads": workspace.threads,
+        },
+        cell.label,
+    )
+
+
+def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
+    preset, began = PRESETS[cell.preset], time.process_time()
+    start = _encoder(cell, workspace)
+    given: dict[str, Any] = {
+        "fraction": cell.fraction,
+        "seed": cell.seed,
+        "frames": preset.frames,
+        "label_draw": preset.label_draw,
+        "part": cell.part,
+        **cell.config,
+    }
+    store = workspace.store(cell.dataset)
+    if cell.protocol == "linear":
+        told = checked(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
+        found = probe(start, store, told, runs=workspace.runs)
+    else:
+        training = checked(FinetuneConfig, {"epochs": cell.epochs, "threads": workspace.threads, **given}, cell.label)
+        found = finetune(start, store, training, runs=workspace.runs)
+    folder = Path(found["run"])
+    _keep_replicates(cell, workspace, load_scores(folder))
+    kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
+    where = read_environment(folder)
+    body = {"result": kept, "seconds": time.process_time() - began, "environment": where}
+    return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
+
+
+def _keep_replicates(cell: Evaluation, workspace: Workspace, scores: Rows) -> None:
+    """Store what intervals of means and differences need of the scores."""
+    table, name, known = CellTable(workspace.results / REPLICATES_TABLE), workspace.name(cell), dict(levels(scores))
+    if table.get(name) is None:
+        drawn = {
+            level: draw_replicates(known[level].truth, known[level].values, known[level].patient, replicates=REPLICATES)
+            for level in LEVELS
+        }
+        table.append(name, {level: each.as_dict() for level, each in drawn.items() if each is not None})
+
+
+def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
+    """How fine-tuning went, epoch by epoch."""
+    epochs = finished_epochs(Path(training["run"]))
+    return {
+        "curves": {"validation_auc": [line["validation_auc"] for line in epochs]},
+        "still_improving": training["epochs"] >= cell.epochs and training["best_epoch"] == training["epochs"] - 1,
+    }
+
+
+def _measure(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
+    began = time.process_time()
+    options = {"part": cell.part, "frames": PRESETS[cell.preset].frames, "seed": cell.seed, **cell.config}
+    found = MEASURES[cell.protocol](_encoder(cell, workspace), workspace.store(cell.dataset), **options)
+    return {"result": found, "seconds": time.process_time() - began, "environment": environment()}
+
+
+def _encoder(cell: Evaluation, workspace: Workspace) -> str | Path:
+    """Return the encoder to evaluate, in the form that the commands accept."""
+    if cell.start is None:
+        return cell.shipped or RANDOM
+    if not cell.start.has_output(workspace):
+        name = workspace.name(cell.start)
+        raise ConfigError(f"the encoder of {name} is not in {workspace.runs}: compute its pre-training first")
+    return cell.start.folder(workspace)

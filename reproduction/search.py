@@ -1,0 +1,130 @@
+"""The search for what to recommend: trials that change one thing at a time, judged by validation patients alone.
+
+Every trial that was run is here and in the results, the ones that failed too. The test part is never opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from clocs.training.recommended import PERTURBATIONS
+from reproduction.cells import AnyCell, Evaluation, Pretraining
+
+DATASET: Final = "physionet2020"
+STEPS: Final = 460
+"""Of 256 instances with two views each: five times all leads of all training recordings."""
+
+METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "perturbations": PERTURBATIONS}
+BASE: Final[Mapping[str, Any]] = {
+    "encoder": {"name": "resnet"},
+    "frames": {"normalisation": "none"},
+    "optimiser": "adamw",
+    "learning_rate": 1e-3,
+    "steps": STEPS,
+}
+
+SLOWER: Final[Mapping[str, Any]] = {"normalisation": "none", "rate": 250, "samples": 1250}
+
+THREE_DATASETS: Final[Mapping[str, Any]] = {
+    "precision": "bf16-mixed",
+    "more": ("chapman", "physionet2017"),
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "patience": 400,
+}
+LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "steps": 12_000}
+IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "take_turns": True, "steps": 9_000}
+OWN_INSTANCE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "none"}
+"""Positive pairs of one instance alone, none across a patient's instances."""
+ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "alike"}
+"""Those across a patient's instances weigh no more than others."""
+
+TRIALS: Final[dict[str, Mapping[str, Any]]] = {
+    "base": {},
+    "paper's network": {"encoder": {"name": "cnn"}},
+    "no perturbations": {"perturbations": ()},
+    "bf16": {"precision": "bf16-mixed"},
+    "temperature 0.2": {"precision": "bf16-mixed", "temperature": 0.2},
+    "temperature 0.05": {"precision": "bf16-mixed", "temperature": 0.05},
+    "head": {"precision": "bf16-mixed", "head": 128},
+    "250 Hz": {"precision": "bf16-mixed", "frames": SLOWER},
+    "250 Hz, stem 7/2": {
+        "precision": "bf16-mixed",
+        "frames": SLOWER,
+        "encoder": {"name": "resnet", "stem_kernel": 7, "stem_stride": 2},
+    },
+    "same lead": {"precision": "bf16-mixed", "method": "cmsc", "view_choice": None},
+    "learning rate 3e-3": {"precision": "bf16-mixed", "learning_rate": 3e-3},
+    "batch 512, half the steps": {"precision": "bf16-mixed", "batch": 512, "steps": STEPS // 2},
+    "batch 128, twice the steps": {"precision": "bf16-mixed", "batch": 128, "steps": 2 * STEPS},
+    "scaled to 0..1": {"precision": "bf16-mixed", "frames": {}},
+    "stem stride 3": {"precision": "bf16-mixed", "encoder": {"name": "resnet", "stem_stride": 3}},
+    "no head, eight times the steps": {"precision": "bf16-mixed", "steps": 8 * STEPS},
+    "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "steps": 8 * STEPS},
+    "decorrelation 0.3": {"precision": "bf16-mixed", "decorrelation": 0.3},
+    "decorrelation 0.3, eight times the steps": {
+        "precision": "bf16-mixed",
+        "decorrelation": 0.3,
+        "steps": 8 * STEPS,
+    },
+    "no head, eight times the steps, principal components": {
+        "precision": "bf16-mixed",
+        "steps": 8 * STEPS,
+        "principal": True,
+    },
+    "head, eight times the steps, principal components": {
+        "precision": "bf16-mixed",
+        "head": 128,
+        "steps": 8 * STEPS,
+        "principal": True,
+    },
+    "decorrelation 1": {"precision": "bf16-mixed", "decorrelation": 1.0},
+    "three datasets, long": LONG,
+    "three datasets, long, principal components": {**LONG, "principal": True},
+    "three datasets in turns": IN_TURNS,
+    "three datasets in turns, principal components": {**IN_TURNS, "principal": True},
+    "pairs within an instance alone": OWN_INSTANCE,
+    "pairs within an instance alone, eight times the steps, principal components": {
+        **OWN_INSTANCE,
+        "steps": 8 * STEPS,
+        "principal": True,
+    },
+    "pairs within an instance alone, principal components": {**OWN_INSTANCE, "principal": True},
+    "all positive pairs weigh alike, principal components": {**ALIKE, "principal": True},
+    "pairs within an instance alone, principal components, temperature 0.2": {
+        **OWN_INSTANCE,
+        "principal": True,
+        "temperature": 0.2,
+    },
+    "three datasets in turns, all positive pairs weigh alike, principal components": {
+        **IN_TURNS,
+        **ALIKE,
+        "principal": True,
+    },
+}
+"""What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
+
+OF_METHOD: Final = frozenset(
+    {"view_choice", "perturbations", "head", "temperature", "decorrelation", "off_diagonals"},
+)
+
+
+def search(seeds: Iterable[int], names: Iterable[str] = TRIALS) -> Iterator[AnyCell]:
+    """Linear evaluation of every trial by validation patients."""
+    for seed in seeds:
+        for name in names:
+            yield trial(name, seed)
+
+
+def trial(name: str, seed: int = 0) -> Evaluation:
+    """One trial's evaluation, with the pre-training it needs."""
+    changes = dict(TRIALS[name])
+    method, more = str(changes.pop("method", "cmsmlc")), changes.pop("more", ())
+    principal = bool(changes.pop("principal", False))
+    given = {**METHOD, **{key: value for key, value in changes.items() if key in OF_METHOD}}
+    options = {key: value for key, value in given.items() if value is not None}
+    config = {**BASE, **{key: value for key, value in changes.items() if key not in OF_METHOD}}
+    told: dict[str, Any] = {"method": method, "options": options, "config": config, "more": more, "epochs": 400}
+    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, principal=principal, **told)
+    return Evaluation(protocol="linear", start=start, dataset=DATASET, preset="trial", seed=seed, part="validation")

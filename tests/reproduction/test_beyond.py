@@ -1,0 +1,273 @@
+"""Experiments beyond the paper, and their page made of invented results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clocs.datasets import DATASETS
+from clocs.experiments.workspace import Workspace
+from clocs.methods import METHODS
+from clocs.training.config import ready_config, resolve
+from clocs.training.schedule import planned_steps
+from reproduction.beyond import (
+    ABLATIONS,
+    FEW,
+    GROWTH,
+    UNCHANGED,
+    ablated,
+    ablation,
+    encoder,
+    few_labels,
+    grown,
+    growth,
+    one_encoder,
+    recommended,
+    transfer,
+    untrained,
+)
+from reproduction.cells import Evaluation
+from reproduction.report.build import make_report
+from reproduction.report.estimates import Mean
+from reproduction.report.few_labels import labels_needed
+from reproduction.report.results import Results
+from reproduction.run_cell import compute, pretrain_config
+from reproduction.search import trial
+from tests.reproduction.results_factory import write_results
+
+CHANGED = {
+    UNCHANGED: set(),
+    "all positive pairs weigh alike, as is recommended": {"off_diagonals"},
+    "the paper's network": {"encoder", "principal"},
+    "no other lead (CMSC)": {"name", "view_choice"},
+    "no other segment (CMLC)": {"name", "view_choice", "frames"},
+    "all pairs of views": {"view_choice"},
+    "no perturbations": {"perturbations"},
+    "projection head": {"head"},
+    "no positives across a patient's instances": {"off_diagonals"},
+    "frames scaled to 0..1": {"frames"},
+    "250 Hz": {"frames"},
+    "the embedding that the loss saw": {"principal"},
+    "temperature 0.2": {"temperature"},
+    "float32": {"precision"},
+}
+"""By ablation: which keys differ. CMSC and CMLC have no choice of views; frames of one
+segment are to be told the rate of two; only the residual network has blocks."""
+
+
+def strength(cell: Evaluation) -> float:
+    """More of everything is better: labels, patients."""
+    known = cell.config.get("labelled", 2000)
+    base = 0.4 if cell.start is None or cell.start.epochs == 0 else 1.4
+    patients = 1 if cell.start is None else cell.start.config.get("patients", 1)
+    return float(base + 0.3 * np.log10(known) + {0.1: -0.5, 0.3: -0.2}.get(patients, 0))
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("beyond")
+    cells = [cell for made in (recommended, few_labels, transfer, ablation, growth) for cell in made(range(1))]
+    write_results(folder / "results", cells, strength)
+    make_report(folder / "results", folder / "report")
+    return folder
+
+
+def sections(folder: Path) -> dict[str, str]:
+    text = (folder / "report" / "beyond.md").read_text()
+    return {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+
+
+def test_a_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> None:
+    """So its run is not repeated."""
+    workspace = Workspace(tmp_path, tmp_path, tmp_path)
+    start = trial("three datasets in turns, all positive pairs weigh alike, principal components").start
+    assert start is not None
+    assert start.principal
+    assert one_encoder(0).principal
+    assert pretrain_config(one_encoder(0), workspace) == pretrain_config(start, workspace)
+
+
+def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, tmp_path, tmp_path)
+    cell = pretrain_config(encoder(0, ("physionet2020",)), workspace).identity()
+    assert resolve("recommended-physionet2020").identity() == cell
+    assert ready_config("recommended-folder")["store"] == "stores/folder"
+
+
+def test_other_seeds_of_few_labels_ask_the_same_encoder_with_other_labels() -> None:
+    """So that they cost no other pre-training."""
+    again = [cell for cell in few_labels([1]) if isinstance(cell, Evaluation)]
+    pretrained = [cell.start for cell in again if cell.start is not None and cell.start.epochs]
+    assert len(pretrained) == 2 * len(again) / 3
+    assert all(start == one_encoder(0) for start in pretrained)
+    assert {cell.seed for cell in again} == {1}
+
+
+def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, tmp_path, tmp_path)
+
+    def told(cell: Evaluation) -> dict[str, object]:
+        assert cell.start is not None
+        values = pretrain_config(cell.start, workspace).identity()
+        others = {key: value for key, value in values.items() if key != "method"}
+        return {**others, **values["method"], "principal": cell.start.principal}
+
+    base = told(ablated(UNCHANGED, 0))
+    for name in ABLATIONS:
+        changed = told(ablated(name, 0))
+        keys = {key for key in base.keys() | changed.keys() if base.get(key) != changed.get(key)}
+        assert keys == CHANGED[name], name
+    assert len({str(told(grown(name, 0))) for name in GROWTH}) == len(GROWTH)
+
+
+@pytest.mark.parametrize("cell", [*ablation(range(1)), *growth(range(1))], ids=lambda cell: str(cell.start.config))
+def test_changed_recipes_can_be_judged_and_have_their_steps(cell: Evaluation, tmp_path: Path) -> None:
+    """Frames without a stated rate could not be cut alike for the evaluation; few patients make short epochs."""
+    assert cell.start is not None
+    config = pretrain_config(cell.start, Workspace(tmp_path, tmp_path, tmp_path))
+    policy = DATASETS.get(cell.start.dataset).frames[METHODS.get(cell.start.method).purpose]
+    assert policy.model_copy(update=config.frames).rate is not None
+    assert config.steps is not None
+    fewest = int(4_402 * config.patients) // config.batch  # recordings, of one patient each; the paper's table 4
+    assert planned_steps(config, max(fewest, 1)) == config.steps
+    assert config.patience >= config.epochs, "nothing but the steps ends it"
+
+
+def test_networks_as_they_start_are_trained_for_no_epoch(workspace: Workspace) -> None:
+    found = compute(untrained("synthetic", 3), workspace)
+    assert found["result"]["steps"] == 0
+    assert untrained("chapman", 3).config["encoder"] == {"name": "resnet"}
+
+
+def test_every_table_is_full(reported: Path) -> None:
+    found = sections(reported)
+    assert list(found) == ["The recommended encoder", "Few labels", "Transfer", "Ablation", "Growth"]
+    for title, text in found.items():
+        lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")][1:]
+        ours = [line for line in lines if "the paper's best" not in line]
+        assert ours, title
+        assert not any("–" in line for line in ours), title
+        assert "All " in text, "nothing is missing for one seed"
+
+
+def test_parameters_and_time_stand_beside(reported: Path) -> None:
+    """By hand: of the residual network's 209,720, 192 x 128 are in its last layer, which takes 480 of all blocks.
+
+    The paper's network as ``tests/encoders`` counts it. Random weights take no time.
+    """
+    rows = [line.split(" | ") for line in sections(reported)["The recommended encoder"].splitlines()]
+    told = {row[0].removeprefix("| Chapman: "): row[4:] for row in rows if row[0].startswith("| Chapman: ")}
+    assert told["recommended encoder, linear"][0] == f"{209_720 + (480 - 192) * 128:,}"
+    assert told["its network with random weights, linear"] == ["209,720", "none |"]
+    assert told["SimCLR as in the paper, linear"] == ["45,252", "10 min |"]
+    assert told["the paper's network, trained with the labels"] == ["45,252", "4 min |"]
+
+
+def test_the_papers_best_stands_beside(reported: Path) -> None:
+    """Tables 1 and 2 of the paper by hand: CMSC .896 and .715; the best of the six transfers to each dataset."""
+    best = re.findall(
+        r"\| (\w[\w ]+): the paper's best[^|]*\| ([\d.]+)", (reported / "report" / "beyond.md").read_text()
+    )
+    assert best == [
+        ("Chapman", "0.896"),
+        ("PhysioNet 2020", "0.715"),
+        ("PhysioNet 2017", "0.774"),
+        ("Cardiology", "0.717"),
+    ]
+
+
+def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
+    names = {path.name for path in (reported / "report" / "images").iterdir()}
+    assert {f"figure-few-labels-{dataset}.svg" for dataset in ("chapman", "physionet2020")} <= names
+    row = next(line for line in sections(reported)["Few labels"].splitlines() if line.startswith("| Chapman: rec"))
+    values = [float(cell.split(" ")[0]) for cell in row.strip("| ").split(" | ")[1:]]
+    assert len(values) == len(FEW) + 1
+    assert values[0] < values[-1]
+
+
+def test_runs_are_told_apart(reported: Path) -> None:
+    """Each is named by what it does otherwise, and another last layer is no further run."""
+    text = (reported / "report" / "runs.md").read_text().split("## Pre-trainings")[1]
+    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| CMSMLC") and "recommended" in line]
+    told = [(line[0], line[1], line[3]) for line in lines]
+    assert len(set(told)) == len(told)
+    names = " ".join(name for name, _, _ in told)
+    assert all(part in names for part in ("patients 0.1", "width 48", "precision 32-true", "no off_diagonals"))
+
+
+def test_growth_is_drawn_by_what_grows(reported: Path) -> None:
+    """Patients as the paper's table 4 counts them: a tenth, three tenths and all of 4,402."""
+    pictures = {name: reported / "report" / "images" / f"figure-growth-{name}.svg" for name in ("width", "patients")}
+    texts = {name: path.read_text() for name, path in pictures.items()}
+    assert all(f"<!-- {tick} -->" in texts["patients"] for tick in ("440", "1,321", "4,402"))
+    assert all(f"<!-- {tick} -->" in texts["width"] for tick in ("12", "24", "48"))
+    assert all("<!-- validation AUC -->" in text for text in texts.values())
+
+
+def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None:
+    """numpy's least squares on the values of the cells themselves."""
+    results = Results(reported / "results")
+    places = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
+    values = []
+    for name in places:
+        found = results.of(grown(name, 0))
+        assert found is not None
+        values.append(found.result["validation"]["recording"]["auc"]["value"])
+    matrix = np.stack([np.log10(list(places.values())), np.ones(3)], axis=1)
+    slope, at_all = np.linalg.lstsq(matrix, np.array(values), rcond=None)[0]
+    stated = re.search(
+        r"patients bring ([+-][\d.]+) .* recordings, (\d+) times .* would be at ([\d.]+) on it, "
+        r"and at ([\d.]+) if .* ([+-][\d.]+) a tenfold",
+        sections(reported)["Growth"],
+    )
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(slope, abs=6e-4)
+    assert stated[2] == "227", "1,000,000 / 4,402, the paper's training patients"
+    assert float(stated[3]) == pytest.approx(at_all + slope * np.log10(1e6 / 4402), abs=6e-4)
+    last_slope = (values[2] - values[1]) * np.log(10) / np.log(1 / 0.3)
+    assert float(stated[4]) == pytest.approx(values[2] + last_slope * np.log10(1e6 / 4402), abs=6e-4)
+    assert float(stated[5]) == pytest.approx(last_slope, abs=6e-4)
+
+
+def test_growth_by_width_is_half_of_what_two_doublings_bring(reported: Path) -> None:
+    """In closed form: the middle of three evenly spaced points does not turn a straight line."""
+    results = Results(reported / "results")
+    narrow, wide = (results.of(grown(name, 0)) for name in ("width 12", "width 48"))
+    times = [results.of(cell) for name in ("width 12", "width 48") if (cell := grown(name, 0).start) is not None]
+    assert narrow is not None
+    assert wide is not None
+    stated = re.search(
+        r"channels bring ([+-][\d.]+) per frame and ([+-][\d.]+) per recording .* take ([\d.]+) times the time",
+        sections(reported)["Growth"],
+    )
+    assert stated is not None
+    for told, level in zip(stated.groups(), ("frame", "recording"), strict=False):
+        first, last = (each.result["validation"][level]["auc"]["value"] for each in (narrow, wide))
+        assert float(told) == pytest.approx((last - first) / 2, abs=6e-4)
+    first, last = (found.seconds for found in times if found is not None and found.seconds is not None)
+    assert float(stated[3]) == pytest.approx((last / first) ** 0.5, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("aim", "scratch", "needed"),
+    [
+        (0.7, (0.6, 0.8, None, None, None, None), "17"),  # half the way on a log scale: the square root of 10 x 30
+        (0.8, (0.6, 0.8, 0.7, 0.9, 0.9, 0.9), "30"),
+        (0.5, (0.6, 0.8, None, None, None, None), "10 or fewer"),
+        (0.9, (0.6, 0.8, None, None, None, None), "over 30"),
+        (0.9, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "1,000 to all"),
+        (0.99, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "more than there are"),
+        (0.9, (None,) * 6, "–"),
+        (None, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "–"),
+    ],
+)
+def test_labels_that_training_from_scratch_needs(
+    aim: float | None, scratch: tuple[float | None, ...], needed: str
+) -> None:
+    def mean(value: float | None) -> Mean | None:
+        return None if value is None else Mean(value, value, value, by_seed=(value,))
+
+    assert labels_needed(mean(aim), [mean(value) for value in scratch]) == needed

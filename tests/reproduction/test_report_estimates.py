@@ -1,0 +1,102 @@
+"""Means and differences: those of the scores."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from clocs.core.errors import ConfigError
+from clocs.evaluation.results import differences
+from clocs.experiments.workspace import TABLE
+from clocs.metrics.bootstrap import Interval
+from clocs.metrics.significance import over_patients_and_seeds
+from reproduction.cells import LEVELS, Evaluation, Pretraining
+from reproduction.report.estimates import Estimates, over_shared_seeds
+from reproduction.report.results import Results, condition
+from reproduction.run_cell import REPLICATES_TABLE
+from tests.reproduction.results_factory import DATA, make_scores, usual_strength, write_results
+
+CMSC, SIMCLR = (condition(method, "chapman", "chapman") for method in ("cmsc", "simclr"))
+
+
+def linear(method: str, seed: int) -> Evaluation:
+    start = Pretraining(method=method, dataset="chapman", seed=seed)
+    return Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """CMSC with seeds 0 to 2, SimCLR with 0 and 1."""
+    seeds = [*(("cmsc", seed) for seed in range(3)), *(("simclr", seed) for seed in range(2))]
+    return write_results(tmp_path / "results", [linear(*each) for each in seeds])
+
+
+def test_one_seed_has_the_interval_of_its_cell(tmp_path: Path) -> None:
+    results = Results(write_results(tmp_path, [linear("cmsc", 0)]))
+    found = Estimates(results).auc(CMSC, "recording")
+    (run,) = results.evaluations(CMSC).values()
+    assert found is not None
+    assert {"value": found.value, "low": found.low, "high": found.high} == run.auc("recording")
+    assert (found.deviation, found.by_seed) == (None, (found.value,))
+    assert Estimates(results).auc(SIMCLR, "frame") is None
+
+
+def test_several_seeds_have_a_mean_with_an_interval_of_their_scores(folder: Path) -> None:
+    results = Results(folder)
+    found = Estimates(results).auc(CMSC, "frame")
+    values = [run.auc("frame")["value"] for run in results.evaluations(CMSC).values()]
+    assert found is not None
+    assert found.by_seed == tuple(values)
+    assert found.value == pytest.approx(fmean(value for value in values if value is not None))
+    assert found.deviation == pytest.approx(stdev(found.by_seed))
+    assert found.low < found.value < found.high
+
+
+def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
+    """The bootstrap itself, and the test over seeds, have tests of their own."""
+    results = Results(folder)
+    cells = [[linear(method, seed) for seed in (0, 1)] for method in ("cmsc", "simclr")]
+    sides = [[make_scores(cell, usual_strength(cell)) for cell in side] for side in cells]
+    drawn = differences(*sides, replicates=8)
+    for level in LEVELS:
+        found = Estimates(results).above(CMSC, SIMCLR, level)
+        values = [[results.evaluations(each)[seed].auc(level)["value"] for seed in (0, 1)] for each in (CMSC, SIMCLR)]
+        by_seed = [float(a or 0) - float(b or 0) for a, b in zip(*values, strict=True)]
+        expected = over_patients_and_seeds(Interval(fmean(by_seed), drawn[level].low, drawn[level].high), by_seed)
+        assert found is not None
+        assert (found.value, found.p_above) == pytest.approx((expected.value, expected.p_above), abs=1e-6)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+def test_what_is_compared_is_compared_over_the_same_seeds(folder: Path) -> None:
+    runs = Estimates(Results(folder)).runs(CMSC)
+    one = {seed: run for seed, run in runs.items() if seed == 0}
+    assert over_shared_seeds({"all": runs, "one": one, "none": {}}) == {"all": one, "one": one, "none": {}}
+    assert over_shared_seeds({"all": runs, "none": {}})["all"] == runs != one
+
+
+def test_without_replicates_there_is_a_value_alone(folder: Path) -> None:
+    (folder / REPLICATES_TABLE).unlink()
+    found = Estimates(Results(folder)).above(CMSC, SIMCLR, "frame")
+    mean = Estimates(Results(folder)).auc(CMSC, "frame")
+    assert found is not None
+    assert mean is not None
+    assert math.isfinite(found.value)
+    assert [math.isnan(each) for each in (found.low, found.high, found.p_above, mean.low)] == [True] * 4
+
+
+def test_other_patients_are_refused(folder: Path) -> None:
+    table = (folder / TABLE).read_text()
+    old = f'"chapman":{json.dumps(DATA["chapman"])}'.replace(" ", "")
+    first = next(line for line in table.splitlines() if '"protocol":"linear"' in line and '"simclr"' in line)
+    assert old in first
+    (folder / TABLE).write_text(table.replace(first, first.replace(DATA["chapman"][1], "0" * 64)))
+    known = Estimates(Results(folder))
+    with pytest.raises(ConfigError, match="tested on different patients"):
+        known.above(CMSC, SIMCLR, "frame")
+    with pytest.raises(ConfigError, match="tested on different patients"):
+        known.auc(SIMCLR, "frame")

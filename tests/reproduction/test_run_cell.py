@@ -1,0 +1,133 @@
+"""Cells of the paper are computed by the stages of the package, once."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from clocs.core.errors import ConfigError, LeakError
+from clocs.experiments.cell_table import CellTable
+from clocs.experiments.grid import run_grid, tasks
+from clocs.experiments.workspace import Workspace
+from clocs.metrics.replicates import Replicates
+from reproduction import run_cell as module
+from reproduction.cells import AnyCell, Evaluation, Pretraining
+from reproduction.experiments import EXPERIMENTS, chosen_cells
+from reproduction.paper_tables import find_experiment
+from reproduction.run_cell import REPLICATES_TABLE, compute, pretrain_config, run_cell
+from reproduction.search import search
+
+CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")
+
+
+def linear(start: Pretraining | None = CMSC, **values: Any) -> Evaluation:
+    return Evaluation(protocol="linear", start=start, dataset="synthetic", preset="recommended", **values)
+
+
+def test_a_grid_is_computed_once_and_looked_up_after(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells: list[AnyCell] = [linear(), linear(fraction=0.25), linear(None)]
+    assert len([cell for task in tasks(cells, workspace, run_cell) for cell in task.cells]) == 4
+    assert run_grid(cells, workspace, run_cell).finished == 4
+    monkeypatch.setattr(module, "pretrain", None)
+    monkeypatch.setattr(module, "probe", None)
+    again = run_grid(cells, workspace, run_cell)
+    assert (again.finished, again.failed) == (0, [])
+    found = compute(cells[0], workspace)
+    assert 0 < found["result"]["test"]["frame"]["auc"]["value"] < 1
+    assert found["result"]["contract"]["seen"]["train"] > 0
+    assert {path.name for path in workspace.results.iterdir()} == {"cells.jsonl", "replicates.jsonl"}
+
+
+def test_replicates_are_kept_for_intervals(workspace: Workspace) -> None:
+    auc = compute(linear(None), workspace)["result"]["test"]["frame"]["auc"]
+    row = CellTable(workspace.results / REPLICATES_TABLE).get(workspace.name(linear(None)))
+    assert row is not None
+    drawn = Replicates.from_dict(row["frame"])
+    assert len(drawn.values) == 1000
+    assert auc["low"] < drawn.values.mean() < auc["high"]
+
+
+def test_a_deleted_encoder_is_trained_again_for_a_new_evaluation(workspace: Workspace) -> None:
+    compute(CMSC, workspace)
+    shutil.rmtree(workspace.runs)
+    with pytest.raises(ConfigError, match="compute its pre-training first"):
+        run_cell(linear(), workspace)
+    assert run_grid([linear()], workspace, run_cell).failed == []
+    assert [name.split("-")[0] for name, _ in workspace.table.rows()] == ["cmsc", "linear"]
+
+
+def test_principal_components_come_after_a_pretraining_that_is_computed_once(workspace: Workspace) -> None:
+    plain = CMSC.model_copy(update={"config": {"encoder": {"name": "resnet", "width": 8}}})
+    refined = plain.model_copy(update={"principal": True})
+    assert run_grid([linear(refined), linear(plain)], workspace, run_cell, engine="processes", workers=2).failed == []
+    assert compute(refined, workspace)["result"] == compute(plain, workspace)["result"]
+    weights = [(cell.folder(workspace) / "model.safetensors").read_bytes() for cell in (plain, refined)]
+    assert weights[0] != weights[1]
+    assert len(list(workspace.runs.glob("cmsc-*"))) == 1
+
+
+def test_wrong_options_fail_their_cells_alone(workspace: Workspace) -> None:
+    wrong = CMSC.model_copy(update={"options": {"temperature": -1}})
+    done = run_grid([linear(wrong), linear(None)], workspace, run_cell)
+    assert done.finished == 1
+    assert "temperature" in done.failed[0]
+    assert "requires cmsc" in done.failed[1]
+
+
+def test_presets_are_what_they_say(workspace: Workspace) -> None:
+    released = pretrain_config(CMSC.model_copy(update={"preset": "released"}), workspace)
+    paper = pretrain_config(CMSC.model_copy(update={"preset": "paper"}), workspace)
+    assert (released.method["off_diagonals"], released.method["pairs"]) == ("one_triangle", "last")
+    assert (paper.method["off_diagonals"], paper.method["pairs"]) == ("both", "all")
+    assert (released.encoder["final_relu"], paper.encoder["final_relu"]) == (False, True)
+
+
+def test_tables_have_the_papers_cells() -> None:
+    """By hand: six methods and random weights on two datasets; eight rows, six transfers, four random targets."""
+    one, two = (list(find_experiment(name).cells(range(1))) for name in ("table1", "table2"))
+    assert len(one) == 2 * 7
+    assert len(two) == 6 * 7 + 4
+    assert len(list(find_experiment("table1").cells(range(5)))) == 5 * len(one)
+    kept = [cell for cell in one if chosen_cells("cmsc, random", "chapman")(cell)]
+    assert [cell.label for cell in kept] == [
+        *("linear-random-chapman-e128-f0.5-s0", "linear-cmsc-chapman-chapman-e128-f0.5-s0"),
+    ]
+    assert len({cell.key for cell in (*one, *two)}) == len(one) + len(two)
+
+
+def test_a_search_never_opens_the_test_part(workspace: Workspace) -> None:
+    assert {cell.part for cell in search(range(2)) if isinstance(cell, Evaluation)} == {"validation"}
+    compute(CMSC, workspace)
+    found = compute(linear(part="validation"), workspace)["result"]
+    assert "test" not in found
+    assert found["rows"].keys() == {"train", "validation"}
+
+
+def test_what_leaks_is_measured_and_marked(workspace: Workspace) -> None:
+    apart = CMSC.model_copy(update={"config": {"split": "apart"}})
+    compute(apart, workspace)
+    with pytest.raises(LeakError):
+        compute(linear(apart), workspace)
+    found = compute(linear(apart, config={"leaks": "measured"}), workspace)["result"]
+    assert found["contract"]["leaks"] > 0
+
+
+def test_names_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'table1'"):
+        find_experiment("tabel1")
+    assert {"table1", "table2", "figure4", "released"} <= set(EXPERIMENTS)
+
+
+def test_distances_and_learning_curves_are_kept(workspace: Workspace) -> None:
+    compute(CMSC, workspace)
+    apart = Evaluation(protocol="distances", start=CMSC, dataset="synthetic", preset="recommended", part="validation")
+    found = compute(apart, workspace)["result"]["distances"]
+    for kind in ("intra", "inter"):
+        assert sum(found["histogram"][kind]) == found[kind]["pairs"] > 0
+    values = {"preset": "recommended", "epochs": 2, "config": {"batch": 16}}
+    tuned = Evaluation.model_validate({"protocol": "finetune", "start": CMSC, "dataset": "synthetic", **values})
+    row = compute(tuned, workspace)
+    assert len(row["curves"]["validation_auc"]) == 2
+    assert isinstance(row["still_improving"], bool)

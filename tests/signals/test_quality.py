@@ -82,14 +82,6 @@ def test_each_check_can_be_switched_off_alone(fault: str) -> None:
     assert all(found(PLANTED[name][0], policy) == PLANTED[name][1] for name in others)
 
 
-def test_what_is_off_and_came_later_does_not_change_what_a_store_says_of_its_gate() -> None:
-    """A store's hash is over it; results name stores by their hash."""
-    assert "judge_rate" not in GatePolicy().model_dump(mode="json")
-    told = EVERYTHING.model_dump(mode="json")
-    assert (told["judge_rate"], told["judge_electrodes"]) == (True, True)
-    assert GatePolicy.model_validate(told) == EVERYTHING
-
-
 def test_a_clean_recording_passes_with_measured_and_with_derived_leads() -> None:
     assert found(twelve()) == set()
     assert found(derive(make_recording())) == set()

@@ -28,7 +28,7 @@ ABOUT = {"format": "clocs-encoder-1", "encoder": {"name": "cnn", "options": OPTI
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    begun = Run(tmp_path, "cmsc-example", {"method": {"name": "cmsc"}})
+    begun = Run(tmp_path, "cmsc-example", {"method": {"name": "cmsc"}}, {})
     begun.begin()
     return begun
 

@@ -10,10 +10,9 @@ import yaml
 
 import clocs
 from clocs.core.errors import ConfigError, UnitError
-from clocs.core.files import content_hash
 from clocs.methods import METHODS
 from clocs.methods.simclr import SimClr
-from clocs.training.config import EXECUTION, LATER, OURS, PretrainConfig, ready_configs, resolve
+from clocs.training.config import EXECUTION, OURS, PretrainConfig, ready_configs, resolve
 
 
 @pytest.mark.parametrize("name", ready_configs())
@@ -143,32 +142,6 @@ def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
     assert here.identity() == there.identity()
     assert here.identity() != resolve("cmsc-chapman", ["seed=1"]).identity()
     assert set(PretrainConfig.model_fields) >= EXECUTION
-
-
-@pytest.mark.parametrize(
-    ("name", "overrides", "sha256"),
-    [
-        ("cmsc-chapman", [], "83dd48c662e305efa24236f7bc29a87f06513e70cf3e98327708535b8384bb16"),
-        ("supervised-synthetic", ["seed=3"], "8354874ccf0dde4a51281862a916e5c0fb8e5cd4bba6458dfd848feaa1d0f7e9"),
-        ("simclr-ptbxl", ["leads=II"], "e6082a995a472e80e7a06a7537f7686eaf4f99f1bf3324b88b8f3e7e53981f3c"),
-    ],
-)
-def test_keys_that_came_later_leave_old_names_as_they_were(name: str, overrides: list[str], sha256: str) -> None:
-    """Hashes of what commit 42a0503 said, which knew none of these keys."""
-    assert content_hash(resolve(name, overrides).identity()) == sha256
-
-
-def test_keys_that_came_later_are_part_of_a_name_when_they_are_used() -> None:
-    given: dict[str, str | float | bool] = {
-        **{"initial": "best", "patients": 0.5, "fraction": 0.5, "label_draw": "frames"},
-        **{"schedule": "cosine", "warmup_steps": 10, "take_turns": True, "best_by": "auc", "repeats": 3},
-    }
-    assert given.keys() == LATER.keys()
-    plain = resolve("supervised-chapman").identity()
-    assert LATER.keys().isdisjoint(plain)
-    for key, value in given.items():
-        assert PretrainConfig.model_fields[key].default == LATER[key]
-        assert resolve("supervised-chapman", [f"{key}={value}"]).identity() == {**plain, key: value}
 
 
 def test_a_wrong_frame_policy_and_an_uneven_batch_are_refused(store: Path, tmp_path: Path) -> None:

@@ -1,79 +1,103 @@
-"""Options of methods and encoders that came later leave the names of earlier runs as they were."""
+"""The name of a run: a hash of the values that differ from the defaults, and of its inputs."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+from pydantic import BaseModel
 
-from clocs.core.files import content_hash
-from clocs.core.later import later
-from clocs.encoders import ENCODERS
-from clocs.methods import METHODS
-from clocs.training.config import OURS, PretrainConfig, ready_configs, resolve
+from clocs.core import run_identity
+from clocs.core.run_identity import changed_values, identity_hash, identity_name
+from clocs.methods import METHODS, changed_options, parse_method
+from clocs.training.config import ready_configs, resolve
+from clocs.training.runs import Run, read_config
 
-RELEASED = ["encoder.final_relu=false", "method.pairs=last", "method.off_diagonals=one_triangle"]
+
+class Layers(BaseModel):
+    width: int = 3
+    depth: int | None = None
+
+
+class Example(BaseModel):
+    size: int
+    layers: Layers = Layers()
+    tags: tuple[str, ...] = ()
+
+
+def test_defaults_are_no_changed_values() -> None:
+    assert changed_values(Example(size=1)) == {"size": 1}
+    assert changed_values(Example(size=1, layers=Layers(width=3), tags=())) == {"size": 1}
+    assert changed_values(Example(size=1, layers=Layers(depth=2), tags=("a",))) == {
+        "size": 1,
+        "layers": {"depth": 2},
+        "tags": ["a"],
+    }
+
+
+def test_values_origin_and_schema_decide_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = {identity_hash({"a": 1}), identity_hash({"a": 2}), identity_hash({}, {"a": 1}), identity_hash({})}
+    assert len(hashes) == 4
+    before = identity_hash({"a": 1})
+    assert identity_hash({"a": 1}, {}) == before
+    monkeypatch.setattr(run_identity, "SCHEMA", run_identity.SCHEMA + 1)
+    assert identity_hash({"a": 1}) != before
+
+
+def test_a_name_is_readable() -> None:
+    label, _, digits = identity_name("cmsc-chapman", {"seed": 1}).rpartition("-")
+    assert label == "cmsc-chapman"
+    assert len(digits) == 12
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_by_its_defaults_changes_nothing(name: str) -> None:
+    method = parse_method({"name": name})
+    assert changed_options(method) == {}
+    assert changed_options(parse_method({"name": name, **method.model_dump(mode="json")})) == {}
+
+
+def test_perturbations_are_named_by_what_differs_from_their_defaults() -> None:
+    method = parse_method({"name": "cmsc", "perturbations": ["gaussian", {"name": "mask", "width": 0.3}]})
+    assert changed_options(method) == {"perturbations": [{"name": "gaussian"}, {"name": "mask", "width": 0.3}]}
+
+
+@pytest.mark.parametrize("name", ready_configs())
+def test_spelled_out_defaults_give_the_same_identity(name: str) -> None:
+    config = resolve(name)
+    assert resolve(config.model_dump(mode="json")).identity() == config.identity()
 
 
 @pytest.mark.parametrize(
-    ("name", "overrides", "sha256"),
+    ("override", "changed"),
     [
-        ("cmsc-chapman", [], "83dd48c662e305efa24236f7bc29a87f06513e70cf3e98327708535b8384bb16"),
-        ("cmlc-chapman", [], "ab6fe67fc704475ff34e8e50b3b19c1fd98b296dffa52667e1be5e328fea5d66"),
-        ("cmsmlc-chapman", [], "54e26532c2895b46ffdf6ab825395d3e0db4d8f470ec556b402478cc9be28295"),
-        ("simclr-chapman", [], "3fc09a9883e84f239e0b722e94ab4b2a91117eb89c0bbb2b826aadc777484e75"),
-        ("byol-chapman", [], "71f2933ead9259788e1b253a2f0b5e8d7fdf05a9c7ab03560be70f4410864dc1"),
-        ("supervised-ptbxl", [], "5ea075df8c9d1580f5e4048b51712b609c58348629d444bb6afb5de3630fe558"),
-        ("cmsc-chapman", RELEASED, "6cd63034da901b32fe7ed27144d5881e8c9d3a7eb516fea78c9585a0afc52864"),
-        (
-            "cmsmlc-physionet2020",
-            ["method.perturbations=[gaussian,scaling]"],
-            "0b94f8f4f19040957588a348ca574e951d6cc6d76e1e6fd4ae95c0629afc0423",
-        ),
-        (
-            "simclr-chapman",
-            ["method.form=nt_xent", "method.perturbations=[spec_augment_time,flip_time]"],
-            "7ee6c3617abacb799563ec3093e65d61800f0d21ef98db8ef7bebcb286d7e3d2",
-        ),
+        ("seed=3", {"seed": 3}),
+        ("schedule=cosine", {"schedule": "cosine"}),
+        ("take_turns=true", {"take_turns": True}),
+        ("method.temperature=0.2", {"method": {"name": "cmsc", "temperature": 0.2}}),
+        ("method.head=64", {"method": {"name": "cmsc", "head": 64}}),
+        ("method.temperature=0.1", {}),
+        ("encoder.name=resnet", {"encoder": {"name": "resnet"}}),
+        ("encoder.dropout=0.5", {"encoder": {"name": "cnn", "dropout": 0.5}}),
+        ("frames.normalisation=none", {"frames": {"normalisation": "none"}}),
+        ("initial=somewhere", {}),
+        ("threads=2", {}),
     ],
 )
-def test_ready_configs_have_the_names_they_had(name: str, overrides: list[str], sha256: str) -> None:
-    """Hashes of what commit 97e3eaf said, which had no such option of a method or an encoder."""
-    assert content_hash(resolve(name, overrides).identity()) == sha256
-
-
-@pytest.mark.parametrize("name", [name for name in ready_configs() if not name.startswith(OURS)])
-def test_no_ready_config_of_the_paper_uses_an_option_that_came_later(name: str) -> None:
-    config = resolve(name)
-    identity, method, encoder = config.identity(), config.method["name"], config.encoder["name"]
-    assert later(METHODS.get(method)).keys().isdisjoint(identity["method"])
-    assert later(ENCODERS.get(encoder).options).keys().isdisjoint(identity["encoder"])
-    assert later(PretrainConfig).keys().isdisjoint(identity)
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [("cmsc", "head", 64), ("simclr", "head", 8), ("cmsmlc", "head", 1), ("cmsmlc", "view_choice", "random_pair")],
-)
-def test_an_option_that_is_used_is_part_of_the_name(name: str, key: str, value: object) -> None:
-    plain, used = resolve(f"{name}-chapman"), resolve(f"{name}-chapman", [f"method.{key}={value}"])
-    assert plain.method[key] == later(METHODS.get(name))[key], "a config spells out all options all the same"
-    expected = {**plain.identity()["method"], key: value}
-    assert used.identity() == {**plain.identity(), "method": expected}
-
-
-def test_schedule_and_warm_up_are_part_of_the_name_when_they_are_used() -> None:
+def test_a_change_is_part_of_the_identity(override: str, changed: dict[str, Any]) -> None:
     plain = resolve("cmsc-chapman").identity()
-    used = resolve("cmsc-chapman", ["schedule=cosine", "warmup_steps=10"]).identity()
-    assert used == {**plain, "schedule": "cosine", "warmup_steps": 10}
+    assert plain == {"method": {"name": "cmsc"}, "encoder": {"name": "cnn"}}
+    assert resolve("cmsc-chapman", [override]).identity() == {**plain, **changed}
 
 
-def test_all_options_of_a_new_encoder_are_part_of_the_name() -> None:
-    encoder = resolve("cmsc-chapman", ["encoder.name=resnet"]).identity()["encoder"]
-    assert encoder == {
-        "name": "resnet",
-        "width": 24,
-        "depth": 4,
-        "kernel": 7,
-        "stem_kernel": 15,
-        "stem_stride": 5,
-        "dropout": 0.0,
-    }
+def test_a_run_is_named_by_what_differs_and_describes_all(tmp_path: Path) -> None:
+    runs = [
+        Run(tmp_path, "run", values, origin, {"seed": 0, "batch": 256})
+        for values in ({}, {"seed": 1})
+        for origin in ({"store": "a"}, {"store": "b"})
+    ]
+    assert len({run.name for run in runs}) == 4
+    assert Run(tmp_path, "run", {}, {"store": "a"}, {"other": 1}).name == runs[0].name
+    runs[0].begin()
+    assert read_config(runs[0].folder) == {"schema": run_identity.SCHEMA, "seed": 0, "batch": 256}

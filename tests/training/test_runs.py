@@ -19,7 +19,7 @@ ZEROS = bytes(16) + b"\n"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    begun = Run(tmp_path, "cmsc-example", {"method": {"name": "cmsc"}})
+    begun = Run(tmp_path, "cmsc-example", {"method": {"name": "cmsc"}}, {})
     begun.begin()
     return begun
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Run:
 def test_a_place_that_cannot_hold_runs_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=r"cannot write .*config\.json: Not a directory"):
-        Run(tmp_path / "file", "cmsc-example", {}).begin()
+        Run(tmp_path / "file", "cmsc-example", {}, {}).begin()
 
 
 def test_a_torn_line_of_the_clock_is_left_out(run: Run) -> None:
@@ -121,7 +121,7 @@ def test_a_finished_runs_logs_are_those_it_stated(name: str, run: Run) -> None:
 @pytest.mark.parametrize("read", [read_config, read_environment])
 def test_what_a_run_is_and_where_it_ran_carry_their_hash(read: Callable[[Path], dict[str, Any]], run: Run) -> None:
     path = run.folder / ("config.json" if read is read_config else "environment.json")
-    assert read(run.folder) == (run.identity if read is read_config else environment())
+    assert read(run.folder) == (run.config if read is read_config else environment())
     path.write_bytes(path.read_bytes().replace(b"c", b"k", 1))
     with pytest.raises(IntegrityError, match=rf"^{path}: "):
         read(run.folder)

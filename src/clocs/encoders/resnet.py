@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
-from clocs.core.later import Later
 from clocs.encoders.convolution import convolve
 from clocs.encoders.encoder import EncoderKind, EncoderOptions
 
@@ -28,7 +27,7 @@ class ResNetOptions(EncoderOptions):
     """Samples: at 500 Hz, the blocks begin at 100 Hz."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Between the two convolutions of a block."""
-    pooling: Annotated[Literal["last", "every"], Later()] = "last"
+    pooling: Literal["last", "every"] = "last"
     """Blocks whose channels make the embedding."""
 
     @field_validator("kernel")

@@ -59,7 +59,7 @@ def finetune(
     trial = Trial.prepare(checkpoint, store, config)
     multi_label = _multi_label(trial.store, trial.policy)
     trained = pretrain(_training(config, trial, multi_label, runs), progress=progress)
-    run = trial.run(runs, "finetune", training=Path(trained["run"]).name, part=config.part)
+    run = trial.run(runs, "finetune", {"training": Path(trained["run"]).name})
     known = looked_up(run)
     if known is not None:
         return known

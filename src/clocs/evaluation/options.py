@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.evaluation.frame_choice import FrameChoice
 from clocs.training.labels import LabelDraw
+
+EXECUTION: Final = frozenset({"threads"})
+"""Options that say how an evaluation is carried out: not part of what it is."""
 
 
 class LabelledOptions(BaseModel):

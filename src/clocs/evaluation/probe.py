@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from clocs.core.files import content_hash
+from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
 from clocs.evaluation.linear import Solver, fit_linear
 from clocs.evaluation.options import LabelledOptions
@@ -39,8 +41,9 @@ def probe(
     """
     config = config or ProbeConfig()
     trial = Trial.prepare(checkpoint, store, config)
-    told = {"encoder": trial.subject.identity, "policy": trial.policy.model_dump(mode="json")}
-    run = trial.run(runs, "probe", **config.model_dump(mode="json"), **told)
+    run = trial.run(
+        runs, "probe", {"encoder": trial.subject.identity, "policy_sha256": content_hash(changed_values(trial.policy))}
+    )
     known = looked_up(run)
     if known is not None:
         return known

@@ -18,8 +18,6 @@ from clocs.metrics.ranking import roc_points
 from clocs.training.runs import read_config
 
 FILE = "scores.npz"
-CODE = 1
-"""Raise it when evaluation's numbers change: results of other code have other names."""
 
 
 def save_scores(folder: Path, scores: Rows) -> None:

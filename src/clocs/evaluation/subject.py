@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clocs.core.errors import ConfigError
+from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
 from clocs.encoders import build_encoder
 from clocs.encoders.encoder import parse_encoder
@@ -38,9 +39,15 @@ class Subject:
 
     @property
     def identity(self) -> Any:
-        """What tells this encoder from all others."""
+        """What distinguishes this encoder from all others: its weights, or the seed of random ones, and its options."""
         encoder = self.about["encoder"]
-        return encoder if self.folder is None else {"weights": self.about["weights_sha256"], "encoder": encoder}
+        options = {"name": encoder["name"], **changed_values(parse_encoder(encoder["name"], encoder["options"]))}
+        source = (
+            {"random_seed": encoder["random_seed"]}
+            if self.folder is None
+            else {"weights": self.about["weights_sha256"]}
+        )
+        return {**source, "encoder": options}
 
     def told(self) -> dict[str, Any]:
         """Where it comes from, for a result."""

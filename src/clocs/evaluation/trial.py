@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
+from clocs.core.run_identity import changed_values
 from clocs.evaluation.contract import check_contract
 from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.evaluation.judgement import judge
-from clocs.evaluation.options import LabelledOptions
-from clocs.evaluation.results import CODE, save_scores
+from clocs.evaluation.options import EXECUTION, LabelledOptions
+from clocs.evaluation.results import save_scores
 from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes
 from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
@@ -73,11 +75,20 @@ class Trial:
             return train
         return labelled_records(self.store, train, self.label_fraction, self.options.seed)
 
-    def run(self, runs: Folder, kind: str, **identity: Any) -> Run:
-        """The folder of this evaluation, named by what goes into it."""
-        told = {"kind": kind, "store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
+    def run(self, runs: Folder, kind: str, origin: Mapping[str, Any]) -> Run:
+        """Return the folder of this evaluation.
+
+        Args:
+            runs: The folder of all runs.
+            kind: The evaluation's kind, which begins its name.
+            origin: Hashes of inputs other than store and split.
+        """
         label = f"{kind}-{self.subject.label}-{self.store.manifest.dataset['name']}"
-        return Run(Path(runs), label, {**told, **identity, "evaluation_code": CODE})
+        changed = {"kind": kind, **changed_values(self.options, exclude=set(EXECUTION))}
+        hashes = {"store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
+        options = self.options.model_dump(mode="json", exclude=set(EXECUTION))
+        config = {"kind": kind, **options, **hashes, **origin}
+        return Run(Path(runs), label, changed, {**hashes, **origin}, config)
 
     def finish(self, run: Run, scores: Rows, **told: Any) -> dict[str, Any]:
         """Judge the scores and keep them."""

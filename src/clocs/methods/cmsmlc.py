@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from clocs.core.later import Later
 from clocs.methods.contrast import PatientContrast
 from clocs.methods.method import perturbed
 
@@ -19,7 +18,7 @@ class Cmsmlc(PatientContrast):
     purpose: ClassVar[Literal["segments", "evaluation"]] = "segments"
     together: ClassVar[bool] = True
 
-    view_choice: Annotated[Literal["all", "random_pair"], Later()] = "all"
+    view_choice: Literal["all", "random_pair"] = "all"
     """``random_pair``: one view a segment, each of a lead drawn for it; two segments then make one pair, not 28."""
 
     @property

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from clocs.core.later import Later
 from clocs.losses.cosine import units
 from clocs.losses.decorrelation import decorrelation
 from clocs.losses.patient_nce import patient_nce
@@ -30,7 +29,7 @@ class PatientContrast(ProjectedOptions):
     pairs: Literal["all", "last"] = "all"
     """``last``: as in the released code, whose loss overwrote itself per pair of views."""
 
-    decorrelation: Annotated[float, Later()] = Field(default=0.0, ge=0)
+    decorrelation: float = Field(default=0.0, ge=0)
     """Weight of the penalty on numbers of the embedding that repeat each other; not in the paper."""
 
     def needs(self, segments: int, views: int) -> str | None:

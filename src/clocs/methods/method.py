@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.core.later import Later
 from clocs.core.options import checked
 from clocs.core.registry import Registry
+from clocs.core.run_identity import changed_values
 from clocs.views.perturbations import parse_perturbations, perturb
 
 
@@ -85,6 +85,20 @@ def parse_method(given: Mapping[str, Any]) -> Any:
     return checked(kind, options, f"method '{kind.name}'")
 
 
+def changed_options(method: BaseModel) -> dict[str, Any]:
+    """Return the options of a method that differ from its defaults, as JSON; the same within its perturbations."""
+    given = method.model_dump(mode="json")
+    try:
+        usual = type(method)().model_dump(mode="json")
+    except ValidationError:  # an option without a default
+        usual = {}
+    changed = {name: value for name, value in given.items() if name not in usual or value != usual[name]}
+    if "perturbations" in changed:
+        steps = parse_perturbations(list(given["perturbations"]))
+        changed["perturbations"] = [{"name": step.name, **changed_values(step)} for step in steps]
+    return changed
+
+
 class PerturbedOptions(BaseModel):
     """Options of a method whose views may be perturbed."""
 
@@ -120,7 +134,7 @@ class PerturbedOptions(BaseModel):
     @field_validator("perturbations", mode="before")
     @classmethod
     def _parsed(cls, given: object) -> tuple[dict[str, Any], ...]:
-        """Spelled out with all options, so that a run's name says what was applied."""
+        """Spell out all options, so that a run's config says what was applied."""
         try:
             steps = parse_perturbations(given)
         except ConfigError as error:  # a ValueError is what pydantic gathers with the other options' faults
@@ -158,7 +172,7 @@ class ViewEncoder(nn.Module):
 class ProjectedOptions(PerturbedOptions):
     """Options of a method whose loss takes embeddings as they are, or through a projection head."""
 
-    head: Annotated[int | None, Later()] = Field(default=None, gt=0)
+    head: int | None = Field(default=None, gt=0)
     """Hidden width of a projection head, trained with the encoder and dropped with the run; none in the paper."""
 
     def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:

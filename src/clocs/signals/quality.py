@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.recording import Recording, missing_value
 from clocs.signals.beats import LOWEST_RATE, Beats, find_beats
@@ -38,8 +38,6 @@ DOUBTFUL_RATES = ((0.4, 0.6), (5 / 3, 2.5))
 TOO_SLOW, TOO_QUICK = (1.3, 0.065, 0.33), (0.6, 0.032, 0.23)
 """Seconds from beat to beat, seconds of the QRS complex, and the T wave's delay over the root of the interval. Beats
 with all three above (below) are those of a rate half (twice) the true one; of 25,999 real recordings none has them."""
-LATER = ("judge_rate", "judge_electrodes")
-"""Switches that the first stores did not have."""
 ARMS_EXCHANGED = (-0.03, -0.2, -0.05)
 """mV. P, QRS and T of lead I all below: of 17,471 real recordings with lead I none."""
 P_APART_FROM_T = 0.55
@@ -82,12 +80,6 @@ class GatePolicy(BaseModel):
     """Whether beats must be such as a heart makes at the stated rate. For files of unknown care."""
     judge_electrodes: bool = False
     """Whether lead I must not look as if the electrodes of the arms were exchanged."""
-
-    @model_serializer(mode="wrap")
-    def _told(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is off and came later, so that a store of the same content has the same hash as ever."""
-        told: dict[str, Any] = plain(self)
-        return {name: value for name, value in told.items() if value or name not in LATER}
 
 
 OFF = GatePolicy(

@@ -15,9 +15,6 @@ from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.store.shard import ShardInfo
 
 FORMAT = 1
-SOFTWARE = {"clocs": "0.1.0", "numpy": "2.4.6", "pyarrow": "26.0.1"}
-"""In a hash, in place of what wrote a store: the same content has the same hash whatever wrote it. These are the
-versions that wrote the first stores, so that hashes in published results stay true."""
 SHARDS = "shards"
 Model = TypeVar("Model", bound=BaseModel)
 _NAME = re.compile(r"^manifest-(\d{6})\.json$")
@@ -53,10 +50,10 @@ class Manifest(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """The identity of the content: the same for versions, and software, that hold and write the same."""
-        told = self.model_dump(mode="json")
-        listed = {**told["quarantine"], "file": "quarantine-000001.jsonl"}
-        return content_hash({**told, "version": 1, "software": SOFTWARE, "quarantine": listed})
+        """Hash of the content, whatever version of the store holds it and whatever software wrote it."""
+        return content_hash(
+            self.model_dump(mode="json", exclude={"version": True, "software": True, "quarantine": {"file"}})
+        )
 
 
 def manifest_path(folder: Path, version: int) -> Path:

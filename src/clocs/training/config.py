@@ -6,17 +6,17 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from clocs.core.errors import ConfigError
-from clocs.core.later import Later, later, without_unused
 from clocs.core.options import examined
+from clocs.core.run_identity import changed_values
 from clocs.datasets import DATASETS, Dataset
 from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
-from clocs.methods import METHODS, parse_method
+from clocs.methods import METHODS, changed_options, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import canonical
 from clocs.training.labels import LabelDraw
@@ -26,8 +26,6 @@ OURS = "recommended"
 """In place of a method, in the name of a ready config."""
 EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes", "checkpoint_steps"})
 """Where and how a run is carried out: not part of what it is."""
-ONCE_NAMED = {"checkpoint_steps": 100}
-"""Of these, what names were made with all the same: always with the usual value, so that they stay as they were."""
 SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames": None}
 """Keys with keys below them, and whose those are unless a ``name`` says otherwise."""
 
@@ -45,29 +43,29 @@ class PretrainConfig(BaseModel):
     store: Path = Path("store")
     more_stores: tuple[Path, ...] = ()
     """Trained on together with ``store``, whose frames they take over, each with its own leads and split."""
-    take_turns: Annotated[bool, Later()] = False
+    take_turns: bool = False
     """Whether each batch is of one store, as many of each; else batches mix them as chance has it."""
     split: str = "default"
     frames: dict[str, Any] = Field(default_factory=dict)
     """Fields of the dataset's frame policy to replace, e.g. ``{"normalisation": "none"}``."""
     leads: tuple[str, ...] = ()
     """Empty: the policy's."""
-    initial: Annotated[str | None, Later()] = None
+    initial: str | None = None
     """Start from this encoder (a shipped one's name, or a folder), not from random weights."""
-    patients: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
+    patients: float = Field(default=1.0, gt=0, le=1)
     """Share of the training patients that is used: what would more of them give?"""
-    fraction: Annotated[float, Later()] = Field(default=1.0, gt=0, le=1)
+    fraction: float = Field(default=1.0, gt=0, le=1)
     """Of the training labels, for methods that use them."""
-    label_draw: Annotated[LabelDraw, Later()] = "patients"
+    label_draw: LabelDraw = "patients"
     seed: int = Field(default=0, ge=0)
     epochs: int = Field(default=400, ge=0)
     """0: the encoder as it starts, to compare with."""
     patience: int = Field(default=15, gt=0)
     """Epochs that are not better than the best before the run ends."""
-    best_by: Annotated[Literal["loss", "auc"], Later()] = "loss"
+    best_by: Literal["loss", "auc"] = "loss"
     """What makes an epoch the best: validation loss or, where a method takes labels, validation AUC. With few labels,
     loss may rise while the order of the classes still gets better."""
-    repeats: Annotated[int, Later()] = Field(default=1, gt=0)
+    repeats: int = Field(default=1, gt=0)
     """Passes over the data in an epoch. Of few labels, one is over in some steps, and validation costs more than it."""
     steps: int | None = Field(default=None, gt=0)
     """End after this many steps, whatever the epoch."""
@@ -78,9 +76,9 @@ class PretrainConfig(BaseModel):
     accumulate: int = Field(default=1, gt=0)
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=1e-4, gt=0)
-    schedule: Annotated[Literal["constant", "cosine"], Later()] = "constant"
+    schedule: Literal["constant", "cosine"] = "constant"
     """``cosine``: the learning rate falls to zero at the last step that epochs and steps allow."""
-    warmup_steps: Annotated[int, Later()] = Field(default=0, ge=0)
+    warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the learning rate rises from zero first."""
     weight_decay: float = Field(default=0.0, ge=0)
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
@@ -96,7 +94,7 @@ class PretrainConfig(BaseModel):
     @field_validator("method")
     @classmethod
     def _method_spelled_out(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """With all options, so that a changed default changes the run's name."""
+        """Spell out all options."""
         try:
             method = parse_method(given)
         except ConfigError as error:
@@ -133,15 +131,19 @@ class PretrainConfig(BaseModel):
         return tuple(map(canonical, given))
 
     def identity(self) -> dict[str, Any]:
-        """What the run is, as JSON."""
-        whole = self.model_dump(mode="json", exclude=set(EXECUTION)) | ONCE_NAMED
-        whole["method"] = without_unused(whole["method"], later(METHODS.get(self.method["name"])))
-        whole["encoder"] = without_unused(whole["encoder"], later(ENCODERS.get(self.encoder["name"]).options))
-        return without_unused(whole, LATER)
+        """Return the values that differ from the defaults, without where and how the run is carried out, as JSON.
 
+        ``initial`` is left out: the hash of its weights is part of the run's origin.
+        """
+        values = changed_values(self, exclude={*EXECUTION, "method", "encoder", "initial"})
+        encoder = parse_encoder(self.encoder["name"], {k: v for k, v in self.encoder.items() if k != "name"})
+        values["encoder"] = {"name": self.encoder["name"], **changed_values(encoder)}
+        values["method"] = {"name": self.method["name"], **changed_options(parse_method(self.method))}
+        return values
 
-LATER = later(PretrainConfig)
-"""Keys that came after the first runs, with the value that leaves a run's name as it was."""
+    def describe(self) -> dict[str, Any]:
+        """Return all values, defaults spelled out, without where and how the run is carried out, as JSON."""
+        return self.model_dump(mode="json", exclude=set(EXECUTION))
 
 
 def ready_configs() -> list[str]:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import ConfigError, LeakError
+from clocs.core.files import content_hash
 from clocs.core.options import checked
+from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
 from clocs.methods import Method
 from clocs.methods.contrast import PatientContrast
@@ -39,8 +41,13 @@ class Source:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Of store and split."""
+        """Hashes of store and split."""
         return {"store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Hashes of all that decides which frames a run sees: store, split and frame policy."""
+        return {**self.hashes, "policy_sha256": content_hash(changed_values(self.policy))}
 
     @property
     def name(self) -> str:
@@ -143,7 +150,7 @@ def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def all_hashes(parts: tuple[Source, ...]) -> dict[str, Any]:
-    """What names the data: of one store as it is, of several with the others beside it."""
+    """Return hashes and frame policy of the first store, and of the others under ``more_stores``."""
     more = [{**part.hashes, "policy": part.policy.model_dump(mode="json")} for part in parts[1:]]
     told: dict[str, Any] = {**parts[0].hashes, "policy": parts[0].policy.model_dump(mode="json")}
     return {**told, "more_stores": more} if more else told

@@ -56,10 +56,7 @@ def pretrain(
     _refuse_accumulation(settings, method)
     _refuse_label_options(settings, method)
     parts = sources(settings, method)
-    identity = {**settings.identity(), **all_hashes(parts)}
-    if settings.initial is not None:
-        identity["initial"] = load_encoder_folder(encoder_folder(settings.initial))[1]["weights_sha256"]
-    run = Run(settings.runs, f"{method.name}-{'-'.join(part.name for part in parts)}", identity)
+    run = _named_run(settings, parts)
     done = run.result()
     if done is None:
         torch.set_num_threads(settings.threads)
@@ -69,6 +66,17 @@ def pretrain(
     _refuse_lost_best(run)
     moved = {"best": str(run.best), "run": str(run.folder)}  # since it was finished, perhaps
     return {**done, **moved, "already_finished": True, "resumed_from": None}
+
+
+def _named_run(config: PretrainConfig, parts: tuple[Source, ...]) -> Run:
+    """Return the run's folder, named by the changed values, the data and the given initial weights."""
+    initial = None
+    if config.initial is not None:
+        initial = str(load_encoder_folder(encoder_folder(config.initial))[1]["weights_sha256"])
+    label = f"{config.method['name']}-{'-'.join(part.name for part in parts)}"
+    origin = {"sources": [part.origin for part in parts], "initial": initial}
+    described = {**config.describe(), **all_hashes(parts), "initial": initial}
+    return Run(config.runs, label, config.identity(), origin, described)
 
 
 def _leave_group() -> None:
@@ -229,7 +237,7 @@ def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
 def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: dict[str, Any]) -> None:
     """Weights fit one shape; what to write in the config to have it is said."""
     kinds = given, {"name": config.encoder["name"], "options": _encoder_options(config, policy)}
-    # parsed: an option that is newer than the encoder has its default there
+    # Parsed: an option that is newer than the encoder has its default there.
     theirs, ours = ({"name": kind["name"], **parse_encoder(**kind).model_dump(mode="json")} for kind in kinds)
     others = {key: value for key, value in theirs.items() if ours.get(key) != value}
     if others:
@@ -276,7 +284,7 @@ def _about(config: PretrainConfig, data: Data, parts: tuple[Source, ...], run: R
             "normalisation": policy.normalisation,
             "policy": policy.model_dump(mode="json"),
         },
-        "training": {**run.identity, "dataset": " + ".join(part.name for part in parts)},
+        "training": {**run.config, "dataset": " + ".join(part.name for part in parts)},
         "licence": "; ".join(dict.fromkeys(part.store.manifest.dataset["licence"] for part in parts)),
     }
 

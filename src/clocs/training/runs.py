@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import content_hash, seal, unseal, write_bytes
+from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.run_identity import SCHEMA, identity_name
 from clocs.training.run_logs import Line, RunLog, Stated, checked_log, every_line, whole_lines
 
-CODE = 2
-"""Raise it when the loop's numbers change: runs of other code have other names."""
 CONFIG, ENVIRONMENT, RESULT = "config.json", "environment.json", "result.json"
 METRICS, TIMING, RESUMES = "metrics.jsonl", "timing.jsonl", "resumes.jsonl"
 PACKAGES = ("clocs", "lightning-fabric", "numpy", "pyarrow", "safetensors", "torch")
@@ -28,12 +27,23 @@ class Run:
     Args:
         runs: The folder of all runs.
         label: How the run's name begins.
-        identity: Everything that decides the run's numbers; the rest of the name is a hash of it.
+        values: Values that differ from the defaults, as JSON.
+        origin: Hashes of the inputs: store, split, frame policy, given initial weights.
+        config: All values, defaults spelled out, for readers of the run's folder.
+
+    The rest of the name is a hash of schema number, values and origin.
     """
 
-    def __init__(self, runs: Path, label: str, identity: dict[str, Any]) -> None:
-        self.identity = {**identity, "code": CODE}
-        self.name = f"{label}-{content_hash(self.identity)[:12]}"
+    def __init__(
+        self,
+        runs: Path,
+        label: str,
+        values: Mapping[str, Any],
+        origin: Mapping[str, Any],
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.config = {"schema": SCHEMA, **(config or {**values, **origin})}
+        self.name = identity_name(label, values, origin)
         self.folder = runs / self.name
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "best"
@@ -46,7 +56,7 @@ class Run:
 
     def begin(self) -> None:
         """Write down what the run is and where it runs."""
-        write_bytes(self.folder / CONFIG, seal(self.identity))
+        write_bytes(self.folder / CONFIG, seal(self.config))
         write_bytes(self.folder / ENVIRONMENT, seal(environment()))
 
     def result(self) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ class MlflowLogger(Logger):
             ]
             self._id = str(made[0].info.run_id)
             if not found:
-                self.log_hyperparams(self._run.identity)
+                self.log_hyperparams(self._run.config)
         return self._id
 
     def log_hyperparams(self, params: dict[str, Any], *args: Any, **kwargs: Any) -> None:  # type: ignore[override]

@@ -132,6 +132,15 @@ def _whole(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
     return lambda estimates: markdown_table(made(estimates.results))
 
 
+def _learning(estimates: Estimates) -> str:
+    """Return how the methods learned, with the picture of the runs page, as a page of ``docs/`` shows it."""
+    table = learning_table(estimates.results)
+    if not table.rows:
+        return "No results yet."
+    picture = "![Losses and effective rank on Chapman, epoch by epoch](results/images/figure-learning.svg)"
+    return f"{picture}\n\n{markdown_table(table)}"
+
+
 def _told(
     said: Callable[[Results, str], str], made: Callable[[Results, str], Table], dataset: str
 ) -> Callable[[Estimates], str]:
@@ -154,7 +163,7 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "auc-random": _auc("random"),
     "recommended": _plain(encoder_table, columns=4),
     "few-labels": _plain(few_labels_table),
-    "learning": _whole(learning_table),
+    "learning": _learning,
     "encoders-linear": _whole(linear_table),
     **{f"neighbours-{dataset}": _told(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
     "neighbours-classes": _whole(classes_table),

@@ -48,7 +48,7 @@ def runs_page(results: Results, gallery: Gallery) -> Page:
         Heading("How the methods learned"),
         Text("On Chapman, the first seed; the dot is the encoder that is judged."),
         *gallery.panels(learning_curves(results)),
-        learning_table(results),
+        *_learned(results),
         Heading("Pre-trainings"),
         _pretrainings([each for each in trained if each not in trials]),
         *_search(len(trials)),
@@ -57,6 +57,11 @@ def runs_page(results: Results, gallery: Gallery) -> Page:
         Text(f"Computed with {_versions(results)}."),
     )
     return Page("runs", "Runs and limits", blocks)
+
+
+def _learned(results: Results) -> list[Block]:
+    table = learning_table(results)
+    return [table] if table.rows else [Text("No results yet.")]
 
 
 def _search(count: int) -> list[Block]:

@@ -65,7 +65,7 @@ def renamed(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 def main() -> int:
     """Write the table, unless defaults changed under the same schema number."""
-    known = json.loads(FILE.read_text()) if FILE.exists() else {"schema": 0, "defaults": {}}
+    known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"schema": 0, "defaults": {}}
     found = all_defaults()
     changed = list(renamed(known["defaults"], found))
     if changed and known["schema"] == SCHEMA:

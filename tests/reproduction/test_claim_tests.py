@@ -11,13 +11,13 @@ import pytest
 
 from clocs.metrics.significance import Effect
 from reproduction.experiments import EXPERIMENTS
-from reproduction.paper_grid import conditions
 from reproduction.paper_numbers import Condition, results_of
 from reproduction.report.claim_tests import Contest, Pair, judge_count, judge_pairs
 from reproduction.report.claims import CLOCS, SETS, perturbed, questions
 from reproduction.report.estimates import Estimates, Mean
 from reproduction.report.results import condition, condition_of
 from tests.conftest import ROOT
+from tests.reproduction.paper_grid import conditions
 
 A, B, C, D = (condition(method, "chapman", "chapman") for method in ("cmsc", "cmlc", "cmsmlc", "simclr"))
 

@@ -6,12 +6,12 @@ from clocs.datasets import DATASETS
 from clocs.methods import METHODS
 from clocs.methods.mtssl import ALL_TASKS
 from clocs.views.perturbations import PERTURBATIONS
-from reproduction.paper_grid import GridSize, conditions, grid_size, pretrainings
 from reproduction.paper_numbers import (
     paper,
     results,
     results_of,
 )
+from tests.reproduction.paper_grid import GridSize, conditions, grid_size, pretrainings
 from tests.reproduction.paper_tables import DATASET_NAMES, METHOD_NAMES
 
 

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
-from reproduction.paper_grid import conditions
 from reproduction.paper_numbers import (
     Result,
     counts,
@@ -23,6 +22,7 @@ from reproduction.paper_numbers import (
     settings,
 )
 from tests.conftest import ROOT
+from tests.reproduction.paper_grid import conditions
 from tests.reproduction.paper_tables import DATASET_NAMES, METHOD_NAMES, SELF_SUPERVISED, columns, told
 
 CELLS = {

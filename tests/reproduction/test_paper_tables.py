@@ -13,10 +13,10 @@ from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
 from reproduction.cells import AnyCell, Evaluation, Pretraining
 from reproduction.experiments import EXPERIMENTS, chosen_cells
-from reproduction.paper_grid import grid_size
 from reproduction.paper_numbers import results
 from reproduction.paper_tables import all_experiments, cell_of, find_experiment, paper_experiments
 from reproduction.run_cell import compute, pretrain_config
+from tests.reproduction.paper_grid import grid_size
 
 
 def cells(name: str, seeds: int = 1) -> dict[str, AnyCell]:

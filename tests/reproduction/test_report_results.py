@@ -12,10 +12,10 @@ from clocs.experiments.cell_table import CellTable
 from clocs.experiments.workspace import TABLE
 from reproduction.cells import Evaluation, Pretraining
 from reproduction.experiments import EXPERIMENTS
-from reproduction.paper_grid import conditions
 from reproduction.paper_tables import cell_of
 from reproduction.report.results import Results, condition, condition_of
 from reproduction.search import trial
+from tests.reproduction.paper_grid import conditions
 from tests.reproduction.results_factory import DATA, write_cell, write_results
 
 CMSC = Pretraining(method="cmsc", dataset="chapman")

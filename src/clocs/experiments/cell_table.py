@@ -10,9 +10,12 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.files import append_bytes, cut_file, make_folders, sync_file
+
+BLOCK: Final = 1 << 16
 
 
 class CellTable:
@@ -36,17 +39,16 @@ class CellTable:
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         """Add a row at the end of the file, on disk when this returns."""
-        line = (
-            json.dumps({"name": name, **row}, separators=(",", ":"), sort_keys=True, allow_nan=False).encode() + b"\n"
-        )
+        text = json.dumps({"name": name, **row}, separators=(",", ":"), sort_keys=True, allow_nan=False)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                _remove_torn_line(file.fileno())
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            make_folders(self.path.parent)
+            with open(self.path, "ab") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                size, whole = self.path.stat().st_size, _whole_lines(self.path)
+                if whole < size:  # a killed process left a part of a line
+                    cut_file(self.path, whole)
+                append_bytes(self.path, f"{text}\n".encode())
+                sync_file(self.path)
         except OSError as error:
             raise StoreError(f"cannot write {self.path}: {error.strerror or error}") from error
 
@@ -66,16 +68,15 @@ class CellTable:
         self._read_bytes += len(whole)
 
 
-def _remove_torn_line(file: int) -> None:
-    """Cut off what a killed process left of a line."""
-    size, block = os.fstat(file).st_size, 1 << 16
-    end = size
-    while end > 0:
-        start = max(end - block, 0)
-        newline = os.pread(file, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            end = start + newline + 1
-            break
-        end = start
-    if end < size:
-        os.ftruncate(file, end)
+def _whole_lines(path: Path) -> int:
+    """Return the number of bytes up to the end of the last whole line."""
+    with open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(end - BLOCK, 0)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0

@@ -70,8 +70,8 @@ GROWTH: Final[dict[str, dict[str, Any]]] = {
 
 def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | None = None) -> Pretraining:
     """As recommended, or with changes; the cell says all of it, so that it keeps its name when we change our mind."""
-    told = {**RECOMMENDED, "principal": True, **(changes or {})}
-    method = {**RECOMMENDED["method"], **told.pop("method")}
+    values = {**RECOMMENDED, "principal": True, **(changes or {})}
+    method = {**RECOMMENDED["method"], **values.pop("method")}
     kept = {key: value for key, value in method.items() if key != "name" and value is not None}
     return Pretraining(
         method=method["name"],
@@ -79,10 +79,10 @@ def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | N
         more=datasets[1:],
         preset="recommended",
         seed=seed,
-        epochs=told.pop("epochs"),
-        principal=told.pop("principal"),
+        epochs=values.pop("epochs"),
+        principal=values.pop("principal"),
         options=kept,
-        config=told,
+        config=values,
     )
 
 
@@ -98,21 +98,21 @@ def untrained(dataset: str, seed: int, *, principal: bool = False) -> Pretrainin
     """The recommended network as it starts; what it would have been trained with does not matter to it."""
     shape = {key: RECOMMENDED[key] for key in ("encoder", "frames")}
     method: str = RECOMMENDED["method"]["name"]
-    told: dict[str, Any] = {"preset": "recommended", "seed": seed, "epochs": 0, "config": shape}
-    return Pretraining(method=method, dataset=dataset, principal=principal, **told)
+    values: dict[str, Any] = {"preset": "recommended", "seed": seed, "epochs": 0, "config": shape}
+    return Pretraining(method=method, dataset=dataset, principal=principal, **values)
 
 
-def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **told: Any) -> Evaluation:
-    """By the recommended protocol; ``told``: other keys of the evaluation's config."""
-    given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "config": told}
+def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **values: Any) -> Evaluation:
+    """By the recommended protocol; ``values``: other keys of the evaluation's config."""
+    given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "config": values}
     return Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed, **given)
 
 
 def trained(
-    start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, epochs: int = EPOCHS_WITH_LABELS, **told: Any
+    start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, epochs: int = EPOCHS_WITH_LABELS, **values: Any
 ) -> Evaluation:
     """All weights, with labels."""
-    config = {**WITH_LABELS, **told}
+    config = {**WITH_LABELS, **values}
     given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "epochs": epochs, "config": config}
     return Evaluation(protocol="finetune", start=start, dataset=dataset, seed=seed, **given)
 
@@ -167,9 +167,9 @@ def _by_labels(patients: int | None) -> dict[str, Any]:
 
     However few the labels, training goes as often over frames as with those of a thousand patients, in small batches.
     """
-    told: dict[str, Any] = {"best_by": "auc", "patience": PATIENCE_WITH_LABELS}
+    values: dict[str, Any] = {"best_by": "auc", "patience": PATIENCE_WITH_LABELS}
     few = {"labelled": patients, "batch": 32, "repeats": max(FEW) // patients} if patients is not None else {}
-    return told | few
+    return values | few
 
 
 def few_labels(seeds: Iterable[int]) -> Iterator[AnyCell]:
@@ -217,6 +217,6 @@ def growth(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 def grown(name: str, seed: int) -> Evaluation:
     """What is recommended, larger or smaller."""
-    told = {"steps": MEDIUM, "epochs": MEDIUM, "patience": MEDIUM}  # however few steps an epoch of few patients has
-    start = encoder(seed, ("physionet2020",), {**GROWTH[name], **told, **FLOAT32})  # so that times compare
+    values = {"steps": MEDIUM, "epochs": MEDIUM, "patience": MEDIUM}  # however few steps an epoch of few patients has
+    start = encoder(seed, ("physionet2020",), {**GROWTH[name], **values, **FLOAT32})  # so that times compare
     return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})

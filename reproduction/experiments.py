@@ -98,8 +98,8 @@ def figure5(seeds: Iterable[int]) -> Iterator[AnyCell]:
         for embedding, fraction in by_embedding + [(64, fraction) for fraction in (0.5, 0.75, 1.0)]:
             for method in ("random", "simclr", "cmsc", "cmlc", "cmsmlc"):
                 start = _start(method, embedding, seed)
-                told: dict[str, Any] = {"seed": seed, "embedding": embedding, "fraction": fraction}
-                yield Evaluation(protocol="finetune", start=start, dataset="cardiology", **told)
+                values: dict[str, Any] = {"seed": seed, "embedding": embedding, "fraction": fraction}
+                yield Evaluation(protocol="finetune", start=start, dataset="cardiology", **values)
 
 
 def _start(method: str, embedding: int, seed: int) -> Pretraining | None:

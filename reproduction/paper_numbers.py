@@ -297,11 +297,11 @@ def settings(**where: object) -> tuple[Setting, ...]:
 
 def _condition(fields: Mapping[str, Any]) -> Condition:
     """Random weights come from no dataset, and know no leads but those of what they are evaluated on."""
-    told = dict(fields)
-    if told["method"] == "random":
-        told["pretraining"] = None
-        told["leads"] = 1 if told["evaluation"] in SINGLE_LEAD else told["leads"]
-    return Condition.model_validate(told)
+    values = dict(fields)
+    if values["method"] == "random":
+        values["pretraining"] = None
+        values["leads"] = 1 if values["evaluation"] in SINGLE_LEAD else values["leads"]
+    return Condition.model_validate(values)
 
 
 @lru_cache(maxsize=1)

@@ -121,8 +121,8 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     }
     store = workspace.store(cell.dataset)
     if cell.protocol == "linear":
-        told = checked(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
-        found = probe(start, store, told, runs=workspace.runs)
+        values = checked(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
+        found = probe(start, store, values, runs=workspace.runs)
     else:
         training = checked(FinetuneConfig, {"epochs": cell.epochs, "threads": workspace.threads, **given}, cell.label)
         found = finetune(start, store, training, runs=workspace.runs)

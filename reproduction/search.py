@@ -125,6 +125,6 @@ def trial(name: str, seed: int = 0) -> Evaluation:
     given = {**METHOD, **{key: value for key, value in changes.items() if key in OF_METHOD}}
     options = {key: value for key, value in given.items() if value is not None}
     config = {**BASE, **{key: value for key, value in changes.items() if key not in OF_METHOD}}
-    told: dict[str, Any] = {"method": method, "options": options, "config": config, "more": more, "epochs": 400}
-    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, principal=principal, **told)
+    values: dict[str, Any] = {"method": method, "options": options, "config": config, "more": more, "epochs": 400}
+    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, principal=principal, **values)
     return Evaluation(protocol="linear", start=start, dataset=DATASET, preset="trial", seed=seed, part="validation")

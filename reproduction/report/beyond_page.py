@@ -60,14 +60,14 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
     blocks: list[Block] = [
         Text(
             "One small encoder, trained without labels on the training patients of PhysioNet 2020, Chapman and "
-            "PhysioNet 2017 together; its embedding is principal components of what all its blocks tell. How it was "
-            "chosen is told with the [search](search.md). Test patients judge, unless said otherwise, at the data's "
-            "physical sampling rate."
+            "PhysioNet 2017 together. Its embedding is a PCA of the pooled activations of every block. The "
+            "[search](search.md) describes how it was chosen. Results are for test patients unless stated otherwise, "
+            "at the physical sampling rate of the data."
         ),
         Heading("The recommended encoder"),
         Text(
-            "Linear evaluation with half of the training labels. The encoder of the first seed, whose time is told, is "
-            "the one that is shipped, trained in bfloat16; those of other seeds are in float32, which the ablation "
+            "Linear evaluation with half of the training labels. The encoder of the first seed, whose time is given, "
+            "is the shipped one, trained in bfloat16; those of other seeds are in float32, which the ablation "
             f"found as good. {stand['recommended']}"
         ),
         encoder_table(estimates),
@@ -118,10 +118,10 @@ def encoder_table(estimates: Estimates) -> Table:
 
 def parameters(start: Pretraining | None) -> int:
     """Of an encoder, without classifier and projection head; None: the paper's network."""
-    told = {"name": "cnn"} if start is None else dict(start.config.get("encoder", {"name": "cnn"}))
+    values = {"name": "cnn"} if start is None else dict(start.config.get("encoder", {"name": "cnn"}))
     if start is not None and start.principal:
-        told["pooling"] = "every"
-    return sum(each.numel() for each in build_encoder(told.pop("name"), told).parameters())
+        values["pooling"] = "every"
+    return sum(each.numel() for each in build_encoder(values.pop("name"), values).parameters())
 
 
 def _training_time(estimates: Estimates, cell: Evaluation) -> Entry:

@@ -84,7 +84,7 @@ def _index(estimates: Estimates) -> Page:
         "undecided": ("is undecided", "are undecided"),
         "not enough results yet": ("waits for results", "wait for results"),
     }
-    told = listed(counted(verdicts[verdict], *word) for verdict, word in words.items())
+    values = listed(counted(verdicts[verdict], *word) for verdict, word in words.items())
     blocks: tuple[Block, ...] = (
         Text(
             "What comes out when the experiments of CLOCS (Kiyasseh, Zhu and Clifton, ICML 2021) are done again on the "
@@ -96,7 +96,7 @@ def _index(estimates: Estimates) -> Page:
             f"{counted(len(results.tested), 'evaluation')} by test patients, {counted(trials, 'trial')} by validation "
             "patients."
         ),
-        Text(f"Of {counted(verdicts.total(), 'claim')} of the paper that can be tested, per frame: {told}."),
+        Text(f"Of {counted(verdicts.total(), 'claim')} of the paper that can be tested, per frame: {values}."),
         Points(tuple(f"[{name.capitalize()}]({name}.md): {what}" for name, what in PARTS.items())),
         Heading("Before you conclude anything"),
         Points(limits(results)),

@@ -17,7 +17,7 @@ LEVEL: Final = 0.05
 """Of p-values: below it, chance is not taken for the reason."""
 Verdict = Literal["holds", "does not hold", "undecided", "not enough results yet"]
 SHOWN: Final = 3
-"""Differences that are told one by one."""
+"""Differences that are listed one by one."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def judge_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Ou
     found = [(pair, estimates.above(pair.first, pair.second, level)) for pair in pairs]
     known = [(pair, tested) for pair, tested in found if tested is not None]
     sure = [tested for _, tested in known if not math.isnan(tested.p_above)]
-    measured = _told(known, len(pairs))
+    measured = _summary(known, len(pairs))
     below = any(tested.p_below * len(pairs) < LEVEL for tested in sure)
     if below or len(sure) == len(pairs):
         p = all_above([tested.p_above for tested in sure])
@@ -76,7 +76,7 @@ def judge_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Ou
     return Outcome(measured, None, "not enough results yet")
 
 
-def _told(known: Sequence[tuple[Pair, Effect]], wanted: int) -> str:
+def _summary(known: Sequence[tuple[Pair, Effect]], wanted: int) -> str:
     if not known:
         return f"nothing yet of {counted(wanted, 'comparison')}"
     part = "" if len(known) == wanted else f" ({len(known)} of {wanted} comparisons)"

@@ -58,9 +58,9 @@ def _each_above(firsts: Sequence[Method], seconds: Sequence[Method], places: Seq
     ]
 
 
-def at(method: Method, *, source: str, target: str, **told: Any) -> Condition:
+def at(method: Method, *, source: str, target: str, **values: Any) -> Condition:
     """A method trained on one dataset and judged on another; random weights come from none."""
-    return condition(method, target, None if method == "random" else source, **told)
+    return condition(method, target, None if method == "random" else source, **values)
 
 
 def linear_questions() -> list[Question]:
@@ -148,8 +148,8 @@ def _of_24() -> list[Question]:
 
 def _family(embedding: int, transfer: tuple[str, str], fraction: float) -> Contest:
     """The best of CLOCS against SimCLR."""
-    told: dict[str, Any] = {"embedding": embedding, "fraction": fraction, "protocol": "finetune"}
-    simclr, *clocs = (at(method, source=transfer[0], target=transfer[1], **told) for method in ("simclr", *CLOCS))
+    values: dict[str, Any] = {"embedding": embedding, "fraction": fraction, "protocol": "finetune"}
+    simclr, *clocs = (at(method, source=transfer[0], target=transfer[1], **values) for method in ("simclr", *CLOCS))
     return Contest(tuple(clocs), (simclr,))
 
 
@@ -207,5 +207,5 @@ def _others() -> list[Question]:
 def perturbed(method: Method, names: tuple[str, ...]) -> Condition:
     """An experiment of figure 3. SimCLR with noise alone is how it is trained everywhere else."""
     usual = method == "simclr" and names == (PERTURBATIONS[0],)
-    told: dict[str, Any] = {} if usual else {"perturbations": names}
-    return at(method, source="chapman", target="chapman", **told)
+    values: dict[str, Any] = {} if usual else {"perturbations": names}
+    return at(method, source="chapman", target="chapman", **values)

@@ -77,7 +77,7 @@ def claims_table(estimates: Estimates, asked: Sequence[Question] | None = None) 
     rows = []
     for question, frame, recording in outcomes(estimates, questions() if asked is None else asked):
         detail = f"{place_of(question)}. {question.note}".strip()
-        rows.append((Entry(question.says, detail), *_told(frame), *_told(recording)))
+        rows.append((Entry(question.says, detail), *_outcome_entries(frame), *_outcome_entries(recording)))
     return Table(("claim", "measured, per frame", "verdict", "measured, per recording", "verdict"), tuple(rows))
 
 
@@ -87,7 +87,7 @@ def place_of(question: Question | Claim) -> str:
     return f"{where}, line {question.line}"
 
 
-def _told(outcome: Outcome) -> tuple[Entry, Entry]:
+def _outcome_entries(outcome: Outcome) -> tuple[Entry, Entry]:
     detail = "" if outcome.p is None else f"p {_equal(p_text(outcome.p))}"
     return Entry(outcome.measured or DASH), Entry(outcome.verdict, detail, MARKS[outcome.verdict])
 
@@ -102,16 +102,16 @@ def _orders(estimates: Estimates) -> list[Block]:
     for number in (1, 2):
         for column in columns(number):
             rivals = [each for each in column if each.method in SELF_SUPERVISED]
-            told = []
+            values = []
             for level in LEVELS:
                 means = [estimates.auc(each, level) for each in rivals]
                 ours = [mean.value for mean in means if mean is not None]
                 if len(ours) < len(rivals):
-                    told += [Entry(DASH, mark="missing"), Entry(DASH)]
+                    values += [Entry(DASH, mark="missing"), Entry(DASH)]
                     continue
                 tau, p = rank_agreement([results_of(each)[0].value for each in rivals], ours)
-                told += [Entry(f"{tau:+.2f}".replace("-", "−")), Entry(p_text(p))]
-            rows.append((Entry(f"table {number}, {arrow(rivals[0])}"), *told))
+                values += [Entry(f"{tau:+.2f}".replace("-", "−")), Entry(p_text(p))]
+            rows.append((Entry(f"table {number}, {arrow(rivals[0])}"), *values))
     text = (
         "Kendall's tau between the paper's and our AUCs of the six self-supervised methods: 1 for the same order, 0 "
         "for none in common, −1 for the reverse. A dash: not all six are done."
@@ -132,9 +132,9 @@ def _contradictions() -> list[Block]:
 
 
 def _numbers(claim: Claim) -> str:
-    told = []
+    values = []
     for number in claim.numbers:
         if number.holds is False and number.value is not None:
             found = ", ".join(f"{value:g}" for value in number.found)
-            told.append(f"{number.what}: {number.value:g}, found {found}")
-    return "; ".join(told)
+            values.append(f"{number.what}: {number.value:g}, found {found}")
+    return "; ".join(values)

@@ -31,12 +31,12 @@ class Measured:
     dataset: str
     embedding: int
     seed: int
-    told: Mapping[str, Any]
+    values: Mapping[str, Any]
 
     @property
     def separation(self) -> Interval:
         """How probably a distance between patients is the longer one."""
-        return Interval(**self.told["separation"])
+        return Interval(**self.values["separation"])
 
     @property
     def title(self) -> str:

@@ -51,7 +51,7 @@ def encoders_page(estimates: Estimates) -> Page:
         Heading("Do neighbours have the same diagnosis?"),
         Text(
             "Share of the ten nearest test patients who have a class too; segments of 5 s at 500 Hz unless said "
-            "otherwise. How it is measured is told beside `clocs similarity judge`."
+            "otherwise. How it is measured is described beside `clocs similarity judge`."
         ),
     ]
     for dataset in SOURCES:
@@ -64,7 +64,7 @@ def encoders_page(estimates: Estimates) -> Page:
         Heading("Groups"),
         groups_table(results),
         Heading("What embeddings give away"),
-        Text("How it is measured, and what it does not cover, is told beside `clocs audit`."),
+        Text("How it is measured, and what it does not cover, is described beside `clocs audit`."),
     ]
     for dataset in SOURCES:
         blocks += [Text(audit_text(results, dataset)), audit_table(results, dataset)]
@@ -110,10 +110,12 @@ def classes_table(results: Results) -> Table:
     rows = []
     for dataset in SOURCES:
         found = _found(results, neighbours(SMALL, dataset), "neighbours")
-        for name, told in (found["classes"] if found else {}).items():
-            chance = Entry(f"{told['chance']:.3f}")
-            patients = Entry(f"{told['patients']:,}")
-            rows.append((Entry(f"{DATASET_NAMES[dataset]}: {name}"), value_entry(told["precision"]), chance, patients))
+        for name, of_class in (found["classes"] if found else {}).items():
+            chance = Entry(f"{of_class['chance']:.3f}")
+            patients = Entry(f"{of_class['patients']:,}")
+            rows.append(
+                (Entry(f"{DATASET_NAMES[dataset]}: {name}"), value_entry(of_class["precision"]), chance, patients)
+            )
     return Table(("class", "precision at 10", "chance", "patients"), tuple(rows))
 
 
@@ -142,20 +144,20 @@ def groups_table(results: Results) -> Table:
 
 def _groups(results: Results, dataset: str, *, fine: bool) -> Iterator[tuple[Entry, ...]]:
     found = _found(results, grouped(dataset, fine=fine), "groups")
-    for place, told in enumerate(found["groups"] if found else ()):
+    for place, group in enumerate(found["groups"] if found else ()):
         first = place == 0
         where = f"{DATASET_NAMES[dataset]}{', fine' if fine else ''}" if first else ""
         again = f"{found['stability']:.2f}" if first and found and found["stability"] is not None else ""
-        ratios = {name: ratio for name, ratio in told["enrichment"].items() if ratio is not None and ratio >= FREQUENT}
+        ratios = {name: ratio for name, ratio in group["enrichment"].items() if ratio is not None and ratio >= FREQUENT}
         frequent = sorted(ratios, key=lambda name: -ratios[name])[:LABELS]
-        labels = ", ".join(f"{name} {_percent(told['shares'][name])} ({ratios[name]:.1f})" for name in frequent)
+        labels = ", ".join(f"{name} {_percent(group['shares'][name])} ({ratios[name]:.1f})" for name in frequent)
         yield (
             Entry(where),
-            Entry("none" if told["number"] < 0 else str(told["number"])),
-            Entry(f"{told['patients']:,}"),
+            Entry("none" if group["number"] < 0 else str(group["number"])),
+            Entry(f"{group['patients']:,}"),
             Entry(labels),
-            Entry(DASH if told["median_age"] is None else f"{told['median_age']:.0f}"),
-            Entry(DASH if told["female"] is None else _percent(told["female"])),
+            Entry(DASH if group["median_age"] is None else f"{group['median_age']:.0f}"),
+            Entry(DASH if group["female"] is None else _percent(group["female"])),
             Entry(again),
         )
 
@@ -169,10 +171,10 @@ def audit_text(results: Results, dataset: str) -> str:
     found = _found(results, audited(SMALL, dataset), "audit")
     if found is None:
         return f"{DATASET_NAMES[dataset]}: no results yet."
-    told = found["reidentification"]["any_segment"]
-    chance = told["chance"]
+    values = found["reidentification"]["any_segment"]
+    chance = values["chance"]
     return (
-        f"{DATASET_NAMES[dataset]}: {found['patients']:,} test patients, {told['segments']:,} segments. Guessing: "
+        f"{DATASET_NAMES[dataset]}: {found['patients']:,} test patients, {values['segments']:,} segments. Guessing: "
         f"rank 1 {chance['rank_1']:.4f}, rank 10 {chance['rank_10']:.3f}, error 0.5, AUC 0.5, found 0.01."
     )
 
@@ -190,8 +192,12 @@ def audit_table(results: Results, dataset: str) -> Table:
 def _membership(found: Mapping[str, Any] | None) -> Sequence[Entry]:
     if found is None:
         return NOTHING, NOTHING
-    told = found["membership"]
-    return (SAW_NOBODY, Entry("")) if told is None else (value_entry(told["auc"]), value_entry(told["true_positives"]))
+    values = found["membership"]
+    return (
+        (SAW_NOBODY, Entry(""))
+        if values is None
+        else (value_entry(values["auc"]), value_entry(values["true_positives"]))
+    )
 
 
 def _found(results: Results, cell: Evaluation, what: str) -> Mapping[str, Any] | None:

@@ -142,7 +142,7 @@ def _ranking(estimates: Estimates, level: Level) -> str:
     ]
     orders = [_order(estimates, runs, level) for runs in kinds]
     if any(order is None for order in orders):
-        return f"Per {level}, not all methods are done: the order cannot be told yet."
+        return f"Per {level}, not all methods are done: the order is not known yet."
     paper_order, released_order = (listed(order) for order in orders if order is not None)
     over = counted(len(shared), "seed")
     if paper_order == released_order:
@@ -163,10 +163,10 @@ def _order(estimates: Estimates, runs: Mapping[Method, Runs], level: Level) -> l
 def _same_patient(estimates: Estimates) -> Table:
     rows = []
     for dataset in SOURCES:
-        told = estimates.runs(condition("cmsc", dataset, dataset))
+        values = estimates.runs(condition("cmsc", dataset, dataset))
         for name, weight in SAME_PATIENT.items():
             changed = _finished(estimates, same_patient, partial(_weighs, dataset, weight))
-            rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {name}", [changed, told])
+            rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {name}", [changed, values])
     return Table(("", "per", "changed", "the paper", "gain", "p", "seeds"), tuple(rows))
 
 
@@ -177,9 +177,9 @@ def _weighs(dataset: str, weight: str, cell: Evaluation) -> bool:
 def _nt_xent(estimates: Estimates) -> Table:
     rows = []
     for dataset in SOURCES:
-        told = estimates.runs(condition("simclr", dataset, dataset))
+        values = estimates.runs(condition("simclr", dataset, dataset))
         changed = _finished(estimates, nt_xent, partial(_by_its_authors, dataset))
-        rows += _rows(estimates, DATASET_NAMES[dataset], [changed, told])
+        rows += _rows(estimates, DATASET_NAMES[dataset], [changed, values])
     return Table(("", "per", "its authors' loss", "ours", "gain", "p", "seeds"), tuple(rows))
 
 
@@ -208,12 +208,12 @@ def longer_table(estimates: Estimates) -> Table:
 
 def cmsc_above_simclr(estimates: Estimates, epochs: int) -> str:
     """On Chapman after so many epochs, in words."""
-    told = []
+    values = []
     for level in LEVELS:
         found = estimates.after(epochs).above(_on_chapman("cmsc"), _on_chapman("simclr"), level)
         value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
-        told.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
-    return " and ".join(told)
+        values.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
+    return " and ".join(values)
 
 
 def _finished(

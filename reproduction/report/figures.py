@@ -111,9 +111,9 @@ def _figure3(estimates: Estimates) -> Drawn:
                 label = " → ".join(PERTURBATION_NAMES[name] for name in names)
                 bars.append(Bar(label, mean.value, mean.low, mean.high, len(names) > 1))
         if bars:
-            told = ", ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)
+            values = ", ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)
             title = f"{METHOD_NAMES[method]} on Chapman"
-            drawn.append((f"figure-3-{method}", draw_bars(bars, title, SPAN), f"Test AUC of {title}: {told}"))
+            drawn.append((f"figure-3-{method}", draw_bars(bars, title, SPAN), f"Test AUC of {title}: {values}"))
     return drawn
 
 
@@ -121,15 +121,15 @@ def _figure4(estimates: Estimates) -> Drawn:
     drawn: Drawn = []
     for part, source, target in (("a", "physionet2020", "cardiology"), ("b", "chapman", "physionet2017")):
         curves = {}
-        told: dict[str, Any] = {"source": source, "target": target, "protocol": "finetune"}
+        given: dict[str, Any] = {"source": source, "target": target, "protocol": "finetune"}
         kinds: tuple[tuple[Method, float], ...] = (("cmsc", 0.25), ("random", 1.0), ("cmsc", 1.0), ("random", 0.25))
         for method, fraction in kinds:
-            runs = estimates.results.evaluations(at(method, **told, fraction=fraction)).values()
+            runs = estimates.results.evaluations(at(method, **given, fraction=fraction)).values()
             seen = [np.asarray(run.row["curves"]["validation_auc"]) for run in runs if _has_curve(run.row)]
             if seen:
                 curves[f"{METHOD_NAMES[method]}, F = {fraction:g}"] = seen
         if curves:
-            title = arrow(at("cmsc", **told))
+            title = arrow(at("cmsc", **given))
             ends = ", ".join(
                 f"{name} ends at {np.mean([run[-1] for run in runs]):.3f}" for name, runs in curves.items()
             )
@@ -179,10 +179,12 @@ def _first_seeds(found: Iterable[Measured]) -> list[Measured]:
 def _distances(number: int, found: Sequence[Measured]) -> Drawn:
     """On one axis, so that panels compare."""
     drawn: Drawn = []
-    bins = [[np.asarray(each.told["histogram"][kind], float) for kind in ("edges", "intra", "inter")] for each in found]
+    bins = [
+        [np.asarray(each.values["histogram"][kind], float) for kind in ("edges", "intra", "inter")] for each in found
+    ]
     reach = max((_reach(edges, inter) for edges, _, inter in bins), default=None)
     for each, (edges, intra, inter) in zip(found, bins, strict=True):
-        means = (each.told["intra"]["mean"], each.told["inter"]["mean"])
+        means = (each.values["intra"]["mean"], each.values["inter"]["mean"])
         shows = f"{each.title}: mean {means[0]:.3g} within patients, {means[1]:.3g} between"
         name = f"figure-{number}-{each.method}-e{each.embedding}"
         drawn.append((name, draw_histograms(edges, intra, inter, means, each.title, reach), shows))

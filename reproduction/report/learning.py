@@ -40,9 +40,9 @@ def learning_curves(results: Results) -> Drawn:
     """Losses and rank epoch by epoch, a column a method."""
     curves = {}
     for name, _, trained in _trained(results):
-        told = trained.row["curves"]
-        values = (np.asarray(told[key]) for key in ("train_loss", "validation_loss", "effective_rank"))
-        curves[name] = LearningCurve(np.arange(len(told["train_loss"])), *values)
+        given = trained.row["curves"]
+        values = (np.asarray(given[key]) for key in ("train_loss", "validation_loss", "effective_rank"))
+        curves[name] = LearningCurve(np.arange(len(given["train_loss"])), *values)
     if not curves:
         return []
     shows = f"Losses and effective rank of {', '.join(curves)} on Chapman, epoch by epoch"

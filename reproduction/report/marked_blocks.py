@@ -96,7 +96,7 @@ def _measured(question: Question) -> Callable[[Estimates], str]:
 
     def made(estimates: Estimates) -> str:
         found = [question.judge(estimates, level).measured or "not yet known" for level in LEVELS]
-        return " and ".join(f"{told} per {level}" for told, level in zip(found, LEVELS, strict=True))
+        return " and ".join(f"{values} per {level}" for values, level in zip(found, LEVELS, strict=True))
 
     return made
 
@@ -141,7 +141,7 @@ def _learning(estimates: Estimates) -> str:
     return f"{picture}\n\n{markdown_table(table)}"
 
 
-def _told(
+def _text_and_table(
     said: Callable[[Results, str], str], made: Callable[[Results, str], Table], dataset: str
 ) -> Callable[[Estimates], str]:
     """A sentence and a table about a dataset."""
@@ -165,9 +165,9 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "few-labels": _plain(few_labels_table),
     "learning": _learning,
     "encoders-linear": _whole(linear_table),
-    **{f"neighbours-{dataset}": _told(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
+    **{f"neighbours-{dataset}": _text_and_table(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
     "neighbours-classes": _whole(classes_table),
     "distances": _whole(distances_table),
     "groups": _whole(groups_table),
-    **{f"audit-{dataset}": _told(audit_text, audit_table, dataset) for dataset in SOURCES},
+    **{f"audit-{dataset}": _text_and_table(audit_text, audit_table, dataset) for dataset in SOURCES},
 }

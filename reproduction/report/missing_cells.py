@@ -81,8 +81,8 @@ def sentence(results: Results, name: str) -> str:
     seeds = paper().seeds
     one, many = (Ledger(results).count(name, count) for count in (1, seeds))
     if not many.to_do:
-        told = "one seed each, by design" if one.cells == many.cells else f"with {seeds} seeds"
-        return f"All {many.cells:,} cells are done, {told}."
+        values = "one seed each, by design" if one.cells == many.cells else f"with {seeds} seeds"
+        return f"All {many.cells:,} cells are done, {values}."
     kinds = "cells (evaluations, and the pre-trainings they need)"
     first = f"All {one.cells:,} {kinds} are done for one seed."
     if one.to_do:

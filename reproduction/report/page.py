@@ -125,11 +125,11 @@ def auc_cell(mean: Mean | None, *, best: bool = False) -> Entry:
     return Entry(f"{mean.value:.3f}{spread}", ends(mean), "best" if best else "")
 
 
-def value_entry(told: Mapping[str, float | None] | None) -> Entry:
+def value_entry(values: Mapping[str, float | None] | None) -> Entry:
     """A value between 0 and 1 with its interval, as a result's JSON has it."""
-    if told is None or told["value"] is None:
+    if values is None or values["value"] is None:
         return Entry(DASH, mark="missing")
-    value, low, high = (math.nan if (end := told[name]) is None else end for name in ("value", "low", "high"))
+    value, low, high = (math.nan if (end := values[name]) is None else end for name in ("value", "low", "high"))
     return Entry(f"{value:.3f}", ends(Interval(value, low, high)))
 
 

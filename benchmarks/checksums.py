@@ -16,7 +16,7 @@ from training import chapman_loop, run_steps
 import clocs
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
-from clocs.store.store import SKIP_CHECKSUMS
+from clocs.store.reader import SKIP_CHECKSUMS
 
 BATCH, ROUNDS = 256, 60
 POLICY = FramePolicy(samples=2500, rate=500, leads=("II", "V2", "aVL", "aVR"))

@@ -16,9 +16,9 @@ import pytest
 import clocs
 import clocs.training.loop
 from clocs.core.files import damage
-from clocs.store.ingest import RECEIPTS, ingest
+from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS, versions
-from clocs.store.receipts import read_receipt
+from clocs.store.receipts import RECEIPTS, read_receipt
 from clocs.training.checkpoint import load_encoder_folder, newest_undamaged, save_checkpoint
 from tests.faults.recording_disk import Crash, Event, Tree, crashes, put, quick, recording
 from tests.faults.stores import FIRST, MORE, check_readable, fingerprint, grown_source, small_dataset, small_ingest

@@ -18,8 +18,9 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
 from clocs.store.checksums import CHUNK_BYTES, CheckedChunks, ChunkHasher, checksums_path, read_checksums
 from clocs.store.frames import Frames
+from clocs.store.reader import SKIP_CHECKSUMS
 from clocs.store.shard import schema
-from clocs.store.store import SKIP_CHECKSUMS, Store, open_store
+from clocs.store.store import Store, open_store
 from clocs.store.verify import add_checksums, verify
 from tests.conftest import make_recording
 from tests.store.conftest import Maker

@@ -24,7 +24,7 @@ from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.writing import write
 from clocs.signals.quality import Finding, GatePolicy, assess
-from clocs.store import ingest as ingesting
+from clocs.store import writing
 from clocs.store.ingest import ingest, left_out
 from clocs.store.manifest import FORMAT
 from clocs.store.store import Store, open_store
@@ -112,7 +112,7 @@ def test_a_recording_that_the_gate_stumbles_over_is_refused(store_of: Maker, mon
             raise IndexError("planted")
         return assess(recording, policy)
 
-    monkeypatch.setattr(ingesting, "assess", stumbling)
+    monkeypatch.setattr(writing, "assess", stumbling)
     store = store_of([make_recording(seed=seed, record_id=name) for seed, name in enumerate(["a", "odd", "b"])])
     (row,) = quarantine(store)
     assert (stored(store), row["source"], row["reason"]) == (["a", "b"], "made/1", "unreadable")
@@ -241,7 +241,7 @@ def test_the_same_content_has_the_same_hash_whatever_wrote_it(tmp_path: Path, mo
     table = tmp_path / "about.csv"
     table.write_text("file,patient_id\na,p1\n")
     store = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": table})
-    monkeypatch.setattr("clocs.store.ingest.version", lambda name: "99.0")
+    monkeypatch.setattr("clocs.store.writing.version", lambda name: "99.0")
     monkeypatch.chdir(tmp_path)
     again = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": "about.csv"})
     other = clocs.ingest("folder", tmp_path / "files", tmp_path / "other", options={"table": table})

@@ -25,8 +25,9 @@ from clocs.evaluation.destination import refuse_taken
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
 from clocs.evaluation.subject import Subject, load_subject
+from clocs.store.reader import Folder
 from clocs.store.splits import Split
-from clocs.store.store import Folder, Store, open_store
+from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
 from clocs.training.seen import save_seen, seen_also, seen_keys
 

@@ -27,8 +27,9 @@ from clocs.evaluation.subject import Subject, load_subject
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
 from clocs.similarity.judgement.audit import audit
 from clocs.store.frames import Frames
+from clocs.store.reader import Folder
 from clocs.store.splits import Split
-from clocs.store.store import Folder, Store, open_store
+from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
 from clocs.training.seen import save_seen, seen_also, seen_keys, trained_on
 

@@ -11,8 +11,8 @@ from clocs.similarity.archive.archive import read_archive_manifest
 from clocs.similarity.checked_files import FileInfo, problem
 from clocs.similarity.index.changes import Folder
 from clocs.similarity.index.manifest import NAME, read_index_manifest
-from clocs.store.ingest import RECEIPTS
 from clocs.store.manifest import manifest_path, versions
+from clocs.store.receipts import RECEIPTS
 from clocs.store.verify import Fault
 
 Progress = Callable[[int, int], None]

@@ -14,8 +14,9 @@ from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.folder import BY_FILE
 from clocs.formats.reading import FORMATS, Format, recognise
 from clocs.signals.leads import STANDARD
+from clocs.store.reader import Folder
 from clocs.store.same_ecg import same_ecg_groups
-from clocs.store.store import Folder, Store, open_store
+from clocs.store.store import Store, open_store
 from clocs.store.summary import finding_in_words, quarantine
 
 Outcome = Literal["stored", "refused", "not an ECG", "part of a record", "not ingested"]

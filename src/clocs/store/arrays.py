@@ -22,8 +22,8 @@ from clocs.datasets.tables import labels_of
 from clocs.formats.demographics import age_of, sex_of
 from clocs.signals.leads import canonical
 from clocs.signals.quality import GatePolicy
-from clocs.store.ingest import ingest
-from clocs.store.store import Store
+from clocs.store.reader import StoreReader
+from clocs.store.writing import write_store
 
 COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
 NOTHING: Final = {"None", "nan", "NaN", "NaT", "<NA>"}
@@ -39,14 +39,14 @@ class ArrayOptions(Options):
     sha256: str
 
 
-def ingest_arrays(
+def write_arrays(
     folder: str | os.PathLike[str],
     signals: Signals,
     rate: float,
     leads: Sequence[str],
     table: Any,
     gate: GatePolicy | None,
-) -> Store:
+) -> StoreReader:
     """See ``Store.from_arrays``."""
     names = tuple(canonical(lead) for lead in leads)
     wrong = [number for number, signal in enumerate(signals) if np.ndim(signal) != 2 or len(signal) != len(names)]
@@ -73,7 +73,7 @@ def ingest_arrays(
         needs_source=False,
     )
     options = {"rate": rate, "leads": names, "sha256": digest.hexdigest()}
-    return ingest(dataset, None, folder, gate=gate, options=options)
+    return write_store(dataset, None, folder, gate=gate, options=options)
 
 
 def _entries(count: int, table: Any) -> Iterator[Entry]:

@@ -14,13 +14,13 @@ import pyarrow as pa
 from clocs.store.shard import HASH_BYTES, Shard, ShardInfo
 
 if TYPE_CHECKING:
-    from clocs.store.store import Store
+    from clocs.store.reader import StoreReader
 
 Ints = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 
 
-def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
+def duplicate_groups(store: StoreReader) -> list[npt.NDArray[np.int64]]:
     """Numbers of the recordings of each group of identical signals, groups in order of first member."""
     columns = [store.shard(number).column("signal_hash") for number in range(len(store.manifest.shards))]
     known = np.flatnonzero(np.concatenate([column.is_valid().to_numpy(False) for column in columns] or [[]]))
@@ -33,7 +33,7 @@ def duplicate_groups(store: Store) -> list[npt.NDArray[np.int64]]:
     return sorted(groups, key=lambda group: int(group[0]))
 
 
-def shared_lead_groups(store: Store) -> list[Ints]:
+def shared_lead_groups(store: StoreReader) -> list[Ints]:
     """Numbers of the recordings that share a lead, whatever it is called: one of them may be an extract of another."""
     records, keys = lead_keys(store, np.ones(len(store), bool), every=True)
     order = np.argsort(keys, kind="stable")
@@ -41,7 +41,7 @@ def shared_lead_groups(store: Store) -> list[Ints]:
     return [np.unique(group) for group in groups if len(group) > 1 and (group != group[0]).any()]
 
 
-def signal_keys(store: Store) -> Keys:
+def signal_keys(store: StoreReader) -> Keys:
     """Eight bytes of each recording's signal hash; 0 where there is none. Equal signals have equal keys."""
     keys = np.zeros(len(store), np.uint64)
     for number in range(len(store.manifest.shards)):
@@ -51,7 +51,7 @@ def signal_keys(store: Store) -> Keys:
     return keys
 
 
-def patient_keys(store: Store) -> Keys:
+def patient_keys(store: StoreReader) -> Keys:
     """Eight bytes of a hash of each recording's patient; 0 where ids are not pseudonyms.
 
     Pseudonyms mean the same in all stores made with one key; other ids may not, many archives count from 1.
@@ -64,7 +64,7 @@ def patient_keys(store: Store) -> Keys:
     return np.asarray(np.frombuffer(digests, np.uint64)[codes.indices.to_numpy()])
 
 
-def lead_keys(store: Store, records: npt.NDArray[np.bool_], *, every: bool) -> tuple[Ints, Keys]:
+def lead_keys(store: StoreReader, records: npt.NDArray[np.bool_], *, every: bool) -> tuple[Ints, Keys]:
     """Of every lead of these recordings, or of one of each, II where it is there: recording numbers, and keys.
 
     Whoever holds the same ECG with other leads has a lead in common with it.

@@ -31,7 +31,7 @@ from clocs.store.frame_index import (
 from clocs.store.gathering import Gatherer, Places, groups
 
 if TYPE_CHECKING:
-    from clocs.store.store import Store
+    from clocs.store.reader import StoreReader
 
 CACHE_BATCH = 256
 CACHE_FORM = 2
@@ -52,7 +52,7 @@ class Frames:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreReader,
         policy: FramePolicy,
         *,
         records: npt.NDArray[np.bool_] | None = None,

@@ -15,7 +15,7 @@ from clocs.store.frame_index import Block, Ints
 from clocs.store.windows import Windows
 
 if TYPE_CHECKING:
-    from clocs.store.store import Store
+    from clocs.store.reader import StoreReader
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Term:
 class Gatherer:
     """Finds items of blocks and copies their samples, a whole batch in a few array operations."""
 
-    def __init__(self, store: Store, blocks: Sequence[Block]) -> None:
+    def __init__(self, store: StoreReader, blocks: Sequence[Block]) -> None:
         self.store, self.blocks = store, blocks
         self.ends = np.cumsum([block.total for block in blocks], dtype=np.int64)
         self.shard = np.array([block.shard for block in blocks], np.int64)

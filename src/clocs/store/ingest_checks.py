@@ -13,9 +13,9 @@ from clocs.core.files import lies_in
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
 from clocs.store.manifest import SHARDS, Manifest, read_manifest, refuse_inside, versions
+from clocs.store.reader import StoreReader
 from clocs.store.receipts import read_receipts
 from clocs.store.shard import Shard
-from clocs.store.store import Store
 
 MOST_NAMED: Final = 20
 
@@ -50,7 +50,7 @@ def _warn_of_what_is_left_out(place: Path, before: Manifest, now: dict[str, Any]
         warnings.warn(
             f"version {before.version} of {place} was made with -o {' -o '.join(f'{name}=...' for name in lost)}, this "
             "one without: what that said of patients and labels is not in it. If it should be, give it and ingest anew",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -66,15 +66,15 @@ def check_nobody_is_named(folder: Path) -> None:
             )
 
 
-def warn_of_unused(store: Store, options: Options) -> None:
+def warn_of_unused(store: StoreReader, options: Options) -> None:
     """Of what the user gave, a table say, and nobody has."""
     said = options.unused(set(pc.unique(store.table(["patient_id"]).column(0)).to_pylist()))
     if said:
-        warnings.warn(said, stacklevel=3)
+        warnings.warn(said, stacklevel=4)
     _warn_of_absent_labels(store, options)
 
 
-def _warn_of_absent_labels(store: Store, options: Options) -> None:
+def _warn_of_absent_labels(store: StoreReader, options: Options) -> None:
     """A class that the user made of a label nobody has is misspelled, or of another archive."""
     wanted = {label for labels in options.own_classes.values() for label in labels}
     if wanted:
@@ -84,5 +84,5 @@ def _warn_of_absent_labels(store: Store, options: Options) -> None:
             known = ", ".join(sorted(held)[:MOST_NAMED]) or "none"
             warnings.warn(
                 f"no recording has the label {', '.join(absent)}, which a class is made of; labels here: {known}",
-                stacklevel=4,
+                stacklevel=5,
             )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from clocs.core.recording import Recording, missing_value
 from clocs.signals.leads import COMBINATIONS
-from clocs.store.store import Store
+from clocs.store.reader import StoreReader
 
 BLOCKS: Final = 8
 """Stretches of a recording; the highest and lowest value of each are its features."""
@@ -29,7 +29,7 @@ _Form = tuple[float, int, str, str]
 """Rate, samples, unit, and the lead that features are taken from."""
 
 
-def same_ecg_groups(store: Store) -> list[npt.NDArray[np.int64]]:
+def same_ecg_groups(store: StoreReader) -> list[npt.NDArray[np.int64]]:
     """Numbers of the recordings of each group, groups in order of their first member.
 
     Two recordings are the same ECG if they have the same rate and length and differ, in every lead that both files
@@ -62,7 +62,7 @@ def _near(features: Floats, steps: Floats) -> Iterator[tuple[int, int]]:
         yield from ((one, int(other)) for other in near[rank[near] < rank[one]])
 
 
-def _by_form(store: Store) -> Iterator[tuple[npt.NDArray[np.int64], Floats, Floats]]:
+def _by_form(store: StoreReader) -> Iterator[tuple[npt.NDArray[np.int64], Floats, Floats]]:
     """Of recordings of one form: their numbers, features (recordings, 2 x blocks) and steps, both in its unit."""
     found: dict[_Form, list[tuple[int, Floats, float]]] = defaultdict(list)
     for number in range(len(store)):
@@ -85,7 +85,7 @@ def _by_form(store: Store) -> Iterator[tuple[npt.NDArray[np.int64], Floats, Floa
             )
 
 
-def _taken(store: Store, number: int) -> Recording:
+def _taken(store: StoreReader, number: int) -> Recording:
     shard, row = store.locate(number)
     return store.shard(shard).recording(row)
 

@@ -17,8 +17,9 @@ from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
 from clocs.store.duplicates import duplicate_groups, shared_lead_groups
+from clocs.store.frames import Frames
+from clocs.store.reader import Folder, StoreReader, open_reader
 from clocs.store.same_ecg import same_ecg_groups
-from clocs.store.store import Folder, Store, open_store
 
 SPLITS = "splits"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -60,7 +61,7 @@ def make_split(
     """
     if not NAME.fullmatch(name):
         raise ConfigError(f"'{name}' cannot name a split: letters, digits, '.', '_' and '-', a letter or digit first")
-    store = open_store(store)
+    store = open_reader(store)
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
     patient, patients = store.patients()
     used = _used(store)
@@ -85,14 +86,14 @@ def make_split(
     return _save(store, name, parts, about)
 
 
-def _used(store: Store) -> npt.NDArray[np.bool_]:
+def _used(store: StoreReader) -> npt.NDArray[np.bool_]:
     if "evaluation" not in store.manifest.dataset["frames"]:
         return np.ones(len(store), bool)
-    return np.asarray(store.frames("evaluation").frames_per_record() > 0)
+    return np.asarray(Frames(store, store.policy("evaluation")).frames_per_record() > 0)
 
 
 def _clusters(
-    store: Store, patient: npt.NDArray[np.int64], patients: int, group_duplicates: bool
+    store: StoreReader, patient: npt.NDArray[np.int64], patients: int, group_duplicates: bool
 ) -> npt.NDArray[np.int64]:
     """A number for each patient, shared by those connected through identical signals."""
     from scipy.sparse import coo_array
@@ -109,19 +110,19 @@ def _clusters(
     return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
 
 
-def _in_other_files(store: Store) -> list[npt.NDArray[np.int64]]:
+def _in_other_files(store: StoreReader) -> list[npt.NDArray[np.int64]]:
     """Recordings that are one ECG, exported more than once: other steps, other leads, so no equal signals."""
     kinds = {kind for number in range(len(store.manifest.shards)) for kind in _kinds_of_file(store, number)}
     return [*same_ecg_groups(store), *shared_lead_groups(store)] if len(kinds) > 1 else []
 
 
-def _kinds_of_file(store: Store, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
+def _kinds_of_file(store: StoreReader, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
     """Format, leads and gains; of one kind, the same ECG is the same signal."""
     formats, leads, gains = (store.shard(shard).column(name).to_pylist() for name in ("format", "leads", "gain"))
     return {(name, tuple(has), tuple(by)) for name, has, by in zip(formats, leads, gains, strict=True)}
 
 
-def _known(store: Store, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+def _known(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     """The part that an earlier split gave each of these patients; -1 where it gave none."""
     with pa.memory_map(str(store.folder / SPLITS / f"{split.name}.arrow")) as source:
         names = pa.ipc.open_file(source).read_all().column("patient_id").to_pylist()
@@ -171,7 +172,7 @@ def _deal(
     return by_cluster[member]
 
 
-def _save(store: Store, name: str, parts: npt.NDArray[np.int8], about: dict[str, Any]) -> Split:
+def _save(store: StoreReader, name: str, parts: npt.NDArray[np.int8], about: dict[str, Any]) -> Split:
     path = store.folder / SPLITS / f"{name}.arrow"
     columns = [column.combine_chunks() for column in store.table(["record_id", "patient_id"]).columns]
     columns.append(pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS)))
@@ -204,7 +205,9 @@ def read_split_file(folder: Path, name: str) -> Split:
     return Split(name, content_hash(body), body["about"], column.indices.to_numpy().astype(np.int8))
 
 
-def load_split(store: Store, name: str = "default", *, allow_duplicates: bool = False, thorough: bool = False) -> Split:
+def load_split(
+    store: StoreReader, name: str = "default", *, allow_duplicates: bool = False, thorough: bool = False
+) -> Split:
     """A saved split, refused if it was made for other data or leaks, as ``check_leaks`` says."""
     split = read_split_file(store.folder, name)
     if split.about["store"] != store.sha256:
@@ -222,7 +225,7 @@ def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, 
 
     ``thorough``: also one ECG in several files, for which every signal is read.
     """
-    store = open_store(store)
+    store = open_reader(store)
     if len(split.parts) != len(store):
         raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
     patient, patients = store.patients()
@@ -243,7 +246,7 @@ def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, 
             raise LeakError(_both(store, split, int(members[0]), int(other[0]), how))
 
 
-def _both(store: Store, split: Split, here: int, there: int, how: str) -> str:
+def _both(store: StoreReader, split: Split, here: int, there: int, how: str) -> str:
     ids = store.table(["record_id"]).column(0)
     part = [PARTS[split.parts[number]] for number in (here, there)]
     return (

@@ -1,39 +1,22 @@
-"""A store: immutable, versioned recordings. Opening one reads its manifest and nothing else."""
+"""A store: immutable, versioned recordings, with their frames and splits."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from clocs.core.errors import ConfigError
-from clocs.core.recording import Recording
-from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import derivable, derive
 from clocs.signals.quality import GatePolicy
-from clocs.store.checksums import CheckedChunks
-from clocs.store.manifest import SHARDS, read_manifest
-from clocs.store.shard import Shard, schema
-
-if TYPE_CHECKING:
-    from clocs.store.frames import Frames
-    from clocs.store.splits import Split
-
-Folder = str | os.PathLike[str]
-"""Of a store, or the store itself, which stands for its folder."""
-OPEN_SHARDS = 1024
-"""Memory maps kept open at once."""
-SKIP_CHECKSUMS = "CLOCS_SKIP_CHECKSUMS"
-"""Environment variable; 1: stores are read without their checksums."""
+from clocs.store.arrays import write_arrays
+from clocs.store.frames import Frames
+from clocs.store.reader import Folder, StoreReader
+from clocs.store.splits import Split, load_split
 
 
-class Store:
+class Store(StoreReader):
     """Recordings numbered from 0, in shards.
 
     Bytes are compared with the shards' checksums the first time they are used; damage raises ``IntegrityError``.
@@ -45,130 +28,12 @@ class Store:
             environment decides: ``CLOCS_SKIP_CHECKSUMS=1`` skips them.
     """
 
-    def __init__(self, folder: Folder, version: int | None = None, *, check: bool | None = None) -> None:
-        self.folder = Path(folder)
-        self.manifest = read_manifest(self.folder, version)
-        self._check = os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check
-        self.first = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
-        self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
-
-    @property
-    def sha256(self) -> str:
-        """Identity of the content: any difference in a recording or its labels changes it."""
-        return self.manifest.sha256
-
-    def __len__(self) -> int:
-        return int(self.first[-1])
-
-    def __fspath__(self) -> str:
-        return str(self.folder)
-
-    def __repr__(self) -> str:
-        name, version = self.manifest.dataset["name"], self.manifest.version
-        return f"<Store {self.folder} version {version}: {len(self):,} recordings of {name}>"
-
-    @functools.cached_property
-    def checked(self) -> CheckedChunks:
-        """Which bytes were compared with their checksums so far."""
-        made = CheckedChunks(info.bytes for info in self.manifest.shards)
-        if not self._check:
-            made.skip()
-        return made
-
-    def _open_shard(self, number: int) -> Shard:
-        info = self.manifest.shards[number]
-        return Shard(self.folder / SHARDS / info.file, info, self.checked.of_file(number))
-
-    def check_samples(self, shards: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], num_bytes: int) -> None:
-        """Check windows of the shards' files that were not checked before, many at once.
-
-        Args:
-            shards: Number of each window's shard, (N,).
-            begin: At which byte of the file each window begins, (N,).
-            num_bytes: Length of a window.
-        """
-        for number, chunks in self.checked.missing(shards, begin, num_bytes):
-            self.shard(number).check_chunks(chunks)
-
-    def locate(self, record: int) -> tuple[int, int]:
-        """Shard and row of a recording's number."""
-        if not 0 <= record < len(self):
-            raise ConfigError(f"record {record} is not in 0..{len(self) - 1}")
-        shard = int(np.searchsorted(self.first, record, "right")) - 1
-        return shard, record - int(self.first[shard])
-
-    def recording(self, record: int | str) -> Recording:
-        """One recording by its number or its record id, derivable leads included."""
-        shard, row = self.locate(self.number_of(record) if isinstance(record, str) else record)
-        return derive(self.shard(shard).recording(row))
-
-    def number_of(self, record_id: str) -> int:
-        """The number of a record id."""
-        import pyarrow.compute as pc
-
-        for number in range(len(self.manifest.shards)):
-            row = pc.index(self.shard(number).column("record_id"), record_id).as_py()
-            if row >= 0:
-                return int(self.first[number]) + int(row)
-        raise ConfigError(f"no record '{record_id}' in {self.folder}; ids: clocs data records {self.folder}")
-
-    def __iter__(self) -> Iterator[Recording]:
-        return (self.recording(number) for number in range(len(self)))
-
-    def table(self, columns: str | Sequence[str]) -> pa.Table:
-        """Metadata columns of all recordings, in order, as views into the shards."""
-        columns = [columns] if isinstance(columns, str) else list(columns)
-        known = schema("int16").names
-        unknown = [name for name in columns if name not in known]
-        if unknown:
-            raise ConfigError(f"no column {', '.join(unknown)}; a store has {', '.join(known)}")
-        batches = [self.shard(number).columns(columns) for number in range(len(self.manifest.shards))]
-        empty = pa.schema([schema("int16").field(name) for name in columns])
-        return pa.Table.from_batches(batches, None if batches else empty)
-
-    def layouts(
-        self, number: int, records: npt.NDArray[np.bool_] | None = None
-    ) -> dict[tuple[str, ...], npt.NDArray[np.int64]]:
-        """Rows of a shard by the leads that they have stored; it is read only where these differ.
-
-        ``records``: of those alone, a mask over the store's numbers.
-        """
-        info, begin = self.manifest.shards[number], int(self.first[number])
-        rows = np.arange(info.records) if records is None else np.flatnonzero(records[begin : begin + info.records])
-        if info.leads is not None:
-            return {info.leads: rows}
-        found: dict[tuple[str, ...], list[int]] = {}
-        for row in rows.tolist():
-            found.setdefault(self.shard(number).leads[row], []).append(row)
-        return {leads: np.array(members, np.int64) for leads, members in found.items()}
-
-    def leads(self) -> set[str]:
-        """All that some recording has stored, or that follow from what it has."""
-        layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.layouts(number)}
-        return {lead for layout in layouts for lead in (*layout, *derivable(layout))}
-
-    def patients(self) -> tuple[npt.NDArray[np.int64], int]:
-        """A number for each recording's patient, and how many there are."""
-        codes = self.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
-        return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
-
-    def policy(self, purpose: str) -> FramePolicy:
-        """The frame policy this dataset has for a purpose."""
-        policies = self.manifest.dataset["frames"]
-        if purpose not in policies:
-            raise ConfigError(f"no frame policy '{purpose}'; this store has {', '.join(policies) or 'none'}")
-        return FramePolicy.model_validate(policies[purpose])
-
     def frames(self, purpose: str = "evaluation", **options: Any) -> Frames:
         """Frames by the policy this dataset has for a purpose."""
-        from clocs.store.frames import Frames
-
         return Frames(self, self.policy(purpose), **options)
 
     def split(self, name: str = "default") -> Split:
         """A saved split, refused if it leaks."""
-        from clocs.store.splits import load_split
-
         return load_split(self, name)
 
     @classmethod
@@ -187,9 +52,8 @@ class Store:
         ``table``: a data frame or mapping with a row per recording and any of the columns ``record_id``,
         ``patient_id``, ``site``, ``age``, ``sex``, ``labels``. The gate judges arrays as it judges files.
         """
-        from clocs.store.arrays import ingest_arrays
-
-        return ingest_arrays(folder, signals, rate, leads, table, gate)
+        written = write_arrays(folder, signals, rate, leads, table, gate)
+        return cls(written.folder, written.manifest.version)
 
 
 def open_store(folder: Folder, version: int | None = None, *, check: bool | None = None) -> Store:

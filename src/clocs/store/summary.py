@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from clocs.store.duplicates import duplicate_groups
 from clocs.store.manifest import read_quarantine
+from clocs.store.reader import Folder
 from clocs.store.splits import PARTS, load_split
-from clocs.store.store import Folder, Store, open_store
+from clocs.store.store import Store, open_store
 
 TOLD: Final = ("record_id", "patient_id", "site", "age", "sex", "labels", "rate", "leads", "format", "source", "notes")
 """What is listed of a recording."""

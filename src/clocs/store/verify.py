@@ -13,8 +13,8 @@ import numpy as np
 from clocs.core.errors import ClocsError, IntegrityError, StoreError
 from clocs.core.files import damage, unseal
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
-from clocs.store.ingest import RECEIPTS
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
+from clocs.store.receipts import RECEIPTS
 from clocs.store.shard import ShardInfo
 from clocs.store.splits import SPLITS
 

@@ -1,11 +1,12 @@
-"""The layers: a file imports its own layer or lower ones, and parts of a folder do not know each other."""
+"""The layers: a file imports its own layer or lower ones; parts of a folder do not import each other; no cycles."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -62,10 +63,10 @@ DRAWERS = {"util", "utils", "helper", "helpers", "common", "misc"}
 HEAVY = ("torch", "pandas", "matplotlib", "scipy", "ray", "faiss")
 
 
-def imported(path: PurePosixPath, tree: ast.Module) -> Iterator[tuple[str, ...]]:
-    """Every module or name that a file imports, wherever in it, as its dotted parts from the root."""
+def imported(path: PurePosixPath, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
+    """Every module or name that nodes of a file import, as its dotted parts from the root."""
     here = ("clocs", *path.parent.parts)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield tuple(alias.name.split("."))
@@ -87,7 +88,7 @@ def violations(name: str, source: str) -> list[str]:
     folder = path.parts[0]
     if folder not in LAYERS:
         return [f"{name}: folder '{folder}' has no layer; place it in LAYERS"]
-    found = (_fault(folder, path, target) for target in imported(path, ast.parse(source)))
+    found = (_fault(folder, path, target) for target in imported(path, ast.walk(ast.parse(source))))
     return [f"{name}: {fault}" for fault in found if fault]
 
 
@@ -123,6 +124,50 @@ def _sibling_fault(path: PurePosixPath, target: tuple[str, ...]) -> str:
     return "" if own or module in PARTS[folder.as_posix()] else f"imports its sibling {'.'.join(target)}"
 
 
+def run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below one, without those that only a type checker sees."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for other in child.orelse:
+                yield other
+                yield from run_time_nodes(other)
+        else:
+            yield from run_time_nodes(child)
+
+
+def import_cycle(sources: Mapping[str, str]) -> list[str]:
+    """Find modules that import each other at run time, in a function or not.
+
+    Args:
+        sources: Source of each file, by its path below ``clocs``.
+
+    Returns:
+        The modules of one cycle, the first again at the end; empty where there is none.
+    """
+    modules = {_module(name): name for name in sources}
+    graph: dict[str, set[str]] = {}
+    for module, name in modules.items():
+        targets = imported(PurePosixPath(name), run_time_nodes(ast.parse(sources[name])))
+        graph[module] = {found for target in targets if (found := _holder(target, modules))} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def _module(name: str) -> str:
+    parts = PurePosixPath(name).with_suffix("").parts
+    return ".".join(("clocs", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def _holder(target: tuple[str, ...], modules: Mapping[str, str]) -> str:
+    """The module that an imported name is, or is defined in; empty for other packages."""
+    prefixes = (".".join(target[:length]) for length in range(len(target), 0, -1))
+    return next((prefix for prefix in prefixes if prefix in modules), "")
+
+
 def _files() -> list[str]:
     return sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
@@ -137,7 +182,7 @@ def reproduction_violations(name: str, source: str) -> list[str]:
     drawers = [part for part in (*path.parent.parts, path.stem) if part.strip("_") in DRAWERS]
     unknown = [
         ".".join(target)
-        for target in imported(path, ast.parse(source))
+        for target in imported(path, ast.walk(ast.parse(source)))
         if target[0] == "clocs" and target != ("clocs", "__version__") and (len(target) < 2 or target[1] not in LAYERS)
     ]
     return [*(f"{name}: '{part}' says nothing about what it holds" for part in drawers), *unknown]
@@ -236,6 +281,53 @@ def test_a_planted_violation_is_caught(name: str, source: str) -> None:
 )
 def test_what_is_allowed_passes(name: str, source: str) -> None:
     assert violations(name, source) == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert import_cycle({name: (PACKAGE / name).read_text(encoding="utf-8") for name in _files()}) == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "cycle"),
+    [
+        pytest.param(
+            {
+                "store/store.py": "def late():\n    from clocs.store.splits import load_split",
+                "store/splits.py": "from .groups import groups",
+                "store/groups.py": "from clocs.store import store",
+            },
+            {"clocs.store.store", "clocs.store.splits", "clocs.store.groups"},
+            id="in a folder",
+        ),
+        pytest.param(
+            {"training/loop.py": "import clocs.methods.cmsc", "methods/cmsc.py": "from clocs.training.loop import run"},
+            {"clocs.training.loop", "clocs.methods.cmsc"},
+            id="between folders",
+        ),
+        pytest.param(
+            {"formats/__init__.py": "from .edf import EDF", "formats/edf.py": "from clocs.formats import read"},
+            {"clocs.formats", "clocs.formats.edf"},
+            id="through the folder",
+        ),
+        pytest.param(
+            {
+                "store/a.py": "if TYPE_CHECKING:\n    import os\nelse:\n    import clocs.store.b",
+                "store/b.py": "import clocs.store.a",
+            },
+            {"clocs.store.a", "clocs.store.b"},
+            id="for what is not types",
+        ),
+    ],
+)
+def test_a_planted_cycle_is_caught(sources: dict[str, str], cycle: set[str]) -> None:
+    assert set(import_cycle(sources)) == cycle
+
+
+@pytest.mark.parametrize("condition", ["TYPE_CHECKING", "typing.TYPE_CHECKING"])
+def test_an_import_for_types_closes_no_cycle(condition: str) -> None:
+    types = f"if {condition}:\n    from clocs.store.store import Store"
+    sources = {"store/store.py": "from clocs.store.frames import Frames", "store/frames.py": types}
+    assert import_cycle(sources) == []
 
 
 @pytest.mark.parametrize("module", ["clocs", "clocs.cli.main"])

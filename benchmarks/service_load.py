@@ -44,7 +44,7 @@ class Bare:
     def __init__(self, folder: str, encoder: str) -> None:
         import torch
 
-        from clocs.evaluation.pretrained import load_encoder
+        from clocs.inference.pretrained import load_encoder
         from clocs.service.parsing.reading import read_upload
         from clocs.service.replies import classes_reply
 
@@ -77,7 +77,7 @@ class Pool:
     async def _open(self) -> None:
         import torch
 
-        from clocs.evaluation.pretrained import load_encoder
+        from clocs.inference.pretrained import load_encoder
         from clocs.service.inference import Threads
         from clocs.service.parsing.pool import ParsingPool
         from clocs.service.parsing.trial import try_confinement

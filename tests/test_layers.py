@@ -27,9 +27,11 @@ LAYERS = {
     "losses": 3,
     "methods": 3,
     "training": 4,
+    "inference": 5,
     "evaluation": 5,
     "similarity": 5,
     "experiments": 5,
+    "publishing": 6,
     "service": 7,
     "cli": 7,
 }

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from clocs.drawing.ecg_paper import draw_recording
     from clocs.evaluation.finetune import FinetuneConfig as FinetuneConfig
     from clocs.evaluation.finetune import finetune as finetune
-    from clocs.evaluation.pretrained import load_encoder as load_encoder
     from clocs.evaluation.probe import ProbeConfig as ProbeConfig
     from clocs.evaluation.probe import probe as probe
-    from clocs.evaluation.publishing import publish as publish
-    from clocs.evaluation.transformer import EcgEmbedder as EcgEmbedder
     from clocs.formats import read as read
     from clocs.formats.writing import write as write
+    from clocs.inference.pretrained import load_encoder as load_encoder
+    from clocs.inference.transformer import EcgEmbedder as EcgEmbedder
+    from clocs.publishing.publish import publish as publish
     from clocs.signals.framing import FramePolicy as FramePolicy
     from clocs.signals.quality import GatePolicy as GatePolicy
     from clocs.signals.quality import assess as assess
@@ -51,8 +51,8 @@ _PLACES = {
     "DATASETS": "clocs.datasets:DATASETS",
     "download": "clocs.datasets.download:download",
     "plot": "clocs.drawing.ecg_paper:draw_recording",
-    "load_encoder": "clocs.evaluation.pretrained:load_encoder",
-    "EcgEmbedder": "clocs.evaluation.transformer:EcgEmbedder",
+    "load_encoder": "clocs.inference.pretrained:load_encoder",
+    "EcgEmbedder": "clocs.inference.transformer:EcgEmbedder",
     "read": "clocs.formats:read",
     "write": "clocs.formats.writing:write",
     "FramePolicy": "clocs.signals.framing:FramePolicy",
@@ -75,7 +75,7 @@ _PLACES = {
     "finetune": "clocs.evaluation.finetune:finetune",
     "ProbeConfig": "clocs.evaluation.probe:ProbeConfig",
     "FinetuneConfig": "clocs.evaluation.finetune:FinetuneConfig",
-    "publish": "clocs.evaluation.publishing:publish",
+    "publish": "clocs.publishing.publish:publish",
     "audit": "clocs.similarity.judgement.audit:audit",
     "embed_store": "clocs.similarity.archive.embedding:embed_store",
     "open_archive": "clocs.similarity.archive.archive:open_archive",

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clocs.evaluation.pretrained import load_encoder
+from clocs.inference.pretrained import load_encoder
 from clocs.training.shipped import DEFAULT_ENCODER
 from tests.cli.conftest import Command
-from tests.evaluation.conftest import make_classifier, make_encoder
+from tests.inference.conftest import make_classifier, make_encoder
 
 RECORDS = "ptbxl/records500/00000"
 

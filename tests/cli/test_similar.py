@@ -12,7 +12,7 @@ from clocs.cli.main import main
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store
 from tests.cli.conftest import Command
-from tests.evaluation.conftest import make_encoder
+from tests.inference.conftest import make_encoder
 
 
 @pytest.fixture(scope="module")

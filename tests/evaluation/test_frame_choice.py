@@ -10,7 +10,7 @@ from clocs.core.errors import ConfigError
 from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
-from tests.evaluation.conftest import POLICY, about
+from tests.inference.conftest import POLICY, about
 
 CHAPMAN = FramePolicy(samples=2500, source_samples="recording", normalisation="unit", excluded=(("r", "V2"),))
 """As Chapman's for evaluation: the rate is left open."""

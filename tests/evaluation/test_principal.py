@@ -19,9 +19,9 @@ from clocs.evaluation import principal
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.principal import components, with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
-from clocs.evaluation.publishing import publish
 from clocs.evaluation.rows import rows_of
 from clocs.evaluation.subject import load_subject
+from clocs.publishing.publish import publish
 from clocs.store.store import Store
 from clocs.training.pretrain import pretrain
 

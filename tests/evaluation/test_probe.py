@@ -31,7 +31,8 @@ from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import load_encoder_folder, save_encoder
 from clocs.training.labels import labelled_records
 from clocs.training.pretrain import pretrain
-from tests.evaluation.conftest import make_encoder, make_store
+from tests.evaluation.conftest import make_store
+from tests.inference.conftest import make_encoder
 
 CLASSES = {
     "two": {"regular": ("SR", "SB", "ST"), "irregular": ("AFIB", "PVC")},

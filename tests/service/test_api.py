@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from clocs import __version__
-from clocs.evaluation.pretrained import load_encoder
+from clocs.inference.pretrained import load_encoder
 from clocs.service import schemas
 from clocs.service.parsing.landlock import landlock_version
 from clocs.service.parsing.reading import read_upload

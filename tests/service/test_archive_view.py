@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 
 from clocs.core.errors import ConfigError, OptionError
 from clocs.core.recording import Recording
-from clocs.evaluation.pretrained import load_encoder
+from clocs.inference.pretrained import load_encoder
 from clocs.service import archive_view
 from clocs.service.archive_view import ArchiveView
 from clocs.service.demo import make_demo

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from clocs.core.errors import SignalError
-from clocs.evaluation.pretrained import load_encoder
+from clocs.inference.pretrained import load_encoder
 from clocs.service.inference import Threads
 from clocs.service.settings import ServiceSettings
 from clocs.service.state import load

@@ -29,7 +29,7 @@ from clocs.similarity.index.changes import add_archive, build_index, delete_pati
 
 def embed(place: Path) -> None:
     """Tasks of four recordings."""
-    from clocs.evaluation.pretrained import load_encoder
+    from clocs.inference.pretrained import load_encoder
     from clocs.similarity.archive import embedding
 
     embedding.RECORDS_PER_TASK = 4  # type: ignore[misc]

@@ -20,9 +20,9 @@ from clocs.similarity.index.search import open_index
 from clocs.similarity.integrity import verify_embeddings
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
-from tests.evaluation.conftest import make_encoder
 from tests.faults.stores import fingerprint
 from tests.faults.test_kills import Ingest, killed_run, random_moment, wait_for_orphans
+from tests.inference.conftest import make_encoder
 from tests.similarity.archives import clustered, people, write_archive
 from tests.similarity.changing import OPERATIONS
 

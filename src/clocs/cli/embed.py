@@ -49,7 +49,7 @@ def embed(
 def _embed_store(
     store: Path, encoder: str, out: Path | None, any_lead: bool, workers: int, engine: EngineName | None, as_json: bool
 ) -> None:
-    from clocs.evaluation.embedding_files import ENDINGS
+    from clocs.inference.embedding_files import ENDINGS
     from clocs.similarity.archive.embedding import embed_store
 
     if out is None:
@@ -80,8 +80,8 @@ def _embed_store(
 
 
 def _embed_files(files: list[Path], encoder: str, out: Path | None, any_lead: bool, as_json: bool) -> None:
-    from clocs.evaluation.embedding_files import embed_files
-    from clocs.evaluation.pretrained import load_encoder
+    from clocs.inference.embedding_files import embed_files
+    from clocs.inference.pretrained import load_encoder
 
     target = out or (None if as_json else Path("embeddings.npz"))
     done = embed_files(load_encoder(encoder), files, target, any_lead=any_lead)
@@ -114,7 +114,7 @@ def classify(
     as_json: AsJson = False,
 ) -> None:
     """Say how probable each class of an encoder's classifier is. Research use only, not a diagnosis."""
-    from clocs.evaluation.pretrained import load_encoder
+    from clocs.inference.pretrained import load_encoder
 
     found = load_encoder(encoder).classify(file, any_lead=any_lead, classifier=classifier)
     if as_json:
@@ -137,8 +137,8 @@ def export_onnx(
     as_json: AsJson = False,
 ) -> None:
     """Write an encoder as ONNX, if onnxruntime then gives the same embeddings as torch."""
-    from clocs.evaluation.onnx_export import export_onnx as run
-    from clocs.evaluation.pretrained import load_encoder
+    from clocs.inference.onnx_export import export_onnx as run
+    from clocs.inference.pretrained import load_encoder
 
     result = run(load_encoder(encoder), out)
     if as_json:

@@ -138,7 +138,7 @@ def publish_command(
     The stores are all that the encoder was trained on, or others, of whose test patients it has seen nobody: so a
     shipped encoder gets a classifier for labels of your own.
     """
-    from clocs.evaluation.publishing import publish
+    from clocs.publishing.publish import publish
 
     found = publish(checkpoint, store, out, name, more_stores=more_store or (), split=split)
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())

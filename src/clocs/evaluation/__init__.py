@@ -1,1 +1,1 @@
-"""Using and judging an encoder: embeddings, linear evaluation, classifiers, the split contract."""
+"""Layer 5: judge an encoder: linear evaluation, fine-tuning, results, and the split contract."""

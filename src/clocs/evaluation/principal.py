@@ -21,7 +21,6 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.encoders import build_encoder
 from clocs.encoders.resnet import ResNet
-from clocs.evaluation.destination import refuse_taken
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
 from clocs.evaluation.subject import Subject, load_subject
@@ -29,6 +28,7 @@ from clocs.store.reader import Folder
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
+from clocs.training.output_dir import refuse_taken
 from clocs.training.seen import save_seen, seen_also, seen_keys
 
 Floats = npt.NDArray[np.float64]

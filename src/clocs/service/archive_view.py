@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from clocs.core.recording import Recording
 from clocs.core.seeds import generator
-from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.inference.pretrained import PretrainedEncoder
 from clocs.service.parsing.reading import nameless
 from clocs.signals.leads import derive
 from clocs.similarity.index.filters import Filter

@@ -14,7 +14,7 @@ from clocs.core.errors import ClocsError
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import Dataset
-from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.inference.pretrained import PretrainedEncoder
 from clocs.service.parsing.confinement import give_way
 from clocs.service.parsing.memory_source import MemorySource
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clocs.evaluation.classifier import Classifier
-from clocs.evaluation.pretrained import Classification, Embeddings
+from clocs.inference.classifier import Classifier
+from clocs.inference.pretrained import Classification, Embeddings
 from clocs.service import schemas
 from clocs.service.ages import shown_age
 from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.onnx_export import use_onnx
-from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.onnx_export import use_onnx
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.service.admission import Gate
 from clocs.service.archive_view import ArchiveView
 from clocs.service.audit_log import AuditLog

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from clocs.datasets import DATASETS, Dataset
-from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
 from clocs.evaluation.probe import probe
+from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import build_index, delete_patients
 from clocs.store.ingest import ingest

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.evaluation.contract import check_contract
-from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.probe import probe
 from clocs.evaluation.results import compare, load_scores
+from clocs.inference.pretrained import load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.similarity.archive.archive import KNOWN, open_archive
 from clocs.similarity.archive.embedding import embed_store

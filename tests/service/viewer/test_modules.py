@@ -11,9 +11,9 @@ import numpy as np
 import clocs
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
-from clocs.evaluation.classifier import Bin
-from clocs.evaluation.pretrained import ClassProbability
 from clocs.formats.reading import read
+from clocs.inference.classifier import Bin
+from clocs.inference.pretrained import ClassProbability
 from tests.service.viewer.conftest import Visit
 
 BEATS = """async ({ rate, rows }) => {

@@ -12,7 +12,7 @@ import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.recording import Recording
-from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import without_derived
 from clocs.signals.quality import OFF
@@ -22,8 +22,8 @@ from clocs.similarity.archive.embedding import embed_store
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 from tests.conftest import make_recording
-from tests.evaluation.conftest import make_encoder
 from tests.faults.stores import fingerprint, small_dataset
+from tests.inference.conftest import make_encoder
 from tests.store.conftest import Maker, store_of
 
 __all__ = ["store_of"]

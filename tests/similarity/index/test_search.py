@@ -13,12 +13,12 @@ import pytest
 
 import clocs
 from clocs.core.errors import ConfigError, FormatError, StoreError
-from clocs.evaluation.pretrained import load_encoder
 from clocs.formats import read
+from clocs.inference.pretrained import load_encoder
 from clocs.similarity.index.changes import Deleted, delete_patients
 from clocs.similarity.index.search import PatientIndex, open_index
 from clocs.store.store import Store
-from tests.evaluation.conftest import make_encoder
+from tests.inference.conftest import make_encoder
 from tests.similarity.archives import Row, clustered, people, write_archive
 
 CHAPMAN_FILE = "chapman/ECGDataDenoised/MUSE_20180111_155115_19000.csv"

@@ -14,8 +14,8 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Entry
 from clocs.datasets.synthetic import SYNTHETIC
-from clocs.evaluation.pretrained import load_encoder
 from clocs.evaluation.subject import load_subject
+from clocs.inference.pretrained import load_encoder
 from clocs.similarity.judgement import cohort as module
 from clocs.similarity.judgement.cohort import cohort_of, open_cohort, seen_by, told
 from clocs.store.ingest import ingest

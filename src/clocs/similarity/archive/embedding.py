@@ -17,8 +17,8 @@ from typing import Any, Final
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash, exclusive, seal, write_bytes
-from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
-from clocs.evaluation.soundness import GATE
+from clocs.inference.input_checks import GATE
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.similarity.archive.archive import (
     FORMAT,
     Archive,

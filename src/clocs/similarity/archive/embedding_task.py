@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
 from clocs.core.files import seal, unseal, write_bytes
-from clocs.evaluation.preparation import Prepared, prepare
-from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.inference.preparation import Prepared, prepare
+from clocs.inference.pretrained import PretrainedEncoder
 from clocs.similarity.archive.archive import KNOWN, ArchiveShardInfo, schema, shard_file
 from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording
 from clocs.similarity.checked_files import describe

@@ -26,7 +26,7 @@ from clocs.similarity.segments import Vectors
 from clocs.store.store import Store
 
 if TYPE_CHECKING:
-    from clocs.evaluation.pretrained import PretrainedEncoder
+    from clocs.inference.pretrained import PretrainedEncoder
 
 OPENINGS: Final = 3
 """How often an index is opened again that a rebuild replaced meanwhile."""
@@ -143,7 +143,7 @@ class PatientIndex:
 
     def embedded(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
         """A recording or file as it is searched for; ``any_lead``: by leads, too, that its encoder does not know."""
-        from clocs.evaluation.recordings import recording_of
+        from clocs.inference.recordings import recording_of
         from clocs.similarity.archive.recording_vectors import pool_recording
 
         about, recording = now.manifest, recording_of(query)
@@ -227,7 +227,7 @@ class PatientIndex:
     @property
     def encoder(self) -> PretrainedEncoder:
         """The encoder whose vectors these are; loaded when a file is first asked with."""
-        from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
+        from clocs.inference.pretrained import PretrainedEncoder, load_encoder
         from clocs.training.shipped import shipped_encoders
 
         if self._loaded is None:

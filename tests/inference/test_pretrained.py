@@ -22,14 +22,14 @@ from clocs.core.recording import Provenance
 from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
-from clocs.evaluation import pretrained
-from clocs.evaluation.classifier import Bin
-from clocs.evaluation.pretrained import ClassProbability, Embeddings, PretrainedEncoder, load_encoder
+from clocs.inference import pretrained
+from clocs.inference.classifier import Bin
+from clocs.inference.pretrained import ClassProbability, Embeddings, PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from tests.conftest import make_recording
-from tests.evaluation.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
+from tests.inference.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
 from tests.signals.judged import arms_exchanged, heart
 
 Floats = npt.NDArray[np.float32]

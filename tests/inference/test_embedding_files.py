@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.embedding_files import embed_files
-from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
 from clocs.formats.writing import write
+from clocs.inference.embedding_files import embed_files
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
 from tests.conftest import make_recording
-from tests.evaluation.conftest import EMBEDDING, LEADS, make_encoder
+from tests.inference.conftest import EMBEDDING, LEADS, make_encoder
 
 NAMES = [f"e{place}" for place in range(EMBEDDING)]
 

@@ -15,9 +15,9 @@ from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.contract import check_contract
-from clocs.evaluation.preparation import leads_named
-from clocs.evaluation.pretrained import load_encoder
-from clocs.evaluation.publishing import publish
+from clocs.inference.preparation import leads_named
+from clocs.inference.pretrained import load_encoder
+from clocs.publishing.publish import publish
 from clocs.similarity.judgement.audit import audit, in_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import make_split
@@ -26,7 +26,8 @@ from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.pretrain import pretrain
 from clocs.training.seen import load_seen
 from clocs.training.shipped import shipped_encoders
-from tests.evaluation.conftest import make_encoder, make_store
+from tests.evaluation.conftest import make_store
+from tests.inference.conftest import make_encoder
 
 
 @pytest.fixture(scope="module")

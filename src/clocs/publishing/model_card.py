@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clocs.evaluation.classifier import ClassifierCard
 from clocs.evaluation.judgement import in_words
-from clocs.evaluation.preparation import leads_named
+from clocs.inference.classifier import ClassifierCard
+from clocs.inference.preparation import leads_named
 from clocs.similarity.judgement.audit import in_rows
 from clocs.training.seen import trained_on
 

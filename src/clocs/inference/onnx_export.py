@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clocs.core.errors import MissingExtraError, StoreError
 from clocs.core.files import write_bytes
-from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.inference.pretrained import PretrainedEncoder
 from clocs.signals.resampling import Floats
 
 OPSET: Final = 18

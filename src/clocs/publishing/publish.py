@@ -14,23 +14,23 @@ import numpy as np
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
-from clocs.evaluation.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.evaluation.contract import check_contract
-from clocs.evaluation.destination import refuse_taken
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.judgement import judge, pooled
 from clocs.evaluation.linear import Linear, fit_linear
-from clocs.evaluation.model_card import Findings, Task, write_card
 from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.evaluation.subject import Subject, load_subject
+from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
+from clocs.publishing.model_card import Findings, Task, write_card
 from clocs.similarity.judgement.audit import audit
 from clocs.store.frames import Frames
 from clocs.store.reader import Folder
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import save_encoder
+from clocs.training.output_dir import refuse_taken
 from clocs.training.seen import save_seen, seen_also, seen_keys, trained_on
 
 

@@ -82,8 +82,8 @@ def refuse_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -
     _refuse(recording, found)
 
 
-def doubts(recording: Recording) -> tuple[str, ...]:
-    """What may be wrong with a recording and is seen from its beats: no reason to refuse it, but to look again."""
+def warnings_for(recording: Recording) -> tuple[str, ...]:
+    """Return what the beats of a recording cast doubt on: no reason to refuse it, but to look again."""
     return tuple(
         f"{f'lead {item.lead}' if item.lead else item.reason}: {item.detail}. {ADVICE[item.reason]}"
         for item in assess(recording, BY_BEATS)

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError
 from clocs.core.recording import Recording
-from clocs.evaluation.pretrained import PretrainedEncoder, load_encoder
-from clocs.evaluation.recordings import Signal
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.recordings import Signal
 from clocs.signals.resampling import Floats
 from clocs.training.shipped import DEFAULT_ENCODER
 

@@ -13,10 +13,10 @@ import pytest
 
 from clocs.core.errors import MissingExtraError, StoreError
 from clocs.core.recording import Recording
-from clocs.evaluation import onnx_export
-from clocs.evaluation.onnx_export import export_onnx, use_onnx
-from clocs.evaluation.preparation import prepare
-from clocs.evaluation.pretrained import PretrainedEncoder
+from clocs.inference import onnx_export
+from clocs.inference.onnx_export import export_onnx, use_onnx
+from clocs.inference.preparation import prepare
+from clocs.inference.pretrained import PretrainedEncoder
 
 pytest.importorskip("onnxscript", reason="needs the extra 'onnx'")
 
@@ -88,7 +88,7 @@ def test_an_encoder_that_is_run_by_onnx_says_the_same(encoder: PretrainedEncoder
 
 def test_nothing_is_told_to_its_makers(exported: Path, tmp_path: Path) -> None:
     """ONNX Runtime keeps a number for the machine, and a queue of what it sends, in the user's home."""
-    script = "import sys; from clocs.evaluation.onnx_export import _opened; _opened(open(sys.argv[1], 'rb').read())"
+    script = "import sys; from clocs.inference.onnx_export import _opened; _opened(open(sys.argv[1], 'rb').read())"
     places = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", script, str(exported)], env={**os.environ, **places}, check=True)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -16,11 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 import clocs
 from clocs.core.errors import ConfigError, LeadError, MissingExtraError, SignalError
-from clocs.evaluation.pretrained import PretrainedEncoder
-from clocs.evaluation.transformer import EcgEmbedder
+from clocs.inference.pretrained import PretrainedEncoder
+from clocs.inference.transformer import EcgEmbedder
 from clocs.training.shipped import DEFAULT_ENCODER
 from tests.conftest import make_recording
-from tests.evaluation.conftest import EMBEDDING
+from tests.inference.conftest import EMBEDDING
 
 LEADS = ("II", "V2")
 

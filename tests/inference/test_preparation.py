@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from clocs.core.errors import ConfigError, LeadError, SignalError, UnitError
 from clocs.core.recording import Provenance, Recording, missing_value
 from clocs.core.sources import open_source
-from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder, load_encoder
 from clocs.formats import read
+from clocs.inference.pretrained import Embeddings, PretrainedEncoder, load_encoder
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import REASONS
 from tests.conftest import make_recording
-from tests.evaluation.conftest import LEADS, POLICY, make_encoder
+from tests.inference.conftest import LEADS, POLICY, make_encoder
 
 Rows = dict[tuple[str, float], npt.NDArray[np.float32]]
 LIMBS = STANDARD[:6]
@@ -241,7 +241,7 @@ def test_raw_steps_and_millivolt_are_not_mixed(real_data: Path, encoder: Pretrai
 
 
 def test_each_reason_has_an_advice() -> None:
-    from clocs.evaluation.soundness import ADVICE
+    from clocs.inference.input_checks import ADVICE
 
     assert tuple(ADVICE) == REASONS
 

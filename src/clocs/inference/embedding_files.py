@@ -15,8 +15,8 @@ import pyarrow as pa
 from clocs.core.csv_cells import safe_cell
 from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, UnitError
 from clocs.core.files import write_bytes
-from clocs.evaluation.pretrained import Embeddings, PretrainedEncoder
 from clocs.formats import read
+from clocs.inference.pretrained import Embeddings, PretrainedEncoder
 
 ENDINGS: Final = (".npz", ".csv", ".parquet")
 """Of the tables that embeddings are written to."""

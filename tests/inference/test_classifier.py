@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
-from clocs.evaluation.classifier import Bin, Classifier, ClassInfo, reliability_bins
+from clocs.inference.classifier import Bin, Classifier, ClassInfo, reliability_bins
 from clocs.metrics.calibration import reliability
-from tests.evaluation.conftest import EMBEDDING, make_classifier
+from tests.inference.conftest import EMBEDDING, make_classifier
 
 
 def fitted(multi_label: bool) -> tuple[Classifier, npt.NDArray[np.float32], npt.NDArray[np.float64]]:

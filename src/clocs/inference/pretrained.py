@@ -16,10 +16,10 @@ from torch import nn
 
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.encoders.encoder import parse_encoder
-from clocs.evaluation.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
-from clocs.evaluation.preparation import ANY_LEAD, EncoderInput, leads_named, prepare
-from clocs.evaluation.recordings import Signal, recording_of
-from clocs.evaluation.soundness import doubts
+from clocs.inference.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
+from clocs.inference.input_checks import warnings_for
+from clocs.inference.preparation import ANY_LEAD, EncoderInput, leads_named, prepare
+from clocs.inference.recordings import Signal, recording_of
 from clocs.signals.resampling import Floats
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
@@ -174,7 +174,7 @@ class PretrainedEncoder:
             for item in card.classes
         ]
         classes.sort(key=lambda item: -item.probability)
-        notes = (*notes, *doubts(recording))
+        notes = (*notes, *warnings_for(recording))
         return Classification(name, tuple(classes), card.multi_label, card.cannot_recognise, notes)
 
     def _fitting(self, leads: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
-from clocs.evaluation.soundness import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
+from clocs.inference.input_checks import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
 from clocs.signals.framing import FramePolicy, Normalisation
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample

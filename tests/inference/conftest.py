@@ -1,0 +1,112 @@
+"""An encoder as a run leaves it, with weights and running statistics that are not those of a fresh one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+import clocs
+from clocs.core.recording import Recording
+from clocs.encoders import build_encoder
+from clocs.inference.classifier import Bin, Classifier, ClassifierCard, ClassInfo
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.signals.framing import FramePolicy
+from clocs.training.checkpoint import save_encoder
+from tests.conftest import make_recording
+
+LEADS = ("II", "V2", "aVL", "aVR")
+POLICY = FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS)
+EMBEDDING = 32
+Maker = Callable[..., Path]
+
+
+def about(policy: FramePolicy, unit: str = "mV", **options: Any) -> dict[str, Any]:
+    """What config.json of a run's best encoder says."""
+    return {
+        "format": "clocs-encoder-1",
+        "encoder": {
+            "name": "cnn",
+            "options": {"embedding": EMBEDDING, "channels": 1, "samples": policy.samples, **options},
+        },
+        "input": {
+            "unit": unit,
+            "rate": policy.rate,
+            "samples": policy.samples,
+            "leads": list(policy.leads),
+            "normalisation": policy.normalisation,
+            "policy": policy.model_dump(mode="json"),
+        },
+        "training": {"dataset": "chapman"},
+        "licence": "CC BY 4.0",
+    }
+
+
+def make_encoder(folder: Path, policy: FramePolicy = POLICY, unit: str = "mV", **options: Any) -> Path:
+    """Save an encoder that has seen some signals."""
+    torch.manual_seed(7)
+    config = about(policy, unit, **options)
+    module = build_encoder("cnn", config["encoder"]["options"])
+    channels = config["encoder"]["options"]["channels"]
+    with torch.no_grad():
+        for _ in range(5):
+            module(torch.rand(16, channels, policy.samples))
+    save_encoder(folder, module, config)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("encoder") / "best")
+
+
+@pytest.fixture(scope="session")
+def encoder(encoder_folder: Path) -> PretrainedEncoder:
+    return load_encoder(encoder_folder)
+
+
+@pytest.fixture
+def twelve(originals: Path) -> Recording:
+    """A real PTB-XL recording: 12 leads, 10 s at 500 Hz."""
+    from clocs.formats import read
+
+    return read(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
+
+
+@pytest.fixture
+def without_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A DICOM file where the package that reads it is not installed."""
+    file = tmp_path / "without_extra.dcm"
+    clocs.write(make_recording(LEADS), file)
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    return file
+
+
+def make_classifier(
+    encoder_sha256: str, *, multi_label: bool = False, classes: int = 3, leads: tuple[str, ...] = ()
+) -> Classifier:
+    """Random numbers; classes in an order that sorting would change."""
+    random = np.random.default_rng(3)
+    bins = (Bin(0.0, 0.5, 40, 0.2, 0.25), Bin(0.5, 1.0, 10, 0.7, 0.6))
+    names = ("SR", "AFIB", "GSVT", "SB")[:classes]
+    card = ClassifierCard(
+        classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2), bins) for place, name in enumerate(names)),
+        multi_label=multi_label,
+        temperature=1.7,
+        cannot_recognise=("It has seen no paced rhythm.",),
+        leads=leads,
+        trained_on={"dataset": "chapman", "split_sha256": "0" * 64},
+        encoder_sha256=encoder_sha256,
+    )
+
+    def floats(*shape: int) -> npt.NDArray[np.float32]:
+        return random.normal(size=shape).astype(np.float32)
+
+    scale = np.abs(floats(EMBEDDING)) + np.float32(0.5)
+    return Classifier(card, floats(EMBEDDING), scale, floats(classes, EMBEDDING), floats(classes))

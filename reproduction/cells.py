@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from clocs.evaluation.subject import RANDOM
+from clocs.evaluation.checkpoint import RANDOM
 from clocs.experiments.cells import Cell, Workload
 from clocs.experiments.workspace import Workspace
 from clocs.signals.leads import STANDARD, derivable

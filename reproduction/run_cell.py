@@ -10,13 +10,13 @@ from typing import Any, Final
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.core.options import checked
+from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.judgement import levels
 from clocs.evaluation.principal import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
 from clocs.evaluation.rows import Rows
-from clocs.evaluation.subject import RANDOM
 from clocs.experiments.cell_table import CellTable
 from clocs.experiments.grid import compute_cell
 from clocs.experiments.workspace import Workspace

@@ -16,13 +16,13 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import clocs
+import clocs.evaluation.evaluation_run as evaluation_run
 import clocs.evaluation.finetune as tuning
-import clocs.evaluation.trial as trials
 from clocs.core.errors import ConfigError, LeakError
+from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.results import compare, load_scores
-from clocs.evaluation.subject import load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder, load_head
@@ -40,7 +40,7 @@ OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular":
 @pytest.fixture(scope="module", autouse=True)
 def _few_replicates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "judge", partial(judge, replicates=20))
+        patch.setattr(evaluation_run, "judge", partial(judge, replicates=20))
         yield
 
 
@@ -97,11 +97,11 @@ def test_training_begins_with_the_encoder_it_is_given(start: str, store: Store, 
     checkpoint = str(trained) if start == "trained" else "random"
     still = CONFIG.model_copy(update={"epochs": 1, "learning_rate": 1e-12})
     found = finetune(checkpoint, store, still, runs=tmp_path)
-    before = load_subject(checkpoint, store).module.state_dict()
+    before = load_encoder_checkpoint(checkpoint, store).module.state_dict()
     after = load_encoder_folder(best(found))[0].state_dict()
     for name in ("blocks.0.convolution.weight", "linear.weight"):
         torch.testing.assert_close(after[name], before[name], atol=1e-8, rtol=0)
-    other = load_subject("random" if start == "trained" else trained, store).module.state_dict()
+    other = load_encoder_checkpoint("random" if start == "trained" else trained, store).module.state_dict()
     assert not torch.allclose(after["linear.weight"], other["linear.weight"])
 
 

@@ -16,11 +16,11 @@ from clocs.cli.main import app
 from clocs.core.errors import ConfigError, LeakError
 from clocs.encoders.resnet import ResNet
 from clocs.evaluation import principal
+from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.principal import components, with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.rows import rows_of
-from clocs.evaluation.subject import load_subject
 from clocs.publishing.publish import publish
 from clocs.store.store import Store
 from clocs.training.pretrain import pretrain
@@ -44,11 +44,11 @@ def made(store: Store, residual: Path, tmp_path_factory: pytest.TempPathFactory)
 
 def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, made: Path) -> None:
     """Whitened, of standardised channels; up to signs. Scikit-learn divides variances by one less."""
-    subject = load_subject(made, store)
-    assert isinstance(subject.module, ResNet)
-    policy, training = frames_for(subject.about["input"], store, "encoder"), store.split().mask("train")
-    embeddings = rows_of(subject.module, store, policy, training).values
-    channels = rows_of(principal._Pooled(subject.module), store, policy, training).values
+    encoder = load_encoder_checkpoint(made, store)
+    assert isinstance(encoder.module, ResNet)
+    policy, training = frames_for(encoder.about["input"], store, "encoder"), store.split().mask("train")
+    embeddings = rows_of(encoder.module, store, policy, training).values
+    channels = rows_of(principal._Pooled(encoder.module), store, policy, training).values
     assert channels.shape[1] == 2 * (4 + 8 + 12 + 16)
     fitted = PCA(EMBEDDING, whiten=True).fit(StandardScaler().fit_transform(channels.astype(np.float64)))
     expected = fitted.transform(StandardScaler().fit_transform(channels.astype(np.float64)))
@@ -56,12 +56,12 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
     few = 6  # later ones differ little in variance and may change places with rounding
     np.testing.assert_allclose(embeddings[:, :few], (signs * expected)[:, :few], rtol=0.02, atol=0.02)
     np.testing.assert_allclose(np.cov(embeddings.T), np.eye(EMBEDDING), atol=0.02)
-    explained = subject.about["principal_components"]["explained"]
+    explained = encoder.about["principal_components"]["explained"]
     assert explained == pytest.approx(fitted.explained_variance_ratio_.sum(), abs=1e-3)
 
 
 def test_only_the_last_layer_is_another(store: Store, residual: Path, made: Path) -> None:
-    before, after = (load_subject(folder, store).module.state_dict() for folder in (residual, made))
+    before, after = (load_encoder_checkpoint(folder, store).module.state_dict() for folder in (residual, made))
     changed = {name for name, value in after.items() if not np.array_equal(value, before[name])}
     assert changed == {"linear.weight", "linear.bias"}
     assert after["linear.weight"].shape == (EMBEDDING, 80)

@@ -17,14 +17,14 @@ from sklearn.metrics import roc_auc_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
+import clocs.evaluation.evaluation_run as evaluation_run
 import clocs.evaluation.probe as probing
-import clocs.evaluation.trial as trials
 from clocs.core.errors import ConfigError, LeakError
+from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.judgement import judge
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
 from clocs.evaluation.rows import Rows, rows_of
-from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
@@ -43,7 +43,7 @@ CLASSES = {
 
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "judge", partial(judge, replicates=20))
+    monkeypatch.setattr(evaluation_run, "judge", partial(judge, replicates=20))
 
 
 def literal_auc(train: Rows, test: Rows, strength: float) -> float:
@@ -85,7 +85,7 @@ def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
     """Two; one that no recording has; several at once."""
     store = make_store(tmp_path / "store", CLASSES[name], records=120)
     found = probe("random", store, ProbeConfig(fraction=1), runs=tmp_path)
-    module = load_subject("random", store).module
+    module = load_encoder_checkpoint("random", store).module
     train, test = (embedded(module, store, store.split().mask(part)) for part in ("train", "test"))
     value = found["test"]["frame"]["auc"]["value"]
     assert value == pytest.approx(literal_auc(train, test, found["strength"]), abs=1e-6)
@@ -168,13 +168,13 @@ def test_another_encoder_or_a_split_made_anew_is_another_question(store: Store, 
 def test_the_encoder_stays_as_it_was(
     train_mode: bool, store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held: list[Subject] = []
+    held: list[EncoderCheckpoint] = []
 
-    def keep(*given: Any) -> Subject:
-        held.append(load_subject(*given))
+    def keep(*given: Any) -> EncoderCheckpoint:
+        held.append(load_encoder_checkpoint(*given))
         return held[-1]
 
-    monkeypatch.setattr(trials, "load_subject", keep)
+    monkeypatch.setattr(evaluation_run, "load_encoder_checkpoint", keep)
     probe(trained, store, ProbeConfig(train_mode=train_mode), runs=tmp_path)
     expected = load_encoder_folder(trained)[0].state_dict()
     assert not held[0].module.training

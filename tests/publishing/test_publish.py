@@ -14,7 +14,7 @@ from clocs.core.errors import ClocsError, ConfigError, LeakError
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import SplitPolicy
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.leakage import check_contract
 from clocs.inference.preparation import leads_named
 from clocs.inference.pretrained import load_encoder
 from clocs.publishing.publish import publish

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.subject import load_subject
+from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.experiments.workspace import Workspace
 from clocs.signals.leads import STANDARD
 from clocs.store.store import open_store
@@ -100,7 +100,7 @@ def test_random_weights_of_any_size_are_those_of_the_seed(workspace: Workspace) 
     fresh = Pretraining(method="cmsc", dataset="synthetic", seed=3, epochs=0)
     compute(fresh, workspace)
     kept, _ = load_encoder_folder(fresh.folder(workspace))
-    named = load_subject("random", open_store(workspace.store("synthetic")), seed=3).module
+    named = load_encoder_checkpoint("random", open_store(workspace.store("synthetic")), seed=3).module
     assert all(torch.equal(a, b) for a, b in zip(kept.state_dict().values(), named.state_dict().values(), strict=True))
     (result, *_) = results(table=15, method="random", evaluation="cardiology", fraction=0.25)
     start = cell_of(result.condition, 3).start

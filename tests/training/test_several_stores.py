@@ -12,7 +12,7 @@ import torch
 
 import clocs
 from clocs.core.errors import ConfigError, LeakError, UnitError
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.leakage import check_contract
 from clocs.formats.writing import write
 from clocs.methods import parse_method
 from clocs.signals.quality import OFF

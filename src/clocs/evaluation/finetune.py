@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
+from clocs.evaluation.evaluation_run import EvaluationRun, looked_up
 from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.rows import rows_of
-from clocs.evaluation.trial import Trial, looked_up
 from clocs.metrics.calibration import probabilities
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
@@ -56,10 +56,10 @@ def finetune(
     continues if it was killed, and whose metrics hold the validation AUC of each epoch.
     """
     config = config or FinetuneConfig()
-    trial = Trial.prepare(checkpoint, store, config)
-    multi_label = _multi_label(trial.store, trial.policy)
-    trained = pretrain(_training(config, trial, multi_label, runs), progress=progress)
-    run = trial.run(runs, "finetune", {"training": Path(trained["run"]).name})
+    evaluation = EvaluationRun.prepare(checkpoint, store, config)
+    multi_label = _multi_label(evaluation.store, evaluation.policy)
+    trained = pretrain(_training(config, evaluation, multi_label, runs), progress=progress)
+    run = evaluation.run(runs, "finetune", {"training": Path(trained["run"]).name})
     known = looked_up(run)
     if known is not None:
         return known
@@ -67,29 +67,31 @@ def finetune(
     best = Path(trained["best"])
     encoder, about = load_encoder_folder(best)
     classifier = nn.Sequential(encoder, load_head(best, about))
-    logits = rows_of(classifier, trial.store, trial.policy, trial.split.mask(config.part))
+    logits = rows_of(classifier, evaluation.store, evaluation.policy, evaluation.split.mask(config.part))
     scores = logits.with_values(probabilities(logits.values, 1.0, multi_label).astype(np.float32))
     training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
-    return trial.finish(run, scores, training=training, rows={config.part: len(scores.values)})
+    return evaluation.finish(run, scores, training=training, rows={config.part: len(scores.values)})
 
 
-def _training(config: FinetuneConfig, trial: Trial, multi_label: bool, runs: str | os.PathLike[str]) -> PretrainConfig:
+def _training(
+    config: FinetuneConfig, evaluation: EvaluationRun, multi_label: bool, runs: str | os.PathLike[str]
+) -> PretrainConfig:
     """The supervised run that fine-tuning is."""
-    subject, store = trial.subject, trial.store
-    options = subject.about["encoder"]["options"]
+    encoder, store = evaluation.encoder, evaluation.store
+    options = encoder.about["encoder"]["options"]
     fixed = {"embedding", "channels", "samples"}
     return PretrainConfig(
         method={"name": "supervised", "multi_label": multi_label},
         encoder={
-            "name": subject.about["encoder"]["name"],
+            "name": encoder.about["encoder"]["name"],
             **{key: value for key, value in options.items() if key not in fixed},
         },
         embedding=options["embedding"],
         store=store.folder,
         split=config.split,
-        frames=_frames(trial.policy, store),
-        initial=None if subject.folder is None else str(subject.folder),
-        fraction=trial.label_fraction,
+        frames=_frames(evaluation.policy, store),
+        initial=None if encoder.folder is None else str(encoder.folder),
+        fraction=evaluation.label_fraction,
         label_draw=config.label_draw,
         seed=config.seed,
         epochs=config.epochs,

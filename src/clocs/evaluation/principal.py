@@ -21,9 +21,9 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.encoders import build_encoder
 from clocs.encoders.resnet import ResNet
+from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
-from clocs.evaluation.subject import Subject, load_subject
 from clocs.store.reader import Folder
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -54,19 +54,19 @@ def with_principal_components(
     that holds anything but the same encoder, from an earlier call, is refused.
     """
     places = [open_store(place) for place in (store, *more_stores)]
-    subject = load_subject(checkpoint, places[0])
-    sources = subject.sources(places)
-    folder, told = Path(out), {"of": subject.about["weights_sha256"], "recordings": RECORDINGS, "seed": seed}
+    encoder = load_encoder_checkpoint(checkpoint, places[0])
+    sources = encoder.sources(places)
+    folder, told = Path(out), {"of": encoder.about["weights_sha256"], "recordings": RECORDINGS, "seed": seed}
     refuse_taken(folder, lambda held: _made_of(held, told))
-    module, kind = _pooling_every_block(subject)
-    moments = [_moments(_channels(module, subject, place, split, seed)) for place, split in sources]
+    module, kind = _pooling_every_block(encoder)
+    moments = [_moments(_channels(module, encoder, place, split, seed)) for place, split in sources]
     weight, bias, explained = components(moments, module.linear.out_features)
     with torch.no_grad():
         module.linear.weight.copy_(torch.from_numpy(weight))
         module.linear.bias.copy_(torch.from_numpy(bias))
-    assert subject.folder is not None
-    about = {key: value for key, value in subject.about.items() if key not in OF_THE_LAYER}
-    about["seen_sha256"] = save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources)))
+    assert encoder.folder is not None
+    about = {key: value for key, value in encoder.about.items() if key not in OF_THE_LAYER}
+    about["seen_sha256"] = save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources)))
     about["principal_components"] = {**told, "explained": round(explained, 4)}
     save_encoder(folder, module, {**about, "encoder": kind})
     return {"folder": str(folder), "explained": explained}
@@ -78,15 +78,15 @@ def _made_of(held: dict[str, Any], told: dict[str, Any]) -> bool:
     return told.items() <= known.items() and held.keys().isdisjoint(OF_THE_LAYER)
 
 
-def _pooling_every_block(subject: Subject) -> tuple[ResNet, dict[str, Any]]:
+def _pooling_every_block(encoder: EncoderCheckpoint) -> tuple[ResNet, dict[str, Any]]:
     """The encoder with a last layer, not yet made, that takes all blocks; and what its config says of it."""
-    if not isinstance(subject.module, ResNet):
-        raise ConfigError(f"principal components need the encoder 'resnet', not '{subject.about['encoder']['name']}'")
-    kind = subject.about["encoder"]
+    if not isinstance(encoder.module, ResNet):
+        raise ConfigError(f"principal components need the encoder 'resnet', not '{encoder.about['encoder']['name']}'")
+    kind = encoder.about["encoder"]
     kind = {**kind, "options": {**kind["options"], "pooling": "every"}}
     module = build_encoder(kind["name"], kind["options"])
     assert isinstance(module, ResNet)
-    trained = subject.module.state_dict()
+    trained = encoder.module.state_dict()
     module.load_state_dict({**module.state_dict(), **{k: v for k, v in trained.items() if not k.startswith("linear.")}})
     return module.eval(), kind
 
@@ -103,14 +103,16 @@ class _Pooled(nn.Module):
         return self.module.pooled(signals)
 
 
-def _channels(module: ResNet, subject: Subject, store: Store, split: Split, seed: int) -> npt.NDArray[np.float32]:
+def _channels(
+    module: ResNet, encoder: EncoderCheckpoint, store: Store, split: Split, seed: int
+) -> npt.NDArray[np.float32]:
     """(N, P) of training recordings, all or as many as are enough."""
     records = np.flatnonzero(split.mask("train"))
     if len(records) > RECORDINGS:
         records = generator(seed, "principal components").choice(records, RECORDINGS, replace=False)
     chosen = np.zeros(len(split.mask("train")), np.bool_)
     chosen[records] = True
-    policy = frames_for(subject.about["input"], store, "encoder")
+    policy = frames_for(encoder.about["input"], store, "encoder")
     return rows_of(_Pooled(module), store, policy, chosen).values
 
 

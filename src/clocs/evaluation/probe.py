@@ -11,10 +11,10 @@ import torch
 from clocs.core.files import content_hash
 from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
+from clocs.evaluation.evaluation_run import EvaluationRun, looked_up
 from clocs.evaluation.linear import Solver, fit_linear
 from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.rows import Rows, rows_of
-from clocs.evaluation.trial import Trial, looked_up
 from clocs.store.store import Store
 from clocs.training.labels import labelled_items
 
@@ -40,19 +40,21 @@ def probe(
     and the test scores are kept, under a name made of what goes into them; a kept result is looked up.
     """
     config = config or ProbeConfig()
-    trial = Trial.prepare(checkpoint, store, config)
-    run = trial.run(
-        runs, "probe", {"encoder": trial.subject.identity, "policy_sha256": content_hash(changed_values(trial.policy))}
+    evaluation = EvaluationRun.prepare(checkpoint, store, config)
+    run = evaluation.run(
+        runs,
+        "probe",
+        {"encoder": evaluation.encoder.identity, "policy_sha256": content_hash(changed_values(evaluation.policy))},
     )
     known = looked_up(run)
     if known is not None:
         return known
     run.begin()
-    parts = {part: _rows(trial, config, part) for part in dict.fromkeys(("train", "validation", config.part))}
+    parts = {part: _rows(evaluation, config, part) for part in dict.fromkeys(("train", "validation", config.part))}
     linear = fit_linear(parts["train"], parts["validation"], solver=config.solver, seed=config.seed)
     judges = parts[config.part]
     scores = judges.with_values(linear.probabilities(judges.values).astype(np.float32))
-    return trial.finish(
+    return evaluation.finish(
         run,
         scores,
         strength=linear.strength,
@@ -61,11 +63,13 @@ def probe(
     )
 
 
-def _rows(trial: Trial, config: ProbeConfig, part: str) -> Rows:
+def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> Rows:
     """A part's embeddings; of the training part, those with a label."""
-    records = trial.labelled() if part == "train" else trial.split.mask(part)
+    records = evaluation.labelled() if part == "train" else evaluation.split.mask(part)
     torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
-    rows = rows_of(trial.subject.module, trial.store, trial.policy, records, train_mode=config.train_mode)
+    rows = rows_of(
+        evaluation.encoder.module, evaluation.store, evaluation.policy, records, train_mode=config.train_mode
+    )
     if part == "train" and config.label_draw == "frames":
         rows = rows.pick(labelled_items(len(rows.values), config.fraction, config.seed))
     return rows

@@ -14,13 +14,13 @@ import numpy as np
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.judgement import judge, pooled
+from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.linear import Linear, fit_linear
 from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes, rows_of
 from clocs.evaluation.subgroups import judge_subgroups
-from clocs.evaluation.subject import Subject, load_subject
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
 from clocs.publishing.model_card import Findings, Task, write_card
@@ -54,38 +54,38 @@ def publish(
     places = [open_store(place) for place in (store, *more_stores)]
     for place in places:
         refuse_without_classes(place)
-    subject = load_subject(checkpoint, places[0])
-    sources, names = _sources(subject, places, split), _names(places)
+    encoder = load_encoder_checkpoint(checkpoint, places[0])
+    sources, names = _sources(encoder, places, split), _names(places)
     for place, parts in sources:
         refuse_empty(place, parts, "train", "validation", "test")
-    folder, known = Path(out), {"weights_sha256": subject.about["weights_sha256"], "classifiers": names}
+    folder, known = Path(out), {"weights_sha256": encoder.about["weights_sha256"], "classifiers": names}
     refuse_taken(folder, lambda held: known.items() <= held.items())
-    made = [_task(subject, place, parts, name) for (place, parts), name in zip(sources, names, strict=True)]
-    assert subject.folder is not None
+    made = [_task(encoder, place, parts, name) for (place, parts), name in zip(sources, names, strict=True)]
+    assert encoder.folder is not None
     tasks = tuple(task for task, _ in made)
     about = {
-        **subject.about,
-        "seen_sha256": save_seen(folder, seen_also(subject.folder, subject.about, starmap(seen_keys, sources))),
+        **encoder.about,
+        "seen_sha256": save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources))),
         "classifiers": names,
     }
-    save_encoder(folder, subject.module, about)
+    save_encoder(folder, encoder.module, about)
     for task, classifier in made:
         classifier.save(folder / FOLDER / task.name)
     write_bytes(folder / "README.md", write_card(Findings(name, about, tasks)).encode())
     return {"folder": str(folder), "test": {task.name: task.test for task in tasks}}
 
 
-def _sources(subject: Subject, places: Sequence[Store], split: str | None) -> list[tuple[Store, Split]]:
+def _sources(encoder: EncoderCheckpoint, places: Sequence[Store], split: str | None) -> list[tuple[Store, Split]]:
     """Those of training, all of them, or others alone: the split contract holds for either."""
-    trained = {store for store, _ in trained_on(subject.about)}
-    if subject.folder is None or not trained.isdisjoint(place.sha256 for place in places):
-        own = subject.sources(places)
+    trained = {store for store, _ in trained_on(encoder.about)}
+    if encoder.folder is None or not trained.isdisjoint(place.sha256 for place in places):
+        own = encoder.sources(places)
         if split not in (None, own[0][1].name):
             raise ConfigError(f"split '{split}': the encoder was trained with '{own[0][1].name}'; leave the split out")
         return own
     found = [(place, place.split(split or "default")) for place in places]
     for place, parts in found:
-        check_contract(subject.folder, subject.about, place, parts)
+        check_contract(encoder.folder, encoder.about, place, parts)
     return found
 
 
@@ -96,17 +96,17 @@ def _names(places: Sequence[Store]) -> list[str]:
     return [name if count == 1 else f"{name}-{count}" for name, count in zip(datasets, counts, strict=True)]
 
 
-def _task(subject: Subject, store: Store, split: Split, name: str) -> tuple[Task, Classifier]:
+def _task(encoder: EncoderCheckpoint, store: Store, split: Split, name: str) -> tuple[Task, Classifier]:
     """A classifier for the store's labels, and what it is worth to its test patients."""
-    assert subject.folder is not None
-    policy = frames_for(subject.about["input"], store, "encoder")
+    assert encoder.folder is not None
+    policy = frames_for(encoder.about["input"], store, "encoder")
     train, validation, test = (
-        rows_of(subject.module, store, policy, split.mask(part)) for part in ("train", "validation", "test")
+        rows_of(encoder.module, store, policy, split.mask(part)) for part in ("train", "validation", "test")
     )
     leads = Frames(store, policy, records=split.mask("train")).leads
-    classifier = _classifier(fit_linear(train, validation), train, validation, leads, subject, store, split)
+    classifier = _classifier(fit_linear(train, validation), train, validation, leads, encoder, store, split)
     scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
-    audited = audit(subject.folder, store, split=split.name)
+    audited = audit(encoder.folder, store, split=split.name)
     groups = judge_subgroups(scores, store, adjust=classifier.of_whole)
     judged = judge(scores, adjust=classifier.of_whole)
     return Task(name, classifier.card, judged, groups, _patients(store, split), audited), classifier
@@ -117,7 +117,7 @@ def _classifier(
     train: Rows,
     validation: Rows,
     leads: tuple[str, ...],
-    subject: Subject,
+    encoder: EncoderCheckpoint,
     store: Store,
     split: Split,
 ) -> Classifier:
@@ -144,7 +144,7 @@ def _classifier(
             "split_sha256": split.sha256,
             "regularisation": linear.strength,
         },
-        encoder_sha256=subject.about["weights_sha256"],
+        encoder_sha256=encoder.about["weights_sha256"],
     )
     arrays = (linear.mean, linear.scale, linear.weight, linear.bias)
     bare = Classifier(card, *(np.asarray(array, np.float32) for array in arrays))

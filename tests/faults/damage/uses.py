@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.probe import probe
 from clocs.evaluation.results import compare, load_scores
 from clocs.inference.pretrained import load_encoder

@@ -29,7 +29,7 @@ def test_it_is_its_parts(judged_store: Store, judged_encoder: Path) -> None:
         assert ranks is not None
         assert errors is not None
         assert found["reidentification"][name] == {**ranks, **errors}
-    members = cohort_of(test.subject, judged_store, "encoder", split.mask("train")).segments()
+    members = cohort_of(test.encoder, judged_store, "encoder", split.mask("train")).segments()
     assert found["membership"] == infer_membership(members, segments, replicates=50)
     assert found["membership"]["members"] == split.mask("train").sum()
     assert (found["split"], found["split_sha256"]) == ("default", split.sha256)

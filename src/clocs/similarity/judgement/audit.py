@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.judgement import in_words
-from clocs.evaluation.subject import Subject, load_subject
+from clocs.evaluation.leakage import check_contract
 from clocs.similarity.judgement.cohort import Bools, Folder, cohort_of, seen_by, told
 from clocs.similarity.judgement.membership import infer_membership
 from clocs.similarity.judgement.retrieval import FEWEST, find_own_segments
@@ -44,20 +44,20 @@ def audit(
     weights.
     """
     place = open_store(store)
-    parts, subject = place.split(split), load_subject(checkpoint, place, seed)
-    check_contract(subject.folder, subject.about, place, parts)
-    test = cohort_of(subject, place, frames, parts.mask("test"))
+    parts, encoder = place.split(split), load_encoder_checkpoint(checkpoint, place, seed)
+    check_contract(encoder.folder, encoder.about, place, parts)
+    test = cohort_of(encoder, place, frames, parts.mask("test"))
     segments, known = test.segments(), told(test)
     reidentified = _reidentification(segments, replicates)
-    members = _members(subject, place, parts)
+    members = _members(encoder, place, parts)
     membership = None
     if members.any():
-        trained = cohort_of(subject, place, frames, members).segments()
+        trained = cohort_of(encoder, place, frames, members).segments()
         membership = infer_membership(trained, segments, replicates=replicates)
     notes = [*known.pop("notes")]
     notes += [SINGLE] if reidentified is None else _too_few(reidentified)
     notes += [UNSEEN] if not members.any() else []
-    notes += [CONTROL] if subject.folder is None else []
+    notes += [CONTROL] if encoder.folder is None else []
     identity = {"split": split, "split_sha256": parts.sha256}
     return {**known, **identity, "reidentification": reidentified, "membership": membership, "notes": notes}
 
@@ -108,8 +108,8 @@ def _both(segments: Segments, across_recordings: bool, replicates: int) -> dict[
     return {**ranks, **(errors or {})}
 
 
-def _members(subject: Subject, store: Store, split: Split) -> Bools:
+def _members(encoder: EncoderCheckpoint, store: Store, split: Split) -> Bools:
     """Recordings of the training part that trained the encoder; all of them for random weights, as a control."""
     train = split.mask("train")
-    told_what = subject.folder is not None and has_list(subject.folder, subject.about)
-    return np.asarray(train & seen_by(subject, store)) if told_what else train
+    told_what = encoder.folder is not None and has_list(encoder.folder, encoder.about)
+    return np.asarray(train & seen_by(encoder, store)) if told_what else train

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.evaluation.judgement import pooled
+from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.rows import Rows, rows_of
-from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
 from clocs.store.duplicates import duplicate_groups
@@ -38,7 +38,7 @@ MOST_PATIENTS: Final = 10_000
 class Cohort:
     """Patients with their embeddings; a signal that several names share is there once."""
 
-    subject: Subject
+    encoder: EncoderCheckpoint
     store: Store
     rows: Rows
     """One a lead and frame."""
@@ -73,45 +73,45 @@ def open_cohort(
     ``seed``: of random weights.
     """
     place = open_store(store)
-    subject = load_subject(checkpoint, place, seed)
+    encoder = load_encoder_checkpoint(checkpoint, place, seed)
     if part == EVERYONE:
-        return cohort_of(subject, place, frames, np.ones(len(place), bool))
+        return cohort_of(encoder, place, frames, np.ones(len(place), bool))
     parts = place.split(split)
-    check_contract(subject.folder, subject.about, place, parts)
-    return cohort_of(subject, place, frames, parts.mask(part))
+    check_contract(encoder.folder, encoder.about, place, parts)
+    return cohort_of(encoder, place, frames, parts.mask(part))
 
 
-def cohort_of(subject: Subject, store: Store, frames: str, records: Bools) -> Cohort:
+def cohort_of(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bools) -> Cohort:
     """The patients of some recordings, given as a mask over the store's."""
-    policy = _policy(subject, store, frames)
+    policy = _policy(encoder, store, frames)
     distinct = records & ~_repeated(store, records)
     chosen = _few_patients(store, distinct)
-    rows = rows_of(subject.module, store, policy, chosen)
+    rows = rows_of(encoder.module, store, policy, chosen)
     frame = Frames(store, policy, records=chosen).locate(np.arange(len(rows.values)))[1]
-    notes = mismatches(subject.about["input"], policy, store)
+    notes = mismatches(encoder.about["input"], policy, store)
     if left := int((records & ~distinct).sum()):
         many = "recording left out: its" if left == 1 else "recordings left out: their"
         notes.append(f"{left} {many} signal is there under another name")
     if (chosen != distinct).any():
         notes.append(f"{MOST_PATIENTS:,} of {_patients(store, distinct):,} patients, drawn at random")
-    if seen := int(seen_by(subject, store)[chosen].sum()):
+    if seen := int(seen_by(encoder, store)[chosen].sum()):
         notes.append(f"{seen:,} of these recordings are among those that the encoder was trained or chosen by")
-    return Cohort(subject, store, rows, frame, tuple(notes))
+    return Cohort(encoder, store, rows, frame, tuple(notes))
 
 
-def seen_by(subject: Subject, store: Store) -> Bools:
+def seen_by(encoder: EncoderCheckpoint, store: Store) -> Bools:
     """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
-    if subject.folder is None or not has_list(subject.folder, subject.about):
+    if encoder.folder is None or not has_list(encoder.folder, encoder.about):
         return np.zeros(len(store), bool)
-    return seen_records(subject.folder, subject.about, store)
+    return seen_records(encoder.folder, encoder.about, store)
 
 
 def told(cohort: Cohort) -> dict[str, Any]:
     """Who was looked at, for a result."""
     rows = cohort.rows
     return {
-        "encoder": cohort.subject.label,
-        "weights_sha256": cohort.subject.about.get("weights_sha256"),
+        "encoder": cohort.encoder.label,
+        "weights_sha256": cohort.encoder.about.get("weights_sha256"),
         "dataset": cohort.store.manifest.dataset["name"],
         "store_sha256": cohort.store.sha256,
         "patients": len(np.unique(rows.patient)),
@@ -120,11 +120,11 @@ def told(cohort: Cohort) -> dict[str, Any]:
     }
 
 
-def _policy(subject: Subject, store: Store, frames: str) -> FramePolicy:
+def _policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolicy:
     """Of the encoder's leads, where the dataset has no choice of its own: as an archive is embedded."""
     if frames not in FRAMES:
         raise ConfigError(f"no frames '{frames}'; there are {', '.join(FRAMES)}")
-    taken = subject.about["input"]
+    taken = encoder.about["input"]
     if frames == "segments":
         policy = _segments(store, taken["policy"])
     else:

@@ -27,7 +27,7 @@ RANDOM = "random"
 
 
 @dataclass(frozen=True)
-class Subject:
+class EncoderCheckpoint:
     """An encoder, and what its config.json says."""
 
     module: nn.Module
@@ -70,16 +70,18 @@ class Subject:
         return found
 
 
-def load_subject(checkpoint: str | os.PathLike[str], store: Store, seed: int = 0) -> Subject:
+def load_encoder_checkpoint(checkpoint: str | os.PathLike[str], store: Store, seed: int = 0) -> EncoderCheckpoint:
     """From a run's folder, its ``best``, a shipped encoder's name, or ``random`` (then weights come from the seed)."""
     if os.fspath(checkpoint) == RANDOM:
         return _random(store, seed)
     folder = encoder_folder(checkpoint)
     module, about = load_encoder_folder(folder)
-    return Subject(module, about, folder, str(about.get("training", {}).get("method", {}).get("name", "encoder")))
+    return EncoderCheckpoint(
+        module, about, folder, str(about.get("training", {}).get("method", {}).get("name", "encoder"))
+    )
 
 
-def _random(store: Store, seed: int) -> Subject:
+def _random(store: Store, seed: int) -> EncoderCheckpoint:
     """As CMSC would start: on the segments of the paper where a dataset has them."""
     purpose = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
     policy = store.policy(purpose)
@@ -89,4 +91,4 @@ def _random(store: Store, seed: int) -> Subject:
         "encoder": {"name": "cnn", "options": options, "random_seed": seed},
         "input": {"rate": policy.rate, "policy": policy.model_dump(mode="json")},
     }
-    return Subject(build_encoder("cnn", options).eval(), about, None, RANDOM)
+    return EncoderCheckpoint(build_encoder("cnn", options).eval(), about, None, RANDOM)

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.core.run_identity import changed_values
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for, mismatches
 from clocs.evaluation.judgement import judge
+from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.options import EXECUTION, LabelledOptions
 from clocs.evaluation.results import save_scores
 from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes
-from clocs.evaluation.subject import Subject, load_subject
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
@@ -31,10 +31,10 @@ Folder = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class Trial:
+class EvaluationRun:
     """An encoder before a test part that it has not seen."""
 
-    subject: Subject
+    encoder: EncoderCheckpoint
     store: Store
     split: Split
     policy: FramePolicy
@@ -42,17 +42,17 @@ class Trial:
     options: LabelledOptions
 
     @classmethod
-    def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> Trial:
+    def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> EvaluationRun:
         """Refused where the encoder has seen test patients, the store names no classes, or a part is empty."""
         place = open_store(store)
         refuse_without_classes(place)
         split = place.split(options.split)
         refuse_empty(place, split, "train", "validation", options.part)
-        subject = load_subject(checkpoint, place, options.seed)
-        policy = frames_for(subject.about["input"], place, options.frames)
+        encoder = load_encoder_checkpoint(checkpoint, place, options.seed)
+        policy = frames_for(encoder.about["input"], place, options.frames)
         refuse = options.leaks == "refused"
-        contract = check_contract(subject.folder, subject.about, place, split, refuse=refuse)
-        return cls(subject, place, split, policy, contract, options)
+        contract = check_contract(encoder.folder, encoder.about, place, split, refuse=refuse)
+        return cls(encoder, place, split, policy, contract, options)
 
     @property
     def label_fraction(self) -> float:
@@ -83,7 +83,7 @@ class Trial:
             kind: The evaluation's kind, which begins its name.
             origin: Hashes of inputs other than store and split.
         """
-        label = f"{kind}-{self.subject.label}-{self.store.manifest.dataset['name']}"
+        label = f"{kind}-{self.encoder.label}-{self.store.manifest.dataset['name']}"
         changed = {"kind": kind, **changed_values(self.options, exclude=set(EXECUTION))}
         hashes = {"store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
         options = self.options.model_dump(mode="json", exclude=set(EXECUTION))
@@ -93,11 +93,11 @@ class Trial:
     def finish(self, run: Run, scores: Rows, **told: Any) -> dict[str, Any]:
         """Judge the scores and keep them."""
         result = {
-            "encoder": self.subject.told(),
+            "encoder": self.encoder.told(),
             **told,
             "contract": self.contract,
             "notes": [
-                *mismatches(self.subject.about["input"], self.policy, self.store),
+                *mismatches(self.encoder.about["input"], self.policy, self.store),
                 *self._unlabelled_classes(),
                 *_without_class(scores),
             ],

@@ -15,7 +15,7 @@ import pytest
 from clocs.core.errors import IntegrityError, LeakError
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS, Entry
-from clocs.evaluation.contract import check_contract
+from clocs.evaluation.leakage import check_contract
 from clocs.signals.quality import OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.subject import load_subject
+from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
@@ -21,20 +21,23 @@ def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
 
 
 def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -> None:
-    subject = load_subject("random", store, seed=3)
+    encoder = load_encoder_checkpoint("random", store, seed=3)
     begun = fresh_encoder(resolve("cmsc-synthetic", ["seed=3"]), store.policy("segments"))
-    assert same_weights(subject.module, begun)
-    assert not subject.module.training
-    assert (subject.folder, subject.label, subject.told()["method"]) == (None, "random", "random")
-    assert subject.about["input"]["rate"] == 500
-    other = load_subject("random", store, seed=4)
-    assert not same_weights(subject.module, other.module)
-    assert subject.identity != other.identity
-    assert subject.identity == load_subject("random", store, seed=3).identity
+    assert same_weights(encoder.module, begun)
+    assert not encoder.module.training
+    assert (encoder.folder, encoder.label, encoder.told()["method"]) == (None, "random", "random")
+    assert encoder.about["input"]["rate"] == 500
+    other = load_encoder_checkpoint("random", store, seed=4)
+    assert not same_weights(encoder.module, other.module)
+    assert encoder.identity != other.identity
+    assert encoder.identity == load_encoder_checkpoint("random", store, seed=3).identity
 
 
 def test_a_run_and_its_best_folder_are_the_same_encoder(store: Store, trained: Path) -> None:
-    by_run, by_best = load_subject(trained.parent, store), load_subject(str(trained), store, seed=9)
+    by_run, by_best = (
+        load_encoder_checkpoint(trained.parent, store),
+        load_encoder_checkpoint(str(trained), store, seed=9),
+    )
     module, about = load_encoder_folder(trained)
     assert same_weights(by_run.module, module)
     assert by_run.identity == by_best.identity
@@ -48,4 +51,4 @@ def test_a_run_and_its_best_folder_are_the_same_encoder(store: Store, trained: P
 
 def test_what_is_no_encoder_is_said(store: Store) -> None:
     with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
-        load_subject("nowhere", store)
+        load_encoder_checkpoint("nowhere", store)

@@ -10,7 +10,7 @@ from measuring import seconds
 from torch import Tensor, nn
 from torch.nn.functional import dropout, max_pool1d
 
-from clocs.encoders.cnn import KERNEL, POOL, STRIDE, WIDTHS, Cnn, CnnOptions
+from clocs.encoders.cnn import CNN, KERNEL, POOL, STRIDE, WIDTHS
 
 VIEWS, SAMPLES, ROUNDS, STEPS = 512, 2500, 9, 3
 Form = Callable[[Tensor], Tensor]
@@ -82,7 +82,7 @@ def forms() -> Iterator[tuple[str, nn.Module]]:
     yield "2-D convolutions, channels last", ChannelsLast()
     yield "unfold + matmul", UnfoldMatmul()
     yield "torch.compile of torch's layers", torch.compile(Layers())
-    yield "fused blocks (`cnn`)", Cnn(CnnOptions())
+    yield "fused blocks (`cnn`)", CNN()
 
 
 def encoder_forms() -> None:

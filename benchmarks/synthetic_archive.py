@@ -51,7 +51,7 @@ def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -
 def _write_manifest(folder: Path, rows: int, shards: list[ArchiveShardInfo]) -> None:
     listed = describe_bytes("refused-000001.jsonl", b"")
     write_bytes(folder / listed.file, b"")
-    encoder = {"name": "none", "options": {"embedding": E}}
+    encoder = {"name": "none", "options": {"embedding_dim": E}}
     manifest = ArchiveManifest(
         version=1,
         encoder=EncoderInfo(weights_sha256="", encoder=encoder, input={}),

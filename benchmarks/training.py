@@ -63,7 +63,7 @@ def chapman_loop(folder: Path) -> Loop:
     method = parse_method(config.method)
     parts = sources(config, method)
     data = training_data(config, method, parts)
-    model = method.model(fresh_encoder(config, parts[0].policy), config.embedding, 0)
+    model = method.model(fresh_encoder(config, parts[0].policy), config.encoder["embedding_dim"], 0)
     run = Run(folder / "runs", "bench", {})
     run.begin()
     fabric = Fabric(accelerator="cpu", devices=1)

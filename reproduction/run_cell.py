@@ -88,15 +88,13 @@ def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
     ready = ready_config(f"{cell.method}-{cell.dataset}")
     preset = PRESETS[cell.preset]
     method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
+    encoder = {"name": "cnn", **preset.encoder_options}
+    values = {**ready, "method": method, "encoder": encoder, **preset.config, **cell.config}
     return checked(
         PretrainConfig,
         {
-            **ready,
-            "method": method,
-            "encoder": {"name": "cnn", **preset.encoder_options},
-            **preset.config,
-            **cell.config,
-            "embedding": cell.embedding,
+            **values,
+            "encoder": {**values["encoder"], "embedding_dim": cell.embedding},
             "seed": cell.seed,
             "epochs": cell.epochs,
             "store": workspace.store(cell.dataset),

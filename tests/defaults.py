@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
+from clocs.core.options import constructor_model
 from clocs.core.run_identity import SCHEMA
 from clocs.encoders.encoder import ENCODERS
 from clocs.evaluation.finetune import FinetuneConfig
@@ -37,7 +38,7 @@ def all_defaults() -> dict[str, Any]:
     models = (PretrainConfig, ProbeConfig, FinetuneConfig, FramePolicy, Pretraining, Evaluation)
     found = {model.__name__: _defaults(model) for model in models}
     found |= {f"method {method.name}": _defaults(method) for method in METHODS}
-    found |= {f"encoder {kind.name}": _defaults(kind.options) for kind in ENCODERS}
+    found |= {f"encoder {name}": _defaults(constructor_model(ENCODERS.get(name))) for name in ENCODERS.names()}
     found |= {f"perturbation {name}": _defaults(PERTURBATIONS.get(name)) for name in PERTURBATIONS.names()}
     found |= {f"preset {name}": to_jsonable_python(settings) for name, settings in PRESETS.items()}
     found |= {f"config {name}": resolve(name).identity() for name in ready_configs()}

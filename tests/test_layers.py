@@ -52,7 +52,7 @@ PARTS: dict[str, set[str]] = {
     "formats": {"byte_fields", "channels", "demographics", "lead_codes", "reading", "writing", "xml_tree"},
     "formats/writers": {"edf_layout", "steps"},
     "datasets": {"dataset", "deidentifying", "tables"},
-    "encoders": {"convolution", "encoder", "fused_block"},
+    "encoders": {"convolution", "encoder", "fused_block", "pooling"},
     "losses": {"cosine", "full_precision"},
     "methods": {"contrast", "method"},
     "views/perturbations": {"perturbation"},
@@ -116,9 +116,12 @@ def _fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
 
 
 def _sibling_fault(path: PurePosixPath, target: tuple[str, ...]) -> str:
-    """In a folder of parts, a file may import the framework and, where it is a folder itself, its own files."""
+    """In a folder of parts, a file may import the framework and, where it is a folder itself, its own files.
+
+    The folder's own ``__init__`` exports the parts.
+    """
     folder = next((above for above in path.parents if above.as_posix() in PARTS), None)
-    if folder is None or target[1 : 1 + len(folder.parts)] != folder.parts:
+    if folder is None or target[1 : 1 + len(folder.parts)] != folder.parts or path == folder / "__init__.py":
         return ""
     depth = len(folder.parts)
     module = target[1 + depth] if len(target) > 1 + depth else "__init__"

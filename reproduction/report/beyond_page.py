@@ -119,9 +119,10 @@ def encoder_table(estimates: Estimates) -> Table:
 def parameters(start: Pretraining | None) -> int:
     """Of an encoder, without classifier and projection head; None: the paper's network."""
     values = {"name": "cnn"} if start is None else dict(start.config.get("encoder", {"name": "cnn"}))
+    name = values.pop("name")
     if start is not None and start.principal:
-        values["pooling"] = "every"
-    return sum(each.numel() for each in build_encoder(values.pop("name"), values).parameters())
+        name, values = "pca", {"encoder": {"name": name, **values}}
+    return sum(each.numel() for each in build_encoder(name, values).parameters())
 
 
 def _training_time(estimates: Estimates, cell: Evaluation) -> Entry:

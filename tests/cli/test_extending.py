@@ -55,8 +55,9 @@ from clocs.formats.writing import WRITERS
 from clocs.methods import METHODS
 from clocs.training.config import ready_configs
 from clocs.views.perturbations import PERTURBATIONS
-for registry in (FORMATS, WRITERS, DATASETS, ENCODERS):
+for registry in (FORMATS, WRITERS, DATASETS):
     assert registry.get("example").name == "example"
+assert ENCODERS.get("example")(in_channels=2).in_channels == 2
 assert METHODS.get("example").name == PERTURBATIONS.get("example")().name == "example"
 assert {f"{method}-example" for method in ("cmsc", "recommended", "supervised", "example")} <= set(ready_configs())
 """
@@ -67,7 +68,7 @@ def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> N
     clocs = ("-m", "clocs")
     _run(package, *clocs, "data", "ingest", "example", str(files), "store")
     _run(package, *clocs, "data", "split", "store")
-    told = ["store=store", "batch=8", "steps=2", "encoder.name=example", "encoder.width=8", "embedding=16"]
+    told = ["store=store", "batch=8", "steps=2", "encoder.name=example", "encoder.width=8", "encoder.embedding_dim=16"]
     chosen = "method.perturbations=[{name: example, size: 0.2}]"
     done = json.loads(_run(package, *clocs, "pretrain", "example-example", *told, chosen, "--json").splitlines()[-1])
     training = json.loads((tmp_path / done["best"] / "config.json").read_bytes())

@@ -1,104 +1,276 @@
-"""Every registered encoder keeps the contract; the paper's has the paper's shapes."""
+"""Contract tests of every registered encoder; the registry; encoders in configs."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.encoders import ENCODERS, build_encoder
-from clocs.encoders.cnn import Block, Cnn, CnnOptions
+from clocs.encoders import ENCODERS, Encoder, PCAEncoder, ResNet, build_encoder, register, wrap
+from clocs.encoders.encoder import describe_encoder, parse_encoder
+
+NEEDED: dict[str, dict[str, Any]] = {"pca": {"encoder": {"name": "resnet", "depth": 2}}}
+"""Options without a default."""
+NUM_SAMPLES = 500
 
 
-@pytest.mark.parametrize("name", ENCODERS.names())
-@pytest.mark.parametrize(("channels", "samples", "embedding"), [(1, 2500, 128), (1, 1000, 32), (12, 2500, 64)])
-def test_any_frame_becomes_an_embedding(name: str, channels: int, samples: int, embedding: int) -> None:
-    encoder = build_encoder(name, {"channels": channels, "samples": samples, "embedding": embedding})
-    signals = torch.randn(3, channels, samples)
-    out = encoder(signals)
-    assert out.shape == (3, embedding)
-    out.sum().backward()
-    assert all(parameter.grad is not None for parameter in encoder.parameters())
+def small(name: str, **options: Any) -> Encoder:
+    """Build an encoder for frames of ``NUM_SAMPLES``, where it has to know their length."""
+    needed = dict(NEEDED.get(name, {}))
+    try:
+        return build_encoder(name, {**needed, "num_samples": NUM_SAMPLES, **options})
+    except ConfigError:
+        return build_encoder(name, {**needed, **options})
 
 
-@pytest.mark.parametrize("name", ENCODERS.names())
+every_encoder = pytest.mark.parametrize("name", ENCODERS.names())
+
+
+def test_the_encoders_of_the_package_are_registered() -> None:
+    assert ENCODERS.names() == ["cnn", "pca", "resnet"]
+
+
+@every_encoder
+@pytest.mark.parametrize("in_channels", [1, 2, 12])
+def test_shapes_and_gradients(name: str, in_channels: int) -> None:
+    torch.manual_seed(0)
+    encoder = small(name, in_channels=in_channels, embedding_dim=6)
+    assert (encoder.in_channels, encoder.embedding_dim) == (in_channels, 6)
+    embeddings = encoder(torch.randn(3, in_channels, NUM_SAMPLES))
+    assert embeddings.shape == (3, 6)
+    embeddings.square().sum().backward()
+    for parameter in encoder.parameters():
+        assert parameter.grad is not None
+        assert torch.isfinite(parameter.grad).all()
+
+
+@every_encoder
+def test_tokens_and_features_have_the_stated_sizes(name: str) -> None:
+    encoder = small(name, in_channels=2).eval()
+    for num_samples in (400, 401, 499, 500, 1234):
+        signals = torch.randn(2, 2, num_samples)
+        if encoder.token_dim is None:
+            with pytest.raises(ConfigError, match="has no tokens"):
+                encoder.tokens(signals)
+        else:
+            expected = (2, encoder.num_tokens(num_samples), encoder.token_dim)
+            assert encoder.tokens(signals).shape == expected
+        if encoder.num_features is None:
+            with pytest.raises(ConfigError, match="has no features"):
+                encoder.features(signals)
+        else:
+            assert encoder.features(signals).shape == (2, encoder.num_features)
+
+
+@every_encoder
+def test_an_absent_lead_is_a_zero_lead(name: str) -> None:
+    torch.manual_seed(1)
+    encoder = small(name, in_channels=3).eval()
+    signals = torch.randn(4, 3, NUM_SAMPLES)
+    mask = torch.tensor([[True, True, True], [True, False, True], [False, False, True], [True, True, False]])
+    zeroed = signals * mask.unsqueeze(2)
+    signals[~mask] = torch.nan  # whatever an absent lead holds
+    for call in (encoder, encoder.tokens, encoder.features):
+        torch.testing.assert_close(call(signals, mask), call(zeroed), rtol=0, atol=0)
+    whole = torch.ones(4, 3, dtype=torch.bool)
+    torch.testing.assert_close(encoder(zeroed, whole), encoder(zeroed), rtol=0, atol=0)
+    with pytest.raises(ConfigError, match=r"expected a lead mask of shape \(N, 3\), got \(4, 2\)"):
+        encoder(signals, mask[:, :2])
+
+
+@every_encoder
+def test_another_number_of_leads_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected frames of shape \(N, 2, S\), got \(4, 3, 500\)"):
+        small(name, in_channels=2)(torch.randn(4, 3, NUM_SAMPLES))
+
+
+@every_encoder
 def test_weights_come_from_the_seed_and_eval_is_deterministic(name: str) -> None:
-    signals = torch.randn(2, 1, 2500)
+    signals = torch.randn(2, 1, NUM_SAMPLES)
     made = []
     for _ in range(2):
         torch.manual_seed(5)
-        made.append(build_encoder(name).eval())
+        made.append(small(name, in_channels=1).eval())
     torch.testing.assert_close(made[0](signals), made[1](signals), rtol=0, atol=0)
+    torch.testing.assert_close(made[0](signals), made[0](signals), rtol=0, atol=0)
     torch.testing.assert_close(made[0](signals)[:1], made[0](signals[:1]), rtol=1e-4, atol=1e-6)
 
 
-def test_the_papers_table() -> None:
-    """Appendix C.1: 7 x 1 x 4, 7 x 4 x 16, 7 x 16 x 32, then 320 x E; strides of 3, ReLU at the end."""
-    encoder = Cnn(CnnOptions(embedding=128))
-    convolutions = [layer for layer in encoder.modules() if isinstance(layer, nn.Conv1d)]
-    assert [tuple(layer.weight.shape) for layer in convolutions] == [(4, 1, 7), (16, 4, 7), (32, 16, 7)]
-    assert [layer.stride for layer in convolutions] == [(3,)] * 3
-    assert tuple(encoder.linear.weight.shape) == (128, 320)
-    assert sum(parameter.numel() for parameter in encoder.parameters()) == 28 + 448 + 3584 + 2 * 52 + 321 * 128
-    assert (encoder(torch.randn(8, 1, 2500)) >= 0).all()
-    assert (Cnn(CnnOptions(final_relu=False))(torch.randn(8, 1, 2500)) < 0).any()
+@every_encoder
+def test_a_state_dict_carries_everything(name: str) -> None:
+    trained, other = small(name, in_channels=2), small(name, in_channels=2)
+    signals = torch.randn(8, 2, NUM_SAMPLES)
+    trained(signals)  # running statistics
+    other.load_state_dict(trained.state_dict())
+    torch.testing.assert_close(trained.eval()(signals), other.eval()(signals), rtol=0, atol=0)
 
 
-def torchs_block(dropout: float = 0.0) -> list[nn.Module]:
-    return [nn.BatchNorm1d(16), nn.ReLU(), nn.MaxPool1d(2), nn.Dropout(dropout)]
+@every_encoder
+def test_float64(name: str) -> None:
+    encoder = small(name, in_channels=2).double()
+    signals = torch.randn(3, 2, NUM_SAMPLES, dtype=torch.float64)
+    for call in (encoder, encoder.tokens, encoder.features):
+        assert call(signals).dtype == torch.float64
+    single = small(name, in_channels=2)
+    single.load_state_dict(encoder.state_dict())
+    torch.testing.assert_close(encoder.eval()(signals), single.eval()(signals.float()).double(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.parametrize("samples", [100, 104, 108])
-def test_the_fused_block_equals_torchs_own_layers(channels: int, samples: int) -> None:
-    """Values, gradients and running statistics; outputs of even and odd length."""
-    torch.manual_seed(samples + channels)
-    block = Block(channels, 16, dropout=0.0).double()
-    nn.init.normal_(block.norm.weight)  # of both signs
-    nn.init.normal_(block.norm.bias)
-    literal = nn.Sequential(nn.Conv1d(channels, 16, 7, 3, bias=False), *torchs_block()).double()
-    literal.load_state_dict(dict(zip(literal.state_dict(), block.state_dict().values(), strict=True)))
-    inputs = [torch.randn(6, channels, samples).double().mul(3).add(50).requires_grad_() for _ in range(2)]
-    inputs[1].data.copy_(inputs[0].data)
-    outputs = [layers(values) for layers, values in zip((block, literal), inputs, strict=True)]
-    torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-10)
-    weights = torch.randn_like(outputs[0])
-    for output in outputs:
-        (output * weights).sum().backward()
-    torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-10, atol=1e-10)
-    for ours, theirs in zip(block.parameters(), literal.parameters(), strict=True):
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-9)
-    for name, running in zip(("running_mean", "running_var"), list(literal.buffers())[:2], strict=True):
-        torch.testing.assert_close(getattr(block.norm, name), running, rtol=1e-10, atol=1e-10)
+@every_encoder
+def test_all_invalid_options_are_reported_at_once(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        small(name, in_channels=0, embedding_dim=-3, colour=1)
+    for part in (f"encoder '{name}': ", "in_channels: ", "embedding_dim: ", "unknown option 'colour'", "Its options: "):
+        assert part in str(caught.value)
 
 
-def test_the_fused_dropout_drops_its_share_and_keeps_the_mean() -> None:
-    torch.manual_seed(0)
-    block = Block(1, 16, dropout=0.1)
-    signals = torch.randn(64, 1, 2500)
-    whole = Block(1, 16, dropout=0.0)
-    whole.load_state_dict(block.state_dict())
-    dropped, kept = block(signals), whole(signals)
-    alive = kept > 0
-    share = float((dropped[alive] == 0).double().mean())
-    assert abs(share - 0.1) < 4 * (0.09 / int(alive.sum())) ** 0.5
-    ratio = dropped[alive & (dropped > 0)] / kept[alive & (dropped > 0)]
-    torch.testing.assert_close(ratio, torch.full_like(ratio, 1 / 0.9), rtol=1e-5, atol=0)
-    torch.manual_seed(1)
-    again = block(signals)
-    torch.manual_seed(1)
-    assert torch.equal(again, block(signals))
+@every_encoder
+def test_a_description_builds_the_same_encoder(name: str) -> None:
+    encoder = small(name, in_channels=2, embedding_dim=6)
+    section = describe_encoder(encoder)
+    assert section["name"] == name
+    assert (section["options"]["in_channels"], section["options"]["embedding_dim"]) == (2, 6)
+    assert section["options"] == parse_encoder(name, section["options"]), "all options, as plain values"
+    rebuilt = build_encoder(section["name"], section["options"])
+    rebuilt.load_state_dict(encoder.state_dict())
+    assert describe_encoder(rebuilt) == section
+    for copied in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert describe_encoder(copied) == section
 
 
-def test_frames_that_are_too_short_are_refused() -> None:
-    build_encoder("cnn", {"samples": 388})
-    with pytest.raises(ConfigError, match="at least 388"):
-        build_encoder("cnn", {"samples": 387})
-
-
-def test_wrong_options_are_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"colour.*embedding|embedding.*colour"):
-        build_encoder("cnn", {"colour": 1, "embedding": -3})
-    with pytest.raises(ConfigError, match="unknown encoder"):
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown encoder 'nope'"):
         build_encoder("nope")
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet"])
+def test_convolutional_encoders_compute_all_tokens(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot leave tokens out"):
+        small(name).tokens(torch.randn(2, 1, NUM_SAMPLES), keep=torch.zeros(2, 1, dtype=torch.int64))
+
+
+class Mean(nn.Module):
+    """A user's plain module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 5)
+
+    def forward(self, signals: Tensor) -> Tensor:
+        embeddings: Tensor = self.linear(signals.mean(2))
+        return embeddings
+
+
+class MeanEncoder(Encoder):
+    """A user's encoder without tokens and features."""
+
+    def __init__(self, in_channels: int = 3, embedding_dim: int = 5) -> None:
+        super().__init__(in_channels, embedding_dim)
+        self.network = Mean()
+
+    def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        embeddings: Tensor = self.network(self.masked(signals, lead_mask))
+        return embeddings
+
+
+def test_a_plain_module_is_wrapped() -> None:
+    module = Mean()
+    encoder = wrap(module, in_channels=3, embedding_dim=5)
+    signals, mask = torch.randn(2, 3, 100), torch.tensor([[True, True, False], [True, True, True]])
+    torch.testing.assert_close(encoder(signals, mask), module(signals * mask.unsqueeze(2)))
+    options = {"in_channels": 3, "embedding_dim": 5}
+    assert describe_encoder(encoder) == {"name": "Mean", "registered": False, "options": options}
+    for refused in (encoder.tokens, encoder.features):
+        with pytest.raises(ConfigError, match="WrappedEncoder has no"):
+            refused(signals)
+    with pytest.raises(ConfigError, match="has no tokens"):
+        encoder.num_tokens(100)
+    known = ResNet()
+    assert wrap(known, in_channels=1, embedding_dim=128) is known
+
+
+def test_an_encoder_that_is_not_registered_says_so() -> None:
+    section = describe_encoder(MeanEncoder())
+    assert section == {"name": "MeanEncoder", "registered": False, "options": {"in_channels": 3, "embedding_dim": 5}}
+
+
+class WithFeatures(MeanEncoder):
+    """A user's encoder with features."""
+
+    num_features = 3
+
+    def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        return self.masked(signals, lead_mask).mean(2)
+
+
+def test_pca_of_an_encoder_that_is_not_registered_is_not_either() -> None:
+    encoder = PCAEncoder(WithFeatures(), embedding_dim=2)
+    assert encoder(torch.randn(2, 3, 100)).shape == (2, 2)
+    options = {"in_channels": 3, "embedding_dim": 2}
+    assert describe_encoder(encoder) == {"name": "pca", "registered": False, "options": options}
+
+
+def test_what_is_no_encoder_is_not_registered() -> None:
+    with pytest.raises(ConfigError, match=r"'plain': .* must be a subclass of clocs\.encoders\.Encoder"):
+        register("plain")(Mean)
+
+    class Fixed(MeanEncoder):
+        def __init__(self) -> None:
+            super().__init__(3, 5)
+
+    with pytest.raises(ConfigError, match=r"constructor of .*Fixed lacks in_channels and embedding_dim"):
+        register("fixed")(Fixed)
+    assert {"plain", "fixed"}.isdisjoint(ENCODERS.names())
+
+
+CELL = """
+import torch
+from clocs import encoders
+
+@encoders.register("mine")
+class Mine(encoders.Encoder):
+    def __init__(self, in_channels: int = 1, embedding_dim: int = 8, scale: float = {scale}) -> None:
+        super().__init__(in_channels, embedding_dim)
+        self.linear, self.scale = torch.nn.Linear(in_channels, embedding_dim), scale
+
+    def forward(self, signals, lead_mask=None):
+        return self.scale * self.linear(self.masked(signals, lead_mask).mean(2))
+"""
+NOTEBOOK = f"""
+{CELL.format(scale=1.0)}
+{CELL.format(scale=2.0)}
+assert encoders.ENCODERS.names()[-1] == "mine"
+made = encoders.build_encoder("mine", {{"in_channels": 12}})
+assert type(made) is Mine and made.scale == 2.0
+assert made(torch.randn(2, 12, 100)).shape == (2, 8)
+from clocs.training.config import resolve
+section = resolve("cmsc-synthetic", ["encoder={{name: mine, scale: 3}}"]).identity()["encoder"]
+assert section == {{"name": "mine", "scale": 3.0}}
+try:
+    @encoders.register("mine")
+    class Other(Mine):
+        pass
+except Exception as error:
+    print(error)
+try:
+    encoders.register("resnet")(Mine)
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_notebook_registers_an_encoder_and_may_run_its_cell_twice() -> None:
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith(
+        "__main__:Other cannot be registered: the encoder 'mine' is already registered by __main__:Mine"
+    )
+    assert "the encoder 'resnet' is already registered by clocs.encoders.resnet:ResNet" in second

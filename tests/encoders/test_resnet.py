@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.encoders import build_encoder
-from clocs.encoders.resnet import Block, ResNet, ResNetOptions
+from clocs.encoders import ResNet, build_encoder
+from clocs.encoders.resnet import Block
 
 
 class LiteralBlock(nn.Module):
@@ -53,7 +53,7 @@ def with_weights_of(encoder: ResNet, channels: int) -> Literal:
 @pytest.mark.parametrize(("channels", "samples"), [(1, 2500), (1, 333), (12, 500)])
 def test_values_gradients_and_statistics_equal_torchs_own_layers(channels: int, samples: int) -> None:
     torch.manual_seed(samples)
-    encoder = ResNet(ResNetOptions(channels=channels)).double()
+    encoder = ResNet(in_channels=channels).double()
     for layer in encoder.modules():
         if isinstance(layer, nn.BatchNorm2d):
             nn.init.normal_(layer.weight)  # of both signs
@@ -107,7 +107,7 @@ def test_lengths_and_widths_are_those_of_the_options_with_channels_last_in_memor
     made = outputs_of(build_encoder("resnet"), torch.randn(2, 1, 2500))
     assert [value.shape[1::2] for value in made] == [(24, 500), (24, 250), (48, 125), (72, 63), (96, 32)]
     assert all(value.is_contiguous(memory_format=torch.channels_last) for value in made)
-    options = {"width": 8, "depth": 2, "kernel": 3, "stem_kernel": 4, "stem_stride": 2, "channels": 3}
+    options = {"width": 8, "depth": 2, "kernel": 3, "stem_kernel": 4, "stem_stride": 2, "in_channels": 3}
     small = build_encoder("resnet", options)
     assert [value.shape[1::2] for value in outputs_of(small, torch.randn(2, 3, 100))] == [(8, 51), (8, 26), (16, 13)]
     kernels = [layer.kernel_size for layer in small.modules() if isinstance(layer, nn.Conv2d)]
@@ -115,7 +115,7 @@ def test_lengths_and_widths_are_those_of_the_options_with_channels_last_in_memor
 
 
 def test_one_network_takes_any_length_and_has_no_relu_at_its_end() -> None:
-    encoder = build_encoder("resnet", {"embedding": 16}).eval()
+    encoder = build_encoder("resnet", {"embedding_dim": 16}).eval()
     for samples in (1, 14, 250, 2499, 5000):
         assert encoder(torch.randn(3, 1, samples)).shape == (3, 16)
     assert (encoder(torch.randn(8, 1, 2500)) < 0).any()
@@ -123,17 +123,20 @@ def test_one_network_takes_any_length_and_has_no_relu_at_its_end() -> None:
 
 def test_every_block_can_be_pooled_with_the_same_weights_before() -> None:
     """By hand, from what the blocks make."""
-    options: dict[str, Any] = {"width": 4, "depth": 3, "embedding": 8}
+    options: dict[str, Any] = {"width": 4, "depth": 3, "embedding_dim": 8}
     torch.manual_seed(0)
-    last = ResNet(ResNetOptions(**options)).eval()
+    last = ResNet(**options).eval()
     torch.manual_seed(0)
-    every = ResNet(ResNetOptions(**options, pooling="every")).eval()
+    every = ResNet(**options, pooling="every").eval()
     signals = torch.randn(2, 1, 300)
     _, *blocks = outputs_of(last, signals)
     expected = [pooled for block in blocks for pooled in (block.mean((2, 3)), block.amax((2, 3)))]
-    torch.testing.assert_close(every.pooled(signals), torch.cat(expected, dim=1))
-    torch.testing.assert_close(last.pooled(signals), torch.cat(expected[-2:], dim=1))
-    assert every.linear.in_features == 2 * (4 + 8 + 12)
+    torch.testing.assert_close(every.features(signals), torch.cat(expected, dim=1))
+    torch.testing.assert_close(last.features(signals), torch.cat(expected, dim=1))
+    torch.testing.assert_close(every(signals), every.linear(torch.cat(expected, dim=1)))
+    torch.testing.assert_close(last(signals), last.linear(torch.cat(expected[-2:], dim=1)))
+    torch.testing.assert_close(last.tokens(signals), blocks[-1].squeeze(2).transpose(1, 2))
+    assert every.num_features == 2 * (4 + 8 + 12)
 
 
 def test_dropout_is_drawn_from_the_seed_in_training_only() -> None:
@@ -151,3 +154,29 @@ def test_dropout_is_drawn_from_the_seed_in_training_only() -> None:
 def test_an_even_kernel_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"kernel: .*must be odd"):
         build_encoder("resnet", {"kernel": 8})
+    with pytest.raises(ValueError, match="must be odd"):
+        ResNet(kernel=8)
+
+
+def test_initial_weights_and_outputs_of_one_lead_are_those_of_the_first_version() -> None:
+    """Numbers that the encoder gave before it took several leads."""
+    torch.manual_seed(0)
+    encoder = build_encoder("resnet", {"embedding_dim": 4, "width": 4})
+    signals = torch.sin(torch.arange(500.0) / 7).view(1, 1, 500) * torch.tensor([1.0, 2.0]).view(2, 1, 1)
+    trained, evaluated = encoder(signals), encoder.eval()(signals)
+    expected = [[-0.38407323, 1.67984295, 0.05688004, 0.21288037], [-0.38944003, 1.50349665, -0.30855829, -0.35286427]]
+    torch.testing.assert_close(trained, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    expected = [[0.12256193, 0.09036991, 0.06493758, 0.14449640], [0.12564868, 0.08588135, 0.06485123, 0.14211500]]
+    torch.testing.assert_close(evaluated, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_twelve_leads_are_mixed_in_the_stem() -> None:
+    """A stem that takes one lead with weight one and no other gives what that lead gives alone."""
+    torch.manual_seed(0)
+    one, twelve = ResNet(width=4).eval(), ResNet(in_channels=12, width=4).eval()
+    weights = one.state_dict()
+    stem = torch.zeros(4, 12, 15)
+    stem[:, 7] = weights["stem.weight"][:, 0]
+    twelve.load_state_dict({**weights, "stem.weight": stem})
+    signals = torch.randn(3, 12, 500)
+    torch.testing.assert_close(twelve(signals), one(signals[:, 7:8]), rtol=1e-4, atol=1e-5)

@@ -215,7 +215,7 @@ def test_the_papers_batch_and_what_else_training_is_told(
             finetune(encoder, store, FinetuneConfig(**given), runs=tmp_path)
         return told[-1]
 
-    unusual = ["encoder.final_relu=false", "encoder.dropout=0.3", "embedding=16"]
+    unusual = ["encoder.final_relu=false", "encoder.dropout=0.3", "encoder.embedding_dim=16"]
     here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1"]
     other = Path(pretrain("cmsc-synthetic", [*here, *unusual])["best"])
     monkeypatch.setattr(tuning, "pretrain", caught)
@@ -223,11 +223,12 @@ def test_the_papers_batch_and_what_else_training_is_told(
     assert (config.batch, config.epochs, config.patience, config.learning_rate) == (256, 400, 15, 1e-4)
     assert (config.fraction, config.label_draw, config.seed) == (0.25, "frames", 4)
     assert config.initial == str(trained)
-    assert (config.embedding, config.encoder["final_relu"]) == (128, True)
+    assert (config.encoder["embedding_dim"], config.encoder["final_relu"]) == (128, True)
     assert "leads" not in config.frames, "it knows all of the store's: the run keeps its name"
     config = ask(other, batch=8)
-    assert (config.batch, config.embedding) == (8, 16)
-    assert config.encoder == {"name": "cnn", "dropout": 0.3, "final_relu": False}
+    assert config.batch == 8
+    unusual_options = {"in_channels": 1, "embedding_dim": 16, "dropout": 0.3, "final_relu": False}
+    assert config.encoder == {"name": "cnn", **unusual_options}
     monkeypatch.setitem(tuning.SMALL_BATCH, "synthetic", 16)
     assert ask().batch == 16
     assert tuning.SMALL_BATCH["cardiology"] == 16, "the paper's"

@@ -9,24 +9,29 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 from typer.testing import CliRunner
 
 import clocs
 from clocs.cli.main import app
 from clocs.core.errors import ConfigError, LeakError
-from clocs.encoders.resnet import ResNet
+from clocs.encoders import PCAEncoder, wrap
+from clocs.encoders.pca import components
 from clocs.evaluation import principal
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
+from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.frame_choice import frames_for
-from clocs.evaluation.principal import components, with_principal_components
+from clocs.evaluation.principal import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.rows import rows_of
 from clocs.publishing.publish import publish
 from clocs.store.store import Store
+from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.pretrain import pretrain
 
 EMBEDDING = 16
-RESNET = ("encoder={name: resnet, width: 4}", f"embedding={EMBEDDING}", "frames.normalisation=none", "batch=32")
+ENCODER = f"encoder={{name: resnet, width: 4, embedding_dim: {EMBEDDING}}}"
+RESNET = (ENCODER, "frames.normalisation=none", "batch=32")
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +50,10 @@ def made(store: Store, residual: Path, tmp_path_factory: pytest.TempPathFactory)
 def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, made: Path) -> None:
     """Whitened, of standardised channels; up to signs. Scikit-learn divides variances by one less."""
     encoder = load_encoder_checkpoint(made, store)
-    assert isinstance(encoder.module, ResNet)
+    assert isinstance(encoder.module, PCAEncoder)
     policy, training = frames_for(encoder.about["input"], store, "encoder"), store.split().mask("train")
     embeddings = rows_of(encoder.module, store, policy, training).values
-    channels = rows_of(principal._Pooled(encoder.module), store, policy, training).values
+    channels = rows_of(principal._Features(encoder.module), store, policy, training).values
     assert channels.shape[1] == 2 * (4 + 8 + 12 + 16)
     fitted = PCA(EMBEDDING, whiten=True).fit(StandardScaler().fit_transform(channels.astype(np.float64)))
     expected = fitted.transform(StandardScaler().fit_transform(channels.astype(np.float64)))
@@ -62,8 +67,9 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
 
 def test_only_the_last_layer_is_another(store: Store, residual: Path, made: Path) -> None:
     before, after = (load_encoder_checkpoint(folder, store).module.state_dict() for folder in (residual, made))
-    changed = {name for name, value in after.items() if not np.array_equal(value, before[name])}
-    assert changed == {"linear.weight", "linear.bias"}
+    kept = {f"encoder.{name}": value for name, value in before.items() if not name.startswith("linear.")}
+    assert after.keys() - kept.keys() == {"linear.weight", "linear.bias"}
+    assert all(np.array_equal(after[name], value) for name, value in kept.items())
     assert after["linear.weight"].shape == (EMBEDDING, 80)
 
 
@@ -124,7 +130,7 @@ def test_a_channel_that_never_changes_has_no_weight_and_too_many_numbers_are_ref
     moments = [(values.mean(0), values.T @ values / len(values))]
     weight, _, _ = components(moments, 2)
     np.testing.assert_array_equal(weight[:, 1], 0)
-    with pytest.raises(ConfigError, match="fewer dimensions"):
+    with pytest.raises(ConfigError, match="features have only 2 dimensions"):
         components(moments, 3)
 
 
@@ -164,9 +170,31 @@ def test_what_an_earlier_attempt_left_is_made_again(
         assert (out / path.name).read_bytes() == path.read_bytes()
 
 
-def test_other_networks_and_other_data_are_refused(store: Store, trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="need the encoder 'resnet', not 'cnn'"):
+def test_any_encoder_with_features_can_have_another_number_of_components(
+    store: Store, trained: Path, tmp_path: Path
+) -> None:
+    """The paper's network, whose 104 features are fewer than its 128 outputs."""
+    with pytest.raises(ConfigError, match=r"embedding_dim=128: the features have only \d+ dimensions"):
         with_principal_components(trained, store, tmp_path / "out")
+    with_principal_components(trained, store, tmp_path / "out", embedding_dim=12)
+    encoder = clocs.load_encoder(tmp_path / "out")
+    assert encoder.embed(store.recording("0000000")).values.shape[1] == 12
+    section = encoder.about["encoder"]
+    assert (section["name"], section["options"]["encoder"]["name"]) == ("pca", "cnn")
+    with pytest.raises(ConfigError, match="holds a run or another encoder"):
+        with_principal_components(trained, store, tmp_path / "out", embedding_dim=13)
+
+
+def test_it_is_fine_tuned_as_any_encoder(store: Store, made: Path, tmp_path: Path) -> None:
+    found = finetune(made, store, FinetuneConfig(epochs=1), runs=tmp_path)
+    module, about = load_encoder_folder(Path(found["training"]["run"]) / "best")
+    assert isinstance(module, PCAEncoder)
+    assert about["encoder"] == load_encoder_folder(made)[1]["encoder"]
+
+
+def test_encoders_without_features_and_random_weights_are_refused(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="PCA needs an encoder with features, and Flatten has none"):
+        PCAEncoder(wrap(nn.Flatten(), in_channels=1, embedding_dim=500), 4)
     with pytest.raises(ConfigError, match="random weights"):
         with_principal_components("random", store, tmp_path / "out")
     assert not (tmp_path / "out").exists()

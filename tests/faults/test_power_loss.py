@@ -131,7 +131,13 @@ class Training:
     def __init__(self, folder: Path) -> None:
         store = clocs.ingest("synthetic", None, folder / "store", options={"records": 48, "leads": 1})
         clocs.split(store)
-        self.settings = [f"store={store.folder}", "batch=8", "epochs=2", "checkpoint_steps=2", "embedding=8"]
+        self.settings = [
+            f"store={store.folder}",
+            "batch=8",
+            "epochs=2",
+            "checkpoint_steps=2",
+            "encoder.embedding_dim=8",
+        ]
         self.root = folder / "disk"
         self.root.mkdir()
         self.saved: dict[int, dict[str, bytes]] = {}

@@ -33,7 +33,7 @@ def about(policy: FramePolicy, unit: str = "mV", **options: Any) -> dict[str, An
         "format": "clocs-encoder-1",
         "encoder": {
             "name": "cnn",
-            "options": {"embedding": EMBEDDING, "channels": 1, "samples": policy.samples, **options},
+            "options": {"embedding_dim": EMBEDDING, "in_channels": 1, "num_samples": policy.samples, **options},
         },
         "input": {
             "unit": unit,
@@ -53,7 +53,7 @@ def make_encoder(folder: Path, policy: FramePolicy = POLICY, unit: str = "mV", *
     torch.manual_seed(7)
     config = about(policy, unit, **options)
     module = build_encoder("cnn", config["encoder"]["options"])
-    channels = config["encoder"]["options"]["channels"]
+    channels = config["encoder"]["options"]["in_channels"]
     with torch.no_grad():
         for _ in range(5):
             module(torch.rand(16, channels, policy.samples))

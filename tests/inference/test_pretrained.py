@@ -170,7 +170,7 @@ def test_a_folder_that_holds_no_encoder_is_refused(tmp_path: Path) -> None:
 
 def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="several leads at once"):
-        load_encoder(make_encoder(tmp_path / "twelve", channels=12))
+        load_encoder(make_encoder(tmp_path / "twelve", in_channels=12))
     folder = make_encoder(tmp_path / "changed")
     path = folder / "config.json"
     about = unseal(path.read_bytes(), "")

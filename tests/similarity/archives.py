@@ -67,7 +67,7 @@ def write_archive(
     manifest = ArchiveManifest(
         version=version,
         encoder=EncoderInfo(
-            weights_sha256=weights, encoder={"name": "cnn", "options": {"embedding": embedding}}, input={}
+            weights_sha256=weights, encoder={"name": "cnn", "options": {"embedding_dim": embedding}}, input={}
         ),
         leads=LEADS,
         any_lead=False,

@@ -22,7 +22,7 @@ from clocs.training.checkpoint import (
 )
 from clocs.training.runs import Run
 
-OPTIONS = parse_encoder("cnn", {"samples": 400, "embedding": 8}).model_dump(mode="json")
+OPTIONS = parse_encoder("cnn", {"num_samples": 400, "embedding_dim": 8})
 ABOUT = {"format": "clocs-encoder-1", "encoder": {"name": "cnn", "options": OPTIONS}}
 
 

@@ -25,7 +25,7 @@ def test_every_ready_config_resolves(name: str) -> None:
 
 def test_the_papers_settings() -> None:
     config = resolve("cmsc-chapman")
-    assert (config.batch, config.learning_rate, config.optimiser, config.embedding) == (256, 1e-4, "adam", 128)
+    assert (config.batch, config.learning_rate, config.optimiser) == (256, 1e-4, "adam")
     assert config.method["temperature"] == 0.1
     tasks = [task["name"] for task in resolve("mtssl-chapman").method["perturbations"]]
     assert tasks == ["scaling", "flip_amplitude", "flip_time"], "appendix C: three tasks on Chapman"
@@ -37,7 +37,7 @@ def test_keys_are_laid_over() -> None:
     assert (config.batch, config.leads) == (64, ("II", "V2"))
     assert resolve(config.model_dump(), ["leads=lead ii,v2"]).identity() == config.identity()
     assert config.method["temperature"] == 0.2
-    assert config.encoder == {"name": "cnn", "dropout": 0.0, "final_relu": True}
+    assert config.encoder == {**resolve("cmsc-chapman").encoder, "dropout": 0.0}
 
 
 def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ class MySimClr(SimClr):
 
 def test_a_methods_name_may_have_a_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:
     METHODS.names()  # entry points are read first
-    monkeypatch.setitem(METHODS._places, "my-simclr", "another.package:MySimClr")
+    monkeypatch.setitem(METHODS._locations, "my-simclr", "another.package:MySimClr")
     monkeypatch.setitem(METHODS._parts, "my-simclr", MySimClr)
     assert "my-simclr-synthetic" in ready_configs()
     config = resolve("my-simclr-synthetic")
@@ -171,7 +171,19 @@ def test_overrides_are_laid_over_a_config_that_is_ready(store: Path, tmp_path: P
     assert clocs.pretrain(config, ["steps=3"])["steps"] == 3
 
 
-@pytest.mark.parametrize("key", ["embedding", "samples", "channels"])
-def test_what_follows_from_the_rest_of_a_config_is_not_an_encoders_option(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key} cannot be set here"):
-        resolve("cmsc-synthetic", [f"encoder.{key}=64"])
+def test_the_samples_of_a_frame_are_not_set_in_the_encoder_section() -> None:
+    with pytest.raises(ConfigError, match=r"num_samples cannot be set here: write frames\.samples=N"):
+        resolve("cmsc-synthetic", ["encoder.num_samples=64"])
+
+
+def test_the_encoder_section_has_leads_and_dimensions_and_only_changes_name_a_run() -> None:
+    usual = resolve("cmsc-synthetic")
+    spelled = {"name": "cnn", "in_channels": 1, "embedding_dim": 128, "dropout": 0.1, "final_relu": True}
+    assert usual.encoder == spelled
+    assert usual.identity()["encoder"] == {"name": "cnn"}
+    assert usual.encoder_options(num_samples=1000)["num_samples"] == 1000
+    other = resolve("cmsc-synthetic", ["encoder={name: resnet, embedding_dim: 64}"])
+    assert other.identity()["encoder"] == {"name": "resnet", "embedding_dim": 64}
+    assert "num_samples" not in other.encoder_options(num_samples=1000)
+    with pytest.raises(ConfigError, match=r"embedding_dim.*did you mean 'encoder\.embedding_dim'"):
+        resolve("cmsc-synthetic", ["embedding_dim=64"])

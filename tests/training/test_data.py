@@ -26,7 +26,7 @@ from tests.conftest import make_recording
 
 
 def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: Path, tmp_path: Path) -> None:
-    told = [f"store={store}", f"runs={tmp_path}", "epochs=0", "seed=4", "embedding=32"]
+    told = [f"store={store}", f"runs={tmp_path}", "epochs=0", "seed=4", "encoder.embedding_dim=32"]
     done = clocs.pretrain("cmsc-synthetic", told)
     assert (done["epochs"], done["steps"]) == (0, 0)
     encoder, about = load_encoder_folder(Path(done["best"]))

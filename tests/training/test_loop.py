@@ -109,7 +109,7 @@ def test_one_class_in_validation_leaves_the_auc_out(tmp_path: Path) -> None:
     """A single validation patient has one rhythm."""
     small = clocs.ingest("synthetic", None, tmp_path / "small", options={"records": 16})
     clocs.split(small)
-    told = [f"store={small.folder}", f"runs={tmp_path / 'runs'}", "epochs=1", "batch=4", "embedding=8"]
+    told = [f"store={small.folder}", f"runs={tmp_path / 'runs'}", "epochs=1", "batch=4", "encoder.embedding_dim=8"]
     run = Path(clocs.pretrain("supervised-synthetic", told)["run"])
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert "validation_loss" in lines[-1]
@@ -132,7 +132,7 @@ def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) 
     data = training_data(config, method, parts)
     pieces = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0).split(4)
     assert [len(piece.items) for piece in pieces] == [3, 3, 3, 1]
-    model = method.model(fresh_encoder(config, parts[0].policy), config.embedding, 0).train()
+    model = method.model(fresh_encoder(config, parts[0].policy), config.encoder["embedding_dim"], 0).train()
     means = [float(method.loss(model(piece.views), piece.patients, piece.targets).detach()) for piece in pieces]
     logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)

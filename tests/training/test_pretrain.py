@@ -68,7 +68,7 @@ def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store:
 
 
 @pytest.mark.parametrize(
-    "override", ["embedding=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.samples=1250"]
+    "override", ["encoder.embedding_dim=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.samples=1250"]
 )
 def test_another_network_than_the_one_it_starts_from_is_refused(
     override: str, first: Path, store: Path, tmp_path: Path

@@ -113,12 +113,15 @@ def principal_command(
     store: SplitStoreFolder,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     more_store: MoreStores = None,
+    embedding_dim: Annotated[
+        int | None, typer.Option(min=1, help="Number of components; without it, the dimension of the embedding.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a 'resnet' another embedding, without labels: principal components of what all its blocks tell."""
+    """Give an encoder another embedding, without labels: PCA of the pooled activations of every block."""
     from clocs.evaluation.principal import with_principal_components
 
-    found = with_principal_components(checkpoint, store, out, more_stores=more_store or ())
+    found = with_principal_components(checkpoint, store, out, more_stores=more_store or (), embedding_dim=embedding_dim)
     kept = f"{found['folder']}: keeps {found['explained']:.1%} of the variance"
     typer.echo(json.dumps(found) if as_json else kept)
 

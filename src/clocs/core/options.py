@@ -1,14 +1,16 @@
-"""Options checked against a model, with everything that is wrong said at once."""
+"""Validate options against a model or a constructor's signature; all errors are reported at once."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from clocs.core.errors import ConfigError
 
@@ -16,8 +18,93 @@ Model = TypeVar("Model", bound=BaseModel)
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
+def constructor_options(
+    cls: type[Any], values: Mapping[str, Any], what: str, *, given: Collection[str] = ()
+) -> dict[str, Any]:
+    """Validate the keyword arguments of a constructor against its signature.
+
+    Annotations may state ranges: ``Annotated[float, Field(gt=0)]``.
+
+    Args:
+        cls: The class.
+        values: Options by name.
+        what: What the options belong to, for the error message.
+        given: Parameters that the caller supplies itself. They are no options.
+
+    Returns:
+        All options, with the defaults filled in.
+
+    Raises:
+        ConfigError: Options are unknown, missing or invalid. The message lists all of them.
+
+    Example:
+        >>> class Noise:
+        ...     def __init__(self, sigma: float = 0.1, repeats: int = 1) -> None: ...
+        >>> constructor_options(Noise, {"repeats": 2}, "noise")
+        {'sigma': 0.1, 'repeats': 2}
+    """
+    return dict(checked(constructor_model(cls, given=given), values, what))
+
+
+def changed_options(cls: type[Any], values: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options that differ from the defaults of a constructor.
+
+    Args:
+        cls: The class.
+        values: Options by name.
+        given: Parameters that the caller supplies itself. They are no options.
+
+    Raises:
+        ConfigError: Options are unknown, missing or invalid.
+    """
+    fields = constructor_model(cls, given=given).model_fields
+    options = constructor_options(cls, values, cls.__name__, given=given)
+    return {
+        name: value for name, value in options.items() if fields[name].is_required() or value != fields[name].default
+    }
+
+
+def option_names(cls: type[Any], *, given: Collection[str] = ()) -> list[str]:
+    """Return the names of a constructor's options, without those in ``given``."""
+    return list(constructor_model(cls, given=given).model_fields)
+
+
+def constructor_model(cls: type[Any], *, given: Collection[str] = ()) -> type[BaseModel]:
+    """Return the model of a constructor's keyword arguments, without those in ``given``.
+
+    Raises:
+        ConfigError: An annotation names a type that cannot be found or validated.
+    """
+    return _constructor_model(cls, frozenset(given))  # type: ignore[arg-type]  # a class is hashable
+
+
+@cache
+def _constructor_model(cls: type[Any], given: frozenset[str]) -> type[BaseModel]:
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()
+    try:
+        hints = get_type_hints(cls.__init__, include_extras=True)
+        fields = {
+            each.name: (hints.get(each.name, Any), ... if each.default is each.empty else each.default)
+            for each in parameters
+            if each.name not in given and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        }
+        config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+        return create_model(cls.__name__, __config__=config, **fields)  # type: ignore[call-overload, no-any-return]
+    except (NameError, TypeError, ValueError) as error:
+        raise ConfigError(f"the options of {cls.__qualname__} cannot be read from its constructor: {error}") from error
+
+
 def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
-    """``values`` as a ``model``; ``what`` names them in an error, which lists the fields there are if one is not."""
+    """Return ``values`` as a model.
+
+    Args:
+        model: The model.
+        values: Values by field.
+        what: What the values belong to, for the error message.
+
+    Raises:
+        ConfigError: Fields are unknown, missing or invalid. The message lists all of them.
+    """
     made, wrong = examined(model, values)
     if made is None:
         allowed = ", ".join(model.model_fields) or "none"
@@ -29,10 +116,14 @@ def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
 def examined(
     model: type[Model], values: Mapping[str, Any], below: Mapping[str, str] = NOWHERE
 ) -> tuple[Model | None, list[str]]:
-    """``values`` as a ``model``, or None and all that is wrong with them.
+    """Return ``values`` as a model and no errors, or None and all errors.
 
-    Besides what the model says: true and false are no numbers, and numbers are finite, since JSON knows no others.
-    ``below``: whole names of options within options, to be named where they stand outside.
+    Besides the model's own rules, true and false are not numbers, and numbers are finite, because JSON has no others.
+
+    Args:
+        model: The model.
+        values: Values by field.
+        below: Full names of options within options, to be suggested where they are written without their section.
     """
     switches = {
         name: f"{name}: must be a number, not {str(value).lower()}"
@@ -54,13 +145,13 @@ def examined(
 
 
 def _is_number(annotation: Any) -> bool:
-    """Whether a field takes numbers, and not true and false as well."""
+    """Return whether a field takes numbers, and not true and false as well."""
     kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     return bool not in kinds and (int in kinds or float in kinds)
 
 
 def _explained(item: Any, model: type[BaseModel], below: Mapping[str, str]) -> str:
-    """A fault in a sentence; an unknown option with the nearest known one."""
+    """Return an error in words; an unknown option comes with the nearest known one."""
     place = ".".join(map(str, item["loc"]))
     if item["type"] != "extra_forbidden":
         message = item["msg"].removeprefix("Value error, ")

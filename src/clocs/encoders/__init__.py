@@ -1,5 +1,9 @@
 """Layer 3: one encoder each, (N, C, S) to (N, E)."""
 
-from clocs.encoders.encoder import ENCODERS, EncoderKind, build_encoder
+from clocs.encoders.cnn import CNN
+from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, register
+from clocs.encoders.pca import PCAEncoder
+from clocs.encoders.resnet import ResNet
+from clocs.encoders.wrapped import wrap
 
-__all__ = ["ENCODERS", "EncoderKind", "build_encoder"]
+__all__ = ["CNN", "ENCODERS", "Encoder", "PCAEncoder", "ResNet", "build_encoder", "register", "wrap"]

@@ -1,51 +1,228 @@
-"""What an encoder is: any module that turns (N, C, S) into (N, E); how one is built by name."""
+"""The encoder contract, the registry of encoders, and how an encoder is built by name and described in a config."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field
-from torch import nn
+from torch import Tensor, nn
 
-from clocs.core.options import checked
+from clocs.core.errors import ConfigError
+from clocs.core.options import changed_options, constructor_options, option_names
 from clocs.core.registry import Registry
 
-
-class EncoderOptions(BaseModel):
-    """What every encoder takes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    embedding: int = Field(default=128, gt=0)
-    """E, the length of a representation."""
-    channels: int = Field(default=1, gt=0)
-    """C, leads taken at once; 1 in the paper."""
-    samples: int = Field(default=2500, gt=0)
-    """S, samples of a frame."""
+REQUIRED = ("in_channels", "embedding_dim")
+"""Options of every registered encoder."""
 
 
-@dataclass(frozen=True)
-class EncoderKind:
-    """A named family of encoders: its options, and how they become a module."""
+class Encoder(nn.Module, ABC):
+    """Turn frames of C leads and S samples into embeddings.
 
-    name: str
-    description: str
-    options: type[EncoderOptions]
-    build: Callable[[Any], nn.Module]
+    A subclass implements :meth:`forward` and passes every input through :meth:`masked`. Where it makes sense it also
+    implements :meth:`tokens` with :meth:`num_tokens` and ``token_dim``, and :meth:`features` with ``num_features``.
+    The keyword arguments of its constructor are its options in configs; ``in_channels`` and ``embedding_dim`` are
+    always among them, and ``num_samples`` where the length of a frame is fixed.
+
+    Args:
+        in_channels: Number of leads C.
+        embedding_dim: Dimension E of an embedding.
+
+    Example:
+        >>> import torch
+        >>> class MeanOverTime(Encoder):
+        ...     def __init__(self, in_channels: int = 1, embedding_dim: int = 8) -> None:
+        ...         super().__init__(in_channels, embedding_dim)
+        ...         self.linear = torch.nn.Linear(in_channels, embedding_dim)
+        ...
+        ...     def forward(self, signals, lead_mask=None):
+        ...         return self.linear(self.masked(signals, lead_mask).mean(2))
+        >>> MeanOverTime(in_channels=12)(torch.randn(4, 12, 500)).shape
+        torch.Size([4, 8])
+    """
+
+    token_dim: int | None = None
+    """Dimension D of a token; None without tokens."""
+    num_features: int | None = None
+    """Number P of pooled activations; None without features."""
+    _arguments: dict[str, Any]
+    """Arguments of the constructor."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Keep the constructor's arguments, which :func:`describe_encoder` needs."""
+        encoder = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind_partial(encoder, *args, **kwargs).arguments
+        object.__setattr__(encoder, "_arguments", dict(list(bound.items())[1:]))
+        return encoder
+
+    def __init__(self, in_channels: int, embedding_dim: int) -> None:
+        super().__init__()
+        self.in_channels, self.embedding_dim = in_channels, embedding_dim
+
+    @abstractmethod
+    def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        """Return the embeddings of frames.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Embeddings (N, E).
+        """
+
+    def tokens(self, signals: Tensor, lead_mask: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
+        """Return one vector per position in time.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+            keep: Tokens to compute (N, K), int64; None for all. Convolutional encoders refuse it.
+
+        Returns:
+            Tokens (N, T, D), or (N, K, D) with ``keep``.
+
+        Raises:
+            ConfigError: This encoder has no tokens, or cannot leave any out.
+        """
+        self._lacks("tokens")
+
+    def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        """Return the pooled activations of every block.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Features (N, P).
+
+        Raises:
+            ConfigError: This encoder has no features.
+        """
+        self._lacks("features")
+
+    def num_tokens(self, num_samples: int) -> int:
+        """Return the number T of tokens of a frame of ``num_samples`` samples.
+
+        Raises:
+            ConfigError: This encoder has no tokens, or the frame is too short.
+        """
+        self._lacks("tokens")
+
+    def remove_head(self) -> None:
+        """Remove the layers that only :meth:`forward` uses, where another head replaces them.
+
+        Afterwards only :meth:`tokens` and :meth:`features` can be called. Without it the layers stay as parameters
+        without gradients, which training on several ranks refuses.
+        """
+
+    def masked(self, signals: Tensor, lead_mask: Tensor | None) -> Tensor:
+        """Return the signals (N, C, S) with absent leads set to zero.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Raises:
+            ConfigError: The number of leads is not ``in_channels``.
+        """
+        if signals.ndim != 3 or signals.shape[1] != self.in_channels:
+            raise ConfigError(f"expected frames of shape (N, {self.in_channels}, S), got {tuple(signals.shape)}")
+        if lead_mask is None:
+            return signals
+        if lead_mask.ndim != 2 or lead_mask.shape[1] != self.in_channels:
+            raise ConfigError(f"expected a lead mask of shape (N, {self.in_channels}), got {tuple(lead_mask.shape)}")
+        return signals.masked_fill(~lead_mask.unsqueeze(2), 0)
+
+    @property
+    def label(self) -> str:
+        """Name of the network in a config, where it is not registered."""
+        return type(self).__qualname__
+
+    def _lacks(self, output: str) -> NoReturn:
+        raise ConfigError(f"{type(self).__name__} has no {output}; use an encoder that has, such as resnet")
 
 
-ENCODERS: Registry[EncoderKind] = Registry(
-    "encoder", {"cnn": "clocs.encoders.cnn:CNN_KIND", "resnet": "clocs.encoders.resnet:RESNET_KIND"}
-)
+def _check(name: str, part: type[Encoder]) -> None:
+    """Refuse what is no encoder, and what a run could not give its number of leads and dimensions."""
+    if not (isinstance(part, type) and issubclass(part, Encoder)):
+        raise ConfigError(f"encoder '{name}': {part!r} must be a subclass of clocs.encoders.Encoder")
+    missing = [option for option in REQUIRED if option not in option_names(part)]
+    if missing:
+        raise ConfigError(f"encoder '{name}': the constructor of {part.__qualname__} lacks {' and '.join(missing)}")
 
 
-def build_encoder(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:
-    """A freshly initialised encoder; its weights come from torch's global generator."""
-    return ENCODERS.get(name).build(parse_encoder(name, options or {}))
+ENCODERS: Registry[type[Encoder]] = Registry("encoder", check=_check)
+"""All encoders by name."""
+register = ENCODERS.register
 
 
-def parse_encoder(name: str, options: Mapping[str, Any]) -> EncoderOptions:
-    """An encoder's options, checked; all that is wrong is said at once."""
-    return checked(ENCODERS.get(name).options, options, f"encoder '{name}'")
+def build_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encoder:
+    """Build an encoder by its name; its weights come from torch's global generator.
+
+    Args:
+        name: Name of a registered encoder.
+        options: Keyword arguments of its constructor; the others have their defaults.
+
+    Raises:
+        ConfigError: The name or options are invalid. The message lists all errors.
+
+    Example:
+        >>> build_encoder("resnet", {"in_channels": 12}).embedding_dim
+        128
+    """
+    return ENCODERS.get(name)(**parse_encoder(name, options or {}))
+
+
+def parse_encoder(name: str, options: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
+    """Return all options of a registered encoder, with the defaults filled in.
+
+    Args:
+        name: Name of a registered encoder.
+        options: Options that are set.
+        given: Options that the caller supplies itself, and that are left out.
+
+    Raises:
+        ConfigError: The name or options are invalid. The message lists all errors.
+    """
+    return constructor_options(ENCODERS.get(name), options, f"encoder '{name}'", given=given)
+
+
+def changed_encoder_options(name: str, options: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options of a registered encoder that differ from its defaults, also within an encoder in an option.
+
+    Arguments and errors are those of :func:`parse_encoder`.
+    """
+    changed = changed_options(ENCODERS.get(name), options, given=given)
+    inner = changed.get("encoder")
+    if isinstance(inner, Mapping):
+        values = {key: value for key, value in inner.items() if key != "name"}
+        changed["encoder"] = {"name": inner["name"], **changed_encoder_options(inner["name"], values)}
+    return changed
+
+
+def describe_encoder(encoder: Encoder) -> dict[str, Any]:
+    """Return the encoder section of ``config.json``: name and all options.
+
+    An encoder whose class, or part, is not registered is marked with ``"registered": False``. It has only the options
+    that every encoder has, and loading it needs the module.
+
+    Example:
+        >>> from clocs.encoders import CNN
+        >>> describe_encoder(CNN(embedding_dim=32))["options"]["embedding_dim"]
+        32
+    """
+    kind, usual = type(encoder), {"in_channels": encoder.in_channels, "embedding_dim": encoder.embedding_dim}
+    name = ENCODERS.name_of(kind)
+    inner = {key: describe_encoder(value) for key, value in encoder._arguments.items() if isinstance(value, Encoder)}
+    if name is None or not all(is_registered(section) for section in inner.values()):
+        return {"name": name or encoder.label, "registered": False, "options": usual}
+    nested = {key: {"name": section["name"], **section["options"]} for key, section in inner.items()}
+    return {"name": name, "options": parse_encoder(name, {**encoder._arguments, **usual, **nested})}
+
+
+def is_registered(section: Mapping[str, Any]) -> bool:
+    """Return whether the encoder section of a config describes an encoder that can be built by its name."""
+    return bool(section.get("registered", True))

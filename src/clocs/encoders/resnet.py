@@ -1,101 +1,146 @@
-"""A residual network, larger than the paper's: global pooling at its end makes the length of a frame free."""
+"""A residual network, larger than the paper's. Global pooling at its end allows frames of any length."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
-from torch.nn.functional import dropout, pad
+from torch.nn.functional import dropout as drop
+from torch.nn.functional import pad
 
+from clocs.core.errors import ConfigError
 from clocs.encoders.convolution import convolve
-from clocs.encoders.encoder import EncoderKind, EncoderOptions
+from clocs.encoders.encoder import ENCODERS, Encoder
+from clocs.encoders.pooling import mean_and_max, refuse_keep
+
+Positive = Annotated[int, Field(gt=0)]
 
 
-class ResNetOptions(EncoderOptions):
-    """Options of the residual network; 209,720 parameters with all defaults."""
-
-    width: int = Field(default=24, gt=0)
-    """Channels of the stem and of the first block; the others have 2, 3, ... times as many."""
-    depth: int = Field(default=4, gt=0)
-    """Residual blocks, each of which halves the length."""
-    kernel: int = Field(default=7, ge=3)
-    """Samples; odd. A block's second convolution has two fewer."""
-    stem_kernel: int = Field(default=15, gt=0)
-    stem_stride: int = Field(default=5, gt=0)
-    """Samples: at 500 Hz, the blocks begin at 100 Hz."""
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Between the two convolutions of a block."""
-    pooling: Literal["last", "every"] = "last"
-    """Blocks whose channels make the embedding."""
-
-    @field_validator("kernel")
-    @classmethod
-    def _odd(cls, kernel: int) -> int:
-        if kernel % 2 == 0:
-            raise ValueError(f"must be odd, so that both ways through a block have one length; not {kernel}")
-        return kernel
+def _odd(kernel: int) -> int:
+    if kernel % 2 == 0:
+        raise ValueError(f"must be odd, so that both paths through a block have one length; not {kernel}")
+    return kernel
 
 
 def _convolution(channels: int, width: int, kernel: int, stride: int) -> nn.Conv2d:
-    """Along time, with as many samples as the stride leaves; no bias, which BatchNorm would take away again."""
+    """Return a convolution over time that keeps the length but for the stride; BatchNorm would remove a bias again."""
     return nn.Conv2d(channels, width, (1, kernel), (1, stride), (0, kernel // 2), bias=False)
 
 
 class Block(nn.Module):
     """Conv, BatchNorm, ReLU, Dropout, Conv, BatchNorm, and a shortcut of Conv 1 and BatchNorm; ReLU of their sum."""
 
-    def __init__(self, channels: int, width: int, options: ResNetOptions) -> None:
+    def __init__(self, channels: int, width: int, kernel: int, dropout: float) -> None:
         super().__init__()
-        self.first = _convolution(channels, width, options.kernel, 2)
+        self.first = _convolution(channels, width, kernel, 2)
         self.first_norm = nn.BatchNorm2d(width)
-        self.second = _convolution(width, width, options.kernel - 2, 1)
+        self.second = _convolution(width, width, kernel - 2, 1)
         self.second_norm = nn.BatchNorm2d(width)
         self.shortcut = _convolution(channels, width, 1, 2)
         self.shortcut_norm = nn.BatchNorm2d(width)
-        self.dropout = options.dropout
+        self.dropout = dropout
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(N, C, 1, L) -> (N, C', 1, L / 2). In place where no gradient needs the value."""
-        inner = dropout(self.first_norm(self.first(hidden)).relu_(), self.dropout, self.training)
+        inner = drop(self.first_norm(self.first(hidden)).relu_(), self.dropout, self.training)
         outer: Tensor = self.shortcut_norm(self.shortcut(hidden))
         return outer.add_(self.second_norm(self.second(inner))).relu_()
 
 
-class ResNet(nn.Module):
-    """Stem; blocks; mean and maximum over time; Linear, with no ReLU after it.
+@ENCODERS.register("resnet")
+class ResNet(Encoder):
+    """A residual network for any number of leads and frames of any length; 209,720 parameters with all defaults.
 
-    Convolutions are two-dimensional, over (N, C, 1, L) with channels last in memory: on a CPU 1.8 times as quick
-    as one-dimensional ones, which know no such layout.
+    Stem, blocks, mean and maximum over time, and a linear layer without a ReLU after it. Convolutions are
+    two-dimensional, over (N, C, 1, L) with channels last in memory. On a CPU this is 1.8 times as fast as
+    one-dimensional convolutions, which have no such layout.
+
+    Args:
+        in_channels: Number of leads C.
+        embedding_dim: Dimension E of an embedding.
+        width: Channels of the stem and of the first block; the others have 2, 3, ... times as many.
+        depth: Number of residual blocks, each of which halves the length.
+        kernel: Samples of a block's first convolution, odd; the second has two fewer.
+        stem_kernel: Samples of the stem's convolution.
+        stem_stride: Stride of the stem; at 500 Hz, 5 makes the blocks begin at 100 Hz.
+        dropout: Probability with which an activation between the two convolutions of a block is dropped.
+        pooling: Blocks whose pooled activations the linear layer takes: the last one or every one.
+
+    Example:
+        >>> import torch
+        >>> encoder = ResNet(in_channels=12, embedding_dim=256)
+        >>> encoder(torch.randn(2, 12, 500)).shape
+        torch.Size([2, 256])
+        >>> encoder.tokens(torch.randn(2, 12, 500)).shape
+        torch.Size([2, 7, 96])
     """
 
-    def __init__(self, options: ResNetOptions) -> None:
-        super().__init__()
-        widths = [options.width * number for number in range(1, options.depth + 1)]
-        self.stem = nn.Conv1d(options.channels, options.width, options.stem_kernel, options.stem_stride, bias=False)
-        self.stem_norm = nn.BatchNorm2d(options.width)
-        inputs = [options.width, *widths[:-1]]
-        self.blocks = nn.Sequential(*(Block(*pair, options) for pair in zip(inputs, widths, strict=True)))
-        self.pooled_blocks = options.depth if options.pooling == "every" else 1
-        self.linear = nn.Linear(2 * sum(widths[-self.pooled_blocks :]), options.embedding)
-        self.margin = options.stem_kernel // 2
+    def __init__(
+        self,
+        in_channels: Positive = 1,
+        embedding_dim: Positive = 128,
+        width: Positive = 24,
+        depth: Positive = 4,
+        kernel: Annotated[int, Field(ge=3), AfterValidator(_odd)] = 7,
+        stem_kernel: Positive = 15,
+        stem_stride: Positive = 5,
+        dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        pooling: Literal["last", "every"] = "last",
+    ) -> None:
+        super().__init__(in_channels, embedding_dim)
+        _odd(kernel)
+        widths = [width * number for number in range(1, depth + 1)]
+        self.token_dim, self.num_features = widths[-1], 2 * sum(widths)
+        self.stem = nn.Conv1d(in_channels, width, stem_kernel, stem_stride, bias=False)
+        self.stem_norm = nn.BatchNorm2d(width)
+        pairs = zip([width, *widths[:-1]], widths, strict=True)
+        self.blocks = nn.Sequential(*(Block(*pair, kernel, dropout) for pair in pairs))
+        self.pooled_blocks = depth if pooling == "every" else 1
+        self.linear: nn.Module = nn.Linear(2 * sum(widths[-self.pooled_blocks :]), embedding_dim)
+        self.margin = stem_kernel // 2
 
-    def forward(self, signals: Tensor) -> Tensor:
+    def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
         """(N, C, S) -> (N, E)."""
-        embeddings: Tensor = self.linear(self.pooled(signals))
+        embeddings: Tensor = self.linear(self._pooled(signals, lead_mask, self.pooled_blocks))
         return embeddings
 
-    def pooled(self, signals: Tensor) -> Tensor:
-        """(N, C, S) -> (N, P): mean and maximum over time of each channel of the blocks that are pooled."""
-        stem = convolve(pad(signals, (self.margin, self.margin)), self.stem).transpose(1, 2).unsqueeze(2)
-        hidden, found = self.stem_norm(stem).relu_(), []
-        for place, block in enumerate(self.blocks):
+    def tokens(self, signals: Tensor, lead_mask: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
+        """Return the activations of the last block over time (N, T, D)."""
+        refuse_keep(self, keep)
+        hidden: Tensor = self.blocks(self._stem(signals, lead_mask))
+        return hidden.squeeze(2).transpose(1, 2)
+
+    def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        """Return mean and maximum over time of every block (N, P)."""
+        return self._pooled(signals, lead_mask, len(self.blocks))
+
+    def num_tokens(self, num_samples: int) -> int:
+        """Return the length of the last block's output."""
+        length = (num_samples + 2 * self.margin - self.stem.kernel_size[0]) // self.stem.stride[0] + 1
+        if num_samples < 1 or length < 1:
+            raise ConfigError(f"frames of {num_samples} samples are too short for this network")
+        for _ in self.blocks:
+            length = (length + 1) // 2
+        return length
+
+    def remove_head(self) -> None:
+        """Remove the linear layer."""
+        self.linear = nn.Identity()
+
+    def _stem(self, signals: Tensor, lead_mask: Tensor | None) -> Tensor:
+        """(N, C, S) -> (N, C', 1, L)."""
+        padded = pad(self.masked(signals, lead_mask), (self.margin, self.margin))
+        stem = convolve(padded, self.stem).transpose(1, 2).unsqueeze(2)
+        hidden: Tensor = self.stem_norm(stem)
+        return hidden.relu_()
+
+    def _pooled(self, signals: Tensor, lead_mask: Tensor | None, count: int) -> Tensor:
+        """Return mean and maximum over time of the last ``count`` blocks."""
+        hidden, found = self._stem(signals, lead_mask), []
+        for position, block in enumerate(self.blocks):
             hidden = block(hidden)
-            if place >= len(self.blocks) - self.pooled_blocks:
-                channels = hidden.squeeze(2)
-                found += [channels.mean(2), channels.amax(2)]
+            if position >= len(self.blocks) - count:
+                found.append(mean_and_max(hidden.squeeze(2)))
         return torch.cat(found, dim=1)
-
-
-RESNET_KIND = EncoderKind("resnet", "a residual network, any length of frames", ResNetOptions, ResNet)

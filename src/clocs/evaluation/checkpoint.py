@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from clocs.core.errors import ConfigError
-from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
-from clocs.encoders import build_encoder
-from clocs.encoders.encoder import parse_encoder
+from clocs.encoders import CNN, Encoder
+from clocs.encoders.encoder import changed_encoder_options, describe_encoder, is_registered
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder
@@ -30,7 +28,7 @@ RANDOM = "random"
 class EncoderCheckpoint:
     """An encoder, and what its config.json says."""
 
-    module: nn.Module
+    module: Encoder
     about: dict[str, Any]
     folder: Path | None
     """None: random weights."""
@@ -41,13 +39,14 @@ class EncoderCheckpoint:
     def identity(self) -> Any:
         """What distinguishes this encoder from all others: its weights, or the seed of random ones, and its options."""
         encoder = self.about["encoder"]
-        options = {"name": encoder["name"], **changed_values(parse_encoder(encoder["name"], encoder["options"]))}
+        name, options = encoder["name"], encoder["options"]
+        changed = changed_encoder_options(name, options) if is_registered(encoder) else options
         source = (
             {"random_seed": encoder["random_seed"]}
             if self.folder is None
             else {"weights": self.about["weights_sha256"]}
         )
-        return {**source, "encoder": options}
+        return {**source, "encoder": {"name": name, **changed}}
 
     def told(self) -> dict[str, Any]:
         """Where it comes from, for a result."""
@@ -86,9 +85,9 @@ def _random(store: Store, seed: int) -> EncoderCheckpoint:
     purpose = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
     policy = store.policy(purpose)
     torch.manual_seed(derived_seed(seed, "weights"))
-    options = parse_encoder("cnn", {"samples": policy.samples}).model_dump(mode="json")
+    encoder = CNN(num_samples=policy.samples)
     about = {
-        "encoder": {"name": "cnn", "options": options, "random_seed": seed},
+        "encoder": {**describe_encoder(encoder), "random_seed": seed},
         "input": {"rate": policy.rate, "policy": policy.model_dump(mode="json")},
     }
-    return EncoderCheckpoint(build_encoder("cnn", options).eval(), about, None, RANDOM)
+    return EncoderCheckpoint(encoder.eval(), about, None, RANDOM)

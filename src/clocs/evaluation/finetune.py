@@ -18,7 +18,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.checkpoint import load_encoder_folder, load_head
-from clocs.training.config import PretrainConfig
+from clocs.training.config import FROM_FRAMES, PretrainConfig
 from clocs.training.loop import Progress
 from clocs.training.pretrain import pretrain
 
@@ -78,15 +78,10 @@ def _training(
 ) -> PretrainConfig:
     """The supervised run that fine-tuning is."""
     encoder, store = evaluation.encoder, evaluation.store
-    options = encoder.about["encoder"]["options"]
-    fixed = {"embedding", "channels", "samples"}
+    section = encoder.about["encoder"]
     return PretrainConfig(
         method={"name": "supervised", "multi_label": multi_label},
-        encoder={
-            "name": encoder.about["encoder"]["name"],
-            **{key: value for key, value in options.items() if key not in fixed},
-        },
-        embedding=options["embedding"],
+        encoder={"name": section["name"], **{k: v for k, v in section["options"].items() if k not in FROM_FRAMES}},
         store=store.folder,
         split=config.split,
         frames=_frames(evaluation.policy, store),

@@ -1,7 +1,7 @@
-"""Another embedding for a trained encoder: principal components of what all its blocks tell.
+"""Another embedding for a trained encoder: PCA of the pooled activations of every block.
 
-The layer that the loss saw is left behind, as a projection head is: it was made to tell patients apart, and drops what
-changes between a patient's leads and segments. Components are fitted without labels, on training patients alone.
+The layer that the loss saw is left out, as a projection head is. It was trained to tell patients apart, and drops what
+changes between a patient's leads and segments.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
-from clocs.encoders import build_encoder
-from clocs.encoders.resnet import ResNet
+from clocs.encoders import Encoder, PCAEncoder
+from clocs.encoders.encoder import describe_encoder
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
@@ -31,12 +30,10 @@ from clocs.training.checkpoint import save_encoder
 from clocs.training.output_dir import refuse_taken
 from clocs.training.seen import save_seen, seen_also, seen_keys
 
-Floats = npt.NDArray[np.float64]
-
 RECORDINGS = 4_000
-"""At most, of each store: thousands are many for the covariance of some hundred channels."""
+"""At most, of each store: thousands are enough for the covariance of some hundred features."""
 OF_THE_LAYER = ("head_sha256", "classifiers")
-"""What an encoder's config says of things that were fitted to the layer that is left behind."""
+"""Keys of an encoder's config that belong to the layer that is left out."""
 
 
 def with_principal_components(
@@ -46,97 +43,73 @@ def with_principal_components(
     *,
     more_stores: Sequence[Folder] = (),
     seed: int = 0,
+    embedding_dim: int | None = None,
 ) -> dict[str, Any]:
-    """Write the encoder with another last layer to a folder that all commands take.
+    """Write a trained encoder with PCA of its features as the embedding; see :class:`clocs.encoders.PCAEncoder`.
 
-    Its E numbers are the first E principal components of the pooled channels of all blocks, each channel and each
-    component scaled to variance one; every store counts alike. The stores are those that it was trained on. A folder
-    that holds anything but the same encoder, from an earlier call, is refused.
+    Components are fitted without labels, on training patients alone. Every store counts alike.
+
+    Args:
+        checkpoint: Folder or name of an encoder with features.
+        store: The store that it was trained on.
+        out: Folder to write. One that holds anything but the same encoder from an earlier call is refused.
+        more_stores: The other stores that it was trained on, in their order.
+        seed: Seed of the choice of recordings, where a store has more than 4,000.
+        embedding_dim: Number of components; None for the dimension of the encoder's embedding.
+
+    Returns:
+        The folder, and the share of the variance that the components explain.
+
+    Raises:
+        ConfigError: The encoder has no features, the features have fewer dimensions, or the stores are others.
     """
-    places = [open_store(place) for place in (store, *more_stores)]
-    encoder = load_encoder_checkpoint(checkpoint, places[0])
-    sources = encoder.sources(places)
-    folder, told = Path(out), {"of": encoder.about["weights_sha256"], "recordings": RECORDINGS, "seed": seed}
-    refuse_taken(folder, lambda held: _made_of(held, told))
-    module, kind = _pooling_every_block(encoder)
-    moments = [_moments(_channels(module, encoder, place, split, seed)) for place, split in sources]
-    weight, bias, explained = components(moments, module.linear.out_features)
-    with torch.no_grad():
-        module.linear.weight.copy_(torch.from_numpy(weight))
-        module.linear.bias.copy_(torch.from_numpy(bias))
+    opened = [open_store(each) for each in (store, *more_stores)]
+    encoder = load_encoder_checkpoint(checkpoint, opened[0])
+    sources = encoder.sources(opened)
+    module = PCAEncoder(encoder.module, embedding_dim or encoder.module.embedding_dim).eval()
+    folder = Path(out)
+    fitted = {
+        "of": encoder.about["weights_sha256"],
+        "recordings": RECORDINGS,
+        "seed": seed,
+        "components": module.embedding_dim,
+    }
+    refuse_taken(folder, lambda held: _made_of(held, fitted))
+    explained = module.fit(_features(module, encoder, *source, seed) for source in sources)
     assert encoder.folder is not None
     about = {key: value for key, value in encoder.about.items() if key not in OF_THE_LAYER}
     about["seen_sha256"] = save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources)))
-    about["principal_components"] = {**told, "explained": round(explained, 4)}
-    save_encoder(folder, module, {**about, "encoder": kind})
+    about["principal_components"] = {**fitted, "explained": round(explained, 4)}
+    save_encoder(folder, module, {**about, "encoder": describe_encoder(module)})
     return {"folder": str(folder), "explained": explained}
 
 
-def _made_of(held: dict[str, Any], told: dict[str, Any]) -> bool:
-    """Whether a config is that of these components, and nothing was fitted to them since."""
+def _made_of(held: dict[str, Any], fitted: dict[str, Any]) -> bool:
+    """Return whether a config is that of these components, and nothing was fitted to them since."""
     known = held.get("principal_components", {})
-    return told.items() <= known.items() and held.keys().isdisjoint(OF_THE_LAYER)
+    return fitted.items() <= known.items() and held.keys().isdisjoint(OF_THE_LAYER)
 
 
-def _pooling_every_block(encoder: EncoderCheckpoint) -> tuple[ResNet, dict[str, Any]]:
-    """The encoder with a last layer, not yet made, that takes all blocks; and what its config says of it."""
-    if not isinstance(encoder.module, ResNet):
-        raise ConfigError(f"principal components need the encoder 'resnet', not '{encoder.about['encoder']['name']}'")
-    kind = encoder.about["encoder"]
-    kind = {**kind, "options": {**kind["options"], "pooling": "every"}}
-    module = build_encoder(kind["name"], kind["options"])
-    assert isinstance(module, ResNet)
-    trained = encoder.module.state_dict()
-    module.load_state_dict({**module.state_dict(), **{k: v for k, v in trained.items() if not k.startswith("linear.")}})
-    return module.eval(), kind
+class _Features(nn.Module):
+    """An encoder that returns its features."""
 
-
-class _Pooled(nn.Module):
-    """A network up to its pooled channels."""
-
-    def __init__(self, module: ResNet) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.module = module
+        self.encoder = encoder
 
     def forward(self, signals: torch.Tensor) -> torch.Tensor:
         """(N, C, S) -> (N, P)."""
-        return self.module.pooled(signals)
+        return self.encoder.features(signals)
 
 
-def _channels(
-    module: ResNet, encoder: EncoderCheckpoint, store: Store, split: Split, seed: int
+def _features(
+    module: Encoder, encoder: EncoderCheckpoint, store: Store, split: Split, seed: int
 ) -> npt.NDArray[np.float32]:
-    """(N, P) of training recordings, all or as many as are enough."""
+    """Return the features (N, P) of the training recordings: all, or as many as are enough."""
     records = np.flatnonzero(split.mask("train"))
     if len(records) > RECORDINGS:
         records = generator(seed, "principal components").choice(records, RECORDINGS, replace=False)
     chosen = np.zeros(len(split.mask("train")), np.bool_)
     chosen[records] = True
     policy = frames_for(encoder.about["input"], store, "encoder")
-    return rows_of(_Pooled(module), store, policy, chosen).values
-
-
-def _moments(values: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
-    """(P,) mean and (P, P) mean of products."""
-    exact = values.astype(np.float64)
-    return exact.mean(0), exact.T @ exact / len(exact)
-
-
-def components(moments: Sequence[tuple[Floats, Floats]], count: int) -> tuple[Floats, Floats, float]:
-    """(E, P) and (E,): the layer that gives whitened principal components; and the share of the variance they keep.
-
-    Of channels scaled to variance one, over all stores alike; signs so that each component's largest weight is above
-    zero. A channel that never changes gets no weight.
-    """
-    mean = np.mean([first for first, _ in moments], axis=0)
-    covariance = np.mean([second for _, second in moments], axis=0) - np.outer(mean, mean)
-    variance = np.diag(covariance)
-    scale = np.where(variance > 1e-10, 1 / np.sqrt(np.maximum(variance, 1e-10)), 0.0)
-    values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
-    kept, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
-    if len(kept) < count or kept[-1] < 1e-8:
-        raise ConfigError(f"{count} numbers were asked for, but what the blocks tell has fewer dimensions")
-    largest = np.abs(vectors).argmax(0)
-    vectors = vectors * np.sign(vectors[largest, np.arange(count)])
-    weight = (vectors / np.sqrt(kept)).T * scale
-    return weight, -weight @ mean, float(kept.sum() / values.sum())
+    return rows_of(_Features(module), store, policy, chosen).values

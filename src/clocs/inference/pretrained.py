@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from torch import nn
 
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
-from clocs.encoders.encoder import parse_encoder
 from clocs.inference.classifier import FOLDER, Bin, Classifier, ClassifierCard, load_classifiers
 from clocs.inference.input_checks import warnings_for
 from clocs.inference.preparation import ANY_LEAD, EncoderInput, leads_named, prepare
@@ -110,7 +109,7 @@ class PretrainedEncoder:
         self.classifiers = dict(classifiers)
         """By name, the one that ``classify`` takes by default first."""
         self.input = _input(name, about)
-        self.embedding = parse_encoder(about["encoder"]["name"], about["encoder"]["options"]).embedding
+        self.embedding = int(about["encoder"]["options"]["embedding_dim"])
         """E, the length of an embedding."""
         for classifier in self.classifiers.values():
             _refuse_foreign(name, classifier, about)
@@ -204,7 +203,7 @@ class PretrainedEncoder:
 def _input(name: str, about: dict[str, Any]) -> EncoderInput:
     if about.get("format") != FORMAT:
         raise StoreError(f"encoder '{name}' has the format {about.get('format')}; this version reads {FORMAT}")
-    if parse_encoder(about["encoder"]["name"], about["encoder"]["options"]).channels != 1:
+    if about["encoder"]["options"]["in_channels"] != 1:
         raise StoreError(f"encoder '{name}' takes several leads at once; only encoders of single leads can be used so")
     try:
         return EncoderInput.model_validate(about.get("input"))

@@ -90,7 +90,7 @@ def _what(found: Findings) -> str:
 import clocs
 
 encoder = clocs.load_encoder("{found.name}")
-encoder.embed("file").pooled()  # {options["embedding"]} numbers
+encoder.embed("file").pooled()  # {options["embedding_dim"]} numbers
 {chr(10).join(calls)}
 ```
 
@@ -99,7 +99,7 @@ encoder.embed("file").pooled()  # {options["embedding"]} numbers
 | leads | {", ".join(taken["leads"])}, one at a time |
 | frames | {frames} |
 | amplitude | {"each frame scaled to 0..1" if taken["normalisation"] == "unit" else taken["unit"]} |
-| network | `{found.about["encoder"]["name"]}`, {options["embedding"]} outputs |
+| network | `{found.about["encoder"]["name"]}`, {options["embedding_dim"]} outputs |
 
 Recordings in another unit, at another rate or with other leads are brought to this, or refused."""
 

@@ -19,8 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import remove_file, seal, unseal, write_bytes
+from clocs.encoders import Encoder, build_encoder, wrap
+from clocs.encoders.encoder import is_registered
 from clocs.training.run_logs import Stated, checked_part
 
 WEIGHTS = ("model.safetensors", "config.json")
@@ -196,10 +198,17 @@ def _write_weights(path: Path, module: nn.Module) -> str:
     return write_bytes(path, save(tensors))
 
 
-def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """Return an encoder as saved, in eval mode, and what its config says."""
-    from clocs.encoders import build_encoder
+def load_encoder_folder(folder: Path, module: nn.Module | None = None) -> tuple[Encoder, dict[str, Any]]:
+    """Return an encoder as saved, in eval mode, and what its config says.
 
+    Args:
+        folder: Folder of the encoder.
+        module: The network of an encoder that is not registered; the weights are loaded into it.
+
+    Raises:
+        StoreError: The folder holds no encoder, or one that needs its module.
+        IntegrityError: Its files are damaged.
+    """
     path = folder / "config.json"
     if not path.exists():
         raise StoreError(f"{folder} holds no encoder: there is no config.json")
@@ -207,9 +216,33 @@ def load_encoder_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
         about = unseal(path.read_bytes(), str(path))
         _refuse_run(folder, about)
         weights = _read(folder / "model.safetensors", about["weights_sha256"])
-    encoder = build_encoder(about["encoder"]["name"], about["encoder"]["options"])
-    encoder.load_state_dict(weights)
+    encoder = _encoder(folder, about["encoder"], module)
+    try:
+        encoder.load_state_dict(weights)
+    except RuntimeError as error:
+        if module is None:
+            raise
+        raise ConfigError(f"the weights of {folder} do not fit the module: {error}") from error
     return encoder.eval(), about
+
+
+def _encoder(folder: Path, section: dict[str, Any], module: nn.Module | None) -> Encoder:
+    """Return the network that a config describes, or the given one."""
+    name, options = section["name"], section["options"]
+    if module is not None:
+        encoder = wrap(module, in_channels=options["in_channels"], embedding_dim=options["embedding_dim"])
+        if [encoder.in_channels, encoder.embedding_dim] != [options["in_channels"], options["embedding_dim"]]:
+            raise ConfigError(
+                f"the module has in_channels={encoder.in_channels} and embedding_dim={encoder.embedding_dim}; {folder} "
+                f"needs {options['in_channels']} and {options['embedding_dim']}"
+            )
+        return encoder
+    if not is_registered(section):
+        raise StoreError(
+            f"{folder} holds the encoder '{name}', which is not registered. Pass its network: "
+            "load_encoder_folder(folder, module=...)"
+        )
+    return build_encoder(name, options)
 
 
 def _refuse_run(folder: Path, about: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +12,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import examined
+from clocs.core.options import examined, option_names
 from clocs.core.run_identity import changed_values
 from clocs.datasets import DATASETS, Dataset
-from clocs.encoders.encoder import ENCODERS, EncoderOptions, parse_encoder
+from clocs.encoders.encoder import ENCODERS, changed_encoder_options, parse_encoder
 from clocs.methods import METHODS, changed_options, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import canonical
@@ -28,6 +28,8 @@ EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devi
 """Where and how a run is carried out: not part of what it is."""
 SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames": None}
 """Keys with keys below them, and whose those are unless a ``name`` says otherwise."""
+FROM_FRAMES = ("num_samples",)
+"""Options of an encoder that follow from the frame policy."""
 
 
 class PretrainConfig(BaseModel):
@@ -38,8 +40,7 @@ class PretrainConfig(BaseModel):
     method: dict[str, Any] = Field(default_factory=lambda: {"name": SECTIONS["method"]}, validate_default=True)
     """``name`` and the method's options."""
     encoder: dict[str, Any] = Field(default_factory=lambda: {"name": SECTIONS["encoder"]}, validate_default=True)
-    """``name`` and the encoder's options, but for embedding, channels and samples."""
-    embedding: int = Field(default=128, gt=0)
+    """``name`` and the encoder's options, except for ``num_samples``, which follows from the frame policy."""
     store: Path = Path("store")
     more_stores: tuple[Path, ...] = ()
     """Trained on together with ``store``, whose frames they take over, each with its own leads and split."""
@@ -104,20 +105,15 @@ class PretrainConfig(BaseModel):
     @field_validator("encoder")
     @classmethod
     def _encoder_spelled_out(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """With all options but those that follow from the rest of the config."""
-        name = given.get("name", SECTIONS["encoder"])
+        """Spell out all options except those that follow from the frame policy."""
+        name = str(given.get("name", SECTIONS["encoder"]))
         options = {key: value for key, value in given.items() if key != "name"}
-        elsewhere = sorted(options.keys() & EncoderOptions.model_fields)
-        if elsewhere:
-            raise ValueError(
-                f"{', '.join(elsewhere)} cannot be set here: write embedding=N for the size of the embedding, "
-                "frames.samples=N for that of a frame; an encoder takes one lead at a time"
-            )
+        if options.keys() & FROM_FRAMES:
+            raise ValueError("num_samples cannot be set here: write frames.samples=N for the samples of a frame")
         try:
-            parsed = parse_encoder(str(name), options)
+            return {"name": name, **parse_encoder(name, options, given=FROM_FRAMES)}
         except ConfigError as error:
             raise ValueError(str(error)) from error
-        return {"name": name, **parsed.model_dump(mode="json", exclude=set(EncoderOptions.model_fields))}
 
     @field_validator("leads", "track", "more_stores", mode="before")
     @classmethod
@@ -136,10 +132,21 @@ class PretrainConfig(BaseModel):
         ``initial`` is left out: the hash of its weights is part of the run's origin.
         """
         values = changed_values(self, exclude={*EXECUTION, "method", "encoder", "initial"})
-        encoder = parse_encoder(self.encoder["name"], {k: v for k, v in self.encoder.items() if k != "name"})
-        values["encoder"] = {"name": self.encoder["name"], **changed_values(encoder)}
+        name, options = self.encoder["name"], self.encoder_options()
+        values["encoder"] = {"name": name, **changed_encoder_options(name, options, given=FROM_FRAMES)}
         values["method"] = {"name": self.method["name"], **changed_options(parse_method(self.method))}
         return values
+
+    def encoder_options(self, num_samples: int | None = None) -> dict[str, Any]:
+        """Return the options of the encoder.
+
+        Args:
+            num_samples: Samples of a frame, added for an encoder that needs them; None leaves them out.
+        """
+        options = {key: value for key, value in self.encoder.items() if key != "name"}
+        if num_samples is not None and "num_samples" in option_names(ENCODERS.get(self.encoder["name"])):
+            options["num_samples"] = num_samples
+        return options
 
     def describe(self) -> dict[str, Any]:
         """Return all values, defaults spelled out, without where and how the run is carried out, as JSON."""
@@ -204,12 +211,9 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
             raise ConfigError(f"'{text}' is not key=value")
         parsed, keys = _value(value, text), key.split(".")
         values = _laid_over(values, {key: parsed}) if len(keys) == 1 else _with_key(values, keys, parsed, text)
-    kinds: dict[str, Iterable[Any]] = {
-        "method": METHODS,
-        "encoder": [kind.options for kind in ENCODERS],
-        "frames": [FramePolicy],
-    }
-    below = {name: f"{key}.{name}" for key, models in kinds.items() for model in models for name in model.model_fields}
+    below = {name: f"method.{name}" for method in METHODS for name in method.model_fields}
+    below |= {name: f"encoder.{name}" for encoder in ENCODERS for name in option_names(encoder, given=FROM_FRAMES)}
+    below |= {name: f"frames.{name}" for name in FramePolicy.model_fields}
     made, wrong = examined(PretrainConfig, values, below)
     if made is None:
         raise ConfigError("; ".join(wrong))

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from clocs.core.errors import ConfigError, EngineError, StoreError
 from clocs.core.files import exclusive
 from clocs.core.seeds import derived_seed
-from clocs.encoders import build_encoder
-from clocs.encoders.encoder import parse_encoder
+from clocs.encoders import Encoder, build_encoder
+from clocs.encoders.encoder import describe_encoder, parse_encoder
 from clocs.methods import Method, parse_method
 from clocs.signals.framing import FramePolicy
 from clocs.store.duplicates import Keys
@@ -180,10 +179,10 @@ def _train(
     if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
         torch.set_default_dtype(torch.float64)
     encoder = fresh_encoder(config, parts[0].policy)
-    model = method.model(encoder, config.embedding, len(data.train.classes))
+    model = method.model(encoder, encoder.embedding_dim, len(data.train.classes))
     loop = Loop(config, method, model, data, run, fabric)
     try:
-        about = _about(config, data, parts, run)
+        about = _about(encoder, data, parts, run)
         if fabric.is_global_zero:
             about["seen_sha256"] = save_seen(run.best, seen)
         state = loop.train(about, start, progress)
@@ -223,10 +222,10 @@ def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
     return seen_also(folder, about, [keys])
 
 
-def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
+def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
     """The encoder a run starts from."""
     torch.manual_seed(derived_seed(config.seed, "weights"))
-    encoder = build_encoder(str(config.encoder["name"]), _encoder_options(config, policy))
+    encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.samples))
     if config.initial is not None:
         start, about = load_encoder_folder(encoder_folder(config.initial))
         _refuse_other_encoder(config, policy, about["encoder"])
@@ -236,12 +235,12 @@ def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> nn.Module:
 
 def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: dict[str, Any]) -> None:
     """Weights fit one shape; what to write in the config to have it is said."""
-    kinds = given, {"name": config.encoder["name"], "options": _encoder_options(config, policy)}
+    kinds = given, {"name": config.encoder["name"], "options": config.encoder_options(policy.samples)}
     # Parsed: an option that is newer than the encoder has its default there.
-    theirs, ours = ({"name": kind["name"], **parse_encoder(**kind).model_dump(mode="json")} for kind in kinds)
+    theirs, ours = ({"name": kind["name"], **parse_encoder(**kind)} for kind in kinds)
     others = {key: value for key, value in theirs.items() if ours.get(key) != value}
     if others:
-        places = {"embedding": "embedding", "samples": "frames.samples"}
+        places = {"num_samples": "frames.samples"}
         told = " ".join(f"{places.get(key, f'encoder.{key}')}={value}" for key, value in others.items())
         raise ConfigError(f"initial: {config.initial} is another encoder than this run trains; to have it, add: {told}")
 
@@ -265,17 +264,12 @@ def _warn_of_other_frames(initial: str, policy: FramePolicy, unit: str) -> None:
     warnings.warn(f"initial: {initial} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)
 
 
-def _encoder_options(config: PretrainConfig, policy: FramePolicy) -> dict[str, Any]:
-    options = {key: value for key, value in config.encoder.items() if key != "name"}
-    return {**options, "embedding": config.embedding, "channels": 1, "samples": policy.samples}
-
-
-def _about(config: PretrainConfig, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:
+def _about(encoder: Encoder, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:
     """Everything needed to use the encoder, and where it comes from."""
     policy = parts[0].policy
     return {
         "format": "clocs-encoder-1",
-        "encoder": {"name": config.encoder["name"], "options": _encoder_options(config, policy)},
+        "encoder": describe_encoder(encoder),
         "input": {
             "unit": data.train.unit,
             "rate": policy.rate,

@@ -49,7 +49,8 @@ def training(folder: Path, run: str, **changes: Any) -> list[str]:
     told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "epochs": 2, "batch": 8}
     told |= {"frames.samples": 400, "frames.rate": 125, "frames.segments": 2, "leads": "II,V2"}
     return [
-        f"{key}={value}" for key, value in {**told, "embedding": EMBEDDING, "checkpoint_steps": 2, **changes}.items()
+        f"{key}={value}"
+        for key, value in {**told, "encoder.embedding_dim": EMBEDDING, "checkpoint_steps": 2, **changes}.items()
     ]
 
 

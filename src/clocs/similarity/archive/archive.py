@@ -73,7 +73,7 @@ class EncoderInfo(BaseModel):
     @property
     def embedding(self) -> int:
         """E, the length of a vector."""
-        return int(self.encoder["options"]["embedding"])
+        return int(self.encoder["options"]["embedding_dim"])
 
 
 class StoreInfo(BaseModel):

@@ -1,0 +1,155 @@
+"""PCA of the pooled activations of every block, as the embedding of any encoder with features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import AfterValidator, Field
+from torch import Tensor, nn
+
+from clocs.core.errors import ConfigError
+from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, parse_encoder
+
+Floats = npt.NDArray[np.float64]
+NEVER_CHANGES = 1e-10
+"""Variance below which a feature gets no weight."""
+
+
+def _parsed(encoder: Encoder | Mapping[str, Any]) -> Encoder | dict[str, Any]:
+    """Return the section of an encoder with all its options."""
+    if isinstance(encoder, Encoder):
+        return encoder
+    options = {key: value for key, value in encoder.items() if key != "name"}
+    name = str(encoder.get("name", ""))
+    try:
+        return {"name": name, **parse_encoder(name, options)}
+    except ConfigError as error:  # a ValueError is what pydantic reports with the other options' errors
+        raise ValueError(str(error)) from error
+
+
+@ENCODERS.register("pca")
+class PCAEncoder(Encoder):
+    """Replace the last layer of an encoder by the whitened PCA of its features.
+
+    The layer that the loss saw is left out, as a projection head is. :meth:`fit` sets the components; until then the
+    layer has random weights. The new layer is linear, so fine-tuning trains it like any other.
+
+    Args:
+        encoder: An encoder with features, which is copied; or its config section, ``{"name": ..., option: value}``.
+        embedding_dim: Number E of components, at most the number of features.
+        in_channels: Number of leads C; None for that of the encoder.
+
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import ResNet
+        >>> encoder = PCAEncoder(ResNet(width=4).eval(), embedding_dim=3)
+        >>> signals = torch.randn(50, 1, 500)
+        >>> explained = encoder.fit([encoder.features(signals).detach()])
+        >>> 0 < explained <= 1
+        True
+        >>> encoder(signals).var(0, correction=0).round(decimals=2)
+        tensor([1., 1., 1.], grad_fn=<RoundBackward1>)
+    """
+
+    def __init__(
+        self,
+        encoder: Annotated[Encoder | dict[str, Any], AfterValidator(_parsed)],
+        embedding_dim: Annotated[int, Field(gt=0)] = 128,
+        in_channels: Annotated[int, Field(gt=0)] | None = None,
+    ) -> None:
+        inner = copy.deepcopy(encoder) if isinstance(encoder, Encoder) else _built(encoder, in_channels)
+        if in_channels not in (None, inner.in_channels):
+            raise ConfigError(f"in_channels={in_channels}: the encoder has {inner.in_channels}; leave in_channels out")
+        if inner.num_features is None:
+            raise ConfigError(f"PCA needs an encoder with features, and {inner.label} has none")
+        super().__init__(inner.in_channels, embedding_dim)
+        inner.remove_head()
+        self.encoder = inner
+        self.token_dim, self.num_features = inner.token_dim, inner.num_features
+        self.linear: nn.Module = nn.Linear(inner.num_features, embedding_dim)
+
+    def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        """(N, C, S) -> (N, E)."""
+        embeddings: Tensor = self.linear(self.features(signals, lead_mask))
+        return embeddings
+
+    def tokens(self, signals: Tensor, lead_mask: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
+        """Return the tokens of the encoder (N, T, D)."""
+        return self.encoder.tokens(signals, lead_mask, keep)
+
+    def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        """Return the features of the encoder (N, P)."""
+        return self.encoder.features(signals, lead_mask)
+
+    def num_tokens(self, num_samples: int) -> int:
+        """Return the number of tokens of the encoder."""
+        return self.encoder.num_tokens(num_samples)
+
+    def remove_head(self) -> None:
+        """Remove the components."""
+        self.linear = nn.Identity()
+
+    @torch.no_grad()
+    def fit(self, datasets: Iterable[npt.NDArray[Any] | Tensor]) -> float:
+        """Set the last layer to the principal components of features.
+
+        Features and components are scaled to variance one. Every dataset counts alike, whatever its size.
+
+        Args:
+            datasets: Features (N, P) of each dataset.
+
+        Returns:
+            The share of the variance that the components explain.
+
+        Raises:
+            ConfigError: The features have fewer dimensions than the embedding.
+        """
+        moments = [_moments(np.asarray(features)) for features in datasets]
+        weight, bias, explained = components(moments, self.embedding_dim)
+        assert isinstance(self.linear, nn.Linear)
+        self.linear.weight.copy_(torch.from_numpy(weight))
+        self.linear.bias.copy_(torch.from_numpy(bias))
+        return explained
+
+
+def _built(section: Mapping[str, Any], in_channels: int | None) -> Encoder:
+    options = {key: value for key, value in section.items() if key != "name"}
+    return build_encoder(section["name"], options if in_channels is None else {**options, "in_channels": in_channels})
+
+
+def _moments(features: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return the mean (P,) and the mean of products (P, P)."""
+    exact = features.astype(np.float64)
+    return exact.mean(0), exact.T @ exact / len(exact)
+
+
+def components(moments: list[tuple[Floats, Floats]], count: int) -> tuple[Floats, Floats, float]:
+    """Return the linear layer, (E, P) and (E,), that gives whitened components, and the share of explained variance.
+
+    A feature that never changes gets no weight. The largest weight of each component is positive.
+
+    Args:
+        moments: Mean (P,) and mean of products (P, P) of each dataset.
+        count: Number E of components.
+
+    Raises:
+        ConfigError: The features have fewer dimensions than ``count``.
+    """
+    mean = np.mean([first for first, _ in moments], axis=0)
+    covariance = np.mean([second for _, second in moments], axis=0) - np.outer(mean, mean)
+    variance = np.diag(covariance)
+    scale = np.where(variance > NEVER_CHANGES, 1 / np.sqrt(np.maximum(variance, NEVER_CHANGES)), 0.0)
+    values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
+    kept, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    rank = int((values > 1e-8).sum())
+    if rank < count:
+        raise ConfigError(f"embedding_dim={count}: the features have only {rank} dimensions; use at most {rank}")
+    largest = np.abs(vectors).argmax(0)
+    vectors = vectors * np.sign(vectors[largest, np.arange(count)])
+    weight = (vectors / np.sqrt(kept)).T * scale
+    return weight, -weight @ mean, float(kept.sum() / values.sum())

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from clocs.store.store import open_store as open_store
     from clocs.store.summary import info as info
     from clocs.store.verify import verify as verify
+    from clocs.training.frame_dataset import FrameDataset as FrameDataset
     from clocs.training.pretrain import pretrain as pretrain
 
     plot, split, deidentify = draw_recording, make_split, deidentify_to
@@ -70,6 +71,7 @@ _PLACES = {
     "open_store": "clocs.store.store:open_store",
     "info": "clocs.store.summary:info",
     "verify": "clocs.store.verify:verify",
+    "FrameDataset": "clocs.training.frame_dataset:FrameDataset",
     "pretrain": "clocs.training.pretrain:pretrain",
     "probe": "clocs.evaluation.probe:probe",
     "finetune": "clocs.evaluation.finetune:finetune",

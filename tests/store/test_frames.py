@@ -98,9 +98,9 @@ def test_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recordin
     store = store_of(varied, gate=OFF, per_shard=3)
     frames = Frames(store, POLICIES["cut"])
     items = np.random.default_rng(seed).integers(0, len(frames), 20)
-    together = frames.gather(items)
+    batch = frames.gather(items)
     for place, item in enumerate(items):
-        np.testing.assert_array_equal(together[place], frames.gather([item])[0])
+        np.testing.assert_array_equal(batch[place], frames.gather([item])[0])
 
 
 def test_a_mask_leaves_the_other_recordings_out(store_of: Maker) -> None:
@@ -116,10 +116,10 @@ def test_a_mask_leaves_the_other_recordings_out(store_of: Maker) -> None:
         np.testing.assert_allclose(frames.gather([item])[0, 0], window, atol=1e-6)
 
 
-def test_together_stacks_all_leads(store_of: Maker, varied: list[Recording]) -> None:
+def test_all_leads_are_stacked(store_of: Maker, varied: list[Recording]) -> None:
     store = store_of(varied, gate=OFF, per_shard=3)
     policy = POLICIES["cut"]
-    whole = Frames(store, policy, together=True)
+    whole = Frames(store, policy, all_leads=True)
     single = Frames(store, policy)
     records, numbers, leads = single.locate(np.arange(len(single)))
     by_place = {(r, n, lead): i for i, (r, n, lead) in enumerate(zip(records, numbers, leads, strict=True))}
@@ -130,12 +130,12 @@ def test_together_stacks_all_leads(store_of: Maker, varied: list[Recording]) -> 
         np.testing.assert_array_equal(whole.gather([item])[0], parts)
 
 
-def test_together_has_the_leads_that_most_recordings_have_in_one_order(store_of: Maker) -> None:
+def test_all_leads_are_those_that_most_recordings_have_in_one_order(store_of: Maker) -> None:
     """Whatever order a file has them in; recordings that lack one are left out."""
     layouts = [("V1", "II"), ("I", "II", "V1"), ("V1", "II", "I"), ("II", "I", "V1", "V2"), ("II", "V1", "I")]
     made = [make_recording(leads, seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n, leads in enumerate(layouts)]
     store = store_of(made, gate=OFF, per_shard=2)
-    frames = Frames(store, FramePolicy(samples=2500, source_samples=2500), together=True)
+    frames = Frames(store, FramePolicy(samples=2500, source_samples=2500), all_leads=True)
     assert frames.leads == ("I", "II", "V1", "III", "aVR", "aVL", "aVF")
     records, numbers, _ = frames.locate(np.arange(len(frames)))
     assert set(records) == {1, 2, 3, 4}
@@ -143,7 +143,7 @@ def test_together_has_the_leads_that_most_recordings_have_in_one_order(store_of:
         recording = store.recording(int(record)).select(frames.leads)
         window = recording.physical()[:, number * 2500 : (number + 1) * 2500]
         np.testing.assert_allclose(frames.gather([item])[0, :, 0], window, atol=1e-6)
-    few = Frames(store, FramePolicy(samples=2500, source_samples=2500), together=True, records=np.arange(5) == 0)
+    few = Frames(store, FramePolicy(samples=2500, source_samples=2500), all_leads=True, records=np.arange(5) == 0)
     assert (few.leads, len(few)) == (("V1", "II"), 2)
 
 

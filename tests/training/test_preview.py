@@ -62,7 +62,7 @@ def gathered(settings: PretrainConfig, *, together: bool, purpose: str) -> npt.N
     from clocs.training.sampler import ShuffledSampler
 
     opened = open_store(settings.store)
-    frames = opened.frames(purpose, records=opened.split().mask("train"), together=together)
+    frames = opened.frames(purpose, records=opened.split().mask("train"), all_leads=together)
     return frames.gather(ShuffledSampler(len(frames), BATCH, settings.seed).batch(0, 0))
 
 

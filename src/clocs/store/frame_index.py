@@ -68,7 +68,7 @@ def recipe(stored: tuple[str, ...], wanted: tuple[str, ...]) -> Recipe:
 class Block:
     """Recordings of one shard that share their leads; its items are numbered from 0.
 
-    An item is a (row, frame, lead), or with ``together`` a (row, frame) with all leads. Items are found
+    An item is a (row, frame, lead), or with ``all_leads`` a (row, frame) with all leads. Items are found
     by arithmetic where all recordings are alike (``per_row``), by bisection where their lengths differ
     (``row_ends``), and listed only where some are left out (``listed``).
     """
@@ -85,7 +85,7 @@ class Block:
     listed: tuple[Ints, Ints, Ints] | None = None
 
     def locate(self, items: Ints) -> tuple[Ints, Ints, Ints]:
-        """Row, frame and lead (0 with ``together``) of each item."""
+        """Row, frame and lead (0 with ``all_leads``) of each item."""
         if self.listed is not None:
             rows, frames, leads = self.listed
             return rows[items], frames[items], leads[items]
@@ -110,20 +110,20 @@ class Block:
         return -(-counts // self.leads_per_frame)
 
 
-def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, together: bool) -> Block | None:
+def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, all_leads: bool) -> Block | None:
     """The block of a shard whose recordings are all alike; nothing of it is read."""
-    made = _usable(recipe(info.leads or (), policy.leads), policy, together)
+    made = _usable(recipe(info.leads or (), policy.leads), policy, all_leads)
     frames = int(policy.count(np.array([info.samples or 0]), np.array([info.rate or 1.0]))[0])
     if made is None or not frames:
         return None
-    width = 1 if together else len(made.leads)
+    width = 1 if all_leads else len(made.leads)
     total = info.records * frames
     return Block(number, made, width, total * width, total, per_row=frames * width)
 
 
-def _usable(made: Recipe, policy: FramePolicy, together: bool) -> Recipe | None:
-    """With ``together`` a recording must have every wanted lead."""
-    lacking = not made.leads or (together and policy.leads and made.leads != policy.leads)
+def _usable(made: Recipe, policy: FramePolicy, all_leads: bool) -> Recipe | None:
+    """With ``all_leads`` a recording must have every wanted lead."""
+    lacking = not made.leads or (all_leads and policy.leads and made.leads != policy.leads)
     return None if lacking else made
 
 
@@ -132,15 +132,15 @@ def blocks(
     shard: Shard,
     policy: FramePolicy,
     layouts: Mapping[tuple[str, ...], Ints],
-    together: bool,
+    all_leads: bool,
     classes: dict[str, tuple[str, ...]],
 ) -> list[Block]:
     """The blocks of any shard, one for each set of leads in it; ``layouts``: its rows by their stored leads."""
     found = []
     for leads, members in layouts.items():
-        made = _usable(recipe(leads, policy.leads), policy, together)
+        made = _usable(recipe(leads, policy.leads), policy, all_leads)
         if made is not None and len(members):
-            found.append(_block(number, shard, policy, made, members, together, classes))
+            found.append(_block(number, shard, policy, made, members, all_leads, classes))
     return [block for block in found if block.total]
 
 
@@ -150,17 +150,17 @@ def _block(
     policy: FramePolicy,
     made: Recipe,
     rows: Ints,
-    together: bool,
+    all_leads: bool,
     classes: dict[str, tuple[str, ...]],
 ) -> Block:
     frames = policy.count(shard.samples[rows], shard.rate[rows])
-    width = 1 if together else len(made.leads)
+    width = 1 if all_leads else len(made.leads)
     ends = np.cumsum(frames * width)
     total = int(ends[-1])
     alike = bool((frames == frames[0]).all())
     per_row, row_ends = (int(frames[0]) * width, None) if alike else (None, ends)
     block = Block(number, made, width, total, int(frames.sum()), rows=rows, per_row=per_row, row_ends=row_ends)
-    keep = _kept(block, shard, policy, together, classes)
+    keep = _kept(block, shard, policy, all_leads, classes)
     if keep is None:
         return block
     listed = tuple(array[keep] for array in block.locate(np.arange(total)))
@@ -169,7 +169,7 @@ def _block(
 
 
 def _kept(
-    block: Block, shard: Shard, policy: FramePolicy, together: bool, classes: dict[str, tuple[str, ...]]
+    block: Block, shard: Shard, policy: FramePolicy, all_leads: bool, classes: dict[str, tuple[str, ...]]
 ) -> npt.NDArray[np.bool_] | None:
     """Which items stay: whole ones, with a label that has a class. None: all."""
     by_label = policy.label_at == "start" and bool(classes)
@@ -178,13 +178,13 @@ def _kept(
     rows, frames, leads = block.locate(np.arange(block.total))
     keep = np.ones(block.total, bool)
     if shard.info.missing:
-        keep &= _whole(block, shard, policy, rows, frames, leads, together)
+        keep &= _whole(block, shard, policy, rows, frames, leads, all_leads)
     if policy.excluded:
         ids = shard.column("record_id").to_pylist()
         for record_id, lead in policy.excluded:
             if record_id in ids and lead in block.recipe.leads:
                 hit = rows == ids.index(record_id)
-                keep &= ~(hit & (together | (leads == block.recipe.leads.index(lead))))
+                keep &= ~(hit & (all_leads | (leads == block.recipe.leads.index(lead))))
     if by_label:
         known = {label for labels in classes.values() for label in labels}
         starts = frame_starts(shard, policy, rows, frames)
@@ -193,7 +193,7 @@ def _kept(
 
 
 def _whole(
-    block: Block, shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints, leads: Ints, together: bool
+    block: Block, shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints, leads: Ints, all_leads: bool
 ) -> npt.NDArray[np.bool_]:
     """Items without a missing sample, looked up only in recordings that miss some."""
     counts, starts = shard.lead_values("missing")
@@ -205,7 +205,7 @@ def _whole(
         samples = int(shard.samples[row])
         lead_rows = shard.digital(int(row))
         begin, end, _ = source_of(policy, int(frames[item]), samples, float(shard.rate[row]))
-        wanted = range(len(block.recipe.leads)) if together else (int(leads[item]),)
+        wanted = range(len(block.recipe.leads)) if all_leads else (int(leads[item]),)
         used = {int(place[lead]) for lead in wanted for place in (block.recipe.first, block.recipe.second)} - {-1}
         keep[item] = not (lead_rows[sorted(used), begin:end] == marker).any()
     return keep

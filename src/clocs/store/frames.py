@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,9 @@ def _own_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 class Frames:
-    """Items numbered from 0: single-lead instances, or with ``together`` frames of all leads at once.
+    """Items numbered from 0: single-lead instances, or with ``all_leads`` frames of all leads at once.
 
-    ``records``: which recordings take part (a mask over the store's numbers), as a split gives it. With ``together``,
+    ``records``: which recordings take part (a mask over the store's numbers), as a split gives it. With ``all_leads``,
     those that lack a lead are left out; where the policy names no leads, they are those that most recordings have.
     """
 
@@ -56,18 +56,23 @@ class Frames:
         policy: FramePolicy,
         *,
         records: npt.NDArray[np.bool_] | None = None,
-        together: bool = False,
+        all_leads: bool = False,
     ) -> None:
         if records is not None and len(records) != len(store):
             raise ConfigError(f"a mask over {len(records)} recordings does not fit a store of {len(store)}")
         if records is not None and np.asarray(records).dtype != bool:
             raise ConfigError("records: a mask is wanted, true or false for each recording, as split.mask('train') is")
-        self.store, self.records, self.together = store, records, together
-        leads = self._common_leads() if together and not policy.leads else policy.leads
+        self.store, self.records, self.all_leads = store, records, all_leads
+        leads = self._common_leads() if all_leads and not policy.leads else policy.leads
         self.policy = policy.model_copy(update={"leads": leads})
         self.classes = {name: tuple(labels) for name, labels in store.manifest.dataset["classes"].items()}
         self.blocks = [block for number in range(len(store.manifest.shards)) for block in self._blocks(number)]
         self._gatherer = Gatherer(store, self.blocks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as store, policy and recordings: another process opens the store itself."""
+        make = functools.partial(type(self), records=self.records, all_leads=self.all_leads)
+        return make, (self.store, self.policy)
 
     def _common_leads(self) -> tuple[str, ...]:
         numbers = range(len(self.store.manifest.shards))
@@ -79,10 +84,10 @@ class Frames:
         alike = info.leads is not None and info.rate is not None and info.samples is not None
         whole = not info.missing and not policy.excluded and policy.label_at == "recording"
         if alike and whole and self.records is None:
-            block = uniform_block(number, info, policy, self.together)
+            block = uniform_block(number, info, policy, self.all_leads)
             return [block] if block is not None else []
         shard = self.store.shard(number)
-        return blocks(number, shard, policy, self.store.layouts(number, self.records), self.together, self.classes)
+        return blocks(number, shard, policy, self.store.layouts(number, self.records), self.all_leads, self.classes)
 
     def __len__(self) -> int:
         return len(self._gatherer)
@@ -94,7 +99,7 @@ class Frames:
 
     @property
     def leads(self) -> tuple[str, ...]:
-        """Leads of the items, in the order ``gather`` has them with ``together``."""
+        """Leads of the items, in the order ``gather`` has them with ``all_leads``."""
         return self.policy.leads or tuple(dict.fromkeys(lead for block in self.blocks for lead in block.recipe.leads))
 
     def frames_per_record(self) -> Ints:
@@ -106,21 +111,21 @@ class Frames:
         return counts
 
     def locate(self, items: npt.ArrayLike) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
-        """Record number, frame within it, and lead of each item (empty with ``together``)."""
+        """Record number, frame within it, and lead of each item (empty with ``all_leads``)."""
         places = self._gatherer.places(items)
         records = self.store.first[self._gatherer.shard[places.block]] + places.row
         leads = np.full(len(records), "", f"U{max(map(len, self.leads), default=1)}")
-        for block, at in groups(places.block) if not self.together else ():
+        for block, at in groups(places.block) if not self.all_leads else ():
             leads[at] = np.array(self.blocks[block].recipe.leads)[places.lead[at]]
         return records, places.frame, leads
 
     def gather(self, items: npt.ArrayLike) -> Floats:
-        """(items, segments, samples), or with ``together`` (items, leads, segments, samples).
+        """(items, segments, samples), or with ``all_leads`` (items, leads, segments, samples).
 
         In the store's unit (mV; raw steps where a dataset has no gain), or 0..1 by the policy.
         """
         places = self._gatherer.places(items)
-        if not self.together:
+        if not self.all_leads:
             return self._shaped(places)
         count, width = len(places.row), len(self.leads)
         each = places.pick(np.repeat(np.arange(count), width))
@@ -167,16 +172,29 @@ class Frames:
 
     def targets(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample."""
+        if self.policy.label_at == "recording":
+            return self._recording_targets[self.locate(items)[0]]
         places = self._gatherer.places(items)
         out = np.zeros((len(places.row), len(self.classes)), bool)
         for block, at in groups(places.block):
             shard, rows = self.store.shard(self.blocks[block].shard), places.row[at]
-            if self.policy.label_at == "start":
-                starts = frame_starts(shard, self.policy, rows, places.frame[at])
-                found = [[label] for label in episode_labels(shard, rows, starts)]
-            else:
-                found = shard.column("labels").take(rows).to_pylist()
-            out[at] = [[not set(group).isdisjoint(labels) for group in self.classes.values()] for labels in found]
+            found = episode_labels(shard, rows, frame_starts(shard, self.policy, rows, places.frame[at]))
+            out[at] = [[label in group for group in self.classes.values()] for label in found]
+        return out
+
+    @functools.cached_property
+    def _recording_targets(self) -> npt.NDArray[np.bool_]:
+        """(recordings of the store, classes): whether a recording has a label of the class."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        out = np.zeros((len(self.store), len(self.classes)), bool)
+        for number in range(len(self.store.manifest.shards)):
+            column = self.store.shard(number).column("labels")
+            labels, rows = column.flatten(), pc.list_parent_indices(column).to_numpy()
+            for place, group in enumerate(self.classes.values()):
+                hit = pc.is_in(labels, pa.array(group, labels.type)).to_numpy(zero_copy_only=False)
+                out[self.store.first[number] + rows[hit], place] = True
         return out
 
     @property
@@ -206,11 +224,11 @@ class Frames:
     def content_hash(self) -> str:
         """Names the content: store, policy, recordings."""
         mask = "" if self.records is None else np.packbits(self.records).tobytes().hex()
-        return content_hash([self.store.sha256, self.policy.model_dump(mode="json"), mask, self.together, CACHE_FORM])
+        return content_hash([self.store.sha256, self.policy.model_dump(mode="json"), mask, self.all_leads, CACHE_FORM])
 
     @property
     def _cache_shape(self) -> tuple[int, ...]:
-        leads = (len(self.leads),) if self.together else ()
+        leads = (len(self.leads),) if self.all_leads else ()
         return (len(self), *leads, self.policy.segments, self.policy.samples)
 
     @property

@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,10 @@ class StoreReader:
 
     def __fspath__(self) -> str:
         return str(self.folder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as folder and version: another process opens the store itself."""
+        return functools.partial(type(self), check=self._check), (self.folder.absolute(), self.manifest.version)
 
     def __repr__(self) -> str:
         name, version = self.manifest.dataset["name"], self.manifest.version

@@ -70,7 +70,7 @@ class BatchMaker:
     ) -> None:
         # Most perturbations act in mV, so that the policy's normalisation comes after them.
         taken = policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
-        self.frames = Frames(store, taken, records=records, together=method.together)
+        self.frames = Frames(store, taken, records=records, all_leads=method.together)
         if not len(self.frames):
             raise ConfigError(
                 f"no recording of this part of {store.folder} is long enough, or has the leads, for the frames "

@@ -1,0 +1,258 @@
+"""Frames of a store as a PyTorch dataset."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from clocs.core.errors import ConfigError, UnitError
+from clocs.signals.framing import FramePolicy, Normalisation
+from clocs.signals.leads import STANDARD, canonical
+from clocs.store.frames import Frames
+from clocs.store.manifest import read_manifest, versions
+from clocs.store.reader import Folder, StoreReader
+from clocs.store.splits import Split
+from clocs.store.store import Store, open_store
+
+Ints = npt.NDArray[np.int64]
+Items = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+class FrameDataset(Dataset[dict[str, Tensor]]):
+    """Frames of a store, cut by a frame policy, as a map-style PyTorch dataset.
+
+    An item is a frame of one lead (C = 1) or, with ``all_leads``, of several leads at once. Nothing is drawn at
+    random: shuffle with a sampler, augment the batch. A batch is one vectorised gather from memory-mapped files.
+
+    The dataset pickles as folder, version, policy and recordings, so that ``DataLoader`` workers work under fork and
+    under spawn. Datasets of several stores can be joined with ``torch.utils.data.ConcatDataset``: patients of
+    different stores never share a number.
+
+    Args:
+        store: Open store, or its folder.
+        split: Split, or the name of a saved one. Default: all recordings.
+        part: Part of the split: ``train``, ``validation`` or ``test``.
+        records: Mask over the store's recordings (N,) bool, applied on top of ``split``.
+        policy: Frame policy, or the name of one of the store's policies. Excludes ``leads``, ``seconds``,
+            ``sampling_rate``, ``views`` and ``normalisation``.
+        leads: ``"12"``: the twelve standard leads at once. Names of leads: those leads at once, in this order.
+            ``"each"`` or None: every lead is an item of its own, or, with ``all_leads``, the leads that most
+            recordings have.
+        seconds: Length of a view. Default: the frames of the store's policy ``evaluation``.
+        sampling_rate: Hz of all frames; recordings at another rate are resampled when a batch is made. Default: the
+            rate of the store, if it has one.
+        views: Adjacent segments of a frame, V.
+        all_leads: Whether an item holds all leads. Default: True where ``leads`` names some.
+        normalisation: ``none``, ``unit`` or ``typical``, see ``FramePolicy``. Default: ``none``.
+
+    Attributes:
+        frames: Frames behind the items.
+        policy: Frame policy, with the leads spelled out where ``all_leads`` is true.
+        leads: Leads of the items; with ``all_leads``, in the order of the channels.
+        classes: Names of the classes, (K,).
+        num_channels: Channels of a frame, C.
+        num_samples: Samples of a view, S.
+
+    Raises:
+        ConfigError: If options contradict each other or no frame is left.
+
+    Example:
+        >>> import torch, clocs
+        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"records": 6, "leads": 12})
+        >>> dataset = clocs.FrameDataset(store, leads="12", seconds=5, sampling_rate=100, views=2)
+        >>> len(dataset), dataset.num_channels, dataset.num_samples
+        (6, 12, 500)
+        >>> batch = next(iter(torch.utils.data.DataLoader(dataset, batch_size=4)))
+        >>> batch["signal"].shape, batch["patient"].shape
+        (torch.Size([4, 2, 12, 500]), torch.Size([4]))
+    """
+
+    def __init__(
+        self,
+        store: Folder,
+        *,
+        split: str | Split | None = None,
+        part: str | None = None,
+        records: npt.NDArray[np.bool_] | None = None,
+        policy: FramePolicy | str | None = None,
+        leads: str | Sequence[str] | None = None,
+        seconds: float | None = None,
+        sampling_rate: float | None = None,
+        views: int | None = None,
+        all_leads: bool | None = None,
+        normalisation: Normalisation | None = None,
+    ) -> None:
+        opened = open_store(store)
+        changes = {
+            "leads": leads,
+            "seconds": seconds,
+            "sampling_rate": sampling_rate,
+            "views": views,
+            "normalisation": normalisation,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        if policy is None:
+            policy, all_leads = _policy_of(opened, given, all_leads)
+        elif given:
+            raise ConfigError(f"policy= and {'=, '.join(given)}= exclude each other. Change the policy instead.")
+        elif isinstance(policy, str):
+            policy = opened.policy(policy)
+        chosen = _records(opened, split, part, records)
+        self.frames = Frames(opened, policy, records=chosen, all_leads=bool(all_leads))
+        if not len(self.frames):
+            raise ConfigError(
+                f"No recording of this part of {opened.folder} is long enough, or has the leads, for the frames "
+                f"{policy.model_dump(exclude_defaults=True)}. Take shorter frames or other leads."
+            )
+        self.policy = self.frames.policy
+        self.leads: tuple[str, ...] = tuple(self.frames.leads)
+        self.classes: tuple[str, ...] = tuple(self.frames.classes)
+        self.num_channels = len(self.leads) if self.frames.all_leads else 1
+        self.num_samples = self.policy.samples
+
+    @property
+    def store(self) -> StoreReader:
+        """Store behind the frames."""
+        return self.frames.store
+
+    @property
+    def unit(self) -> str:
+        """Unit of the signals, before any normalisation: ``mV``, or ``adu`` where files give no gain.
+
+        Raises:
+            UnitError: If the store mixes units.
+        """
+        units = {shard.unit for shard in self.store.manifest.shards}
+        if len(units) != 1 or None in units:
+            raise UnitError("a store that mixes millivolt and raw steps (adu) cannot be trained on; make two of it")
+        return str(units.pop())
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, item: int) -> dict[str, Tensor]:
+        """Return one item: the entries of ``batch``, without the batch dimension."""
+        number = int(item) + len(self) if item < 0 else int(item)
+        return {name: values[0] for name, values in self.batch([number]).items()}
+
+    def __getitems__(self, items: Sequence[int]) -> list[dict[str, Tensor]]:
+        """Return several items, made by one gather. ``DataLoader`` calls this and collates what it returns."""
+        batch = self.batch(items)
+        return [{name: values[at] for name, values in batch.items()} for at in range(len(items))]
+
+    def batch(self, items: Items, *, targets: bool = True) -> dict[str, Tensor]:
+        """Make the batch of some items by one vectorised gather.
+
+        Args:
+            items: Numbers of the items, (B,).
+            targets: Whether to look up the labels.
+
+        Returns:
+            ``signal`` (B, V, C, S) float32, in the store's unit unless the policy normalises; ``lead_mask`` (B, C)
+            bool, false where a lead is missing; ``patient`` (B,) int64, a 63-bit hash of store and patient;
+            ``record`` (B,) int64, the recording's number in the store; ``item`` (B,) int64; and, with ``targets``,
+            ``target`` (B, K) bool.
+        """
+        wanted = np.asarray(items, np.int64).reshape(-1)
+        frames = self.frames.gather(wanted)
+        signal = frames.swapaxes(1, 2) if self.frames.all_leads else frames[:, :, None]
+        record = self.frames.locate(wanted)[0]
+        made = {
+            "signal": torch.from_numpy(np.ascontiguousarray(signal)),
+            "lead_mask": torch.ones(len(wanted), self.num_channels, dtype=torch.bool),
+            "patient": torch.from_numpy(self._patient_numbers[record]),
+            "record": torch.from_numpy(record),
+            "item": torch.from_numpy(wanted),
+        }
+        if targets:
+            made["target"] = torch.from_numpy(self.frames.targets(wanted))
+        return made
+
+    def patients(self, items: Items) -> Ints:
+        """Return the patient of each item, (B,), as in ``batch``."""
+        return self._patient_numbers[self.frames.locate(items)[0]]
+
+    def locate(self, items: Items) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
+        """Return recording number, frame within the recording, and lead (empty with ``all_leads``) of each item."""
+        return self.frames.locate(items)
+
+    @functools.cached_property
+    def _patient_numbers(self) -> Ints:
+        return patient_numbers(self.store)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_patient_numbers"}
+
+
+def patient_numbers(store: StoreReader) -> Ints:
+    """Return a 63-bit hash of store and patient for every recording, (N,).
+
+    The store is known by the content of its oldest version: this stays when the store grows by a version, is moved or
+    copied, and two stores that count their patients from 1 differ in it. The folder's path or the newest version's
+    hash would give a patient another number after a move or an ingest.
+    """
+    oldest = read_manifest(store.folder, versions(store.folder)[0]).sha256
+    codes = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
+    digests = [hashlib.blake2b(f"{oldest}/{name}".encode(), digest_size=8) for name in codes.dictionary.to_pylist()]
+    numbers = np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8") >> np.uint64(1)
+    return np.asarray(numbers.astype(np.int64)[codes.indices.to_numpy()])
+
+
+def _records(
+    store: Store, split: str | Split | None, part: str | None, records: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.bool_] | None:
+    """Recordings of a part of a split that are in a mask too; None: all."""
+    if (split is None) != (part is None):
+        raise ConfigError("split= and part= belong together: split='default', part='train'.")
+    if split is None or part is None:
+        return records
+    chosen = (store.split(split) if isinstance(split, str) else split).mask(part)
+    return chosen if records is None else chosen & records
+
+
+def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> tuple[FramePolicy, bool]:
+    """Return the policy that single options describe, and whether an item holds all leads."""
+    named = store.policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
+    changes = {name: given[name] for name in ("normalisation",) if name in given}
+    if "views" in given:
+        changes["segments"] = given["views"]
+    leads, together = _leads(given.get("leads"), all_leads)
+    if leads is not None:
+        changes["leads"] = leads
+    if "seconds" in given:
+        rate = given.get("sampling_rate") or _only_rate(store)
+        excluded = named.excluded if named is not None else ()
+        samples = max(1, round(given["seconds"] * rate))
+        return FramePolicy(**{"excluded": excluded, **changes, "samples": samples, "rate": rate}), together
+    if "sampling_rate" in given or named is None:
+        raise ConfigError("Pass seconds=, the length of a frame, or policy=.")
+    return FramePolicy.model_validate({**named.model_dump(), **changes}), together
+
+
+def _leads(leads: str | Sequence[str] | None, all_leads: bool | None) -> tuple[tuple[str, ...] | None, bool]:
+    """Return the policy's leads (None: not given, empty: every lead), and whether an item holds all of them."""
+    if leads == "each" and all_leads:
+        raise ConfigError("leads='each' makes an item of every lead; it excludes all_leads=True.")
+    if leads is None or leads == "each":
+        return (None if leads is None else ()), bool(all_leads)
+    names = STANDARD if leads == "12" else (leads,) if isinstance(leads, str) else tuple(leads)
+    return tuple(canonical(name) for name in names), True if all_leads is None else all_leads
+
+
+def _only_rate(store: Store) -> float:
+    """Return the sampling rate that all recordings have."""
+    rates = {
+        float(rate) for number in range(len(store.manifest.shards)) for rate in np.unique(store.shard(number).rate)
+    }
+    if len(rates) != 1:
+        found = ", ".join(f"{rate:g}" for rate in sorted(rates))
+        raise ConfigError(f"Recordings of {store.folder} have sampling rates of {found} Hz. Pass sampling_rate=.")
+    return rates.pop()

@@ -87,7 +87,7 @@ def test_the_window_is_what_one_frame_takes_of_a_recording(policy: FramePolicy, 
 
 @given(VALUES)
 def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.NDArray[np.float32]) -> None:
-    frames = FramePolicy(samples=8, segments=3, source_samples=24).shape_windows(values)
+    frames = FramePolicy(samples=8, segments=3, source_samples=24).shape_windows(values[:, None])[:, :, 0]
     assert frames.shape == (3, 3, 8)
     for row in range(3):
         assert [value for segment in frames[row].tolist() for value in segment] == values[row].tolist()
@@ -96,7 +96,8 @@ def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.N
 @given(VALUES)
 def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray[np.float32]) -> None:
     """Against a literal loop in double precision; a constant segment becomes 0."""
-    frames = FramePolicy(samples=8, segments=3, source_samples=24, normalisation="unit").shape_windows(values)
+    policy = FramePolicy(samples=8, segments=3, source_samples=24, normalisation="unit")
+    frames = policy.shape_windows(values[:, None])[:, :, 0]
     for row in range(3):
         for segment in range(3):
             piece = [float(value) for value in values[row, 8 * segment : 8 * segment + 8]]
@@ -109,21 +110,21 @@ def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray
 
 def test_typical_amplitude_is_free_of_gain_and_offset() -> None:
     """By Python's statistics: mean 0, standard deviation 0.15; a constant segment becomes 0."""
-    steps = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    steps = np.random.default_rng(0).normal(size=(3, 1, 16)).astype(np.float32)
     policy = FramePolicy(samples=8, segments=2, source_samples=16, normalisation="typical")
     frames = policy.shape_windows(steps)
     for piece in frames.reshape(-1, 8).tolist():
         assert statistics.fmean(piece) == pytest.approx(0, abs=1e-6)
         assert statistics.pstdev(piece) == pytest.approx(0.15, rel=1e-5)
     np.testing.assert_allclose(policy.shape_windows(steps * 300 + 1000), frames, atol=1e-4)
-    assert not policy.shape_windows(np.full((1, 16), 7, np.float32)).any()
+    assert not policy.shape_windows(np.full((1, 1, 16), 7, np.float32)).any()
 
 
 def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
     window = np.sin(2 * np.pi * 4 * np.arange(256) / 256).astype(np.float32)
-    frame = FramePolicy(samples=2500, source_samples=256).shape_windows(window)
-    assert frame.shape == (1, 2500)
-    np.testing.assert_allclose(frame[0], np.sin(2 * np.pi * 4 * np.arange(2500) / 2500), atol=1e-5)
+    frame = FramePolicy(samples=2500, source_samples=256).shape_windows(window[None, None])
+    assert frame.shape == (1, 1, 1, 2500)
+    np.testing.assert_allclose(frame[0, 0, 0], np.sin(2 * np.pi * 4 * np.arange(2500) / 2500), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -186,7 +183,7 @@ def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
     monkeypatch.setattr("clocs.store.frames.resample", resample)
     store = store_of([make_recording(("II",), samples=250 * 600, rate=250.0)], gate=OFF)
     Frames(store, FramePolicy(samples=2500, rate=500)).gather(np.arange(120))
-    assert len(lengths) == 120
+    assert len(lengths) == 3, "first, last and all other frames"
     assert max(lengths) < 1250 + 50
 
 
@@ -217,56 +214,6 @@ def test_targets_by_recording(store_of: Maker) -> None:
     )
     frames = Frames(store, FramePolicy(samples=5000, source_samples=5000, leads=("II",)))
     assert frames.targets([0, 1, 2]).tolist() == [[True, False], [True, True], [False, False]]
-
-
-def test_cache_holds_what_gather_gives_and_is_named_by_content(store_of: Maker, tmp_path: Path) -> None:
-    store = store_of([make_recording(seed=n, record_id=f"r{n}") for n in range(3)])
-    frames = Frames(store, POLICIES["stretched"])
-    cached = frames.cached(tmp_path / "cache")
-    np.testing.assert_array_equal(np.asarray(cached), frames.gather(np.arange(len(frames))))
-    other = Frames(store, POLICIES["cut"])
-    other.cached(tmp_path / "cache")
-    frames.cached(tmp_path / "cache")
-    assert len(list((tmp_path / "cache").glob("*.npy"))) == 2
-
-
-DAMAGES: list[Callable[[bytes], bytes]] = [
-    lambda raw: raw[:-100],
-    lambda raw: raw[:50],
-    lambda raw: b"",
-    lambda raw: raw + raw,
-    lambda raw: bytes(128) + raw[128:],
-    lambda raw: raw.replace(b"False", b"True "),
-    lambda raw: raw.replace(b", 500)", b", 250)"),
-    lambda raw: raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:],
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_of: Maker, tmp_path: Path) -> None:
-    frames = Frames(store_of([make_recording(record_id="r0")]), POLICIES["stretched"])
-    frames.cached(tmp_path)
-    (path,) = tmp_path.glob("*.npy")
-    whole = path.read_bytes()
-    path.write_bytes(damage(whole))
-    assert path.read_bytes() != whole
-    with pytest.warns(UserWarning, match=rf"{path.name} is damaged and is made again"):
-        frames.cached(tmp_path)
-    np.testing.assert_array_equal(frames.cached(tmp_path), frames.gather(np.arange(len(frames))))
-    assert path.read_bytes() == whole
-
-
-def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_their_user_looks(
-    store_of: Maker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = store_of([make_recording(rate=250)])
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-    cached = Frames(store, FramePolicy(samples=500, rate=500)).cached()
-    assert isinstance(cached, np.memmap)
-    place = Path(str(cached.filename)).parent
-    assert not place.is_relative_to(store.folder)
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert not (store.folder / "frames").exists()
 
 
 def test_masks_and_numbers_are_not_taken_for_one_another(store_of: Maker) -> None:

@@ -74,7 +74,6 @@ def rows_of(
     frames = Frames(store, policy, records=records)
     if not len(frames):
         raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
-    cache = frames.cached() if frames.costly else None
     items = np.arange(len(frames))
     kept = {name: value.clone() for name, value in module.state_dict().items()}
     module.train(train_mode)
@@ -82,8 +81,8 @@ def rows_of(
     with torch.no_grad():
         for begin in range(0, len(items), BATCH):
             part = items[begin : begin + BATCH]
-            signals = frames.gather(part) if cache is None else cache[part]
-            values.append(module(torch.from_numpy(np.ascontiguousarray(signals[:, 0])).unsqueeze(1)).numpy())
+            signals = np.ascontiguousarray(frames.gather(part)[:, 0])
+            values.append(module(torch.from_numpy(signals).unsqueeze(1)).numpy())
     if train_mode:  # BatchNorm's running statistics have moved
         module.load_state_dict(kept)
     module.eval()

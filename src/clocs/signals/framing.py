@@ -14,6 +14,8 @@ Normalisation = Literal["none", "unit", "typical"]
 TYPICAL: Final = np.float32(0.15)
 """mV: the median standard deviation of a lead of 200 recordings each of PhysioNet 2020, Chapman and PhysioNet 2017 is
 0.13, 0.14 and 0.17."""
+UNNAMED: Final = "ECG"
+"""Name of a lead whose file does not say which one it is."""
 
 
 class FramePolicy(BaseModel):
@@ -36,8 +38,16 @@ class FramePolicy(BaseModel):
     normalisation: Normalisation = "none"
     """``unit``: each segment is scaled to 0..1. ``typical``: to mean 0 and the standard deviation of an ordinary lead
     in millivolt, for raw steps whose gain nobody knows."""
+    normalisation_over: Literal["lead", "frame"] = "lead"
+    """``lead``: each lead of a segment is normalised by its own values. ``frame``: all leads of a segment by the values
+    that they have in common, so that their sizes stay comparable."""
     leads: tuple[str, ...] = ()
     """Leads that become instances; empty: every lead a recording has."""
+    allow_missing_leads: bool = False
+    """Whether frames of all leads may lack some: these are zero and false in the lead mask. Otherwise such frames are
+    left out."""
+    unnamed_lead: str | None = None
+    """Lead that an unnamed one, called "ECG", is taken for."""
     label_at: Literal["recording", "start"] = "recording"
     """``start``: a frame has the label of the episode its first sample lies in."""
     excluded: tuple[tuple[str, str], ...] = ()
@@ -47,6 +57,8 @@ class FramePolicy(BaseModel):
     def _one_way(self) -> Self:
         if (self.rate is None) == (self.source_samples is None):
             raise ValueError("give either rate or source_samples")
+        if self.leads and self.unnamed_lead is not None and self.unnamed_lead not in self.leads:
+            raise ValueError(f"unnamed_lead: '{self.unnamed_lead}' is not among the leads {', '.join(self.leads)}")
         return self
 
     def window(self, rate: float) -> int | None:
@@ -67,18 +79,47 @@ class FramePolicy(BaseModel):
         assert isinstance(self.source_samples, int)
         return np.asarray(samples // self.source_samples)
 
-    def shape_windows(self, windows: Floats) -> Floats:
-        """(..., window) -> (..., segments, samples): stretch where lengths differ, split, normalise."""
-        frames = stretch(windows, self.segments * self.samples)
-        return self.normalise(frames.reshape(*frames.shape[:-1], self.segments, self.samples))
+    def shape_windows(self, windows: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
+        """Stretch windows where lengths differ, split them into segments and normalise these.
 
-    def normalise(self, frames: Floats) -> Floats:
-        """(..., samples), each row on its own."""
+        Args:
+            windows: (N, C, any).
+            lead_mask: (N, C), false where a lead is missing; its values are ignored.
+
+        Returns:
+            (N, segments, C, samples), zero where a lead is missing.
+        """
+        frames = stretch(windows, self.segments * self.samples)
+        split = frames.reshape(*frames.shape[:-1], self.segments, self.samples)
+        return self.normalise(split.swapaxes(1, 2), lead_mask)
+
+    def normalise(self, frames: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
+        """Normalise frames as the policy says.
+
+        Args:
+            frames: (..., C, samples); with ``normalisation_over`` "lead", any shape (..., samples).
+            lead_mask: (N, C), false where a lead is missing, for frames (N, ..., C, samples).
+
+        Returns:
+            The same shape, zero where a lead is missing.
+        """
+        if lead_mask is None:
+            return self._scaled(frames, None)
+        there = lead_mask.reshape(len(lead_mask), *(1,) * (frames.ndim - 3), -1, 1)
+        return np.where(there, self._scaled(frames, there), np.float32(0))
+
+    def _scaled(self, frames: Floats, there: npt.NDArray[np.bool_] | None) -> Floats:
         if self.normalisation == "none":
             return frames
+        axis = -1 if self.normalisation_over == "lead" else (-2, -1)
+        if there is not None and self.normalisation_over == "frame":
+            frames = np.where(there, frames, np.float32(np.nan))  # missing leads have no part in the statistics
+            mean, std, low, high = np.nanmean, np.nanstd, np.nanmin, np.nanmax
+        else:
+            mean, std, low, high = np.mean, np.std, np.min, np.max
         if self.normalisation == "typical":
-            middle, spread = frames.mean(axis=-1, keepdims=True), frames.std(axis=-1, keepdims=True)
+            middle, spread = mean(frames, axis=axis, keepdims=True), std(frames, axis=axis, keepdims=True)
             return np.asarray((frames - middle) * (TYPICAL / np.where(spread > 0, spread, np.float32(1))))
-        low = frames.min(axis=-1, keepdims=True)
-        span = frames.max(axis=-1, keepdims=True) - low
-        return np.asarray((frames - low) / np.where(span > 0, span, np.float32(1)))
+        lowest = low(frames, axis=axis, keepdims=True)
+        span = high(frames, axis=axis, keepdims=True) - lowest
+        return np.asarray((frames - lowest) / np.where(span > 0, span, np.float32(1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -29,22 +29,41 @@ def resample(signal: Floats, rate: float, to_rate: float) -> Floats:
     _refuse_missing(signal)
     from scipy.signal import resample_poly
 
-    return np.asarray(
-        resample_poly(signal, ratio.numerator, ratio.denominator, axis=-1, padtype="edge"), dtype=np.float32
-    )
+    up, down = ratio.numerator, ratio.denominator
+    taps = _filter(max(up, down)).astype(signal.dtype)
+    return np.asarray(resample_poly(signal, up, down, axis=-1, window=taps, padtype="edge"), dtype=np.float32)
 
 
-def source_window(start: int, length: int, samples: int, rate: float, to_rate: float) -> tuple[int, int, int]:
-    """What ``length`` samples from ``start`` on, at the new rate, are made of: no more than the filter reaches.
+@functools.lru_cache(maxsize=64)
+def _filter(highest: int) -> npt.NDArray[np.float64]:
+    """Return SciPy's low-pass filter for a ratio with this larger number; designing it takes longer than a frame."""
+    from scipy.signal import firwin
 
-    First sample and end of it in a recording of so many samples, and how many new ones come before ``start``.
+    return np.asarray(firwin(2 * TAPS * highest + 1, 1 / highest, window=("kaiser", 5.0)))
+
+
+def source_window(
+    start: npt.NDArray[np.int64], length: int, samples: npt.NDArray[np.int64], rate: float, to_rate: float
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return what windows at the new rate are made of: no more than the filter reaches.
+
+    Args:
+        start: First sample of each window at the new rate, (N,).
+        length: Samples of a window at the new rate.
+        samples: Samples of each window's recording, (N,).
+        rate: Hz of the recordings.
+        to_rate: Hz of the windows.
+
+    Returns:
+        First sample and end of each source window in its recording, and how many new samples come before ``start``.
     """
     ratio = _ratio(rate, to_rate)
+    up, down = ratio.numerator, ratio.denominator
     reach = TAPS * max(1, ceil(1 / ratio)) + 1
-    first = max(0, floor(start / ratio) - reach)
-    first -= first % ratio.denominator  # where the old and the new samples meet
-    end = min(samples, ceil((start + length) / ratio) + reach)
-    return first, end, start - int(first * ratio)
+    first = np.maximum(0, start * down // up - reach)
+    first -= first % down  # where the old and the new samples meet
+    end = np.minimum(samples, -(-(start + length) * down // up) + reach)
+    return first, end, start - first // down * up
 
 
 def resampled_length(samples: npt.NDArray[np.int64], rate: float, to_rate: float) -> npt.NDArray[np.int64]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.errors import ConfigError
 from clocs.core.recording import missing_value
-from clocs.signals.framing import FramePolicy
+from clocs.signals.framing import UNNAMED, FramePolicy
 from clocs.signals.leads import COMBINATIONS, derivable
 from clocs.signals.resampling import source_window
 from clocs.store.shard import Shard, ShardInfo
@@ -24,6 +25,7 @@ class Recipe:
 
     leads: tuple[str, ...]
     first: Ints
+    """-1: a recording lacks this lead."""
     first_weight: npt.NDArray[np.float32]
     second: Ints
     """-1: the lead is stored as it is."""
@@ -44,17 +46,27 @@ def common_leads(layouts: Iterable[tuple[tuple[str, ...], int]]) -> tuple[str, .
     return orders[max(counts, key=lambda leads: (counts[leads], len(leads)))] if counts else ()
 
 
-def recipe(stored: tuple[str, ...], wanted: tuple[str, ...]) -> Recipe:
-    """How to get the wanted leads (empty: all there are); those that cannot be had are left out."""
-    derived = derivable(stored)
-    leads = tuple(lead for lead in (wanted or stored + derived) if lead in stored or lead in derived)
+def recipe(stored: tuple[str, ...], policy: FramePolicy, all_leads: bool) -> Recipe | None:
+    """Return how to get the policy's leads (empty: all there are); None where a recording gives no frame.
+
+    Leads that cannot be had are left out, or, in frames of all leads that may lack some, kept with ``first`` -1.
+    """
+    derived, names = derivable(stored), _named(stored, policy.unnamed_lead)
+    known = set(names) | set(derived)
+    wanted = policy.leads or names + derived
+    there = tuple(lead for lead in wanted if lead in known)
+    if not there:
+        _refuse_unnamed(stored, policy, all_leads)
+        return None
+    if all_leads and there != wanted and not policy.allow_missing_leads:
+        return None
     rows = []
+    leads = wanted if all_leads else there
     for lead in leads:
-        terms = {lead: 1.0} if lead in stored else COMBINATIONS[lead]
-        (first, weight), *more = terms.items()
-        second, other = more[0] if more else ("", 0.0)
-        rows.append((stored.index(first), weight, stored.index(second) if second else -1, other))
-    first_at, first_weight, second_at, second_weight = zip(*rows, strict=True) if rows else ((), (), (), ())
+        terms = {} if lead not in known else COMBINATIONS[lead] if lead not in names else {lead: 1.0}
+        (first, weight), (second, other) = [*terms.items(), ("", 0.0), ("", 0.0)][:2]
+        rows.append((names.index(first) if first else -1, weight, names.index(second) if second else -1, other))
+    first_at, first_weight, second_at, second_weight = zip(*rows, strict=True)
     return Recipe(
         leads,
         np.array(first_at, np.int64),
@@ -62,6 +74,22 @@ def recipe(stored: tuple[str, ...], wanted: tuple[str, ...]) -> Recipe:
         np.array(second_at, np.int64),
         np.array(second_weight, np.float32),
     )
+
+
+def _named(stored: tuple[str, ...], unnamed_lead: str | None) -> tuple[str, ...]:
+    """Return the stored leads, an unnamed one under the name that it is taken for unless another lead has that."""
+    if unnamed_lead is None or unnamed_lead in (*stored, *derivable(stored)):
+        return stored
+    return tuple(unnamed_lead if lead == UNNAMED else lead for lead in stored)
+
+
+def _refuse_unnamed(stored: tuple[str, ...], policy: FramePolicy, all_leads: bool) -> None:
+    """Refuse a recording whose only usable lead is unnamed: which channel of a frame it belongs to is unknown."""
+    if all_leads and UNNAMED in stored and policy.unnamed_lead is None:
+        raise ConfigError(
+            f"Some recordings have an unnamed lead ('{UNNAMED}') and none of the leads {', '.join(policy.leads)}. Set "
+            "unnamed_lead to the one that it is to be taken for, or leave these recordings out."
+        )
 
 
 @dataclass(frozen=True)
@@ -83,6 +111,8 @@ class Block:
     per_row: int | None = None
     row_ends: Ints | None = None
     listed: tuple[Ints, Ints, Ints] | None = None
+    lead_mask: npt.NDArray[np.bool_] | None = None
+    """(items, leads) with leads that gaps or the policy take from single frames; None: as the recipe has them."""
 
     def locate(self, items: Ints) -> tuple[Ints, Ints, Ints]:
         """Row, frame and lead (0 with ``all_leads``) of each item."""
@@ -112,19 +142,13 @@ class Block:
 
 def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, all_leads: bool) -> Block | None:
     """The block of a shard whose recordings are all alike; nothing of it is read."""
-    made = _usable(recipe(info.leads or (), policy.leads), policy, all_leads)
+    made = recipe(info.leads or (), policy, all_leads)
     frames = int(policy.count(np.array([info.samples or 0]), np.array([info.rate or 1.0]))[0])
     if made is None or not frames:
         return None
     width = 1 if all_leads else len(made.leads)
     total = info.records * frames
     return Block(number, made, width, total * width, total, per_row=frames * width)
-
-
-def _usable(made: Recipe, policy: FramePolicy, all_leads: bool) -> Recipe | None:
-    """With ``all_leads`` a recording must have every wanted lead."""
-    lacking = not made.leads or (all_leads and policy.leads and made.leads != policy.leads)
-    return None if lacking else made
 
 
 def blocks(
@@ -138,8 +162,8 @@ def blocks(
     """The blocks of any shard, one for each set of leads in it; ``layouts``: its rows by their stored leads."""
     found = []
     for leads, members in layouts.items():
-        made = _usable(recipe(leads, policy.leads), policy, all_leads)
-        if made is not None and len(members):
+        made = recipe(leads, policy, all_leads) if len(members) else None
+        if made is not None:
             found.append(_block(number, shard, policy, made, members, all_leads, classes))
     return [block for block in found if block.total]
 
@@ -160,67 +184,96 @@ def _block(
     alike = bool((frames == frames[0]).all())
     per_row, row_ends = (int(frames[0]) * width, None) if alike else (None, ends)
     block = Block(number, made, width, total, int(frames.sum()), rows=rows, per_row=per_row, row_ends=row_ends)
-    keep = _kept(block, shard, policy, all_leads, classes)
-    if keep is None:
-        return block
-    listed = tuple(array[keep] for array in block.locate(np.arange(total)))
-    pairs = np.unique(listed[0] * (int(frames.max(initial=0)) + 1) + listed[1])
-    return Block(number, made, width, int(keep.sum()), len(pairs), rows=rows, listed=(listed[0], listed[1], listed[2]))
-
-
-def _kept(
-    block: Block, shard: Shard, policy: FramePolicy, all_leads: bool, classes: dict[str, tuple[str, ...]]
-) -> npt.NDArray[np.bool_] | None:
-    """Which items stay: whole ones, with a label that has a class. None: all."""
     by_label = policy.label_at == "start" and bool(classes)
     if not shard.info.missing and not by_label and not policy.excluded:
-        return None
+        return block
+    there = _there(block, shard, policy, all_leads)
+    keep = there.any(axis=1) if policy.allow_missing_leads else there.all(axis=1)
+    if by_label:
+        keep &= _with_class(block, shard, policy, classes)
+    listed = tuple(array[keep] for array in block.locate(np.arange(total)))
+    pairs = np.unique(listed[0] * (int(frames.max(initial=0)) + 1) + listed[1])
+    mask = there[keep] if all_leads and policy.allow_missing_leads else None
+    left = (listed[0], listed[1], listed[2])
+    return Block(number, made, width, int(keep.sum()), len(pairs), rows=rows, listed=left, lead_mask=mask)
+
+
+def _there(block: Block, shard: Shard, policy: FramePolicy, all_leads: bool) -> npt.NDArray[np.bool_]:
+    """(items, leads): which leads of an item are whole and not excluded; (items, 1) where each item is one lead."""
     rows, frames, leads = block.locate(np.arange(block.total))
-    keep = np.ones(block.total, bool)
+    width = len(block.recipe.leads) if all_leads else 1
+    there = np.broadcast_to(block.recipe.first >= 0 if all_leads else True, (block.total, width)).copy()
     if shard.info.missing:
-        keep &= _whole(block, shard, policy, rows, frames, leads, all_leads)
+        there &= _whole(block, shard, policy, rows, frames, leads[:, None] if not all_leads else None)
     if policy.excluded:
-        ids = shard.column("record_id").to_pylist()
+        ids = {name: row for row, name in enumerate(shard.column("record_id").to_pylist())}
         for record_id, lead in policy.excluded:
             if record_id in ids and lead in block.recipe.leads:
-                hit = rows == ids.index(record_id)
-                keep &= ~(hit & (all_leads | (leads == block.recipe.leads.index(lead))))
-    if by_label:
-        known = {label for labels in classes.values() for label in labels}
-        starts = frame_starts(shard, policy, rows, frames)
-        keep &= np.array([label in known for label in episode_labels(shard, rows, starts)], bool)
-    return keep
+                place, hit = block.recipe.leads.index(lead), rows == ids[record_id]
+                if all_leads:
+                    there[hit, place] = False
+                else:
+                    there[hit & (leads == place)] = False
+    return there
+
+
+def _with_class(
+    block: Block, shard: Shard, policy: FramePolicy, classes: dict[str, tuple[str, ...]]
+) -> npt.NDArray[np.bool_]:
+    """(items,): whose first sample lies in an episode that has a class."""
+    rows, frames, _ = block.locate(np.arange(block.total))
+    known = {label for labels in classes.values() for label in labels}
+    labels = episode_labels(shard, rows, frame_starts(shard, policy, rows, frames))
+    return np.array([label in known for label in labels], bool)
 
 
 def _whole(
-    block: Block, shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints, leads: Ints, all_leads: bool
+    block: Block, shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints, leads: Ints | None
 ) -> npt.NDArray[np.bool_]:
-    """Items without a missing sample, looked up only in recordings that miss some."""
+    """(items, leads) without a missing sample, looked up only in recordings that miss some.
+
+    ``leads``: (items, 1) lead of each item; None: all of the recipe.
+    """
     counts, starts = shard.lead_values("missing")
     suspect = np.add.reduceat(counts, starts[:-1]) > 0 if len(counts) else np.zeros(0, bool)
-    keep = np.ones(len(rows), bool)
+    every = np.arange(len(block.recipe.leads))
+    keep = np.ones((len(rows), len(every) if leads is None else 1), bool)
     marker = missing_value(np.dtype(shard.info.dtype))
-    for item in np.flatnonzero(suspect[rows]):
-        row = rows[item]
-        samples = int(shard.samples[row])
-        lead_rows = shard.digital(int(row))
-        begin, end, _ = source_of(policy, int(frames[item]), samples, float(shard.rate[row]))
-        wanted = range(len(block.recipe.leads)) if all_leads else (int(leads[item]),)
-        used = {int(place[lead]) for lead in wanted for place in (block.recipe.first, block.recipe.second)} - {-1}
-        keep[item] = not (lead_rows[sorted(used), begin:end] == marker).any()
+    items = np.flatnonzero(suspect[rows])
+    begins, ends, _ = source_of(policy, frames[items], shard.samples[rows[items]], shard.rate[rows[items]])
+    for item, begin, end in zip(items, begins, ends, strict=True):
+        gapped = (shard.digital(int(rows[item]))[:, begin:end] == marker).any(axis=1)
+        lost = np.append(gapped, False)  # -1: no such lead
+        wanted = every if leads is None else leads[item]
+        keep[item] = ~(lost[block.recipe.first[wanted]] | lost[block.recipe.second[wanted]])
     return keep
 
 
-def source_of(policy: FramePolicy, frame: int, samples: int, rate: float) -> tuple[int, int, int]:
-    """The stretch of a recording that a frame is made of, first sample and end; what a filter reaches for included.
+def source_of(
+    policy: FramePolicy, frames: Ints, samples: Ints, rates: npt.NDArray[np.float64]
+) -> tuple[Ints, Ints, Ints]:
+    """Return the stretch of its recording that each frame is made of; what a filter reaches for included.
 
-    And how many samples of the new rate it gives before the frame begins.
+    Args:
+        policy: How frames are cut.
+        frames: Number of each frame in its recording, (N,).
+        samples: Samples of each recording, (N,).
+        rates: Hz of each recording, (N,).
+
+    Returns:
+        First sample, end, and how many samples of the new rate come before the frame begins, (N,) each.
     """
-    if policy.rate is not None and policy.rate != rate:
-        length = policy.segments * policy.samples
-        return source_window(frame * length, length, samples, rate, policy.rate)
-    window = policy.window(rate) or samples
-    return frame * window, (frame + 1) * window, 0
+    first, end, before = np.empty_like(frames), np.empty_like(frames), np.zeros_like(frames)
+    length = policy.segments * policy.samples
+    for rate in np.unique(rates):
+        at = np.flatnonzero(rates == rate)
+        if policy.rate is not None and policy.rate != rate:
+            made = source_window(frames[at] * length, length, samples[at], float(rate), policy.rate)
+            first[at], end[at], before[at] = made
+        else:
+            window = policy.window(float(rate)) or samples[at]
+            first[at], end[at] = frames[at] * window, (frames[at] + 1) * window
+    return first, end, before
 
 
 def frame_starts(shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints) -> Ints:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import io
 import os
-import tempfile
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
-from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import atomic_file, content_hash, seal, unseal, write_bytes
+from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
-from clocs.signals.resampling import Floats, resample
+from clocs.signals.resampling import Floats, resample, stretch
+from clocs.store.frame_cache import FrameCache, cache_file
 from clocs.store.frame_index import (
     Block,
     Ints,
@@ -32,15 +28,6 @@ from clocs.store.gathering import Gatherer, Places, groups
 
 if TYPE_CHECKING:
     from clocs.store.reader import StoreReader
-
-CACHE_BATCH = 256
-CACHE_FORM = 2
-"""Changes when frames come out otherwise than before."""
-
-
-@functools.cache
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="clocs-frames-")
 
 
 class Frames:
@@ -68,11 +55,12 @@ class Frames:
         self.classes = {name: tuple(labels) for name, labels in store.manifest.dataset["classes"].items()}
         self.blocks = [block for number in range(len(store.manifest.shards)) for block in self._blocks(number)]
         self._gatherer = Gatherer(store, self.blocks)
+        self._cache: FrameCache | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as store, policy and recordings: another process opens the store itself."""
         make = functools.partial(type(self), records=self.records, all_leads=self.all_leads)
-        return make, (self.store, self.policy)
+        return make, (self.store, self.policy), {"_cache": self._cache}
 
     def _common_leads(self) -> tuple[str, ...]:
         numbers = range(len(self.store.manifest.shards))
@@ -124,23 +112,57 @@ class Frames:
 
         In the store's unit (mV; raw steps where a dataset has no gain), or 0..1 by the policy.
         """
-        places = self._gatherer.places(items)
-        if not self.all_leads:
-            return self._shaped(places)
-        count, width = len(places.row), len(self.leads)
-        each = places.pick(np.repeat(np.arange(count), width))
-        out = self._shaped(Places(each.block, each.row, each.frame, np.tile(np.arange(width), count)))
-        return out.reshape(count, width, *out.shape[1:])
+        frames = self.views(items)
+        return frames.swapaxes(1, 2) if self.all_leads else frames[:, :, 0]
 
-    def _shaped(self, places: Places) -> Floats:
-        """(items, segments, samples)."""
+    def views(self, items: npt.ArrayLike) -> Floats:
+        """Return the frames as an encoder takes them, (items, segments, leads, samples); one lead unless ``all_leads``.
+
+        Units as in ``gather``; missing leads are zero.
+        """
+        if self._cache is not None:
+            return self._cache.take(self._gatherer.checked_items(items))
+        places = self._gatherer.places(items)
+        mask = self.lead_mask(items) if self.policy.allow_missing_leads and self.all_leads else None
         window = self._window
         if window is None or self._resamples(places):
-            out = np.empty((len(places.row), self.policy.segments, self.policy.samples), np.float32)
-            for item in range(len(out)):
-                out[item] = self._single(places.pick(np.array([item])))
-            return out
-        return self.policy.shape_windows(self._gatherer.windows(places, places.frame * window, window))
+            windows = self._resampled(places)
+        else:
+            windows = self._cut(places, places.frame * window, window)
+        return self.policy.shape_windows(windows, mask)
+
+    def lead_mask(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return which leads each frame has, (items, leads); (items, 1) of true unless ``all_leads``."""
+        if self.all_leads:
+            return self._gatherer.lead_mask(items)
+        return np.ones((len(self._gatherer.checked_items(items)), 1), bool)
+
+    def _cut(self, places: Places, starts: Ints, window: int) -> Floats:
+        """(items, leads, window)."""
+        if self.all_leads:
+            return self._gatherer.stacked(places, starts, window)
+        return self._gatherer.windows(places, starts, window)[:, None]
+
+    def _resampled(self, places: Places) -> Floats:
+        """(items, leads, samples of a frame) of recordings that are resampled or taken whole.
+
+        Frames that share rate, length and offset are made at once.
+        """
+        rates, samples = np.empty(len(places.row), np.float64), np.empty(len(places.row), np.int64)
+        for block, at in groups(places.block):
+            shard, rows = self.store.shard(self.blocks[block].shard), places.row[at]
+            rates[at], samples[at] = shard.rate[rows], shard.samples[rows]
+        first, end, before = source_of(self.policy, places.frame, samples, rates)
+        length = self.policy.segments * self.policy.samples
+        out = np.empty((len(places.row), len(self.leads) if self.all_leads else 1, length), np.float32)
+        _, same = np.unique(np.stack([rates, end - first, before]), axis=1, return_inverse=True)
+        for _, at in groups(same):
+            one = at[0]
+            window = self._cut(places.pick(at), first[at], int(end[one] - first[one]))
+            if self.policy.rate is not None:
+                window = resample(window, float(rates[one]), self.policy.rate)[..., before[one] : before[one] + length]
+            out[at] = stretch(window, length)
+        return out
 
     def _resamples(self, places: Places) -> bool:
         """Whether an item's recording has another rate than the policy enforces."""
@@ -151,24 +173,12 @@ class Frames:
 
     @functools.cached_property
     def _window(self) -> int | None:
-        """Samples to cut per frame, where every recording gives as many; None: frames are made one by one."""
+        """Samples to cut per frame, where every recording gives as many; None: their number differs."""
         return None if self.policy.source_samples == "recording" else self.policy.window(self.policy.rate or 0.0)
 
     @functools.cached_property
     def _at_one_rate(self) -> bool:
         return all(self.store.manifest.shards[block.shard].rate == self.policy.rate for block in self.blocks)
-
-    def _single(self, place: Places) -> Floats:
-        """One frame of a recording that must be resampled or taken whole: (segments, samples)."""
-        shard, row = self.store.shard(self.blocks[int(place.block[0])].shard), int(place.row[0])
-        first, end, before = source_of(
-            self.policy, int(place.frame[0]), int(shard.samples[row]), float(shard.rate[row])
-        )
-        window = self._gatherer.windows(place, np.array([first]), end - first)[0]
-        if self.policy.rate is not None:
-            length = self.policy.segments * self.policy.samples
-            window = resample(window, float(shard.rate[row]), self.policy.rate)[before : before + length]
-        return self.policy.shape_windows(window)
 
     def targets(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample."""
@@ -197,72 +207,35 @@ class Frames:
                 out[self.store.first[number] + rows[hit], place] = True
         return out
 
-    @property
-    def costly(self) -> bool:
-        """Whether frames are resampled or stretched, so that a cache pays."""
-        cut = self.policy.source_samples in (None, self.policy.segments * self.policy.samples)
-        return not cut or (self.policy.rate is not None and not self._at_one_rate)
+    def cached(self, folder: str | os.PathLike[str] | None = None) -> Frames:
+        """Return the same frames, read from a file that holds them ready made.
 
-    def cached(self, folder: str | os.PathLike[str] | None = None) -> npt.NDArray[np.float32]:
-        """Return all items as one memory-mapped array, made once and named by a hash of what goes into it.
-
-        Worth it where a policy resamples. The file is hashed whole when it is opened; a damaged one is made again.
+        Worth it where a policy resamples and frames are read many times. The file is made once for a store and a
+        policy, whatever the recordings, and named by a hash of what goes into it. It is hashed whole when it is
+        opened; a damaged one is made again.
 
         Args:
-            folder: Where the file lies. Default: ``frames`` in the store's folder, or, where that cannot be written
+            folder: Folder of the file. Default: ``frames`` in the store's folder, or, where that cannot be written
                 to, a private temporary folder that is deleted when the process ends.
         """
-        place = Path(folder) if folder is not None else self.store.folder / "frames"
-        if folder is None and not os.access(place if place.exists() else self.store.folder, os.W_OK):
-            place = Path(_own_folder().name)
-        path = place / f"{self.content_hash[:32]}.npy"
-        if not self._is_whole(path):
-            self._write_cache(path)
-        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        whole = self if self.records is None else Frames(self.store, self.policy, all_leads=self.all_leads)
+        made = copy.copy(self)
+        made._cache = FrameCache(cache_file(whole, folder), None if whole is self else self._numbers_in(whole))
+        return made
 
-    @functools.cached_property
-    def content_hash(self) -> str:
-        """Names the content: store, policy, recordings."""
-        mask = "" if self.records is None else np.packbits(self.records).tobytes().hex()
-        return content_hash([self.store.sha256, self.policy.model_dump(mode="json"), mask, self.all_leads, CACHE_FORM])
+    def _numbers_in(self, whole: Frames) -> Ints:
+        """Return the number of each item among the items of all recordings."""
+        ours, theirs = self._keys(whole.leads), whole._keys(whole.leads)
+        assert self.records is not None
+        chosen = np.flatnonzero(self.records[theirs[-1]])
+        numbers = np.empty(len(self), np.int64)
+        numbers[np.lexsort(ours)] = chosen[np.lexsort([key[chosen] for key in theirs])]
+        return numbers
 
-    @property
-    def _cache_shape(self) -> tuple[int, ...]:
-        leads = (len(self.leads),) if self.all_leads else ()
-        return (len(self), *leads, self.policy.segments, self.policy.samples)
-
-    @property
-    def _cache_header(self) -> bytes:
-        header = io.BytesIO()
-        told = {"descr": "<f4", "fortran_order": False, "shape": self._cache_shape}
-        np.lib.format.write_array_header_1_0(header, told)
-        return header.getvalue()
-
-    def _is_whole(self, path: Path) -> bool:
-        """Return whether a cache is there and undamaged, all of its bytes hashed."""
-        try:
-            stated = unseal(path.with_suffix(".json").read_bytes(), path.name)["xxh3_128"]
-            digest = xxhash.xxh3_128()
-            with open(path, "rb") as file:
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
-        except FileNotFoundError:
-            return False
-        except (OSError, IntegrityError):
-            stated = None
-        if stated is None or digest.hexdigest() != stated:
-            warnings.warn(f"{path.parent.name}/{path.name} is damaged and is made again", stacklevel=3)
-            return False
-        return True
-
-    def _write_cache(self, path: Path) -> None:
-        if not len(self):
-            raise StoreError("no frame to cache: no recording is long enough or has the leads of this policy")
-        digest = xxhash.xxh3_128(self._cache_header)
-        with atomic_file(path) as file:
-            file.write(self._cache_header)
-            for start in range(0, len(self), CACHE_BATCH):
-                batch = self.gather(np.arange(start, min(start + CACHE_BATCH, len(self)))).astype("<f4").tobytes()
-                digest.update(batch)
-                file.write(batch)
-        write_bytes(path.with_suffix(".json"), seal({"xxh3_128": digest.hexdigest()}))
+    def _keys(self, leads: tuple[str, ...]) -> tuple[Ints, Ints, Ints]:
+        """Return lead, as its position among ``leads``, frame and recording of every item."""
+        places = self._gatherer.places(np.arange(len(self)))
+        lead = np.zeros_like(places.lead)
+        for block, at in groups(places.block) if not self.all_leads else ():
+            lead[at] = np.array([leads.index(name) for name in self.blocks[block].recipe.leads])[places.lead[at]]
+        return lead, places.frame, self.store.first[self._gatherer.shard[places.block]] + places.row

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +13,8 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.signals.resampling import Floats
-from clocs.store.frame_index import Block, Ints
-from clocs.store.windows import Windows
+from clocs.store.frame_index import Block, Ints, Recipe
+from clocs.store.windows import LeadPlan, Windows
 
 if TYPE_CHECKING:
     from clocs.store.reader import StoreReader
@@ -39,6 +41,34 @@ def groups(block: Ints) -> Iterator[tuple[int, Ints]]:
     order = np.argsort(block, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(block[order])) + 1) if len(order) else ():
         yield int(block[at[0]]), at
+
+
+def lead_plan(recipe: Recipe) -> LeadPlan:
+    """Return how to make all leads of a frame: each stored lead is read once, whatever follows from it.
+
+    Stored leads that are wanted only for others follow the recipe's own as further channels.
+    """
+    width = len(recipe.leads)
+    direct = np.flatnonzero((recipe.first >= 0) & (recipe.second < 0))
+    channel = dict(zip(recipe.first[direct].tolist(), direct.tolist(), strict=True))
+    derived = np.flatnonzero(recipe.second >= 0).tolist()
+    for lead in sorted({int(lead) for at in derived for lead in (recipe.first[at], recipe.second[at])} - set(channel)):
+        channel[lead] = width + len(channel) - len(direct)
+    stored, channels = np.array(list(channel), np.int64), np.array(list(channel.values()), np.int64)
+    breaks = [0, *(np.flatnonzero(np.diff(channels) != 1) + 1).tolist(), len(channels)]
+    runs = [(slice(a, b), slice(int(channels[a]), int(channels[a]) + b - a)) for a, b in pairwise(breaks) if b > a]
+    sums = [
+        (
+            at,
+            channel[int(recipe.first[at])],
+            recipe.first_weight[at],
+            channel[int(recipe.second[at])],
+            recipe.second_weight[at],
+        )
+        for at in derived
+    ]
+    missing = tuple(np.flatnonzero(recipe.first < 0).tolist())
+    return LeadPlan(width, width + len(channel) - len(direct), stored, tuple(runs), tuple(sums), missing)
 
 
 @dataclass
@@ -78,6 +108,7 @@ class Gatherer:
         self._width = np.array([block.leads_per_frame for block in blocks], np.int64)
         self._first = self._term([(block.recipe.first, block.recipe.first_weight) for block in blocks])
         self._second = self._term([(block.recipe.second, block.recipe.second_weight) for block in blocks])
+        self._any_masked = any(block.lead_mask is not None for block in blocks)
         self._mixes = bool((self._second.lead >= 0).any())
         self._number_rows()
         _ = store.checked  # made before workers fork, so that they share it
@@ -108,14 +139,19 @@ class Gatherer:
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
 
-    def places(self, items: npt.ArrayLike) -> Places:
-        """Where items lie; one that is not there is refused."""
+    def checked_items(self, items: npt.ArrayLike) -> Ints:
+        """Return the numbers of items, (items,); one that is not there is refused."""
         given = np.asarray(items)
         if given.size and given.dtype.kind not in "iu":  # a mask would be taken for the items 0 and 1
             raise ConfigError(f"items are whole numbers, not {given.dtype}; of a mask, np.flatnonzero gives them")
         wanted = given.astype(np.int64).reshape(-1)
         if (wanted.view(np.uint64) >= len(self)).any():  # a negative number is a huge one there
             raise IndexError(f"items {wanted.min()}..{wanted.max()} are not all in 0..{len(self) - 1}")
+        return wanted
+
+    def places(self, items: npt.ArrayLike) -> Places:
+        """Where items lie."""
+        wanted = self.checked_items(items)
         block = self.ends.searchsorted(wanted, "right")
         local = wanted - self._before[block]
         if self._uniform:
@@ -127,6 +163,17 @@ class Gatherer:
             row[at], frame[at], lead[at] = self.blocks[number].locate(local[at])
         return Places(block, row, frame, lead)
 
+    def lead_mask(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """(items, leads): which leads of the recipe each frame has, where an item holds all of them."""
+        places = self.places(items)
+        local = self.checked_items(items) - self._before[places.block]
+        out = self._first.lead[places.block] >= 0
+        for number, at in groups(places.block) if self._any_masked else ():
+            mask = self.blocks[number].lead_mask
+            if mask is not None:
+                out[at] = mask[local[at]]
+        return out
+
     def windows(self, places: Places, starts: Ints, window: int) -> Floats:
         """(items, window) from each recording's start on, in physical units, derived leads computed."""
         out = self._scaled(places, starts, self._first, window)
@@ -134,6 +181,43 @@ class Gatherer:
             mixed = np.flatnonzero(self._second.lead[places.block, places.lead] >= 0)
             out[mixed] += self._scaled(places.pick(mixed), starts[mixed], self._second, window)
         return out
+
+    @functools.cached_property
+    def _plans(self) -> tuple[list[LeadPlan], Ints]:
+        """How to make the leads of a frame, and which of these ways each block takes."""
+        recipes = [block.recipe for block in self.blocks]
+        keys = [(recipe.leads, recipe.first.tobytes(), recipe.second.tobytes()) for recipe in recipes]
+        by_key = dict(zip(keys, recipes, strict=True))
+        number = {key: at for at, key in enumerate(by_key)}
+        return [lead_plan(recipe) for recipe in by_key.values()], np.array([number[key] for key in keys], np.int64)
+
+    def stacked(self, places: Places, starts: Ints, window: int) -> Floats:
+        """(items, leads, window) from each recording's start on, in physical units, with all leads of the recipe."""
+        plans, plan = self._plans
+        kinds = 2 * plan[places.block] + self._wide[places.block]
+        if len(kinds) and (kinds == kinds[0]).all():
+            return self._stack(places, starts, window, int(kinds[0]))
+        out = np.empty((len(starts), plans[0].width if plans else 0, window), np.float32)
+        for kind, at in groups(kinds):
+            out[at] = self._stack(places.pick(at), starts[at], window, kind)
+        return out
+
+    def _stack(self, places: Places, starts: Ints, window: int, kind: int) -> Floats:
+        """Frames of items that share a plan and the type of their samples."""
+        plan, block = self._plans[0][kind // 2], places.block
+        shape = (len(starts), len(plan.stored))
+        if self._uniform:
+            begin = (places.row * self._stride[block] + starts)[:, None] + plan.stored * self._samples[block, None]
+            zero = np.broadcast_to(self._zero[block, None], shape)
+            factor = np.broadcast_to((1 / self._gain[block, None]).astype(np.float32), shape)
+        else:
+            each = places.pick(np.repeat(np.arange(shape[0]), shape[1]))
+            at, zeros, gain = self._look_up(each, np.tile(plan.stored, shape[0]))
+            begin, zero = at.reshape(shape) + starts[:, None], zeros.reshape(shape)
+            factor = (1 / gain.reshape(shape)).astype(np.float32)
+        shard = self.shard[block]
+        known = self._ready(bool(kind % 2), np.repeat(shard, shape[1]), begin.reshape(-1), window)
+        return known.take_leads(shard, begin, window, zero, factor, plan)[:, : plan.width]
 
     def _scaled(self, places: Places, starts: Ints, term: _Term, window: int) -> Floats:
         """Windows of stored leads, times their weight in a term."""
@@ -156,6 +240,10 @@ class Gatherer:
     def _taken(
         self, wide: bool, shard: Ints, begin: Ints, window: int, zero: Ints, factor: npt.NDArray[np.float32]
     ) -> Floats:
+        return self._ready(wide, shard, begin, window).take(shard, begin, window, zero, factor)
+
+    def _ready(self, wide: bool, shard: Ints, begin: Ints, window: int) -> Windows:
+        """Return the buffers of these windows, opened and compared with their checksums."""
         known = self._windows[wide]
         held = known.holds(shard)
         for number in () if held.all() else np.unique(shard[~held]).tolist():
@@ -163,7 +251,7 @@ class Gatherer:
             known.add(number, values)
         if not self._all_checked:
             self._check(shard, begin, window, known.itemsize)
-        return known.take(shard, begin, window, zero, factor)
+        return known
 
     def _check(self, shard: Ints, begin: Ints, window: int, itemsize: int) -> None:
         """Check the chunks of a batch; after every quarter of an epoch, find out whether any is left."""
@@ -182,7 +270,8 @@ class Gatherer:
         rows = np.unique(block.listed[0]) if block.listed is not None else block.rows
         if rows is None:
             rows = np.arange(info.records)
-        leads = np.union1d(block.recipe.first, block.recipe.second[block.recipe.second >= 0]).astype(np.int64)
+        leads = np.union1d(block.recipe.first, block.recipe.second).astype(np.int64)
+        leads = leads[leads >= 0]
         samples = shard.samples[rows, None]
         begin = shard.offsets[rows, None] + leads * samples
         size = np.dtype(info.dtype).itemsize

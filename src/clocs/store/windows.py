@@ -9,6 +9,7 @@ Nothing outside the maps is ever touched: each start is checked against its own 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,32 @@ from clocs.core.recording import Digital
 Ints = npt.NDArray[np.int64]
 PIECE = 48
 """Rows copied and scaled at a time: they stay in the processor's cache between the two."""
+
+
+@dataclass(frozen=True)
+class LeadPlan:
+    """How the channels of a frame follow from the leads that are stored."""
+
+    width: int
+    """How many channels are wanted."""
+    channels: int
+    """How many there are, C: further ones hold leads that others are made of."""
+    stored: Ints
+    """(D,) position of each lead that is read among the stored ones."""
+    runs: tuple[tuple[slice, slice], ...]
+    """Which of the D leads become which channels, neighbours at once."""
+    sums: tuple[tuple[int, int, np.float32, int, np.float32], ...]
+    """Channels that are weighted sums of two others: channel, one and its weight, other and its weight."""
+    missing: tuple[int, ...]
+    """Channels that stay zero."""
+
+    def combine(self, frames: npt.NDArray[np.float32]) -> None:
+        """Fill the channels of (N, C, window) that are not read."""
+        for channel, one, weight, other, other_weight in self.sums:
+            made = np.multiply(frames[:, one], weight, out=frames[:, channel])
+            made += frames[:, other] * other_weight
+        for channel in self.missing:
+            frames[:, channel] = 0
 
 
 class Windows:
@@ -63,10 +90,7 @@ class Windows:
         out = np.empty((len(starts), window), np.float32)
         if not len(starts):
             return out
-        if ((starts < 0) | (starts + window > self._length[numbers])).any():
-            raise IndexError("a window reaches beyond its buffer")
-        rolling = self._windows_of(window)
-        at = (self._address[numbers] - self._low) // self._dtype.itemsize + starts
+        rolling, at = self._windows_of(window), self._positions(numbers, starts, window)
         one = factor[0] if (factor == factor[0]).all() else None  # twice as quick as one a row
         shifted = bool(zero.any())
         for begin in range(0, len(at), PIECE):
@@ -75,6 +99,46 @@ class Windows:
             rows[...] = rolling[at[piece]] - zero[piece, None] if shifted else rolling[at[piece]]
             rows *= factor[piece, None] if one is None else one
         return out
+
+    def take_leads(
+        self, numbers: Ints, starts: Ints, window: int, zero: Ints, factor: npt.NDArray[np.float32], plan: LeadPlan
+    ) -> npt.NDArray[np.float32]:
+        """Take several leads of each item at once, and combine them to those that follow from two.
+
+        Args:
+            numbers: Buffer of each item, (N,).
+            starts: First sample of each stored lead's window, (N, D).
+            window: Samples of a window.
+            zero: Baseline of each stored lead, (N, D).
+            factor: What each stored lead is multiplied by, (N, D).
+            plan: Which channel a stored lead becomes, and how the others are made.
+
+        Returns:
+            (N, C, window).
+        """
+        out = np.empty((len(starts), plan.channels, window), np.float32)
+        if not starts.size:
+            out[...] = 0
+            return out
+        rolling, at = self._windows_of(window), self._positions(numbers[:, None], starts, window)
+        one = factor[0, 0] if (factor == factor[0, 0]).all() else None
+        shifted = bool(zero.any())
+        step = max(1, PIECE // plan.channels)
+        for begin in range(0, len(at), step):
+            items = slice(begin, begin + step)
+            piece = out[items]
+            for stored, channels in plan.runs:
+                rows, taken = piece[:, channels], rolling[at[items, stored]]
+                rows[...] = taken - zero[items, stored, None] if shifted else taken
+                rows *= factor[items, stored, None] if one is None else one
+            plan.combine(piece)
+        return out
+
+    def _positions(self, numbers: Ints, starts: Ints, window: int) -> Ints:
+        """Return where windows begin in the one array that reaches all buffers."""
+        if ((starts < 0) | (starts + window > self._length[numbers])).any():
+            raise IndexError("a window reaches beyond its buffer")
+        return (self._address[numbers] - self._low) // self._dtype.itemsize + starts
 
     def _windows_of(self, window: int) -> Digital:
         """Every window of that length, one from each sample on, as a view."""

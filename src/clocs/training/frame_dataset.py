@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         part: Part of the split: ``train``, ``validation`` or ``test``.
         records: Mask over the store's recordings (N,) bool, applied on top of ``split``.
         policy: Frame policy, or the name of one of the store's policies. Excludes ``leads``, ``seconds``,
-            ``sampling_rate``, ``views`` and ``normalisation``.
+            ``sampling_rate``, ``views``, ``normalisation``, ``normalisation_over``, ``allow_missing_leads`` and
+            ``unnamed_lead``.
         leads: ``"12"``: the twelve standard leads at once. Names of leads: those leads at once, in this order.
             ``"each"`` or None: every lead is an item of its own, or, with ``all_leads``, the leads that most
             recordings have.
@@ -52,6 +53,14 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         views: Adjacent segments of a frame, V.
         all_leads: Whether an item holds all leads. Default: True where ``leads`` names some.
         normalisation: ``none``, ``unit`` or ``typical``, see ``FramePolicy``. Default: ``none``.
+        normalisation_over: ``lead`` (default) or ``frame``: whose values the normalisation takes.
+        allow_missing_leads: Whether frames of several leads may lack some. These are zero, and false in the mask:
+            leads that a recording neither has nor gives by Einthoven's and Goldberger's equations, leads with a gap,
+            and leads that the policy excludes. By default such frames are left out.
+        unnamed_lead: Lead that an unnamed one ("ECG") is taken for. By default recordings that have no other are
+            refused where leads are named.
+        cache: Whether to read frames from a file that holds them ready made, see ``Frames.cached``. It is made once
+            for a store and a policy, and pays where frames are resampled and read many times.
 
     Attributes:
         frames: Frames behind the items.
@@ -89,16 +98,23 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         views: int | None = None,
         all_leads: bool | None = None,
         normalisation: Normalisation | None = None,
+        normalisation_over: Literal["lead", "frame"] | None = None,
+        allow_missing_leads: bool = False,
+        unnamed_lead: str | None = None,
+        cache: bool = False,
     ) -> None:
         opened = open_store(store)
-        changes = {
+        options = {
             "leads": leads,
             "seconds": seconds,
             "sampling_rate": sampling_rate,
             "views": views,
             "normalisation": normalisation,
+            "normalisation_over": normalisation_over,
+            "allow_missing_leads": allow_missing_leads or None,
+            "unnamed_lead": None if unnamed_lead is None else canonical(unnamed_lead),
         }
-        given = {name: value for name, value in changes.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None}
         if policy is None:
             policy, all_leads = _policy_of(opened, given, all_leads)
         elif given:
@@ -112,6 +128,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
                 f"No recording of this part of {opened.folder} is long enough, or has the leads, for the frames "
                 f"{policy.model_dump(exclude_defaults=True)}. Take shorter frames or other leads."
             )
+        if cache:
+            self.frames = self.frames.cached()
         self.policy = self.frames.policy
         self.leads: tuple[str, ...] = tuple(self.frames.leads)
         self.classes: tuple[str, ...] = tuple(self.frames.classes)
@@ -162,12 +180,11 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             ``target`` (B, K) bool.
         """
         wanted = np.asarray(items, np.int64).reshape(-1)
-        frames = self.frames.gather(wanted)
-        signal = frames.swapaxes(1, 2) if self.frames.all_leads else frames[:, :, None]
+        signal = self.frames.views(wanted)
         record = self.frames.locate(wanted)[0]
         made = {
             "signal": torch.from_numpy(np.ascontiguousarray(signal)),
-            "lead_mask": torch.ones(len(wanted), self.num_channels, dtype=torch.bool),
+            "lead_mask": torch.from_numpy(self.frames.lead_mask(wanted)),
             "patient": torch.from_numpy(self._patient_numbers[record]),
             "record": torch.from_numpy(record),
             "item": torch.from_numpy(wanted),
@@ -221,9 +238,9 @@ def _records(
 def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> tuple[FramePolicy, bool]:
     """Return the policy that single options describe, and whether an item holds all leads."""
     named = store.policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
-    changes = {name: given[name] for name in ("normalisation",) if name in given}
-    if "views" in given:
-        changes["segments"] = given["views"]
+    renamed = {"views": "segments"}
+    apart = ("leads", "seconds", "sampling_rate")
+    changes = {renamed.get(name, name): value for name, value in given.items() if name not in apart}
     leads, together = _leads(given.get("leads"), all_leads)
     if leads is not None:
         changes["leads"] = leads

@@ -82,7 +82,6 @@ class BatchMaker:
         """Whether frames leave without their unit."""
         self.leads, self.classes = tuple(self.frames.leads), tuple(self.frames.classes)
         self._patients, self.patient_count = store.patients()
-        self._cache = self.frames.cached() if self.frames.costly else None
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -93,8 +92,7 @@ class BatchMaker:
 
     def make(self, items: npt.NDArray[np.int64], place: int, *names: str | int) -> Batch:
         """A batch of items that stand at ``place`` of a global batch; ``names`` name its draws."""
-        signals = self.frames.gather(items) if self._cache is None else self._cache[items]
-        frames = torch.from_numpy(np.ascontiguousarray(signals))
+        frames = torch.from_numpy(np.ascontiguousarray(self.frames.gather(items)))
         views = self._views(frames, place, names)
         targets = self.frames.targets(items) if self._method.needs_labels else np.zeros((len(items), 0), bool)
         return Batch(

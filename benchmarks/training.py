@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 import clocs
-from clocs.losses.patient_nce import patient_nce
+from clocs.losses import PatientNCELoss
 from clocs.methods import parse_method
 from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
@@ -89,7 +89,7 @@ def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None
         for views, patients in batches:
             optimiser.zero_grad(set_to_none=True)
             embeddings = encoder(views.flatten(0, 1)).unflatten(0, views.shape[:2])
-            patient_nce(embeddings, patients).backward()
+            PatientNCELoss()(embeddings, patients).backward()
             optimiser.step()
 
     return steps
@@ -124,7 +124,7 @@ def _naive(batches: list[Tensor], names: list[list[str]]) -> Callable[[], None]:
 _GROWTH = """
 import ctypes, json, sys, time
 import numpy as np, torch, clocs
-from clocs.losses.patient_nce import patient_nce
+from clocs.losses import PatientNCELoss
 from clocs.methods import parse_method
 from clocs.views.batch import BatchMaker
 torch.set_num_threads(1)
@@ -156,7 +156,7 @@ def assemble(size):
 
 def loss(size):
     embeddings = torch.randn(size, 2, 128, requires_grad=True)
-    patient_nce(embeddings, torch.randint(size // 2, (size,))).backward()
+    PatientNCELoss()(embeddings, torch.randint(size // 2, (size,))).backward()
 
 print(json.dumps([measured(assemble), measured(loss)]))
 """

@@ -53,7 +53,7 @@ PARTS: dict[str, set[str]] = {
     "formats/writers": {"edf_layout", "steps"},
     "datasets": {"dataset", "deidentifying", "tables"},
     "encoders": {"convolution", "encoder", "fused_block", "pooling"},
-    "losses": {"cosine", "full_precision"},
+    "losses": {"cosine", "full_precision", "loss"},
     "methods": {"contrast", "method"},
     "views/perturbations": {"perturbation"},
 }

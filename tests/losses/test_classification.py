@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clocs.losses.classification import classification
+from clocs.losses import ClassificationLoss
 
 
 def examples(multi_label: bool, count: int = 7, classes: int = 5) -> tuple[Tensor, Tensor]:
@@ -36,29 +36,29 @@ def literal(logits: Tensor, targets: Tensor, multi_label: bool) -> float:
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_equals_the_definition_written_out(multi_label: bool) -> None:
     logits, targets = examples(multi_label)
-    loss = classification(logits, targets, multi_label=multi_label)
+    loss = ClassificationLoss(multi_label)(logits, targets)
     assert loss.item() == pytest.approx(literal(logits, targets, multi_label), rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("multi_label", "value"), [(False, math.log(5)), (True, math.log(2))])
 def test_no_idea(multi_label: bool, value: float) -> None:
     _, targets = examples(multi_label)
-    loss = classification(torch.zeros(7, 5).double(), targets, multi_label=multi_label)
+    loss = ClassificationLoss(multi_label)(torch.zeros(7, 5).double(), targets)
     assert loss.item() == pytest.approx(value, rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_order_of_instances_and_classes_does_not_matter(multi_label: bool) -> None:
     logits, targets = examples(multi_label)
-    turned = classification(logits.flip(0, 1), targets.flip(0, 1), multi_label=multi_label)
-    assert classification(logits, targets, multi_label=multi_label).item() == pytest.approx(turned.item(), abs=1e-12)
+    turned = ClassificationLoss(multi_label)(logits.flip(0, 1), targets.flip(0, 1))
+    assert ClassificationLoss(multi_label)(logits, targets).item() == pytest.approx(turned.item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_gradients_are_the_derivatives_and_reach_all(multi_label: bool) -> None:
     logits, targets = examples(multi_label)
-    assert torch.autograd.gradcheck(lambda each: classification(each, targets, multi_label=multi_label), (logits,))
-    (gradient,) = torch.autograd.grad(classification(logits, targets, multi_label=multi_label), logits)
+    assert torch.autograd.gradcheck(lambda each: ClassificationLoss(multi_label)(each, targets), (logits,))
+    (gradient,) = torch.autograd.grad(ClassificationLoss(multi_label)(logits, targets), logits)
     probabilities = logits.sigmoid() / 5 if multi_label else logits.softmax(1)
     torch.testing.assert_close(gradient, (probabilities - targets.double() / (5 if multi_label else 1)) / 7)
     assert gradient.all()
@@ -68,7 +68,7 @@ def test_gradients_are_the_derivatives_and_reach_all(multi_label: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_sure_and_wrong_stays_finite(multi_label: bool, dtype: torch.dtype) -> None:
     logits = torch.tensor([[1e4, -1e4]], dtype=dtype, requires_grad=True)
-    loss = classification(logits, torch.tensor([[False, True]]), multi_label=multi_label)
+    loss = ClassificationLoss(multi_label)(logits, torch.tensor([[False, True]]))
     (gradient,) = torch.autograd.grad(loss, logits)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(1e4 if multi_label else 2e4, rel=1e-2)
@@ -78,11 +78,11 @@ def test_sure_and_wrong_stays_finite(multi_label: bool, dtype: torch.dtype) -> N
 def test_refuses_rows_that_are_not_one_hot() -> None:
     targets = torch.tensor([[True, False], [True, True], [False, False]])
     with pytest.raises(ValueError, match=r"2 of 3 instances .* multi_label=true"):
-        classification(torch.zeros(3, 2), targets, multi_label=False)
+        ClassificationLoss(False)(torch.zeros(3, 2), targets)
 
 
 @pytest.mark.parametrize(("shape", "other"), [((4, 3), (4, 2)), ((4, 3), (4, 1)), ((4,), (4,)), ((0, 3), (0, 3))])
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_refuses_other_shapes(shape: tuple[int, ...], other: tuple[int, ...], multi_label: bool) -> None:
     with pytest.raises(ValueError, match="instances x classes"):
-        classification(torch.zeros(shape), torch.zeros(other, dtype=torch.bool), multi_label=multi_label)
+        ClassificationLoss(multi_label)(torch.zeros(shape), torch.zeros(other, dtype=torch.bool))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clocs.losses.multi_task import multi_task
+from clocs.losses import MultiTaskLoss
 
 
 def answers(count: int = 7, tasks: int = 6) -> tuple[Tensor, Tensor]:
@@ -31,24 +31,24 @@ def literal(logits: Tensor, applied: Tensor) -> float:
 @pytest.mark.parametrize("tasks", [1, 3, 6])
 def test_equals_the_definition_written_out(tasks: int) -> None:
     logits, applied = answers(tasks=tasks)
-    assert multi_task(logits, applied).item() == pytest.approx(literal(logits, applied), rel=0, abs=1e-12)
+    assert MultiTaskLoss()(logits, applied).item() == pytest.approx(literal(logits, applied), rel=0, abs=1e-12)
 
 
 def test_no_idea_costs_log_two() -> None:
     _, applied = answers()
-    assert multi_task(torch.zeros(7, 6).double(), applied).item() == pytest.approx(math.log(2), rel=0, abs=1e-12)
+    assert MultiTaskLoss()(torch.zeros(7, 6).double(), applied).item() == pytest.approx(math.log(2), rel=0, abs=1e-12)
 
 
 def test_order_of_instances_and_tasks_does_not_matter() -> None:
     logits, applied = answers()
-    turned = multi_task(logits.flip(0, 1), applied.flip(0, 1))
-    assert multi_task(logits, applied).item() == pytest.approx(turned.item(), rel=0, abs=1e-12)
+    turned = MultiTaskLoss()(logits.flip(0, 1), applied.flip(0, 1))
+    assert MultiTaskLoss()(logits, applied).item() == pytest.approx(turned.item(), rel=0, abs=1e-12)
 
 
 def test_gradients_are_the_derivatives_and_reach_all() -> None:
     logits, applied = answers()
-    assert torch.autograd.gradcheck(lambda each: multi_task(each, applied), (logits,))
-    (gradient,) = torch.autograd.grad(multi_task(logits, applied), logits)
+    assert torch.autograd.gradcheck(lambda each: MultiTaskLoss()(each, applied), (logits,))
+    (gradient,) = torch.autograd.grad(MultiTaskLoss()(logits, applied), logits)
     expected = (logits.sigmoid() - applied.double()) / logits.numel()
     torch.testing.assert_close(gradient, expected)
     assert gradient.all()
@@ -57,7 +57,7 @@ def test_gradients_are_the_derivatives_and_reach_all() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_sure_and_wrong_stays_finite(dtype: torch.dtype) -> None:
     logits = torch.tensor([[1e4, -1e4]], dtype=dtype, requires_grad=True)
-    loss = multi_task(logits, torch.tensor([[False, True]]))
+    loss = MultiTaskLoss()(logits, torch.tensor([[False, True]]))
     (gradient,) = torch.autograd.grad(loss, logits)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(1e4, rel=1e-2)
@@ -67,4 +67,4 @@ def test_sure_and_wrong_stays_finite(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("shape", "other"), [((4, 3), (4, 2)), ((4, 3), (4, 1)), ((4,), (4,)), ((0, 3), (0, 3))])
 def test_refuses_other_shapes(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="instances x tasks"):
-        multi_task(torch.zeros(shape), torch.zeros(other, dtype=torch.bool))
+        MultiTaskLoss()(torch.zeros(shape), torch.zeros(other, dtype=torch.bool))

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clocs.losses import cosine
-from clocs.losses.patient_nce import OffDiagonals, Pairs, patient_nce
+from clocs.core.errors import ConfigError
+from clocs.losses import PatientNCELoss, cosine
+from clocs.losses.patient_nce import OffDiagonals, Pairs
 
 VARIANTS: list[tuple[OffDiagonals, Pairs]] = [
     (off, pairs) for off in get_args(OffDiagonals) for pairs in get_args(Pairs)
@@ -79,9 +80,40 @@ def literal(
 @pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
 def test_equals_the_equations_written_out(views: int, off_diagonals: OffDiagonals, pairs: Pairs) -> None:
     embeddings, patients = batch(7, views, seed=views)
-    loss = patient_nce(embeddings, patients, off_diagonals=off_diagonals, pairs=pairs)
+    loss = PatientNCELoss(off_diagonals=off_diagonals, pairs=pairs)(embeddings, patients)
     assert loss.dtype == torch.float64
     assert loss.item() == pytest.approx(literal(embeddings, patients, 0.1, off_diagonals, pairs), rel=0, abs=1e-10)
+
+
+def literal_of_tensors(
+    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, pairs: Pairs
+) -> Tensor:
+    """The same equations on whole (B, B) matrices, which autograd differentiates."""
+    units = embeddings / embeddings.norm(dim=-1, keepdim=True)
+    diagonal = torch.eye(len(embeddings), dtype=torch.bool)
+    same = (patients[:, None] == patients) & ~diagonal
+    above = {"both": (same, same), "one_triangle": (same.triu(), same.tril()), "none": (same & False,) * 2}
+    losses = []
+    for a, b in combinations(range(embeddings.shape[1]), 2):
+        similarities = units[:, a] @ units[:, b].T / temperature
+        rows, columns = -similarities.log_softmax(1), -similarities.log_softmax(0)
+        if off_diagonals == "alike":
+            losses.append((rows + columns)[same | diagonal].mean())
+            continue
+        loss = (rows + columns)[diagonal].mean()
+        for terms, cells in zip((rows, columns), above[off_diagonals], strict=True):
+            loss = loss + terms[cells].mean() if cells.any() else loss
+        losses.append(loss)
+    return losses[-1] if pairs == "last" else torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("views", [2, 4])
+@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
+def test_gradients_equal_those_of_the_equations(views: int, off_diagonals: OffDiagonals, pairs: Pairs) -> None:
+    embeddings, patients = batch(9, views, seed=views)
+    fast = both(lambda each: PatientNCELoss(0.1, off_diagonals, pairs)(each, patients), embeddings)
+    slow = both(lambda each: literal_of_tensors(each, patients, 0.1, off_diagonals, pairs), embeddings)
+    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
 
 
 @settings(max_examples=40)
@@ -98,13 +130,21 @@ def test_equals_the_equations_for_any_patients(
     embeddings, _ = batch(len(who), views, seed=seed)
     off_diagonals, pairs = variant
     patients = torch.tensor(who)
-    loss = patient_nce(embeddings, patients, temperature=temperature, off_diagonals=off_diagonals, pairs=pairs)
+    loss = PatientNCELoss(temperature=temperature, off_diagonals=off_diagonals, pairs=pairs)(embeddings, patients)
     assert loss.item() == pytest.approx(literal(embeddings, patients, temperature, *variant), rel=0, abs=1e-10)
+
+
+@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
+def test_without_patients_every_instance_is_of_another(off_diagonals: OffDiagonals, pairs: Pairs) -> None:
+    embeddings, _ = batch(7, 3)
+    loss = PatientNCELoss(off_diagonals=off_diagonals, pairs=pairs)
+    different = both(lambda each: loss(each, torch.arange(7)), embeddings)
+    torch.testing.assert_close(both(loss, embeddings), different, rtol=0, atol=1e-12)
 
 
 def test_the_options_differ() -> None:
     embeddings, patients = batch(9, 3)
-    values = {patient_nce(embeddings, patients, off_diagonals=off, pairs=pairs).item() for off, pairs in VARIANTS}
+    values = {PatientNCELoss(off_diagonals=off, pairs=pairs)(embeddings, patients).item() for off, pairs in VARIANTS}
     assert len(values) == len(VARIANTS)
 
 
@@ -114,7 +154,7 @@ def test_equal_embeddings_give_log_batch_per_term(off_diagonals: OffDiagonals, d
     embeddings = torch.ones(6, 3, 4, dtype=torch.float64)
     patients = torch.arange(6) // (1 if distinct else 2)
     terms = 2 if distinct or off_diagonals in ("alike", "none") else 4
-    loss = patient_nce(embeddings, patients, off_diagonals=off_diagonals)
+    loss = PatientNCELoss(off_diagonals=off_diagonals)(embeddings, patients)
     assert loss.item() == pytest.approx(terms * math.log(6), rel=0, abs=1e-12)
 
 
@@ -122,8 +162,8 @@ def test_orthonormal_instances() -> None:
     """Similarity 1/t on the diagonal and 0 elsewhere: log(e^(1/t) + B - 1), less 1/t on the diagonal."""
     embeddings = torch.eye(6, dtype=torch.float64)[:, None].repeat(1, 2, 1)
     total = math.log(math.exp(10) + 5)
-    alone = patient_nce(embeddings, torch.arange(6))
-    repeated = patient_nce(embeddings, torch.tensor([0, 0, 0, 1, 2, 3]))
+    alone = PatientNCELoss()(embeddings, torch.arange(6))
+    repeated = PatientNCELoss()(embeddings, torch.tensor([0, 0, 0, 1, 2, 3]))
     assert alone.item() == pytest.approx(2 * (total - 10), rel=0, abs=1e-12)
     assert repeated.item() == pytest.approx(2 * (total - 10) + 2 * total, rel=0, abs=1e-12)
 
@@ -132,7 +172,7 @@ def test_orthonormal_instances() -> None:
 def test_order_of_views_does_not_matter(off_diagonals: OffDiagonals) -> None:
     embeddings, patients = batch(10, 4)
     swapped = embeddings[:, [2, 0, 3, 1]]
-    one, other = (patient_nce(each, patients, off_diagonals=off_diagonals) for each in (embeddings, swapped))
+    one, other = (PatientNCELoss(off_diagonals=off_diagonals)(each, patients) for each in (embeddings, swapped))
     assert one.item() == pytest.approx(other.item(), rel=0, abs=1e-12)
 
 
@@ -140,22 +180,22 @@ def test_order_of_the_batch_and_lengths_of_embeddings_do_not_matter() -> None:
     embeddings, patients = batch(10, 3)
     order = torch.randperm(10, generator=torch.Generator().manual_seed(1))
     lengths = torch.linspace(0.1, 50, 30, dtype=torch.float64).reshape(10, 3, 1)
-    loss = patient_nce(embeddings, patients).item()
-    assert patient_nce(embeddings[order], patients[order]).item() == pytest.approx(loss, rel=0, abs=1e-12)
-    assert patient_nce(embeddings * lengths, patients).item() == pytest.approx(loss, rel=0, abs=1e-12)
+    loss = PatientNCELoss()(embeddings, patients).item()
+    assert PatientNCELoss()(embeddings[order], patients[order]).item() == pytest.approx(loss, rel=0, abs=1e-12)
+    assert PatientNCELoss()(embeddings * lengths, patients).item() == pytest.approx(loss, rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("off_diagonals", get_args(OffDiagonals))
 @pytest.mark.parametrize("views", range(2, 9))
 def test_every_view_and_instance_receives_gradient(views: int, off_diagonals: OffDiagonals) -> None:
     embeddings, patients = batch(9, views)
-    (gradient,) = torch.autograd.grad(patient_nce(embeddings, patients, off_diagonals=off_diagonals), embeddings)
+    (gradient,) = torch.autograd.grad(PatientNCELoss(off_diagonals=off_diagonals)(embeddings, patients), embeddings)
     assert (gradient.norm(dim=-1) > 1e-6).all()
 
 
 def test_the_last_pair_alone_trains_the_last_two_views_alone() -> None:
     embeddings, patients = batch(9, 5)
-    (gradient,) = torch.autograd.grad(patient_nce(embeddings, patients, pairs="last"), embeddings)
+    (gradient,) = torch.autograd.grad(PatientNCELoss(pairs="last")(embeddings, patients), embeddings)
     assert not gradient[:, :3].any()
     assert (gradient[:, 3:].norm(dim=-1) > 1e-6).all()
 
@@ -166,7 +206,8 @@ def test_gradients_are_the_derivatives(off_diagonals: OffDiagonals, pairs: Pairs
     embeddings, patients = batch(5, 3, size=3, people=2)
 
     def loss(values: Tensor) -> Tensor:
-        return patient_nce(values, patients, off_diagonals=off_diagonals, pairs=pairs, block=block)
+        found: Tensor = PatientNCELoss(off_diagonals=off_diagonals, pairs=pairs, block=block)(values, patients)
+        return found
 
     assert torch.autograd.gradcheck(loss, (embeddings,))
 
@@ -184,8 +225,8 @@ def both(loss: Callable[[Tensor], Tensor], embeddings: Tensor) -> tuple[Tensor, 
 def test_block_by_block_is_the_same(off_diagonals: OffDiagonals, pairs: Pairs, block: int) -> None:
     embeddings, patients = batch(10, 4)
     options: dict[str, Any] = {"off_diagonals": off_diagonals, "pairs": pairs}
-    whole = both(lambda each: patient_nce(each, patients, **options), embeddings)
-    parts = both(lambda each: patient_nce(each, patients, block=block, **options), embeddings)
+    whole = both(lambda each: PatientNCELoss(**options)(each, patients), embeddings)
+    parts = both(lambda each: PatientNCELoss(block=block, **options)(each, patients), embeddings)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
 
 
@@ -204,10 +245,10 @@ def kept(loss: Callable[[], Tensor]) -> int:
 
 def test_large_batches_keep_no_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
     embeddings, patients = batch(300, 3, people=100)
-    whole = both(lambda each: patient_nce(each, patients), embeddings)
-    assert kept(lambda: patient_nce(embeddings, patients)) == embeddings.numel()
+    whole = both(lambda each: PatientNCELoss()(each, patients), embeddings)
+    assert kept(lambda: PatientNCELoss()(embeddings, patients)) == embeddings.numel()
     monkeypatch.setattr(cosine, "LIMIT", 64 * 3 * 300 * 8)
-    parts = both(lambda each: patient_nce(each, patients), embeddings)
+    parts = both(lambda each: PatientNCELoss()(each, patients), embeddings)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
 
 
@@ -219,7 +260,7 @@ def test_zero_vectors_have_similarity_zero(dtype: torch.dtype, off_diagonals: Of
     with torch.no_grad():
         embeddings[0, 1] = embeddings[5] = 0
     value, gradient = both(
-        lambda each: patient_nce(each, patients, off_diagonals=off_diagonals, block=block), embeddings.to(dtype)
+        lambda each: PatientNCELoss(off_diagonals=off_diagonals, block=block)(each, patients), embeddings.to(dtype)
     )
     assert value.isfinite()
     assert gradient.isfinite().all()
@@ -228,7 +269,7 @@ def test_zero_vectors_have_similarity_zero(dtype: torch.dtype, off_diagonals: Of
 
 
 def test_only_zero_vectors_give_log_batch_per_term() -> None:
-    value, gradient = both(lambda each: patient_nce(each, torch.arange(8) // 2), torch.zeros(8, 2, 4))
+    value, gradient = both(lambda each: PatientNCELoss()(each, torch.arange(8) // 2), torch.zeros(8, 2, 4))
     assert value.item() == pytest.approx(4 * math.log(8), rel=1e-6)
     assert not gradient.any()
 
@@ -238,7 +279,7 @@ def test_float32_bears_any_length(length: float) -> None:
     embeddings, patients = batch(8, 3)
     with torch.no_grad():
         embeddings /= embeddings.abs().amax(-1, keepdim=True)
-    value, gradient = both(lambda each: patient_nce(each, patients), (embeddings * length).float())
+    value, gradient = both(lambda each: PatientNCELoss()(each, patients), (embeddings * length).float())
     assert value.item() == pytest.approx(literal(embeddings, patients, 0.1, "both", "all"), rel=1e-5)
     assert gradient.isfinite().all()
 
@@ -246,8 +287,8 @@ def test_float32_bears_any_length(length: float) -> None:
 @pytest.mark.parametrize("temperature", [1e-4, 1e-2, 1e3])
 def test_float32_bears_any_temperature(temperature: float) -> None:
     embeddings, patients = batch(8, 3)
-    single = both(lambda each: patient_nce(each, patients, temperature=temperature), embeddings.float())
-    double = both(lambda each: patient_nce(each, patients, temperature=temperature), embeddings)
+    single = both(lambda each: PatientNCELoss(temperature=temperature)(each, patients), embeddings.float())
+    double = both(lambda each: PatientNCELoss(temperature=temperature)(each, patients), embeddings)
     assert single[0].item() == pytest.approx(double[0].item(), rel=1e-5)
     assert single[1].isfinite().all()
 
@@ -256,10 +297,10 @@ def test_float32_bears_any_temperature(temperature: float) -> None:
 def test_half_types_are_computed_in_float32(dtype: torch.dtype) -> None:
     embeddings, patients = batch(32, 4, size=16, people=10)
     halves = embeddings.detach().to(dtype)
-    value, gradient = both(lambda each: patient_nce(each, patients), halves)
+    value, gradient = both(lambda each: PatientNCELoss()(each, patients), halves)
     assert value.dtype == torch.float32
     assert gradient.dtype == dtype
-    assert value.item() == pytest.approx(patient_nce(halves.double(), patients).item(), rel=1e-6)
+    assert value.item() == pytest.approx(PatientNCELoss()(halves.double(), patients).item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("block", [None, 8])
@@ -268,9 +309,10 @@ def test_autocast_does_not_coarsen_similarities(block: int | None) -> None:
 
     def coarse(values: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return patient_nce(values, patients, block=block)
+            found: Tensor = PatientNCELoss(block=block)(values, patients)
+        return found
 
-    plain = both(lambda each: patient_nce(each, patients, block=block), embeddings.float())
+    plain = both(lambda each: PatientNCELoss(block=block)(each, patients), embeddings.float())
     torch.testing.assert_close(both(coarse, embeddings.float()), plain, rtol=0, atol=0)
 
 
@@ -280,7 +322,7 @@ def test_float32_does_not_lose_rare_pairs_in_a_large_batch() -> None:
     alike = embeddings.repeat(1, 2, 1)
     patients = torch.arange(2000)
     patients[-1] = 0
-    single, double = (patient_nce(each, patients).item() for each in (alike.float(), alike))
+    single, double = (PatientNCELoss()(each, patients).item() for each in (alike.float(), alike))
     assert single == pytest.approx(double, rel=1e-6)
 
 
@@ -291,12 +333,14 @@ def test_float32_does_not_lose_rare_pairs_in_a_large_batch() -> None:
         pytest.param((4, 1, 8), 4, {}, "V >= 2", id="one view"),
         pytest.param((0, 2, 8), 0, {}, r"\(0, 2, 8\)", id="empty"),
         pytest.param((4, 2, 8), 3, {}, "one per instance", id="patients"),
-        pytest.param((4, 2, 8), 4, {"temperature": 0.0}, "above 0", id="temperature"),
-        pytest.param((4, 2, 8), 4, {"off_diagonals": "two"}, "both, alike, one_triangle, none", id="off_diagonals"),
-        pytest.param((4, 2, 8), 4, {"pairs": "first"}, "all, last", id="pairs"),
-        pytest.param((4, 2, 8), 4, {"block": 0}, "at least 1", id="block"),
+        pytest.param((4, 2, 8), 4, {"temperature": 0.0}, "temperature: .* greater than 0", id="temperature"),
+        pytest.param(
+            (4, 2, 8), 4, {"off_diagonals": "two"}, "off_diagonals: .* 'one_triangle' or 'none'", id="off_diagonals"
+        ),
+        pytest.param((4, 2, 8), 4, {"pairs": "first"}, "pairs: .* 'all' or 'last'", id="pairs"),
+        pytest.param((4, 2, 8), 4, {"block": 0}, "block: .* greater than or equal to 1", id="block"),
     ],
 )
 def test_refuses_what_it_cannot_mean(shape: tuple[int, ...], people: int, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        patient_nce(torch.zeros(shape), torch.arange(people), **options)
+    with pytest.raises((ValueError, ConfigError), match=message):
+        PatientNCELoss(**options)(torch.zeros(shape), torch.arange(people))

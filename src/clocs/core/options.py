@@ -64,6 +64,22 @@ def changed_options(cls: type[Any], values: Mapping[str, Any], *, given: Collect
     }
 
 
+def options_of(part: object, *, given: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options of an object that keeps each as an attribute of the same name.
+
+    A constructor that stores its arguments can end with it, to check them.
+
+    Args:
+        part: The object.
+        given: Parameters of its constructor that the caller supplies itself. They are no options.
+
+    Raises:
+        ConfigError: Options are invalid. The message lists all of them.
+    """
+    values = {name: getattr(part, name) for name in option_names(type(part), given=given)}
+    return constructor_options(type(part), values, type(part).__name__, given=given)
+
+
 def option_names(cls: type[Any], *, given: Collection[str] = ()) -> list[str]:
     """Return the names of a constructor's options, without those in ``given``."""
     return list(constructor_model(cls, given=given).model_fields)

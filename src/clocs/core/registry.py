@@ -20,11 +20,12 @@ _EMPTY: Mapping[str, str] = MappingProxyType({})
 class Registry(Generic[Part]):
     """Map names to parts of one kind.
 
-    A part comes from the catalogue, from an entry point of the group ``clocs.<kind>s``, or from the decorator
+    A part comes from the catalogue, from an entry point of the group ``clocs.<plural>``, or from the decorator
     :meth:`register`.
 
     Args:
         kind: What the parts are, in the singular, such as "encoder".
+        plural: The name of all parts of the kind, "encoders" unless given.
         catalogue: Location of each part, ``"module:attribute"``, by name. It is imported when it is first used.
         check: Called with the name and the part when a part is registered or first imported. It raises
             :class:`~clocs.core.errors.ConfigError` for a part that breaks the contract.
@@ -45,9 +46,11 @@ class Registry(Generic[Part]):
         kind: str,
         catalogue: Mapping[str, str] = _EMPTY,
         *,
+        plural: str | None = None,
         check: Callable[[str, Part], None] | None = None,
     ) -> None:
         self.kind = kind
+        self._plural = plural or f"{kind}s"
         self._check = check
         self._locations = dict(catalogue)
         self._foreign: set[str] = set()
@@ -139,7 +142,7 @@ class Registry(Generic[Part]):
     def _read_entry_points(self) -> None:
         if self._entry_points_read:
             return
-        for point in entry_points(group=f"clocs.{self.kind}s"):
+        for point in entry_points(group=f"clocs.{self._plural}"):
             if self._locations.setdefault(point.name, point.value) != point.value:
                 raise ConfigError(
                     f"{point.value} registers the {self.kind} '{point.name}', a name that is taken by "

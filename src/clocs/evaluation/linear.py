@@ -14,7 +14,7 @@ from torch import nn
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.evaluation.rows import Rows
-from clocs.losses.classification import classification
+from clocs.losses import ClassificationLoss
 from clocs.metrics.ranking import auc, macro
 
 Solver = Literal["lbfgs", "adam"]
@@ -120,7 +120,7 @@ def _adam(train: Rows, validation: Rows, multi_label: bool, seed: int) -> Linear
     """A linear layer by Adam on plain embeddings, stopped by validation loss."""
     torch.manual_seed(derived_seed(seed, "linear"))
     length, classes = train.values.shape[1], train.truth.shape[1]
-    layer = nn.Linear(length, classes)
+    layer, criterion = nn.Linear(length, classes), ClassificationLoss(multi_label)
     optimiser = torch.optim.Adam(layer.parameters(), ADAM_RATE, fused=True)
     values, truth = torch.from_numpy(train.values), torch.from_numpy(train.truth)
     others = torch.from_numpy(validation.values), torch.from_numpy(validation.truth)
@@ -128,11 +128,10 @@ def _adam(train: Rows, validation: Rows, multi_label: bool, seed: int) -> Linear
     for _ in range(ADAM_EPOCHS):
         for part in torch.split(torch.randperm(len(values)), ADAM_BATCH):
             optimiser.zero_grad(set_to_none=True)
-            loss = classification(layer(values[part]), truth[part], multi_label=multi_label)
-            torch.autograd.backward(loss)
+            torch.autograd.backward(criterion(layer(values[part]), truth[part]))
             optimiser.step()
         with torch.no_grad():
-            reached = float(classification(layer(others[0]), others[1], multi_label=multi_label))
+            reached = float(criterion(layer(others[0]), others[1]))
         if reached < best:
             best, stale, kept = reached, 0, {name: value.clone() for name, value in layer.state_dict().items()}
         else:

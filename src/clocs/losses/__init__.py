@@ -1,1 +1,21 @@
-"""Layer 3: one loss each."""
+"""Losses: each an ``nn.Module`` that can be used alone."""
+
+from clocs.losses.byol import BYOLLoss
+from clocs.losses.classification import ClassificationLoss
+from clocs.losses.decorrelation import DecorrelationLoss
+from clocs.losses.info_nce import InfoNCELoss
+from clocs.losses.loss import LOSSES, Loss, register
+from clocs.losses.multi_task import MultiTaskLoss
+from clocs.losses.patient_nce import PatientNCELoss
+
+__all__ = [
+    "LOSSES",
+    "BYOLLoss",
+    "ClassificationLoss",
+    "DecorrelationLoss",
+    "InfoNCELoss",
+    "Loss",
+    "MultiTaskLoss",
+    "PatientNCELoss",
+    "register",
+]

@@ -1,4 +1,4 @@
-"""The supervised loss: one class out of many, or each class for itself."""
+"""The supervised loss: softmax or binary cross-entropy."""
 
 from __future__ import annotations
 
@@ -6,26 +6,55 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from clocs.losses.full_precision import full_precision
+from clocs.losses.loss import LOSSES, Loss
 
 
-def classification(logits: Tensor, targets: Tensor, *, multi_label: bool) -> Tensor:
-    """Cross-entropy of logits (N, C) and targets (N, C) bool -> scalar.
+@LOSSES.register("classification")
+class ClassificationLoss(Loss):
+    """Cross-entropy of logits and boolean targets.
 
-    One class each: softmax cross-entropy, mean over N; every row must be one-hot, since one without a class, or
-    with two, would pass silently. ``multi_label``: binary cross-entropy, mean over all N x C.
     Half types are computed, and returned, in float32.
+
+    Args:
+        multi_label: False: softmax cross-entropy, the mean over instances. Every row must have exactly one class.
+            True: binary cross-entropy, the mean over instances and classes.
+
+    Example:
+        >>> import torch
+        >>> loss = ClassificationLoss()
+        >>> loss(torch.zeros(3, 2), torch.tensor([[True, False], [True, False], [False, True]]))
+        tensor(0.6931)
     """
-    if logits.ndim != 2 or logits.shape != targets.shape or not logits.numel():
-        given = f"{tuple(logits.shape)} and {tuple(targets.shape)}"
-        raise ValueError(f"logits and targets must both be (N, C), instances x classes, not {given}")
-    logits = full_precision(logits)
-    if multi_label:
-        return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
-    labels = targets.count_nonzero(1)
-    if not (labels == 1).all():
-        wrong = int((labels != 1).sum())
-        raise ValueError(
-            f"{wrong} of {len(targets)} instances do not have exactly one class; "
-            "leave them out, or set multi_label=true (method.multi_label=true for clocs pretrain)"
-        )
-    return cross_entropy(logits, targets.to(logits.dtype))
+
+    def __init__(self, multi_label: bool = False) -> None:
+        super().__init__()
+        self.multi_label = multi_label
+        self.check_options()
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            logits: (N, C) floats.
+            targets: (N, C) bool.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes differ, or a row does not have exactly one class and ``multi_label`` is false.
+        """
+        if logits.ndim != 2 or logits.shape != targets.shape or not logits.numel():
+            given = f"{tuple(logits.shape)} and {tuple(targets.shape)}"
+            raise ValueError(f"logits and targets must both be (N, C), instances x classes, not {given}")
+        logits = full_precision(logits)
+        if self.multi_label:
+            return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
+        labels = targets.count_nonzero(1)
+        if not (labels == 1).all():
+            wrong = int((labels != 1).sum())
+            raise ValueError(
+                f"{wrong} of {len(targets)} instances do not have exactly one class. "
+                "Leave them out, or set multi_label=true (method.multi_label=true for clocs pretrain)."
+            )
+        return cross_entropy(logits, targets.to(logits.dtype))

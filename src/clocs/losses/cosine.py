@@ -1,4 +1,4 @@
-"""Cosine similarities of whole batches, without ever holding all of them."""
+"""Cosine similarities of whole batches, computed in blocks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from torch.nn.functional import normalize
 from clocs.losses.full_precision import full_precision
 
 LIMIT: Final = 16 * 2**20
-"""Bytes of similarities held at once; more are made block by block, and all once more for the gradient."""
+"""Bytes of similarities held at once. More are computed block by block, and again for the gradient."""
 
 
 def units(vectors: Tensor) -> Tensor:
-    """(..., E) of length 1, in float32 at least. By the largest element first: squares of large ones overflow.
+    """Scale vectors (..., E) to length 1, in float32 at least.
 
-    A zero vector stays zero, and has no gradient.
+    They are divided by their largest element first, because squares of large elements overflow. A zero vector stays
+    zero and has no gradient.
     """
     vectors = full_precision(vectors)
     largest = vectors.detach().abs().amax(-1, keepdim=True)
@@ -27,10 +28,17 @@ def units(vectors: Tensor) -> Tensor:
 def log_sums(
     first: Tensor, second: Tensor, temperature: float, *, block: int | None = None, others: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Log sum exp of ``first @ second.T / temperature``, along its rows (P, N) and along its columns (P, M).
+    """Compute log sum exp of ``first @ second.T / temperature`` along rows and along columns.
 
-    ``first`` (P, N, E), ``second`` (P, M, E): P products, computed ``block`` rows of all of them at a time (None: as
-    many as ``LIMIT`` holds). ``others``: without the diagonal.
+    Args:
+        first: (P, N, E): the left factors of P products.
+        second: (P, M, E): the right factors.
+        temperature: Divisor of the products.
+        block: Rows of all products computed at once; None: as many as ``LIMIT`` holds.
+        others: Leave out the diagonal.
+
+    Returns:
+        The sums along rows (P, N) and along columns (P, M).
     """
     if block is None:
         block = max(1, LIMIT // (len(first) * second.shape[1] * second.element_size()))
@@ -41,7 +49,7 @@ def log_sums(
 
 
 class _LogSums(torch.autograd.Function):
-    """Keeps the sums, not the similarities: the gradient makes them again, in the same blocks."""
+    """Keep the sums and not the similarities, which the gradient computes again in the same blocks."""
 
     @staticmethod
     def forward(ctx: Any, first: Tensor, second: Tensor, block: int, others: bool) -> tuple[Tensor, Tensor]:
@@ -59,9 +67,9 @@ class _LogSums(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """The gradient of a log sum is each term's share in it."""
+        """Return the gradient: each term's share in its log sum."""
         first, second, rows, columns = ctx.saved_tensors
-        of_rows, of_columns = (gradient.unsqueeze(place) for gradient, place in zip(gradients, (-1, -2), strict=True))
+        of_rows, of_columns = (gradient.unsqueeze(dim) for gradient, dim in zip(gradients, (-1, -2), strict=True))
         rows, columns = rows.unsqueeze(-1), columns.unsqueeze(-2)
         of_first, of_second = torch.empty_like(first), torch.zeros_like(second)
         for begin in range(0, first.shape[1], ctx.block):
@@ -75,7 +83,7 @@ class _LogSums(torch.autograd.Function):
 
 
 def _similarities(first: Tensor, second: Tensor, begin: int, block: int, others: bool) -> Tensor:
-    """(P, block, M): some rows."""
+    """Return rows of the similarities (P, block, M)."""
     found = first[:, begin : begin + block] @ second.mT
     if others:
         found.diagonal(begin, 1, 2).fill_(-torch.inf)

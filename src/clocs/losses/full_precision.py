@@ -1,4 +1,4 @@
-"""Half types keep three digits, of which sums and logarithms leave fewer: losses are computed in float32."""
+"""Conversion of half types: they keep three digits, so losses are computed in float32."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from torch import Tensor
 
 
 def full_precision(values: Tensor) -> Tensor:
-    """Half types as float32, all others as they are."""
+    """Return half types as float32, and other types unchanged."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values

@@ -1,39 +1,61 @@
-"""SimCLR's loss: two views of one instance attract each other, all else repels; blind to patients."""
+"""SimCLR's loss: two views of one instance attract each other, other instances repel."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from clocs.losses.cosine import log_sums, units
+from clocs.losses.loss import LOSSES, Loss
 
 Form = Literal["two_view", "nt_xent"]
 
 
-def info_nce(embeddings: Tensor, *, temperature: float = 0.1, form: Form = "two_view") -> Tensor:
-    """InfoNCE of two views: embeddings (B, 2, E) -> scalar, of cosine similarities over ``temperature``.
+@LOSSES.register("info_nce")
+class InfoNCELoss(Loss):
+    """InfoNCE of two views, on cosine similarities.
 
-    ``two_view`` (our reading of the paper): each instance is found among the B of the other view; the mean over
-    instances, both directions added as in the paper's Eq. 4. So it equals ``patient_nce`` with
-    ``off_diagonals="none"``, and with all patients different also its default: methods differ by their positives,
-    not by scale.
-    ``nt_xent`` (Chen et al. 2020): each of the 2B is found among the other 2B - 1; the mean over all 2B.
-    A zero vector has similarity 0 to all, and no gradient. Half types are computed, and returned, in float32.
+    A zero vector has similarity 0 to all others and no gradient. Half types are computed, and returned, in float32.
+
+    Args:
+        temperature: Softmax temperature.
+        form: ``two_view`` (our reading of the paper): each instance is found among the B of the other view. The loss is
+            the mean over instances, with both directions added as in the paper's equation 4. So it equals
+            ``PatientNCELoss`` when all patients differ. ``nt_xent`` (Chen et al., 2020): each of the 2B views is
+            found among the other 2B - 1, and the loss is the mean over all 2B.
+
+    Example:
+        >>> import torch
+        >>> loss = InfoNCELoss(temperature=0.1)
+        >>> loss(torch.randn(8, 2, 128)).shape
+        torch.Size([])
     """
-    if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] != 2:
-        raise ValueError(f"embeddings must be (B, 2, E), two views, not {tuple(embeddings.shape)}")
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}")
-    if form not in get_args(Form):
-        raise ValueError(f"form must be one of {', '.join(get_args(Form))}, not '{form}'")
-    with torch.autocast(embeddings.device.type, enabled=False):
-        first, second = units(embeddings).unsqueeze(0).unbind(2)
-        positives = (first * second).sum(-1) / temperature
-        if form == "nt_xent":
-            both = torch.cat([first, second], 1)
-            rows, _ = log_sums(both, both, temperature, others=True)
-            return rows.mean() - positives.mean()
-        rows, columns = log_sums(first, second, temperature)
-        return (rows + columns - 2 * positives).mean()
+
+    def __init__(self, temperature: Annotated[float, Field(gt=0)] = 0.1, form: Form = "two_view") -> None:
+        super().__init__()
+        self.temperature, self.form = temperature, form
+        self.check_options()
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            embeddings: (B, 2, E) floats: two views of B instances.
+
+        Returns:
+            A scalar.
+        """
+        if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] != 2:
+            raise ValueError(f"embeddings must be (B, 2, E), two views, not {tuple(embeddings.shape)}")
+        with torch.autocast(embeddings.device.type, enabled=False):
+            first, second = units(embeddings).unsqueeze(0).unbind(2)
+            positives = (first * second).sum(-1) / self.temperature
+            if self.form == "nt_xent":
+                both = torch.cat([first, second], 1)
+                rows, _ = log_sums(both, both, self.temperature, others=True)
+                return rows.mean() - positives.mean()
+            rows, columns = log_sums(first, second, self.temperature)
+            return (rows + columns - 2 * positives).mean()

@@ -1,4 +1,4 @@
-"""MT-SSL's loss: for each perturbation, was it applied to this instance or not?"""
+"""MT-SSL's loss: predict for each augmentation whether it was applied to an instance."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from clocs.losses.full_precision import full_precision
+from clocs.losses.loss import LOSSES, Loss
 
 
-def multi_task(logits: Tensor, applied: Tensor) -> Tensor:
-    """Logits (N, T), one binary head a task, applied (N, T) bool -> scalar.
+@LOSSES.register("multi_task")
+class MultiTaskLoss(Loss):
+    """Binary cross-entropy of several binary tasks, the mean over instances and tasks.
 
-    The mean over tasks of the mean binary cross-entropy over instances; as every instance answers every task,
-    the mean over all N x T. Half types are computed, and returned, in float32.
+    Half types are computed, and returned, in float32.
+
+    Example:
+        >>> import torch
+        >>> loss = MultiTaskLoss()
+        >>> loss(torch.zeros(4, 3), torch.ones(4, 3, dtype=torch.bool))
+        tensor(0.6931)
     """
-    if logits.ndim != 2 or logits.shape != applied.shape or not logits.numel():
-        given = f"{tuple(logits.shape)} and {tuple(applied.shape)}"
-        raise ValueError(f"logits and applied must both be (N, T), instances x tasks, not {given}")
-    logits = full_precision(logits)
-    return binary_cross_entropy_with_logits(logits, applied.to(logits.dtype))
+
+    def forward(self, logits: Tensor, applied: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            logits: (N, T) floats, one binary head a task.
+            applied: (N, T) bool.
+
+        Returns:
+            A scalar.
+        """
+        if logits.ndim != 2 or logits.shape != applied.shape or not logits.numel():
+            given = f"{tuple(logits.shape)} and {tuple(applied.shape)}"
+            raise ValueError(f"logits and applied must both be (N, T), instances x tasks, not {given}")
+        logits = full_precision(logits)
+        return binary_cross_entropy_with_logits(logits, applied.to(logits.dtype))

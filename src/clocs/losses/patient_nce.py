@@ -1,81 +1,96 @@
-"""The paper's loss: views of one instance attract each other, and so do instances of one patient (Eq. 1-4)."""
+"""The loss of CLOCS: views of one instance attract each other, and so do instances of one patient (equations 1-4)."""
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from clocs.losses.cosine import log_sums, units
+from clocs.losses.loss import LOSSES, Loss
 
 OffDiagonals = Literal["both", "alike", "one_triangle", "none"]
 Pairs = Literal["all", "last"]
 
 
-def patient_nce(
-    embeddings: Tensor,
-    patients: Tensor,
-    *,
-    temperature: float = 0.1,
-    off_diagonals: OffDiagonals = "both",
-    pairs: Pairs = "all",
-    block: int | None = None,
-) -> Tensor:
-    """Patient-specific noise contrastive estimation: embeddings (B, V, E), patients (B,) int64 -> scalar.
+@LOSSES.register("patient_nce")
+class PatientNCELoss(Loss):
+    """Patient-specific noise-contrastive loss of CLOCS (equations 1-4).
 
-    For two views, with s the (B, B) cosine similarities over ``temperature``: the mean of -log softmax(s) over
-    the diagonal, plus its mean over the cells i != k of one patient (0 if there are none), along rows (first
-    view to second) and along columns (second to first). The loss is the mean over all unordered pairs of views.
-    A zero vector has similarity 0 to all, and no gradient. Half types are computed, and returned, in float32.
+    For two views, let s be the (B, B) cosine similarities divided by ``temperature``. The loss is the mean of
+    -log softmax(s) over the diagonal, plus its mean over the other cells of one patient (0 without such cells), along
+    rows (first view to second) and along columns (second to first). It is averaged over all unordered pairs of views.
+    A zero vector has similarity 0 to all others and no gradient. Half types are computed, and returned, in float32.
 
-    The paper's equations are the default. Options that differ:
-    ``off_diagonals="alike"``: one mean over all positive cells. The paper's second mean gives a handful of cells as
-    much weight as the whole diagonal, where a batch has few instances of one patient.
-    ``off_diagonals="one_triangle"``: as the released code, rows see the cells i < k only, columns i > k only.
-    ``off_diagonals="none"``: the diagonal alone, which is blind to patients.
-    ``pairs="last"``: as the released code, whose loss overwrote itself, the last pair of views alone.
+    Time grows with the square of B and of V. Memory does not, because ``block`` rows of similarities are held at once.
 
-    Time grows with the square of B and of V; memory does not: ``block`` rows of similarities are held at once.
+    Args:
+        temperature: Softmax temperature.
+        off_diagonals: How pairs of different instances of one patient are weighted. ``both``: as in the paper, by a
+            mean of their own, which weighs as much as the diagonal however few they are. ``alike``: one mean
+            over all positive cells. ``one_triangle``: as in the released code, rows use the cells i < k and columns
+            the cells i > k. ``none``: only the diagonal; patients are ignored.
+        pairs: Pairs of views. ``all``: as in the paper. ``last``: as in the released code, only the last pair.
+        block: Rows of similarities computed at once; None: as many as fit into 16 MB.
+
+    Example:
+        >>> import torch
+        >>> loss = PatientNCELoss(temperature=0.1)
+        >>> loss(torch.randn(8, 2, 128), patients=torch.arange(8) // 2).shape
+        torch.Size([])
     """
-    _check(embeddings, patients, temperature, off_diagonals, pairs, block)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        views = units(embeddings).transpose(0, 1)
-        positives, weights = _positives(views, patients, off_diagonals)
-        chosen = list(combinations(range(len(views)), 2))
-        first, second = map(list, zip(*(chosen[-1:] if pairs == "last" else chosen), strict=True))
-        rows, columns = log_sums(views[first], views[second], temperature, block=block)
-        return ((rows + columns) @ weights - positives[first, second] * (2 / temperature)).mean()
+
+    def __init__(
+        self,
+        temperature: Annotated[float, Field(gt=0)] = 0.1,
+        off_diagonals: OffDiagonals = "both",
+        pairs: Pairs = "all",
+        block: Annotated[int, Field(ge=1)] | None = None,
+    ) -> None:
+        super().__init__()
+        self.temperature, self.off_diagonals, self.pairs, self.block = temperature, off_diagonals, pairs, block
+        self.check_options()
+
+    def forward(self, embeddings: Tensor, patients: Tensor | None = None) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            embeddings: (B, V, E) floats: V views, 2 or more, of B instances.
+            patients: (B,) int64, the patient of each instance; None: every instance is of another patient.
+
+        Returns:
+            A scalar.
+        """
+        if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] < 2:
+            raise ValueError(f"embeddings must be (B, V, E) with V >= 2 views, not {tuple(embeddings.shape)}")
+        if patients is not None and patients.shape != embeddings.shape[:1]:
+            raise ValueError(f"patients must be ({len(embeddings)},), one per instance, not {tuple(patients.shape)}")
+        with torch.autocast(embeddings.device.type, enabled=False):
+            views = units(embeddings).transpose(0, 1)
+            positives, weights = _positives(views, patients, self.off_diagonals)
+            chosen = list(combinations(range(len(views)), 2))
+            first, second = map(list, zip(*(chosen[-1:] if self.pairs == "last" else chosen), strict=True))
+            rows, columns = log_sums(views[first], views[second], self.temperature, block=self.block)
+            return ((rows + columns) @ weights - positives[first, second] * (2 / self.temperature)).mean()
 
 
-def _check(
-    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: str, pairs: str, block: int | None
-) -> None:
-    if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] < 2:
-        raise ValueError(f"embeddings must be (B, V, E) with V >= 2 views, not {tuple(embeddings.shape)}")
-    if patients.shape != embeddings.shape[:1]:
-        raise ValueError(f"patients must be ({embeddings.shape[0]},), one per instance, not {tuple(patients.shape)}")
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}")
-    if block is not None and block < 1:
-        raise ValueError(f"block must be at least 1 row, or None, not {block}")
-    for name, given, allowed in (("off_diagonals", off_diagonals, OffDiagonals), ("pairs", pairs, Pairs)):
-        if given not in get_args(allowed):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not '{given}'")
+def _positives(views: Tensor, patients: Tensor | None, off_diagonals: OffDiagonals) -> tuple[Tensor, Tensor]:
+    """Return the numerators and the weights of the denominators.
 
+    The numerators (V, V) are the mean cosines of the positive cells of two views: the mean over the diagonal plus the
+    mean over other cells of one patient, or one mean for ``alike``. The weight (B,) of an instance's log-denominator is
+    its share in these means.
 
-def _positives(views: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> tuple[Tensor, Tensor]:
-    """What attracts: per two views the mean cosines of positive cells (V, V), those of both kinds added unless all
-    count alike; and the weight (B,) of each instance's log-denominator, which is its share in these means.
-
-    The cells of a patient sum to the product of the patient's sums, so no (B, B) matrix is needed. Both
-    triangles together are all its cells, so "one_triangle" has the same numerators; only the weights differ:
-    along rows and along columns, an instance then counts its patient's later instances alone.
+    The cells of a patient sum to the product of the patient's sums, so no (B, B) matrix is needed. Both triangles
+    together are all its cells, so "one_triangle" has the same numerators; only the weights differ: along rows and
+    along columns, an instance then counts only the later instances of its patient.
     """
     batch = views.shape[1]
     diagonal = _gram(views) / batch
-    if off_diagonals == "none":
+    if patients is None or off_diagonals == "none":
         return diagonal, views.new_full((batch,), 1 / batch)
     _, group, sizes = torch.unique(patients, return_inverse=True, return_counts=True)
     others = sizes[group] - 1
@@ -90,12 +105,12 @@ def _positives(views: Tensor, patients: Tensor, off_diagonals: OffDiagonals) -> 
 
 
 def _gram(views: Tensor) -> Tensor:
-    """(V, N, E) -> (V, V): for two views, the sum of the dot products of their N vectors."""
+    """Sum the dot products of the N vectors of each two views: (V, N, E) -> (V, V)."""
     flat = views.flatten(1)
     return flat @ flat.T
 
 
 def _later(group: Tensor, sizes: Tensor) -> Tensor:
-    """(B,): how many instances of the same group follow in the batch."""
+    """Count the instances of the same group that follow in the batch: (B,)."""
     position = group.argsort(stable=True).argsort()
     return sizes.cumsum(0)[group] - 1 - position

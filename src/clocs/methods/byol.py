@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clocs.losses.regression import regression
+from clocs.losses import BYOLLoss
 from clocs.methods.method import PerturbedOptions, encode_views, perturbed
 
 
@@ -56,7 +56,8 @@ class Byol(PerturbedOptions):
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """Mean over both directions."""
         predictions, aims = outputs.flatten(0, 1).unbind(1)
-        return regression(predictions, aims, normalised=self.normalised)
+        loss: Tensor = BYOLLoss(self.normalised)(predictions, aims)
+        return loss
 
     @torch.no_grad()
     def after_step(self, model: nn.Module) -> None:

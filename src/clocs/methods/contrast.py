@@ -7,9 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
+from clocs.losses import DecorrelationLoss, PatientNCELoss
 from clocs.losses.cosine import units
-from clocs.losses.decorrelation import decorrelation
-from clocs.losses.patient_nce import patient_nce
 from clocs.methods.method import ProjectedOptions
 
 
@@ -38,9 +37,8 @@ class PatientContrast(ProjectedOptions):
 
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """The paper's equations 1 to 4, over all pairs of views; beyond the paper, with decorrelation."""
-        contrast = patient_nce(
-            outputs, patients, temperature=self.temperature, off_diagonals=self.off_diagonals, pairs=self.pairs
-        )
+        contrast: Tensor = PatientNCELoss(self.temperature, self.off_diagonals, self.pairs)(outputs, patients)
         if not self.decorrelation:
             return contrast
-        return contrast + self.decorrelation * decorrelation(units(outputs).flatten(0, 1))
+        repeated: Tensor = DecorrelationLoss()(units(outputs).flatten(0, 1))
+        return contrast + self.decorrelation * repeated

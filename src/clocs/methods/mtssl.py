@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from clocs.losses.multi_task import multi_task
+from clocs.losses import MultiTaskLoss
 from clocs.methods.method import PerturbedOptions, encode_views
 from clocs.views.perturbations import parse_perturbations, perturb
 
@@ -71,4 +71,5 @@ class MtSsl(PerturbedOptions):
         """Binary cross-entropy, originals against perturbed, mean over tasks."""
         applied = torch.zeros_like(outputs, dtype=torch.bool)
         applied[:, 1] = True
-        return multi_task(outputs.flatten(0, 1), applied.flatten(0, 1))
+        loss: Tensor = MultiTaskLoss()(outputs.flatten(0, 1), applied.flatten(0, 1))
+        return loss

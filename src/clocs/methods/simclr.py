@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from clocs.losses.info_nce import info_nce
+from clocs.losses import InfoNCELoss
 from clocs.methods.method import ProjectedOptions, perturbed
 
 
@@ -32,4 +32,5 @@ class SimClr(ProjectedOptions):
 
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """Blind to patients."""
-        return info_nce(outputs, temperature=self.temperature, form=self.form)
+        loss: Tensor = InfoNCELoss(self.temperature, self.form)(outputs)
+        return loss

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clocs.losses.classification import classification
+from clocs.losses import ClassificationLoss
 from clocs.methods.method import PerturbedOptions, encode_views, perturbed
 
 
@@ -46,4 +46,5 @@ class Supervised(PerturbedOptions):
 
     def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy."""
-        return classification(outputs, targets, multi_label=self.multi_label)
+        loss: Tensor = ClassificationLoss(self.multi_label)(outputs, targets)
+        return loss

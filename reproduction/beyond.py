@@ -47,7 +47,7 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
         },  # of one segment: the paper states no rate
     },
     "all pairs of views": {"method": {"view_choice": "all"}},
-    "no perturbations": {"method": {"perturbations": ()}},
+    "no augmentations": {"method": {"augmentations": ()}},
     "projection head": {"method": {"head": 128}},
     "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
     "frames scaled to 0..1": {"frames": {}},

@@ -60,7 +60,7 @@ class Pretraining(PaperCell):
     epochs: int = Field(default=EPOCHS, ge=0)
     """At most. 0: the encoder as it starts."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the method, such as perturbations or BYOL's decay."""
+    """Options of the method, such as augmentations or BYOL's decay."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Other keys of the pre-training's config, such as encoder or frames."""
     more: tuple[str, ...] = ()

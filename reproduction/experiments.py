@@ -77,16 +77,16 @@ def figure4(seeds: Iterable[int]) -> Iterator[AnyCell]:
                 yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed, fraction=fraction)
 
 
-PERTURBATIONS = ("gaussian", "flip_time", "flip_amplitude", "spec_augment_time", "spec_augment_frequency")
+AUGMENTATIONS = ("gaussian_noise", "flip_time", "flip_amplitude", "spec_augment_time", "spec_augment_frequency")
 
 
 def figure3(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Single perturbations, and noise followed by each of the others. The paper has PhysioNet 2020; this is Chapman."""
-    sets = [(name,) for name in PERTURBATIONS] + [("gaussian", name) for name in PERTURBATIONS[1:]]
+    """Single augmentations, and noise followed by each of the others. The paper has PhysioNet 2020; this is Chapman."""
+    sets = [(name,) for name in AUGMENTATIONS] + [("gaussian_noise", name) for name in AUGMENTATIONS[1:]]
     for seed in seeds:
         for names in sets:
             for method in ("simclr", "cmsc"):
-                options = {} if (method, names) == ("simclr", ("gaussian",)) else {"perturbations": list(names)}
+                options = {} if (method, names) == ("simclr", ("gaussian_noise",)) else {"augmentations": list(names)}
                 start = Pretraining(method=method, dataset="chapman", seed=seed, options=options)
                 yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)
 
@@ -173,7 +173,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for item in (
         Experiment("table1", "Linear evaluation (Table 1)", table1),
         Experiment("table2", "Fine-tuning on other datasets (Table 2)", table2),
-        Experiment("figure3", "Perturbations (Figure 3, on Chapman)", figure3),
+        Experiment("figure3", "Augmentations (Figure 3, on Chapman)", figure3),
         Experiment("figure4", "Less labelled data (Figure 4)", figure4),
         Experiment("figure5", "Length of the embedding and share of the labels (Figure 5)", figure5),
         Experiment("released", "The released code's loss, and all it did, against the paper's word", released),

@@ -39,7 +39,7 @@ class PretrainingCondition(_Frozen):
     embedding: int
     leads: Literal[4, 12]
     decay: float | None
-    perturbations: tuple[str, ...] | None
+    augmentations: tuple[str, ...] | None
 
 
 class _Varied(_Frozen):
@@ -57,7 +57,7 @@ class _Varied(_Frozen):
     """Of the datasets that have several."""
     decay: float | None = None
     """BYOL's, of its delayed copy."""
-    perturbations: tuple[str, ...] | None
+    augmentations: tuple[str, ...] | None
     """In order, by this package's names; of MT-SSL, its tasks. None: the paper does not say which."""
 
 
@@ -79,7 +79,7 @@ class Condition(_Varied):
             embedding=self.embedding,
             leads=self.leads,
             decay=self.decay,
-            perturbations=self.perturbations,
+            augmentations=self.augmentations,
         )
 
 

@@ -26,7 +26,7 @@ from reproduction.paper_numbers import (
     results,
 )
 
-NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding": (128,), "leads": (4,), "perturbations": (None,)}
+NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding": (128,), "leads": (4,), "augmentations": (None,)}
 """What figures 4 and 6 leave open, as the main text's tables have it."""
 
 
@@ -74,9 +74,9 @@ def _options(condition: PretrainingCondition) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if condition.decay is not None and condition.decay != ready.model_dump().get("decay"):
         found["decay"] = condition.decay
-    usual = tuple(str(step["name"]) for step in ready.perturbations)
-    if condition.perturbations is not None and condition.perturbations != usual:
-        found["perturbations"] = list(condition.perturbations)
+    usual = tuple(str(step["name"]) for step in ready.augmentations)
+    if condition.augmentations is not None and condition.augmentations != usual:
+        found["augmentations"] = list(condition.augmentations)
     return found
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from clocs.training.recommended import PERTURBATIONS
+from clocs.training.recommended import AUGMENTATIONS
 from reproduction.cells import AnyCell, Evaluation, Pretraining
 
 DATASET: Final = "physionet2020"
 STEPS: Final = 460
 """Of 256 instances with two views each: five times all leads of all training recordings."""
 
-METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "perturbations": PERTURBATIONS}
+METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "augmentations": AUGMENTATIONS}
 BASE: Final[Mapping[str, Any]] = {
     "encoder": {"name": "resnet"},
     "frames": {"normalisation": "none"},
@@ -43,7 +43,7 @@ ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "
 TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "base": {},
     "paper's network": {"encoder": {"name": "cnn"}},
-    "no perturbations": {"perturbations": ()},
+    "no augmentations": {"augmentations": ()},
     "bf16": {"precision": "bf16-mixed"},
     "temperature 0.2": {"precision": "bf16-mixed", "temperature": 0.2},
     "temperature 0.05": {"precision": "bf16-mixed", "temperature": 0.05},
@@ -106,7 +106,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
 """What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
 
 OF_METHOD: Final = frozenset(
-    {"view_choice", "perturbations", "head", "temperature", "decorrelation", "off_diagonals"},
+    {"view_choice", "augmentations", "head", "temperature", "decorrelation", "off_diagonals"},
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
+from clocs.augmentations import AUGMENTATIONS
 from clocs.core.options import constructor_model
 from clocs.core.run_identity import SCHEMA
 from clocs.encoders.encoder import ENCODERS
@@ -23,7 +24,6 @@ from clocs.evaluation.probe import ProbeConfig
 from clocs.methods import METHODS
 from clocs.signals.framing import FramePolicy
 from clocs.training.config import EXECUTION, PretrainConfig, ready_configs, resolve
-from clocs.views.perturbations import PERTURBATIONS
 from reproduction.cells import Evaluation, Pretraining
 from reproduction.presets import PRESETS
 
@@ -39,7 +39,9 @@ def all_defaults() -> dict[str, Any]:
     found = {model.__name__: _defaults(model) for model in models}
     found |= {f"method {method.name}": _defaults(method) for method in METHODS}
     found |= {f"encoder {name}": _defaults(constructor_model(ENCODERS.get(name))) for name in ENCODERS.names()}
-    found |= {f"perturbation {name}": _defaults(PERTURBATIONS.get(name)) for name in PERTURBATIONS.names()}
+    found |= {
+        f"augmentation {name}": _defaults(constructor_model(AUGMENTATIONS.get(name))) for name in AUGMENTATIONS.names()
+    }
     found |= {f"preset {name}": to_jsonable_python(settings) for name, settings in PRESETS.items()}
     found |= {f"config {name}": resolve(name).identity() for name in ready_configs()}
     return found

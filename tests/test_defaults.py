@@ -28,7 +28,7 @@ def test_the_table_has_every_part() -> None:
     assert known["PretrainConfig"]["batch"] == 256
     assert known["method cmsc"]["temperature"] == 0.1
     assert known["encoder resnet"]["width"] == 24
-    assert known["perturbation gaussian"]["sigma"] == 0.01
+    assert known["augmentation gaussian_noise"]["sigma"] == 0.01
     assert known["config simclr-cardiology"]["batch"] == 16
     assert not {"store", "runs", "threads"} & known["PretrainConfig"].keys()
 

@@ -22,6 +22,7 @@ LAYERS = {
     "drawing": 1,
     "datasets": 2,
     "store": 2,
+    "augmentations": 3,
     "encoders": 3,
     "views": 3,
     "losses": 3,
@@ -55,7 +56,7 @@ PARTS: dict[str, set[str]] = {
     "encoders": {"convolution", "encoder", "fused_block", "pooling"},
     "losses": {"cosine", "full_precision", "loss"},
     "methods": {"contrast", "method"},
-    "views/perturbations": {"perturbation"},
+    "augmentations": {"augmentation", "compose"},
 }
 """Folders of parts, with the modules that are the folder's framework and that its parts may import."""
 
@@ -246,10 +247,8 @@ def test_a_file_keeps_to_its_layer(name: str) -> None:
         pytest.param("encoders/cnn.py", "from clocs.encoders.resnet import ResNet", id="sibling encoder"),
         pytest.param("losses/clocs.py", "from clocs.losses.nce import nce", id="sibling loss"),
         pytest.param("methods/cmsc.py", "from clocs.methods.cmlc import CMLC", id="sibling method"),
-        pytest.param(
-            "views/perturbations/noise.py", "from clocs.views.perturbations.masks import Mask", id="sibling, deeper"
-        ),
-        pytest.param("views/perturbations/noise.py", "from . import masks", id="sibling, deeper and relative"),
+        pytest.param("augmentations/noise.py", "from clocs.augmentations.masks import Mask", id="sibling augmentation"),
+        pytest.param("formats/writers/edf.py", "from . import dicom", id="sibling, deeper and relative"),
         pytest.param("core/seeds.py", "import torch", id="torch in layer 0"),
         pytest.param("signals/quality.py", "import torch.nn.functional as F", id="torch in layer 1"),
         pytest.param("store/frames.py", "def late():\n    from torch import tensor", id="torch in layer 2"),
@@ -278,8 +277,7 @@ def test_a_planted_violation_is_caught(name: str, source: str) -> None:
         ("formats/scp/huffman.py", "from clocs.formats.scp.sections import Section\nfrom . import tables"),
         ("drawing/paper.py", "from clocs.core.recording import Recording\nfrom clocs.signals.leads import STANDARD"),
         ("datasets/ludb.py", "from clocs.formats import read_from"),
-        ("views/perturbations/noise.py", "from clocs.views.perturbations.perturbation import Perturbation"),
-        ("views/perturbations/noise.py", "from clocs.views.batch import Batch"),
+        ("augmentations/noise.py", "from clocs.augmentations.augmentation import Augmentation"),
         ("methods/cmsc.py", "import torch\nfrom clocs.losses.nce import nce\nfrom clocs.views import segments"),
         ("cli/data.py", "from clocs.service.api import serve"),
     ],

@@ -53,8 +53,8 @@ class Pair:
 
 
 def _named(each: Condition) -> str:
-    """A method, with its perturbations where it does not come with some of its own."""
-    steps = each.perturbations if each.method != "mtssl" else None
+    """A method, with its augmentations where it does not come with some of its own."""
+    steps = each.augmentations if each.method != "mtssl" else None
     return METHOD_NAMES[each.method] + (f" with {' then '.join(steps)}" if steps else "")
 
 

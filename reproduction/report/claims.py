@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 from reproduction.cells import Level
-from reproduction.experiments import PERTURBATIONS, TRANSFERS
+from reproduction.experiments import AUGMENTATIONS, TRANSFERS
 from reproduction.paper_numbers import SOURCES, Condition, Method, paper
 from reproduction.report.claim_tests import Contest, Outcome, Pair, judge_count, judge_pairs
 from reproduction.report.distances import judge_distances
@@ -20,8 +20,8 @@ from reproduction.report.tables_page import SELF_SUPERVISED
 CLOCS: Final[tuple[Method, ...]] = ("cmsc", "cmlc", "cmsmlc")
 RIVALS: Final[tuple[Method, ...]] = ("mtssl", "byol", "simclr")
 FRACTIONS: Final = (0.25, 0.5, 0.75, 1.0)
-SETS: Final = (*((name,) for name in PERTURBATIONS), *((PERTURBATIONS[0], name) for name in PERTURBATIONS[1:]))
-"""Of perturbations, in figure 3."""
+SETS: Final = (*((name,) for name in AUGMENTATIONS), *((AUGMENTATIONS[0], name) for name in AUGMENTATIONS[1:]))
+"""Of augmentations, in figure 3."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ def _labels() -> list[Question]:
 
 def _others() -> list[Question]:
     note = "On Chapman, all of CMSC's sets against all of SimCLR's; the paper: PhysioNet 2020, 0.661 against 0.636."
-    every = [Pair(perturbed("cmsc", first), perturbed("simclr", second)) for first, second in product(SETS, SETS)]
+    every = [Pair(augmented("cmsc", first), augmented("simclr", second)) for first, second in product(SETS, SETS)]
     return [
-        _claimed("perturbations", _pairs(every), note),
+        _claimed("augmentations", _pairs(every), note),
         Question(
             "Distances within a patient are shorter than between patients after CMSC, and the two are further apart "
             "than after SimCLR.",
@@ -204,8 +204,8 @@ def _others() -> list[Question]:
     ]
 
 
-def perturbed(method: Method, names: tuple[str, ...]) -> Condition:
+def augmented(method: Method, names: tuple[str, ...]) -> Condition:
     """An experiment of figure 3. SimCLR with noise alone is how it is trained everywhere else."""
-    usual = method == "simclr" and names == (PERTURBATIONS[0],)
-    values: dict[str, Any] = {} if usual else {"perturbations": names}
+    usual = method == "simclr" and names == (AUGMENTATIONS[0],)
+    values: dict[str, Any] = {} if usual else {"augmentations": names}
     return at(method, source="chapman", target="chapman", **values)

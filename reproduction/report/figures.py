@@ -12,7 +12,7 @@ import numpy.typing as npt
 from clocs.drawing.figure import save_figure
 from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_learning, draw_sweep
 from reproduction.paper_numbers import Method, paper, results_of
-from reproduction.report.claims import FRACTIONS, SETS, at, perturbed
+from reproduction.report.claims import FRACTIONS, SETS, at, augmented
 from reproduction.report.distances import SOURCE, Measured, measured_distances
 from reproduction.report.estimates import Estimates, Mean, over_shared_seeds
 from reproduction.report.missing_cells import sentence
@@ -21,8 +21,8 @@ from reproduction.report.page import METHOD_NAMES, Block, Heading, Page, Panels,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PERTURBATION_NAMES: Final = {
-    "gaussian": "Gaussian",
+AUGMENTATION_NAMES: Final = {
+    "gaussian_noise": "Gaussian",
     "flip_time": "Flip Y (time)",
     "flip_amplitude": "Flip X (amplitude)",
     "spec_augment_time": "SA time",
@@ -104,11 +104,11 @@ def _figure3(estimates: Estimates) -> Drawn:
     methods: tuple[Method, ...] = ("simclr", "cmsc")
     for method in methods:
         bars = []
-        runs = {names: estimates.runs(perturbed(method, names)) for names in SETS}
+        runs = {names: estimates.runs(augmented(method, names)) for names in SETS}
         for names, same in over_shared_seeds(runs).items():
             mean = estimates.mean(same, "frame")
             if mean is not None:
-                label = " → ".join(PERTURBATION_NAMES[name] for name in names)
+                label = " → ".join(AUGMENTATION_NAMES[name] for name in names)
                 bars.append(Bar(label, mean.value, mean.low, mean.high, len(names) > 1))
         if bars:
             values = ", ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)

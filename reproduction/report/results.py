@@ -197,11 +197,11 @@ def condition_of(cell: AnyCell, epochs: int = EPOCHS) -> Condition | None:
     if not same or start.more or start.principal or not _only_paper_changes(start, epochs):
         return None
     options = dict(start.options)
-    if "perturbations" in options:
-        steps = [each if isinstance(each, Mapping) else {"name": each} for each in options.pop("perturbations")]
+    if "augmentations" in options:
+        steps = [each if isinstance(each, Mapping) else {"name": each} for each in options.pop("augmentations")]
         if any(step.keys() - {"name", "probability"} for step in steps):
             return None
-        values["perturbations"] = tuple(str(step["name"]) for step in steps)
+        values["augmentations"] = tuple(str(step["name"]) for step in steps)
     if "decay" in options:
         values["decay"] = options.pop("decay")
     return None if options else condition(start.method, cell.dataset, start.dataset, **values)  # type: ignore[arg-type]
@@ -223,14 +223,14 @@ def condition(method: Method, evaluation: str, pretraining: str | None = None, *
     usual: dict[str, Any] = {"protocol": "linear", "embedding": 128, "fraction": 0.5, "leads": 4}
     if method == "random" and evaluation in SINGLE_LEAD:
         values["leads"] = 1
-    usual["perturbations"] = _usual_perturbations(method, pretraining)
+    usual["augmentations"] = _usual_augmentations(method, pretraining)
     usual["decay"] = 0.9 if method == "byol" else None
     named = {"method": method, "evaluation": evaluation, "pretraining": pretraining}
     return Condition.model_validate({**usual, **values, **named})
 
 
-def _usual_perturbations(method: Method, pretraining: str | None) -> tuple[str, ...] | None:
+def _usual_augmentations(method: Method, pretraining: str | None) -> tuple[str, ...] | None:
     """Return those of the paper's own tables; None where it does not say."""
     if method == "mtssl":
-        return results(method="mtssl", pretraining=pretraining)[0].perturbations
+        return results(method="mtssl", pretraining=pretraining)[0].augmentations
     return None if method in ("simclr", "byol") else ()

@@ -54,11 +54,12 @@ from clocs.formats.reading import FORMATS
 from clocs.formats.writing import WRITERS
 from clocs.methods import METHODS
 from clocs.training.config import ready_configs
-from clocs.views.perturbations import PERTURBATIONS
+from clocs.augmentations import AUGMENTATIONS
 for registry in (FORMATS, WRITERS, DATASETS):
     assert registry.get("example").name == "example"
 assert ENCODERS.get("example")(in_channels=2).in_channels == 2
-assert METHODS.get("example").name == PERTURBATIONS.get("example")().name == "example"
+assert METHODS.get("example").frame_policy == "segments"
+assert AUGMENTATIONS.get("example")().size == 0.1
 assert {f"{method}-example" for method in ("cmsc", "recommended", "supervised", "example")} <= set(ready_configs())
 """
     _run(package, "-c", script)
@@ -69,11 +70,11 @@ def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> N
     _run(package, *clocs, "data", "ingest", "example", str(files), "store")
     _run(package, *clocs, "data", "split", "store")
     told = ["store=store", "batch=8", "steps=2", "encoder.name=example", "encoder.width=8", "encoder.embedding_dim=16"]
-    chosen = "method.perturbations=[{name: example, size: 0.2}]"
+    chosen = "method.augmentations=[{name: example, size: 0.2}]"
     done = json.loads(_run(package, *clocs, "pretrain", "example-example", *told, chosen, "--json").splitlines()[-1])
     training = json.loads((tmp_path / done["best"] / "config.json").read_bytes())
     assert training["encoder"]["options"]["width"] == 8
-    assert training["training"]["method"]["perturbations"] == [{"name": "example", "probability": 1.0, "size": 0.2}]
+    assert training["training"]["method"]["augmentations"] == [{"name": "example", "probability": 1.0, "size": 0.2}]
     probed = json.loads(_run(package, *clocs, "evaluate", "probe", done["best"], "store", "--fraction", "1", "--json"))
     assert set(probed["test"]["recording"]["classes"]) == {"SR", "AF"}
 
@@ -81,7 +82,7 @@ def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> N
 def _run(package: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": str(package)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))},
         cwd=package.parent,
         capture_output=True,
         text=True,

@@ -36,9 +36,9 @@ def test_a_batch_is_drawn(
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_perturbations_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_augmentations_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "p.svg"
-    assert run(monkeypatch, "perturbations", store, "--record", "0000003", "--lead", "V2", "--out", out) == 0
+    assert run(monkeypatch, "augmentations", store, "--record", "0000003", "--lead", "V2", "--out", out) == 0
     assert b"<svg" in out.read_bytes()
 
 
@@ -73,7 +73,7 @@ def test_scores_of_an_evaluation_are_drawn(
             ("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"),
             "neither a folder nor an encoder",
         ),
-        (("perturbations", "{store}", "--record", "nobody"), "no record 'nobody'"),
+        (("augmentations", "{store}", "--record", "nobody"), "no record 'nobody'"),
         (("curves", "{store}"), "is no run"),
         (("curves", "runs/cmsc-*"), "there is no runs/cmsc-*; runs are folders"),
         (("scores", "{store}"), "holds no evaluation"),

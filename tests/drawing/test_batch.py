@@ -21,8 +21,8 @@ from clocs.drawing.batch import (
     SAME_PATIENT,
     Similarity,
     Views,
+    draw_augmentations,
     draw_batch,
-    draw_perturbations,
     draw_similarity,
     kinds,
 )
@@ -133,15 +133,15 @@ def test_views_and_instances_are_named() -> None:
     assert {axes.get_xlabel() for axes in grid[-2:]} == {"s"}
 
 
-def test_nothing_is_said_of_changes_where_nothing_is_perturbed() -> None:
+def test_nothing_is_said_of_changes_where_nothing_is_augmented() -> None:
     grid = panels(draw_batch(replace(make_views(), plain=None), make_similarity()))
     assert all(list(traces(axes)) == ["view"] for axes in grid)
     assert not any("changed" in word or "as it was" in word for axes in grid for word in words(axes))
 
 
-def test_perturbations_have_a_panel_each() -> None:
+def test_augmentations_have_a_panel_each() -> None:
     views = make_views(instances=1, views=5)
-    grid = panels(draw_perturbations(views, "one frame"))
+    grid = panels(draw_augmentations(views, "one frame"))
     assert [axes.get_title("left") for axes in grid] == list(views.names)
     for column, axes in enumerate(grid):
         np.testing.assert_array_equal(np.asarray(traces(axes)["view"].get_ydata(), float), views.values[0, column])
@@ -152,7 +152,7 @@ def test_without_matplotlib_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
         draw_batch(make_views(), make_similarity())
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
-        draw_perturbations(make_views())
+        draw_augmentations(make_views())
 
 
 def test_importing_it_does_not_import_matplotlib() -> None:

@@ -82,7 +82,7 @@ def test_mtssl_has_the_original_and_one_view_a_task() -> None:
 
 def test_mtssl_applies_tasks_for_certain_however_they_are_named() -> None:
     method: Method = parse_method(
-        {"name": "mtssl", "perturbations": ["flip_time", {"name": "scaling", "probability": 0}]}
+        {"name": "mtssl", "augmentations": ["flip_time", {"name": "scaling", "probability": 0}]}
     )
     views = method.views(frames_for(method), generator())
     assert not (views[:, 1:] == views[:, :1]).all(dim=2).any()
@@ -158,15 +158,15 @@ def test_random_pairs_are_drawn_and_their_loss_is_that_of_one_pair() -> None:
     cmsc: Method = parse_method({"name": "cmsc"})
     expected = cmsc.loss(embeddings, patients, torch.zeros(B, 0))
     torch.testing.assert_close(method.loss(embeddings, patients, torch.zeros(B, 0)), expected)
-    noisy: Method = parse_method({"name": "cmsmlc", "view_choice": "random_pair", "perturbations": ["gaussian"]})
+    noisy: Method = parse_method({"name": "cmsmlc", "view_choice": "random_pair", "augmentations": ["gaussian_noise"]})
     assert 0 < float((noisy.views(frames, generator(1)) - one).abs().max()) < 0.1, "leads are drawn first"
 
 
-def test_perturbations_are_spelled_out_and_wrong_options_refused() -> None:
-    method = parse_method({"name": "cmsc", "perturbations": ["gaussian"]})
-    assert method.perturbations[0]["sigma"] == 0.01
+def test_augmentations_are_spelled_out_and_wrong_options_refused() -> None:
+    method = parse_method({"name": "cmsc", "augmentations": ["gaussian_noise"]})
+    assert method.augmentations[0]["sigma"] == 0.01
     with pytest.raises(ConfigError, match="gausian"):
-        parse_method({"name": "simclr", "perturbations": ["gausian"]})
+        parse_method({"name": "simclr", "augmentations": ["gausian"]})
     with pytest.raises(ConfigError, match="Did you mean 'cmsc'"):
         parse_method({"name": "cmcs"})
     with pytest.raises(ConfigError, match="did you mean 'temperature'"):
@@ -174,10 +174,10 @@ def test_perturbations_are_spelled_out_and_wrong_options_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [12, None, True])
-def test_perturbations_that_are_no_list_are_refused_with_all_else_that_is_wrong(given: object) -> None:
+def test_augmentations_that_are_no_list_are_refused_with_all_else_that_is_wrong(given: object) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_method({"name": "simclr", "perturbations": given, "temperature": math.inf, "head": True})
-    for part in (f"perturbations: give a list of names, not {given}", "temperature: ", "head: must be a number"):
+        parse_method({"name": "simclr", "augmentations": given, "temperature": math.inf, "head": True})
+    for part in (f"augmentations: give a list of names, not {given}", "temperature: ", "head: must be a number"):
         assert part in str(caught.value)
 
 

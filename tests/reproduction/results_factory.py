@@ -43,7 +43,7 @@ def method_of(cell: Evaluation) -> str:
 
 
 def usual_strength(cell: Evaluation) -> float:
-    """More with more labels, longer pre-training and leaks; less with perturbations and by the released loss."""
+    """More with more labels, longer pre-training and leaks; less with augmentations and by the released loss."""
     strength = STRENGTH[method_of(cell)] * (0.6 + 0.4 * cell.fraction)
     if cell.start is not None:
         strength *= (0.8 if cell.start.options else 1.0) * (1.2 if cell.start.epochs > EPOCHS else 1.0)

@@ -45,7 +45,7 @@ CHANGED = {
     "no other lead (CMSC)": {"name", "view_choice"},
     "no other segment (CMLC)": {"name", "view_choice", "frames"},
     "all pairs of views": {"view_choice"},
-    "no perturbations": {"perturbations"},
+    "no augmentations": {"augmentations"},
     "projection head": {"head"},
     "no positives across a patient's instances": {"off_diagonals"},
     "frames scaled to 0..1": {"frames"},

@@ -13,7 +13,7 @@ from clocs.metrics.significance import Effect
 from reproduction.experiments import EXPERIMENTS
 from reproduction.paper_numbers import Condition, results_of
 from reproduction.report.claim_tests import Contest, Pair, judge_count, judge_pairs
-from reproduction.report.claims import CLOCS, SETS, perturbed, questions
+from reproduction.report.claims import CLOCS, SETS, augmented, questions
 from reproduction.report.estimates import Estimates, Mean
 from reproduction.report.results import condition, condition_of
 from tests.conftest import ROOT
@@ -91,8 +91,8 @@ def test_what_was_measured_is_told() -> None:
             "CMSC − CMLC, Chapman → Cardiology, E = 64, F = 0.25",
         ),
         (
-            Pair(perturbed("cmsc", ("flip_time",)), perturbed("simclr", ("gaussian", "spec_augment_time"))),
-            "CMSC with flip_time − SimCLR with gaussian then spec_augment_time, Chapman",
+            Pair(augmented("cmsc", ("flip_time",)), augmented("simclr", ("gaussian_noise", "spec_augment_time"))),
+            "CMSC with flip_time − SimCLR with gaussian_noise then spec_augment_time, Chapman",
         ),
     ],
 )
@@ -187,7 +187,7 @@ def test_claims_ask_for_experiments_that_exist() -> None:
     ours = {condition_of(cell) for cell in cells}
     missing = asked.conditions - set(conditions()) - ours
     assert not missing
-    assert {perturbed(method, names) for method in ("cmsc", "simclr") for names in SETS} <= ours | set(conditions())
+    assert {augmented(method, names) for method in ("cmsc", "simclr") for names in SETS} <= ours | set(conditions())
     assert len(asked.conditions) > 100
 
 

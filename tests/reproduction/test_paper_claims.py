@@ -187,7 +187,7 @@ def test_the_paper_contradicts_itself_where_it_was_seen_to() -> None:
     assert untold == {
         "few-labels-abstract",
         "equal-exposure",
-        "perturbations",
+        "augmentations",
         "transfer-over-random",
         "less-labels",
         "supervised-best",

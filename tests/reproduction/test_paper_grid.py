@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from clocs.augmentations import AUGMENTATIONS
 from clocs.datasets import DATASETS
 from clocs.methods import METHODS
 from clocs.methods.mtssl import ALL_TASKS
-from clocs.views.perturbations import PERTURBATIONS
 from reproduction.paper_numbers import (
     paper,
     results,
@@ -18,15 +18,15 @@ from tests.reproduction.paper_tables import DATASET_NAMES, METHOD_NAMES
 def test_the_names_are_the_packages() -> None:
     assert {result.method for result in results()} == {*METHODS.names(), "random"} == set(METHOD_NAMES)
     assert {result.evaluation for result in results()} == set(DATASET_NAMES) <= set(DATASETS.names())
-    used = {name for pretraining in pretrainings() for name in pretraining.perturbations or ()}
-    assert used <= set(PERTURBATIONS.names())
-    tasks = {each.dataset: each.perturbations for each in pretrainings() if each.method == "mtssl"}
+    used = {name for pretraining in pretrainings() for name in pretraining.augmentations or ()}
+    assert used <= set(AUGMENTATIONS.names())
+    tasks = {each.dataset: each.augmentations for each in pretrainings() if each.method == "mtssl"}
     assert tasks["physionet2020"] == tuple(task["name"] for task in ALL_TASKS)
     assert tasks["chapman"] == ("scaling", "flip_amplitude", "flip_time")
 
 
 def test_the_size_of_the_grid_is_what_its_design_makes() -> None:
-    """By multiplication: methods, datasets, E, F, decays; figure 3 adds 2 methods with 9 ways to perturb."""
+    """By multiplication: methods, datasets, E, F, decays; figure 3 adds 2 methods with 9 ways to augment."""
     four, datasets, widths, fractions, decays, transfers = 4, 2, 4, 4, 3, 6
     pretrained = four * datasets * widths
     baselines = datasets * decays + datasets + datasets  # BYOL, MT-SSL, supervised
@@ -54,7 +54,10 @@ def test_figures_show_what_tables_have_but_for_the_third() -> None:
     assert {number: len(found) for number, found in shown.items() if found} == {3: 18, 5: 35}
     assert shown[5] <= tables
     assert not shown[3] & tables
-    assert {condition.perturbations for condition in shown[3]} >= {("flip_time",), ("gaussian", "spec_augment_time")}
+    assert {condition.augmentations for condition in shown[3]} >= {
+        ("flip_time",),
+        ("gaussian_noise", "spec_augment_time"),
+    }
 
 
 def test_random_weights_are_one_condition_for_both_pretraining_datasets() -> None:

@@ -48,7 +48,7 @@ def test_a_table_has_the_cells_it_prints() -> None:
 
 def test_all_together_are_the_papers_grid() -> None:
     """Counted from the conditions. Two of them are one cell: SimCLR with noise, which we take to be what the paper
-    means where it does not name a perturbation."""
+    means where it does not name an augmentation."""
     every = {key: cell for name in paper_experiments() for key, cell in cells(name).items()}
     size = grid_size(seeds=1)
     evaluations = [cell for cell in every.values() if isinstance(cell, Evaluation) and cell.protocol != "distances"]
@@ -77,9 +77,9 @@ def test_cells_are_shared_with_our_tables() -> None:
 
 def test_what_a_condition_changes_and_what_it_leaves() -> None:
     assert {start.options.get("decay") for start in starts("paper-table-23")} == {0.5, None, 0.99}
-    perturbed = starts("paper-figure-3")
-    assert [start.method for start in perturbed if not start.options] == ["simclr"]
-    assert {"perturbations": ["gaussian", "flip_time"]} in [start.options for start in perturbed]
+    augmented = starts("paper-figure-3")
+    assert [start.method for start in augmented if not start.options] == ["simclr"]
+    assert {"augmentations": ["gaussian_noise", "flip_time"]} in [start.options for start in augmented]
     assert [start.options for start in starts("paper-table-1")] == [{}] * 12
 
 

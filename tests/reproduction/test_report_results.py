@@ -51,7 +51,11 @@ def test_our_experiments_are_conditions_of_the_paper_but_for_what_leaks_and_anot
         LINEAR.model_copy(update={"start": CMSC.model_copy(update={"config": {"split": "apart"}})}),
         LINEAR.model_copy(update={"start": CMSC.model_copy(update={"preset": "released"})}),
         LINEAR.model_copy(
-            update={"start": CMSC.model_copy(update={"options": {"perturbations": [{"name": "gaussian", "sigma": 9}]}})}
+            update={
+                "start": CMSC.model_copy(
+                    update={"options": {"augmentations": [{"name": "gaussian_noise", "sigma": 9}]}}
+                )
+            }
         ),
         trial("head"),
     ],

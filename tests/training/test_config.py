@@ -27,9 +27,9 @@ def test_the_papers_settings() -> None:
     config = resolve("cmsc-chapman")
     assert (config.batch, config.learning_rate, config.optimiser) == (256, 1e-4, "adam")
     assert config.method["temperature"] == 0.1
-    tasks = [task["name"] for task in resolve("mtssl-chapman").method["perturbations"]]
+    tasks = [task["name"] for task in resolve("mtssl-chapman").method["augmentations"]]
     assert tasks == ["scaling", "flip_amplitude", "flip_time"], "appendix C: three tasks on Chapman"
-    assert len(resolve("mtssl-physionet2020").method["perturbations"]) == 6
+    assert len(resolve("mtssl-physionet2020").method["augmentations"]) == 6
 
 
 def test_keys_are_laid_over() -> None:
@@ -55,7 +55,7 @@ def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
         ({"encoder": "cnn"}, "encoder", {"name": "cnn", "dropout": 0.1, "final_relu": True}),
         ({"method": {"head": 64}}, "method", {"name": "cmsmlc", "head": 64, "view_choice": "random_pair"}),
         ({"method": {"name": "cmsmlc", "head": 64}}, "method", {"head": 64, "view_choice": "random_pair"}),
-        ({"method": {"name": "cmsc", "head": 64}}, "method", {"name": "cmsc", "head": 64, "perturbations": []}),
+        ({"method": {"name": "cmsc", "head": 64}}, "method", {"name": "cmsc", "head": 64, "augmentations": []}),
         ({"method": "simclr"}, "method", {"name": "simclr", "temperature": 0.1}),
         ({"frames": {"samples": 1000}}, "frames", {"normalisation": "none", "samples": 1000}),
     ],
@@ -110,9 +110,12 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("steps=true", "steps: must be a number, not true"),
         ("method.head=true", "head: must be a number, not true"),
         ("encoder.dropout=false", "dropout: must be a number, not false"),
-        ("method.perturbations=12", "perturbations: give a list of names, not 12"),
-        ("method.perturbations=", "perturbations: give a list of names, not None"),
-        ("method.perturbations=[gaussian", r"'method.perturbations=\[gaussian': the value is not YAML: expected"),
+        ("method.augmentations=12", "augmentations: give a list of names, not 12"),
+        ("method.augmentations=", "augmentations: give a list of names, not None"),
+        (
+            "method.augmentations=[gaussian_noise",
+            r"'method.augmentations=\[gaussian_noise': the value is not YAML: expected",
+        ),
         ("method.temprature=0.2", "did you mean 'temperature'"),
         ("temperature=0.2", "did you mean 'method.temperature'"),
         ("dropout=0.2", "did you mean 'encoder.dropout'"),
@@ -162,7 +165,7 @@ def test_noise_in_millivolt_is_refused_where_a_store_has_no_unit(real_data: Path
     clocs.split(clocs.ingest("cardiology", real_data / "cardiology.zip", tmp_path / "store"))
     here = [f"store={tmp_path / 'store'}", f"runs={tmp_path / 'runs'}", "steps=2"]
     with pytest.raises(UnitError, match="adu"):
-        clocs.pretrain("simclr-cardiology", [*here, "method.perturbations=[gaussian]"])
+        clocs.pretrain("simclr-cardiology", [*here, "method.augmentations=[gaussian_noise]"])
     assert clocs.pretrain("simclr-cardiology", here)["steps"] == 2
 
 

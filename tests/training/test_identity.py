@@ -58,9 +58,9 @@ def test_a_method_by_its_defaults_changes_nothing(name: str) -> None:
     assert changed_options(parse_method({"name": name, **method.model_dump(mode="json")})) == {}
 
 
-def test_perturbations_are_named_by_what_differs_from_their_defaults() -> None:
-    method = parse_method({"name": "cmsc", "perturbations": ["gaussian", {"name": "mask", "width": 0.3}]})
-    assert changed_options(method) == {"perturbations": [{"name": "gaussian"}, {"name": "mask", "width": 0.3}]}
+def test_augmentations_are_named_by_what_differs_from_their_defaults() -> None:
+    method = parse_method({"name": "cmsc", "augmentations": ["gaussian_noise", {"name": "mask", "width": 0.3}]})
+    assert changed_options(method) == {"augmentations": [{"name": "gaussian_noise"}, {"name": "mask", "width": 0.3}]}
 
 
 @pytest.mark.parametrize("name", ready_configs())

@@ -11,13 +11,13 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
+from clocs.augmentations import AUGMENTATIONS
 from clocs.core.errors import ConfigError, StoreError
 from clocs.drawing.batch import OTHER, SAME_PATIENT, Similarity, kinds
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig, resolve
 from clocs.training.pretrain import pretrain
-from clocs.training.preview import first_batch, perturbed_frame
-from clocs.views.perturbations import PERTURBATIONS
+from clocs.training.preview import augmented_frame, first_batch
 
 BATCH = 32
 
@@ -42,8 +42,8 @@ def loss_of(matrix: Similarity, *, patients: bool) -> float:
     ("method", "overrides"),
     [
         ("cmsc", ()),
-        ("cmsc", ("same_patient=4", "method.perturbations=[gaussian,flip_time]", "frames.normalisation=unit")),
-        ("simclr", ("method.perturbations=[permutation]",)),
+        ("cmsc", ("same_patient=4", "method.augmentations=[gaussian_noise,flip_time]", "frames.normalisation=unit")),
+        ("simclr", ("method.augmentations=[permutation]",)),
     ],
 )
 def test_the_first_steps_loss_follows_from_the_matrix(
@@ -66,7 +66,7 @@ def gathered(settings: PretrainConfig, *, together: bool, purpose: str) -> npt.N
     return frames.gather(ShuffledSampler(len(frames), BATCH, settings.seed).batch(0, 0))
 
 
-def test_unperturbed_views_are_the_frames_in_millivolt(store: Path) -> None:
+def test_unaugmented_views_are_the_frames_in_millivolt(store: Path) -> None:
     views, _ = first_batch(config(store, "cmsc", "frames.normalisation=unit"), instances=3)
     assert views.plain is None
     np.testing.assert_array_equal(views.values, gathered(config(store, "cmsc"), together=False, purpose="segments")[:3])
@@ -95,13 +95,16 @@ def test_seconds_are_the_recordings_own(store: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "names"),
     [
-        ("simclr", ("copy 1: gaussian", "copy 2: gaussian")),
-        ("byol", ("copy 1: gaussian", "copy 2: gaussian")),
+        ("simclr", ("copy 1: gaussian_noise", "copy 2: gaussian_noise")),
+        ("byol", ("copy 1: gaussian_noise", "copy 2: gaussian_noise")),
         ("supervised", ("frame",)),
-        ("mtssl", ("original", "gaussian", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")),
+        (
+            "mtssl",
+            ("original", "gaussian_noise", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping"),
+        ),
     ],
 )
-def test_perturbed_views_come_with_what_they_were(method: str, names: tuple[str, ...], store: Path) -> None:
+def test_augmented_views_come_with_what_they_were(method: str, names: tuple[str, ...], store: Path) -> None:
     settings = config(store, method)
     views, matrix = first_batch(settings, instances=2)
     frames = gathered(settings, together=False, purpose="evaluation")[:2]
@@ -165,10 +168,10 @@ def test_more_instances_than_the_batch_has_are_refused(store: Path) -> None:
         first_batch(config(store, "cmsc"), instances=BATCH + 1)
 
 
-def test_every_registered_perturbation_of_a_frame(store: Path) -> None:
+def test_every_registered_augmentation_of_a_frame(store: Path) -> None:
     opened = open_store(store)
-    views = perturbed_frame(opened, "0000001", lead="aVL")
-    names = ("original", *PERTURBATIONS.names())
+    views = augmented_frame(opened, "0000001", lead="aVL")
+    names = ("original", *(name for name in AUGMENTATIONS.names() if name != "lead_dropout"))
     assert views.names == names
     signal = opened.recording("0000001").select(("aVL",)).signal[0, :2500]
     values = dict(zip(names, views.values[0], strict=True))
@@ -177,10 +180,10 @@ def test_every_registered_perturbation_of_a_frame(store: Path) -> None:
     assert all(np.array_equal(plain, values["original"]) for plain in views.plain[0])
     np.testing.assert_array_equal(values["flip_time"], values["original"][::-1])
     np.testing.assert_array_equal(values["flip_amplitude"], -values["original"])
-    np.testing.assert_array_equal(perturbed_frame(opened, "0000001", lead="aVL").values, views.values)
-    assert not np.array_equal(perturbed_frame(opened, "0000001", lead="aVL", seed=1).values, views.values)
-    np.testing.assert_array_equal(perturbed_frame(opened, "0000001", lead="avl").values, views.values)
+    np.testing.assert_array_equal(augmented_frame(opened, "0000001", lead="aVL").values, views.values)
+    assert not np.array_equal(augmented_frame(opened, "0000001", lead="aVL", seed=1).values, views.values)
+    np.testing.assert_array_equal(augmented_frame(opened, "0000001", lead="avl").values, views.values)
     with pytest.raises(ConfigError, match="II, V2, aVL, aVR"):
-        perturbed_frame(opened, "0000001", lead="V9")
+        augmented_frame(opened, "0000001", lead="V9")
     with pytest.raises(ConfigError, match="no record"):
-        perturbed_frame(opened, "nobody")
+        augmented_frame(opened, "nobody")

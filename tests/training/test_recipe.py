@@ -18,7 +18,7 @@ from tests.training.conftest import Driver
 
 PARTS = (
     "encoder={name: resnet, width: 4, depth: 2}",
-    "method={name: cmsmlc, head: 32, view_choice: random_pair, perturbations: [baseline_wander, mask]}",
+    "method={name: cmsmlc, head: 32, view_choice: random_pair, augmentations: [baseline_wander, mask]}",
     "batch=64",
 )
 
@@ -53,7 +53,7 @@ def test_a_picture_of_random_pairs_names_segments_and_has_nothing_to_compare_the
     views, _ = first_batch(resolve("cmsmlc-synthetic", [f"store={store}", *PARTS]), instances=2)
     assert views.names == tuple(f"segment {number}: baseline_wander, mask" for number in (1, 2))
     assert views.offsets.tolist() == [0, 2500]
-    assert views.plain is None, "without its perturbations, the method would draw other leads"
+    assert views.plain is None, "without its augmentations, the method would draw other leads"
 
 
 @pytest.mark.slow

@@ -22,12 +22,12 @@ def content(runs: Path) -> dict[str, str]:
 
 
 def test_killed_at_random_steps(drive: Driver, tmp_path: Path) -> None:
-    """kill -9 of the real process after a step, each later than the last; dropout and perturbations are on."""
-    drive("cmsc", *SETTINGS, "method.perturbations=[gaussian]", f"runs={tmp_path / 'whole'}")
+    """kill -9 of the real process after a step, each later than the last; dropout and augmentations are on."""
+    drive("cmsc", *SETTINGS, "method.augmentations=[gaussian_noise]", f"runs={tmp_path / 'whole'}")
     for moment in sorted(random.Random(0).sample(range(8, 40), 2)):
-        killed = drive("cmsc", *SETTINGS, "method.perturbations=[gaussian]", stop_at=moment, check=False)
+        killed = drive("cmsc", *SETTINGS, "method.augmentations=[gaussian_noise]", stop_at=moment, check=False)
         assert killed.returncode == -9
-    drive("cmsc", *SETTINGS, "method.perturbations=[gaussian]")
+    drive("cmsc", *SETTINGS, "method.augmentations=[gaussian_noise]")
     assert content(tmp_path / "runs") == content(tmp_path / "whole")
 
 

@@ -25,7 +25,7 @@ from clocs.views.batch import BatchMaker
 from clocs.views.joint import JointBatchMaker
 from tests.conftest import make_recording
 
-JOINT = ("method={name: cmsmlc, view_choice: random_pair, perturbations: [gaussian]}", "batch=64")
+JOINT = ("method={name: cmsmlc, view_choice: random_pair, augmentations: [gaussian_noise]}", "batch=64")
 
 
 def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Path) -> None:

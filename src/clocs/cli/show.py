@@ -35,21 +35,21 @@ def batch(
 
 
 @show.command()
-def perturbations(
+def augmentations(
     store: StoreFolder,
     record: Annotated[str, typer.Option(help="Record id within the store.")],
-    out: Picture = Path("perturbations.png"),
+    out: Picture = Path("augmentations.png"),
     lead: Annotated[str | None, typer.Option(help="Default: the first one.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other perturbations.")] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed draws other augmentations.")] = 0,
 ) -> None:
-    """Draw 5 s of a recording under every perturbation, with its defaults and applied for certain."""
-    from clocs.drawing.batch import draw_perturbations
+    """Draw 5 s of a recording under every augmentation, with its defaults and applied for certain."""
+    from clocs.drawing.batch import draw_augmentations
     from clocs.drawing.figure import save_figure
     from clocs.store.store import open_store
-    from clocs.training.preview import perturbed_frame
+    from clocs.training.preview import augmented_frame
 
-    views = perturbed_frame(open_store(store), record, lead=lead, seed=seed)
-    save_figure(draw_perturbations(views, views.instances[0]), out, dpi=150)
+    views = augmented_frame(open_store(store), record, lead=lead, seed=seed)
+    save_figure(draw_augmentations(views, views.instances[0]), out, dpi=150)
     typer.echo(str(out))
 
 

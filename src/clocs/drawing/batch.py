@@ -36,7 +36,7 @@ MATRIX: Final = 5.2
 BESIDE: Final = 3
 """Views up to which the matrix stands beside them; with more, below."""
 ACROSS: Final = 3
-"""Panels side by side in the picture of perturbations."""
+"""Panels side by side in the picture of augmentations."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Views:
     values: Floats
     """(B, V, S) in ``unit``."""
     plain: Floats | None
-    """(B, V, S), what each view was before it was perturbed; None where nothing is."""
+    """(B, V, S), what each view was before it was augmented; None where nothing is."""
     rates: npt.NDArray[np.float64]
     """(B,) Hz."""
     offsets: npt.NDArray[np.int64]
@@ -152,7 +152,7 @@ def draw_similarity(canvas: FigureBase, similarity: Similarity) -> None:
     axes.set_title(similarity.title, fontsize=8.5)
 
 
-def draw_perturbations(views: Views, title: str = "") -> Figure:
+def draw_augmentations(views: Views, title: str = "") -> Figure:
     """The views of the first instance, a few side by side; each says how far it is from what it was."""
     width = views.values.shape[1]
     rows = -(-width // ACROSS)

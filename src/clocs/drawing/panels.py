@@ -34,7 +34,7 @@ class Bar:
     low: float
     high: float
     sequential: bool = False
-    """One perturbation after another."""
+    """One augmentation after another."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Sweep:
 
 
 def draw_bars(bars: Sequence[Bar], title: str, span: tuple[float, float]) -> Figure:
-    """Bars from the top down over AUCs from ``span[0]`` to ``span[1]``; single perturbations blue, sequences green."""
+    """Bars from the top down over AUCs from ``span[0]`` to ``span[1]``; single augmentations blue, sequences green."""
     figure, axes = _panel(0.26 * len(bars) + 0.9)
     for place, bar in enumerate(bars):
         colour = SEQUENTIAL if bar.sequential else SINGLE

@@ -1,4 +1,4 @@
-"""BYOL: one network predicts what a delayed copy of it makes of another perturbed copy."""
+"""BYOL: one network predicts what a delayed copy of it makes of another augmented copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clocs.losses import BYOLLoss
-from clocs.methods.method import PerturbedOptions, encode_views, perturbed
+from clocs.methods.method import AugmentedOptions, augmented, encode_views
 
 
 class ByolModel(nn.Module):
@@ -30,7 +30,7 @@ class ByolModel(nn.Module):
         return torch.stack([predictions, targets], dim=2)
 
 
-class Byol(PerturbedOptions):
+class Byol(AugmentedOptions):
     """Gaussian noise by default: our choice, the paper does not say which its Table 1 used."""
 
     name: ClassVar[str] = "byol"
@@ -39,7 +39,7 @@ class Byol(PerturbedOptions):
     shares_batch: ClassVar[bool] = False
     needs_labels: ClassVar[bool] = False
 
-    perturbations: tuple[dict[str, Any], ...] = Field(default=("gaussian",), validate_default=True)
+    augmentations: tuple[dict[str, Any], ...] = Field(default=("gaussian_noise",), validate_default=True)
     decay: float = Field(default=0.9, ge=0, le=1)
     """Of the moving average; the paper's 0.9."""
     normalised: bool = False
@@ -47,7 +47,7 @@ class Byol(PerturbedOptions):
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, 1, S) -> (B, 2, S)."""
-        return perturbed(frames.repeat(1, 2, 1), self.perturbations, generator)
+        return augmented(frames.repeat(1, 2, 1), self.augmentations, generator)
 
     def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
         """Online network, predictor, target network."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clocs.methods.contrast import PatientContrast
-from clocs.methods.method import perturbed
+from clocs.methods.method import augmented
 
 
 class Cmlc(PatientContrast):
@@ -20,4 +20,4 @@ class Cmlc(PatientContrast):
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, leads, 1, S) -> (B, leads, S)."""
-        return perturbed(frames.flatten(1, 2), self.perturbations, generator)
+        return augmented(frames.flatten(1, 2), self.augmentations, generator)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clocs.methods.contrast import PatientContrast
-from clocs.methods.method import perturbed
+from clocs.methods.method import augmented
 
 
 class Cmsc(PatientContrast):
@@ -20,4 +20,4 @@ class Cmsc(PatientContrast):
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, segments, S) as they are."""
-        return perturbed(frames, self.perturbations, generator)
+        return augmented(frames, self.augmentations, generator)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clocs.methods.contrast import PatientContrast
-from clocs.methods.method import perturbed
+from clocs.methods.method import augmented
 
 
 class Cmsmlc(PatientContrast):
@@ -29,7 +29,7 @@ class Cmsmlc(PatientContrast):
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, leads, segments, S) -> (B, leads x segments, S), or (B, segments, S)."""
         chosen = frames.flatten(1, 2) if self.view_choice == "all" else _random_leads(frames, generator)
-        return perturbed(chosen, self.perturbations, generator)
+        return augmented(chosen, self.augmentations, generator)
 
 
 def _random_leads(frames: Tensor, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,7 @@ from clocs.methods.method import ProjectedOptions
 class PatientContrast(ProjectedOptions):
     """Views of one patient attract each other, those of others repel; only the views differ by method.
 
-    Nothing is perturbed by default: our reading of the paper's Table 1.
+    Nothing is augmented by default: our reading of the paper's Table 1.
     """
 
     shares_batch: ClassVar[bool] = True

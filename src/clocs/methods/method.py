@@ -9,11 +9,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor, nn
 
+from clocs.augmentations import Compose, changed_augmentations, describe_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.options import checked
 from clocs.core.registry import Registry
-from clocs.core.run_identity import changed_values
-from clocs.views.perturbations import parse_perturbations, perturb
 
 
 class Method(Protocol):
@@ -86,38 +85,37 @@ def parse_method(given: Mapping[str, Any]) -> Any:
 
 
 def changed_options(method: BaseModel) -> dict[str, Any]:
-    """Return the options of a method that differ from its defaults, as JSON; the same within its perturbations."""
+    """Return the options of a method that differ from its defaults, as JSON; the same within its augmentations."""
     given = method.model_dump(mode="json")
     try:
         usual = type(method)().model_dump(mode="json")
     except ValidationError:  # an option without a default
         usual = {}
     changed = {name: value for name, value in given.items() if name not in usual or value != usual[name]}
-    if "perturbations" in changed:
-        steps = parse_perturbations(list(given["perturbations"]))
-        changed["perturbations"] = [{"name": step.name, **changed_values(step)} for step in steps]
+    if "augmentations" in changed:
+        changed["augmentations"] = changed_augmentations(given["augmentations"])
     return changed
 
 
-class PerturbedOptions(BaseModel):
-    """Options of a method whose views may be perturbed."""
+class AugmentedOptions(BaseModel):
+    """Options of a method whose views may be augmented."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     purpose: ClassVar[Literal["segments", "evaluation"]]
 
-    perturbations: tuple[dict[str, Any], ...] = ()
-    """Applied in order, in mV, drawn anew for each view; names or ``{"name": ..., option: value}``."""
+    augmentations: tuple[dict[str, Any], ...] = ()
+    """Applied in order, in mV, drawn again for each view; names or ``{"name": ..., option: value}``."""
 
     @property
     def draws(self) -> bool:
         """Whether views are random."""
-        return bool(self.perturbations)
+        return bool(self.augmentations)
 
     @property
     def needs_millivolt(self) -> bool:
-        """Whether a perturbation is given in mV."""
-        return any(step.needs_millivolt for step in parse_perturbations(list(self.perturbations)))
+        """Whether an augmentation is given in mV."""
+        return any(step.needs_millivolt for step in parse_augmentations(list(self.augmentations)))
 
     @property
     def normalises_first(self) -> bool:
@@ -131,22 +129,21 @@ class PerturbedOptions(BaseModel):
     def after_step(self, model: nn.Module) -> None:
         """Nothing, unless a method says otherwise."""
 
-    @field_validator("perturbations", mode="before")
+    @field_validator("augmentations", mode="before")
     @classmethod
     def _parsed(cls, given: object) -> tuple[dict[str, Any], ...]:
         """Spell out all options, so that a run's config says what was applied."""
         try:
-            steps = parse_perturbations(given)
+            return tuple(describe_augmentations(given))
         except ConfigError as error:  # a ValueError is what pydantic gathers with the other options' faults
-            raise ValueError(str(error).removeprefix("perturbations: ")) from error
-        return tuple({"name": step.name, **step.model_dump(mode="json")} for step in steps)
+            raise ValueError(str(error).removeprefix("augmentations: ")) from error
 
 
-def perturbed(views: Tensor, steps: Sequence[Mapping[str, Any]], generator: torch.Generator) -> Tensor:
-    """(B, V, S) with each view perturbed on its own."""
+def augmented(views: Tensor, steps: Sequence[Mapping[str, Any]], generator: torch.Generator) -> Tensor:
+    """(B, V, S) with each view augmented on its own."""
     if not steps:
         return views
-    flat = perturb(views.flatten(0, 1), parse_perturbations(list(steps)), generator)
+    flat = Compose(steps)(views.flatten(0, 1).unsqueeze(1), generator)
     return flat.reshape(views.shape)
 
 
@@ -169,7 +166,7 @@ class ViewEncoder(nn.Module):
         return embeddings if self.projection is None else encode_views(self.projection, embeddings)
 
 
-class ProjectedOptions(PerturbedOptions):
+class ProjectedOptions(AugmentedOptions):
     """Options of a method whose loss takes embeddings as they are, or through a projection head."""
 
     head: int | None = Field(default=None, gt=0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clocs.losses import ClassificationLoss
-from clocs.methods.method import PerturbedOptions, encode_views, perturbed
+from clocs.methods.method import AugmentedOptions, augmented, encode_views
 
 
 class SupervisedModel(nn.Module):
@@ -25,7 +25,7 @@ class SupervisedModel(nn.Module):
         return logits
 
 
-class Supervised(PerturbedOptions):
+class Supervised(AugmentedOptions):
     """Softmax where a recording has one class, a logistic a class where it may have several."""
 
     name: ClassVar[str] = "supervised"
@@ -38,7 +38,7 @@ class Supervised(PerturbedOptions):
 
     def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
         """(B, 1, S)."""
-        return perturbed(frames, self.perturbations, generator)
+        return augmented(frames, self.augmentations, generator)
 
     def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
         """Encoder and classifier."""

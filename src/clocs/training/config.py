@@ -186,14 +186,14 @@ def ready_config(name: str) -> dict[str, Any]:
         return {**copy.deepcopy(RECOMMENDED), "store": f"stores/{dataset}"}
     config: dict[str, Any] = {"method": {"name": method}, "store": f"stores/{dataset}"}
     if name == "mtssl-chapman":  # the paper: more tasks kept the network from converging
-        config["method"]["perturbations"] = ["scaling", "flip_amplitude", "flip_time"]
+        config["method"]["augmentations"] = ["scaling", "flip_amplitude", "flip_time"]
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":
         config["method"]["multi_label"] = True
     if dataset == "cardiology":  # in raw steps: noise can only be given by its relative size
         config["batch"] = 16
-        steps = parse_method(config["method"]).perturbations
-        noise = {"name": "gaussian", "relative": True, "sigma": 0.05}
-        config["method"]["perturbations"] = [noise if step["name"] == "gaussian" else step for step in steps]
+        steps = parse_method(config["method"]).augmentations
+        noise = {"name": "gaussian_noise", "relative": True, "sigma": 0.05}
+        config["method"]["augmentations"] = [noise if step["name"] == "gaussian_noise" else step for step in steps]
     if dataset in ("synthetic", "ludb"):
         config |= {"batch": 64, "epochs": 20, "learning_rate": 1e-3}
     return config

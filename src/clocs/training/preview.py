@@ -1,4 +1,4 @@
-"""What training will see, as arrays to draw: the first batch of a config, and a frame under each perturbation."""
+"""What training will see, as arrays to draw: the first batch of a config, and a frame under each augmentation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from clocs.augmentations import AUGMENTATIONS, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.drawing.batch import Similarity, Views
 from clocs.methods import Method, parse_method
-from clocs.methods.method import PerturbedOptions, encode_views
+from clocs.methods.method import AugmentedOptions, encode_views
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import canonical
 from clocs.store.frames import Frames
@@ -26,14 +27,13 @@ from clocs.training.data import source, training_data
 from clocs.training.pretrain import fresh_encoder
 from clocs.training.shipped import encoder_folder
 from clocs.views.batch import BatchMaker
-from clocs.views.perturbations import PERTURBATIONS, parse_perturbations, perturb
 
 Ints = npt.NDArray[np.int64]
 
 CELLS = 32
 """Instances of a similarity matrix that can still be read."""
 FRAME = FramePolicy(samples=2500, rate=500)
-"""5 s, the frame that the perturbations' defaults are made for."""
+"""5 s, the frame that the augmentations' defaults are made for."""
 
 
 def first_batch(
@@ -59,10 +59,10 @@ def first_batch(
     return shown, _similarity(embeddings, batch.patients.numpy(), shown.names, cells, encoder)
 
 
-def perturbed_frame(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
-    """A recording's first frame of 5 s at 500 Hz, as it is and under every registered perturbation.
+def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
+    """Return a recording's first frame of 5 s at 500 Hz, as it is and under every augmentation that keeps its lead.
 
-    Each is applied for certain, whatever its probability; ``lead``: the first one unless named.
+    Each is applied with probability 1. The lead is the first one unless named.
     """
     mask = np.zeros(len(store), bool)
     mask[store.number_of(record)] = True
@@ -74,16 +74,17 @@ def perturbed_frame(store: Store, record: str, *, lead: str | None = None, seed:
     if not len(frames):
         raise ConfigError(f"record '{record}' has no whole frame of 5 s; name another record or lead")
     plain = torch.from_numpy(frames.gather([0])[0])
-    steps = parse_perturbations([{"name": name, "probability": 1.0} for name in PERTURBATIONS.names()])
-    draws = (torch.Generator().manual_seed(derived_seed(seed, "preview", step.name)) for step in steps)
-    made = [plain, *(perturb(plain, [step], draw) for step, draw in zip(steps, draws, strict=True))]
+    names = [name for name in AUGMENTATIONS.names() if not AUGMENTATIONS.get(name).drops_leads]
+    steps = parse_augmentations([{"name": name, "probability": 1.0} for name in names])
+    draws = (torch.Generator().manual_seed(derived_seed(seed, "preview", name)) for name in names)
+    made = [plain, *(step(plain[:, None], draw)[:, 0] for step, draw in zip(steps, draws, strict=True))]
     values = torch.stack(made, dim=1).numpy()
     return Views(
         values=values,
         plain=np.broadcast_to(plain.numpy()[:, None], values.shape),
         rates=np.array([FRAME.rate]),
         offsets=np.zeros(len(made), np.int64),
-        names=("original", *(step.name for step in steps)),
+        names=("original", *names),
         instances=(f"record {record}, lead {frames.locate([0])[2][0]}",),
         unit=recording.unit,
     )
@@ -91,7 +92,7 @@ def perturbed_frame(store: Store, record: str, *, lead: str | None = None, seed:
 
 def _views(method: Method, frames: Frames, items: Ints, values: Tensor) -> Views:
     """Views with their names, and what they were before."""
-    plain = _unperturbed(method, torch.from_numpy(frames.gather(items)))
+    plain = _unaugmented(method, torch.from_numpy(frames.gather(items)))
     named = _named(method, frames, values.shape[1], 0 if plain is None else plain.shape[1])
     numbers, _, leads = frames.locate(items)
     recordings = [frames.store.recording(int(number)) for number in numbers]
@@ -110,11 +111,11 @@ def _views(method: Method, frames: Frames, items: Ints, values: Tensor) -> Views
     )
 
 
-def _unperturbed(method: Method, frames: Tensor) -> Tensor | None:
-    """The method's views without its perturbations; None where it has none, or draws its views as well."""
-    if not isinstance(method, PerturbedOptions) or not method.draws:
+def _unaugmented(method: Method, frames: Tensor) -> Tensor | None:
+    """The method's views without its augmentations; None where it has none, or draws its views as well."""
+    if not isinstance(method, AugmentedOptions) or not method.draws:
         return None
-    bare: Method = method.model_copy(update={"perturbations": ()})
+    bare: Method = method.model_copy(update={"augmentations": ()})
     return None if bare.draws else bare.views(frames, torch.Generator())
 
 
@@ -124,8 +125,8 @@ def _named(method: Method, frames: Frames, views: int, plain: int) -> list[tuple
     cut = [(f"segment {at + 1}" if segments > 1 else "", at * frames.policy.samples) for at in range(segments)]
     if method.together and views >= len(cut) * len(frames.leads):  # fewer: a drawn lead a view
         cut = [(f"lead {lead} {name}".strip(), offset) for lead in frames.leads for name, offset in cut]
-    steps = [step["name"] for step in method.perturbations] if isinstance(method, PerturbedOptions) else []
-    if plain == 1 < views == 1 + len(steps):  # one view a perturbation
+    steps = [step["name"] for step in method.augmentations] if isinstance(method, AugmentedOptions) else []
+    if plain == 1 < views == 1 + len(steps):  # one view an augmentation
         return [("original", 0), *((step, 0) for step in steps)]
     if views % len(cut):
         return [(f"view {at + 1}", 0) for at in range(views)]

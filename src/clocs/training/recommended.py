@@ -1,7 +1,7 @@
 """What we recommend beyond the paper, chosen by validation patients alone (docs/results/search.md).
 
 The paper's positive pairs, each of which weighs as much as any other, with a small residual network in place of its
-own, plain millivolt, and perturbed views: an instance gives two, of two segments and of two leads drawn at random.
+own, plain millivolt, and augmented views: an instance gives two, of two segments and of two leads drawn at random.
 Several stores take turns; afterwards the embedding becomes principal components (``clocs.evaluation.principal``).
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-PERTURBATIONS: Final[tuple[dict[str, Any], ...]] = (
+AUGMENTATIONS: Final[tuple[dict[str, Any], ...]] = (
     {"name": "scaling", "low": 0.7, "high": 1.4},
-    {"name": "gaussian", "sigma": 0.02},
+    {"name": "gaussian_noise", "sigma": 0.02},
     {"name": "baseline_wander", "amplitude": 0.1},
     {"name": "mask", "width": 0.2},
 )
@@ -21,7 +21,7 @@ RECOMMENDED: Final[dict[str, Any]] = {
         "name": "cmsmlc",
         "off_diagonals": "alike",
         "view_choice": "random_pair",
-        "perturbations": PERTURBATIONS,
+        "augmentations": AUGMENTATIONS,
     },
     "encoder": {"name": "resnet"},
     "frames": {"normalisation": "none"},

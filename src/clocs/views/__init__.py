@@ -1,1 +1,1 @@
-"""Layer 3: perturbations, segments and leads to batches."""
+"""Layer 3: augmentations, segments and leads to batches."""

@@ -48,7 +48,7 @@ class Batch:
 
 
 def _unit(store: Store, method: Method, policy: FramePolicy) -> str:
-    """The unit of all recordings; perturbations in millivolt are refused where it is another that frames still have."""
+    """The unit of all recordings; augmentations in millivolt are refused where it is another that frames still have."""
     units = {shard.unit for shard in store.manifest.shards}
     if len(units) != 1 or None in units:
         raise UnitError("a store that mixes millivolt and raw steps (adu) cannot be trained on; make two of it")
@@ -56,19 +56,19 @@ def _unit(store: Store, method: Method, policy: FramePolicy) -> str:
     unitless = method.normalises_first and policy.normalisation != "none"
     if unit != "mV" and method.needs_millivolt and not unitless:
         raise UnitError(
-            f"{method.name} perturbs signals in millivolt, but the files of this store give no gain: they are in raw "
-            "steps (adu). Give noise by relative size: {name: gaussian, relative: true, sigma: 0.05}."
+            f"{method.name} augments signals in millivolt, but the files of this store give no gain: they are in raw "
+            "steps (adu). Give noise by relative size: {name: gaussian_noise, relative: true, sigma: 0.05}."
         )
     return str(unit)
 
 
 class BatchMaker:
-    """Cuts, perturbs and normalises the frames of one part of a store for a method."""
+    """Cuts, augments and normalises the frames of one part of a store for a method."""
 
     def __init__(
         self, store: Store, policy: FramePolicy, method: Method, records: npt.NDArray[np.bool_] | None, seed: int
     ) -> None:
-        # Most perturbations act in mV, so that the policy's normalisation comes after them.
+        # Most augmentations act in mV, so that the policy's normalisation comes after them.
         taken = policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
         self.frames = Frames(store, taken, records=records, all_leads=method.together)
         if not len(self.frames):

@@ -10,9 +10,9 @@ import pytest
 import scipy.stats
 import torch
 
+from clocs.augmentations.masks import Mask, SpecAugmentFrequency, SpecAugmentTime, SpectrogramMask
 from clocs.core.errors import ConfigError
-from clocs.views.perturbations.masks import Mask, SpecAugmentFrequency, SpecAugmentTime, SpectrogramMask
-from tests.views.perturbations.conftest import noise, seeded, step
+from tests.augmentations.conftest import named, noise, seeded
 
 Array = npt.NDArray[np.float64]
 
@@ -49,10 +49,10 @@ def literal_masked(row: Array, options: SpectrogramMask, axis: int, start: int) 
 def test_each_row_has_one_of_the_paper_s_masks(options: SpectrogramMask, axis: int, samples: int, bins: int) -> None:
     """Every row equals the literal version with exactly one start of 0..N - N_m, and starts differ."""
     signals = noise(12, samples)
-    made = options(signals, seeded()).numpy()
+    made = options(signals, seeded())[:, 0].numpy()
     starts = bins - round(options.width * bins) + 1
     found = []
-    for row, out in zip(signals.numpy(), made, strict=True):
+    for row, out in zip(signals[:, 0].numpy(), made, strict=True):
         near = [s for s in range(starts) if np.abs(literal_masked(row, options, axis, s) - out).max() < 1e-10]
         assert len(near) == 1
         found += near
@@ -66,8 +66,8 @@ def test_default_masks_on_a_frame(options: SpectrogramMask, axis: int) -> None:
     bins = (129, 40)[axis]
     kept = options.kept(signals, bins, seeded())
     assert ((~kept).sum(dim=-1) == (26, 8)[axis]).all()
-    made = options(signals, seeded()).numpy()
-    for row, out, mask in zip(signals.numpy(), made, kept.numpy(), strict=True):
+    made = options(signals, seeded())[:, 0].numpy()
+    for row, out, mask in zip(signals[:, 0].numpy(), made, kept.numpy(), strict=True):
         np.testing.assert_allclose(out, literal_masked(row, options, axis, int(np.argmin(mask))), atol=1e-10)
 
 
@@ -91,13 +91,13 @@ def test_repeats_place_masks_by_themselves() -> None:
 def test_nothing_masked_gives_the_signal_back_and_everything_silence(name: str) -> None:
     for samples in (2500, 2499, 257):
         signals = noise(4, samples, torch.float32)
-        np.testing.assert_allclose(step(name, width=0)(signals, seeded()), signals, rtol=0, atol=1e-5)
-        assert step(name, width=1)(signals, seeded()).abs().max() == 0
+        np.testing.assert_allclose(named(name, width=0)(signals, seeded()), signals, rtol=0, atol=1e-5)
+        assert named(name, width=1)(signals, seeded()).abs().max() == 0
 
 
 def test_a_time_mask_silences_and_leaves_the_rest() -> None:
     """8 windows of 256 samples, 64 apart, that begin with a zero: 703 samples touched, 321 with no other window."""
-    made = SpecAugmentTime()(torch.ones((200, 2500), dtype=torch.float64), seeded())
+    made = SpecAugmentTime()(torch.ones((200, 1, 2500), dtype=torch.float64), seeded())[:, 0]
     silent, touched = (made == 0).sum(dim=-1), (made < 1 - 1e-12).sum(dim=-1)
     inner = (made[:, 0] > 1 - 1e-12) & (made[:, -1] > 1 - 1e-12)
     assert int(inner.sum()) > 100
@@ -108,14 +108,14 @@ def test_a_time_mask_silences_and_leaves_the_rest() -> None:
 def test_a_frequency_mask_removes_a_tone_inside_it_and_no_other() -> None:
     """A Hann window spreads a tone over three bins; away from the edges, which are reflected."""
     options, tone = SpecAugmentFrequency(), 40
-    signals = torch.cos(2 * torch.pi * tone / 256 * torch.arange(2500, dtype=torch.float64)).repeat(300, 1)
+    signals = torch.cos(2 * torch.pi * tone / 256 * torch.arange(2500, dtype=torch.float64)).repeat(300, 1, 1)
     kept = options.kept(signals, 129, seeded())[:, tone - 2 : tone + 3]
-    inside = options(signals, seeded())[:, 256:-256]
+    inside = options(signals, seeded())[:, 0, 256:-256]
     gone, left = ~kept.any(dim=-1), kept.all(dim=-1)
     assert gone.any()
     assert left.any()
     assert inside[gone].abs().max() < 1e-10
-    np.testing.assert_allclose(inside[left], signals[left, 256:-256], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(inside[left], signals[left, 0, 256:-256], rtol=0, atol=1e-10)
 
 
 def test_a_window_too_long_for_the_frames_is_refused_with_what_fits() -> None:
@@ -127,9 +127,9 @@ def test_a_window_too_long_for_the_frames_is_refused_with_what_fits() -> None:
 def test_a_mask_flattens_one_stretch_of_a_fifth(fill: Literal["mean", "zero"]) -> None:
     """Every row equals the literal version with exactly one of the starts that fit; 48 of 241 samples."""
     signals = noise(40, 241)
-    made = Mask(fill=fill)(signals, seeded()).numpy()
+    made = Mask(fill=fill)(signals, seeded())[:, 0].numpy()
     found = []
-    for row, out in zip(signals.numpy(), made, strict=True):
+    for row, out in zip(signals[:, 0].numpy(), made, strict=True):
         ways = np.tile(row, (241 - 48 + 1, 1))
         for start, way in enumerate(ways):
             way[start : start + 48] = row.mean() if fill == "mean" else 0
@@ -141,10 +141,10 @@ def test_a_mask_flattens_one_stretch_of_a_fifth(fill: Literal["mean", "zero"]) -
 
 def test_a_mask_may_lie_anywhere_and_cover_nothing_or_all() -> None:
     """5,000 rows over the 9 places of 2 of 10 samples, both ends among them: chi-square."""
-    signals = torch.ones((5000, 10), dtype=torch.float64)
-    counts = np.bincount(Mask(fill="zero")(signals, seeded()).argmin(dim=1).numpy(), minlength=9)
+    signals = torch.ones((5000, 1, 10), dtype=torch.float64)
+    counts = np.bincount(Mask(fill="zero")(signals, seeded()).argmin(dim=-1)[:, 0].numpy(), minlength=9)
     assert len(counts) == 9
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
     some = noise(3, 100)
     assert torch.equal(Mask(width=0)(some, seeded()), some)
-    assert torch.equal(Mask(width=1)(some, seeded()), some.mean(dim=1, keepdim=True).expand_as(some))
+    assert torch.equal(Mask(width=1)(some, seeded()), some.mean(dim=-1, keepdim=True).expand_as(some))

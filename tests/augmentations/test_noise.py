@@ -10,18 +10,19 @@ import pytest
 import scipy.stats
 import torch
 
-from clocs.views.perturbations.noise import BaselineWander, Gaussian
-from tests.views.perturbations.conftest import noise, seeded
+from clocs.augmentations.noise import BaselineWander, GaussianNoise
+from tests.augmentations.conftest import noise, seeded
 
 Array = npt.NDArray[np.float64]
 
 
 @pytest.mark.parametrize(("sigma", "relative"), [(0.01, False), (0.5, False), (0.1, True)])
 def test_gaussian_noise_has_the_asked_deviation(sigma: float, relative: bool) -> None:
-    """Standard error of a deviation over n normal draws: 1 / sqrt(2 n) of it; rows of different sizes."""
-    signals = noise(64, 2500) * torch.logspace(-1, 1, 64, dtype=torch.float64)[:, None] + 3
-    added = (Gaussian(sigma=sigma, relative=relative)(signals, seeded()) - signals).numpy()
-    unit = added / (sigma * (signals.numpy().std(axis=1, keepdims=True) if relative else 1.0))
+    """Standard error of a deviation over n normal draws: 1 / sqrt(2 n) of it; leads of different sizes."""
+    signals = noise(16, 2500, leads=4) * torch.logspace(-1, 1, 64, dtype=torch.float64).view(16, 4, 1) + 3
+    added = (GaussianNoise(sigma=sigma, relative=relative)(signals, seeded()) - signals).flatten(0, 1).numpy()
+    rows = signals.flatten(0, 1).numpy()
+    unit = added / (sigma * (rows.std(axis=1, keepdims=True) if relative else 1.0))
     assert abs(unit.std() - 1) < 5 / math.sqrt(2 * unit.size)
     assert np.abs(unit.std(axis=1) - 1).max() < 5 / math.sqrt(2 * 2500)
     assert abs(unit.mean()) < 5 / math.sqrt(unit.size)
@@ -32,7 +33,7 @@ def test_gaussian_noise_has_the_asked_deviation(sigma: float, relative: bool) ->
 
 def drift(options: BaselineWander, rows: int, samples: int) -> Array:
     """What is added to silence."""
-    return options(torch.zeros((rows, samples), dtype=torch.float64), seeded()).numpy()
+    return options(torch.zeros((rows, 1, samples), dtype=torch.float64), seeded())[:, 0].numpy()
 
 
 def test_a_wander_is_the_sum_of_its_waves() -> None:
@@ -47,6 +48,14 @@ def test_a_wander_is_the_sum_of_its_waves() -> None:
                 for wave in range(count)
             ]
             assert made[row, sample] == pytest.approx(0.1 * sum(waves) / count, abs=1e-12)
+
+
+def test_every_lead_has_its_own_waves() -> None:
+    """Leads of one frame draw as rows of one lead do."""
+    silence = torch.zeros((6, 4, 50), dtype=torch.float64)
+    made = BaselineWander()(silence, seeded()).flatten(0, 1).numpy()
+    np.testing.assert_array_equal(made, drift(BaselineWander(), 24, 50))
+    assert len(np.unique(made, axis=0)) == 24
 
 
 def test_frequencies_and_phases_are_even() -> None:
@@ -71,10 +80,10 @@ def test_one_to_three_waves_share_the_amplitude() -> None:
     assert abs(np.median(power) - 1) < 0.01
 
 
-def test_a_relative_wander_is_as_large_as_the_row() -> None:
-    signals = noise(8, 500) * torch.logspace(-1, 1, 8, dtype=torch.float64)[:, None] + 3
+def test_a_relative_wander_is_as_large_as_the_lead() -> None:
+    signals = noise(8, 500) * torch.logspace(-1, 1, 8, dtype=torch.float64)[:, None, None] + 3
     options = BaselineWander(relative=True, amplitude=0.5)
-    added = (options(signals, seeded()) - signals).numpy() / signals.numpy().std(axis=1, keepdims=True)
-    np.testing.assert_allclose(added, drift(BaselineWander(amplitude=0.5), 8, 500), atol=1e-9)
+    added = (options(signals, seeded()) - signals).numpy() / signals.numpy().std(axis=-1, keepdims=True)
+    np.testing.assert_allclose(added[:, 0], drift(BaselineWander(amplitude=0.5), 8, 500), atol=1e-9)
     assert not options.needs_millivolt
     assert BaselineWander().needs_millivolt

@@ -125,11 +125,14 @@ _GROWTH = """
 import ctypes, json, sys, time
 import numpy as np, torch, clocs
 from clocs.losses import PatientNCELoss
-from clocs.methods import parse_method
-from clocs.views.batch import BatchMaker
+from clocs.encoders import ResNet
+from clocs.methods import CMSC
+from clocs.training.batches import Batches
 torch.set_num_threads(1)
 size, store = int(sys.argv[1]), clocs.open_store(sys.argv[2])
-maker = BatchMaker(store, store.policy("segments"), parse_method({"name": "cmsc"}), None, 0)
+policy = store.policy("segments")
+raw = policy.model_copy(update={"normalisation": "none"})
+maker = Batches([clocs.FrameDataset(store, policy=raw)], [policy], CMSC(ResNet()), 0)
 random = np.random.default_rng(0)
 for start in range(0, len(maker), 1024):  # the store's own pages shall not count as memory of a batch
     maker.make(np.arange(start, min(start + 1024, len(maker))), 0, "touch")

@@ -72,9 +72,9 @@ def _options(condition: PretrainingCondition) -> dict[str, Any]:
     """What differs from the method's ready config; nothing where it is the same, so that cells are shared."""
     ready = parse_method(ready_config(f"{condition.method}-{condition.dataset}")["method"])
     found: dict[str, Any] = {}
-    if condition.decay is not None and condition.decay != ready.model_dump().get("decay"):
+    if condition.decay is not None and condition.decay != ready.get("decay"):
         found["decay"] = condition.decay
-    usual = tuple(str(step["name"]) for step in ready.augmentations)
+    usual = tuple(str(step["name"]) for step in ready["augmentations"])
     if condition.augmentations is not None and condition.augmentations != usual:
         found["augmentations"] = list(condition.augmentations)
     return found

@@ -22,6 +22,7 @@ from clocs.encoders.encoder import ENCODERS
 from clocs.evaluation.finetune import FinetuneConfig
 from clocs.evaluation.probe import ProbeConfig
 from clocs.methods import METHODS
+from clocs.methods.method import GIVEN
 from clocs.signals.framing import FramePolicy
 from clocs.training.config import EXECUTION, PretrainConfig, ready_configs, resolve
 from reproduction.cells import Evaluation, Pretraining
@@ -37,7 +38,9 @@ def all_defaults() -> dict[str, Any]:
     """Return every default, by the part that has it."""
     models = (PretrainConfig, ProbeConfig, FinetuneConfig, FramePolicy, Pretraining, Evaluation)
     found = {model.__name__: _defaults(model) for model in models}
-    found |= {f"method {method.name}": _defaults(method) for method in METHODS}
+    found |= {
+        f"method {name}": _defaults(constructor_model(METHODS.get(name), given=GIVEN)) for name in METHODS.names()
+    }
     found |= {f"encoder {name}": _defaults(constructor_model(ENCODERS.get(name))) for name in ENCODERS.names()}
     found |= {
         f"augmentation {name}": _defaults(constructor_model(AUGMENTATIONS.get(name))) for name in AUGMENTATIONS.names()

@@ -128,7 +128,7 @@ def test_changed_recipes_can_be_judged_and_have_their_steps(cell: Evaluation, tm
     """Frames without a stated rate could not be cut alike for the evaluation; few patients make short epochs."""
     assert cell.start is not None
     config = pretrain_config(cell.start, Workspace(tmp_path, tmp_path, tmp_path))
-    policy = DATASETS.get(cell.start.dataset).frames[METHODS.get(cell.start.method).purpose]
+    policy = DATASETS.get(cell.start.dataset).frames[METHODS.get(cell.start.method).frame_policy]
     assert policy.model_copy(update=config.frames).rate is not None
     assert config.steps is not None
     fewest = int(4_402 * config.patients) // config.batch  # recordings, of one patient each; the paper's table 4

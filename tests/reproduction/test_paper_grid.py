@@ -21,7 +21,7 @@ def test_the_names_are_the_packages() -> None:
     used = {name for pretraining in pretrainings() for name in pretraining.augmentations or ()}
     assert used <= set(AUGMENTATIONS.names())
     tasks = {each.dataset: each.augmentations for each in pretrainings() if each.method == "mtssl"}
-    assert tasks["physionet2020"] == tuple(task["name"] for task in ALL_TASKS)
+    assert tasks["physionet2020"] == ALL_TASKS
     assert tasks["chapman"] == ("scaling", "flip_amplitude", "flip_time")
 
 

@@ -14,9 +14,18 @@ from typing import Any
 import pytest
 
 import clocs
+from clocs.training.config import PretrainConfig
+from clocs.training.data import Data, Source, sources, training_data
+from clocs.training.pretrain import fresh_method
 
 ROOT = Path(__file__).resolve().parents[2]
 Driver = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def data_of(config: PretrainConfig, parts: tuple[Source, ...] | None = None) -> Data:
+    """What a config trains on."""
+    parts = sources(config) if parts is None else parts
+    return training_data(config, fresh_method(config, parts), parts)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import clocs.core.files
 import clocs.training.loop as loops
 from clocs.training.config import resolve
 from clocs.training.pretrain import pretrain
+from tests.training import token_method  # noqa: F401  (registers the method)
 
 
 def main() -> None:
@@ -41,8 +42,8 @@ def _write_gradients(path: str, seed: int) -> None:
     def train(self: loops.Loop, about: object, start: object, progress: object) -> loops.State:
         items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch]
         loss = self.step(self.share(self.data.train, items, "train", 0, 0))
-        if self.leads:
-            gradients = {name: value.grad for name, value in self.bare.named_parameters() if value.grad is not None}
+        if self.is_rank_zero:
+            gradients = {name: value.grad for name, value in self.method.named_parameters() if value.grad is not None}
             save_file({"loss": torch.tensor(loss, dtype=torch.float64), **gradients}, path)
         self.state.best_loss = loss
         return self.state

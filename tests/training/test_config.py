@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +11,7 @@ import yaml
 import clocs
 from clocs.core.errors import ConfigError, UnitError
 from clocs.methods import METHODS
-from clocs.methods.simclr import SimClr
+from clocs.methods.simclr import SimCLR
 from clocs.training.config import EXECUTION, OURS, PretrainConfig, ready_configs, resolve
 
 
@@ -82,14 +82,14 @@ def test_options_follow_a_name_alone() -> None:
     assert (config.method["name"], config.method["head"]) == ("simclr", 4)
 
 
-class MySimClr(SimClr):
-    name: ClassVar[str] = "my-simclr"
+class MySimCLR(SimCLR):
+    pass
 
 
 def test_a_methods_name_may_have_a_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:
     METHODS.names()  # entry points are read first
-    monkeypatch.setitem(METHODS._locations, "my-simclr", "another.package:MySimClr")
-    monkeypatch.setitem(METHODS._parts, "my-simclr", MySimClr)
+    monkeypatch.setitem(METHODS._locations, "my-simclr", "another.package:MySimCLR")
+    monkeypatch.setitem(METHODS._parts, "my-simclr", MySimCLR)
     assert "my-simclr-synthetic" in ready_configs()
     config = resolve("my-simclr-synthetic")
     assert (config.method["name"], str(config.store), config.batch) == ("my-simclr", "stores/synthetic", 64)

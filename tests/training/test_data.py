@@ -13,16 +13,16 @@ import torch
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.formats.writing import write
-from clocs.methods import parse_method
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import OFF
 from clocs.store.store import Store, open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
-from clocs.training.data import sources, training_data
+from clocs.training.data import sources
 from clocs.training.pretrain import fresh_encoder
 from clocs.training.seen import load_seen
 from tests.conftest import make_recording
+from tests.training.conftest import data_of
 
 
 def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: Path, tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: P
     assert (done["epochs"], done["steps"]) == (0, 0)
     encoder, about = load_encoder_folder(Path(done["best"]))
     config = resolve("cmsc-synthetic", told)
-    start = fresh_encoder(config, sources(config, parse_method(config.method))[0].policy)
+    start = fresh_encoder(config, sources(config)[0].policy)
     assert all(torch.equal(value, start.state_dict()[name]) for name, value in encoder.state_dict().items())
     assert len(load_seen(Path(done["best"]), about["seen_sha256"])) == 0
 
@@ -43,8 +43,7 @@ def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_large
     drawn: dict[float, set[int]] = {}
     for share in (0.25, 0.5):
         config = resolve("cmsc-synthetic", [f"store={store}", f"patients={share}", "batch=16"])
-        method = parse_method(config.method)
-        data = training_data(config, method, sources(config, method))
+        data = data_of(config)
         drawn[share] = set(data.train.patients(np.arange(len(data.train))).tolist())
         assert len(drawn[share]) == pytest.approx(share * len(np.unique(patient[train])), abs=0.5)
     assert drawn[0.25] < drawn[0.5]
@@ -52,7 +51,7 @@ def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_large
 
 def policy_leads(name: str, *overrides: str) -> tuple[str, ...]:
     config = resolve(name, overrides)
-    return sources(config, parse_method(config.method))[-1].policy.leads
+    return sources(config)[-1].policy.leads
 
 
 def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> None:
@@ -70,10 +69,9 @@ def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
     made = Store.from_arrays(tmp_path / "store", signals, rate=500, leads=["I", "II"], table=table, gate=OFF)
     clocs.split(made)
     config = resolve("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch=16"])
-    method = parse_method(config.method)
-    parts = sources(config, method)
+    parts = sources(config)
     assert parts[0].policy.leads == ("aVF", "III")
-    assert training_data(config, method, parts).train.leads == ("aVF", "III")
+    assert data_of(config, parts).train.leads == ("aVF", "III")
     with pytest.raises(ConfigError, match=r"has 'V1'; there are I, II, III, aVR, aVL, aVF$"):
         policy_leads("cmsc-synthetic", f"store={tmp_path / 'store'}", "leads=I,V1")
 
@@ -113,9 +111,8 @@ def test_views_that_a_loss_cannot_compare_are_refused_before_training(
 def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalisation: str) -> None:
     """A scaling that comes before a normalisation to one size would be undone by it."""
     config = resolve("mtssl-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
-    method = parse_method(config.method)
-    maker = training_data(config, method, sources(config, method)).train
-    views = maker.make(np.arange(8), 0, "train", 0, 0).views[:, :, 0]
+    maker = data_of(config).train
+    views = maker.make(np.arange(8), 0, "train", 0, 0)["views"][:, :, 0]
     away = (views[:, 1:] - views[:, :1]).abs().amax(dim=2)
     assert float(away.min()) > 1e-3
 
@@ -126,10 +123,9 @@ def test_one_validation_patient_is_told(tmp_path: Path) -> None:
     clocs.split(store)
     for name, told in (("cmsc", True), ("simclr", False)):
         config = resolve(f"{name}-synthetic", [f"store={store.folder}", "batch=4"])
-        method = parse_method(config.method)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            training_data(config, method, sources(config, method))
+            data_of(config)
         assert any("validation part has one patient" in str(one.message) for one in found) == told
 
 
@@ -145,8 +141,7 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
     for seed in range(4):
         clocs.split(store, f"s{seed}", seed=seed)
         config = resolve("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch=4"])
-        method = parse_method(config.method)
-        data = training_data(config, method, sources(config, method))
+        data = data_of(config)
         assert data.train.leads == data.validation.leads
 
 

@@ -16,13 +16,13 @@ from torch import nn
 
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.methods import parse_method
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import resolve
-from clocs.training.data import sources, training_data
-from clocs.training.pretrain import fresh_encoder
-from tests.training.conftest import Driver
+from clocs.training.data import sources
+from clocs.training.loop import _parts
+from clocs.training.pretrain import fresh_method
+from tests.training.conftest import Driver, data_of
 
 SETTINGS = ["epochs=3", "batch=64", "learning_rate=0.003"]
 OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")}
@@ -127,13 +127,12 @@ def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) 
     """Ten in four parts are 3, 3, 3 and 1: the loss is their mean over instances, not over parts."""
     told = [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=10", "accumulate=4", "encoder.dropout=0"]
     config = resolve("mtssl-synthetic", told)
-    method = parse_method(config.method)
-    parts = sources(config, method)
-    data = training_data(config, method, parts)
-    pieces = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0).split(4)
-    assert [len(piece.items) for piece in pieces] == [3, 3, 3, 1]
-    model = method.model(fresh_encoder(config, parts[0].policy), config.encoder["embedding_dim"], 0).train()
-    means = [float(method.loss(model(piece.views), piece.patients, piece.targets).detach()) for piece in pieces]
+    parts = sources(config)
+    data = data_of(config, parts)
+    pieces = _parts(data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0), 4)
+    assert [len(piece["item"]) for piece in pieces] == [3, 3, 3, 1]
+    method = fresh_method(config, parts).train()
+    means = [float(method.training_step(piece, 0).detach()) for piece in pieces]
     logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)
     assert logged != pytest.approx(np.mean(means), rel=1e-5)

@@ -19,12 +19,10 @@ import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
 from clocs.formats.writing import write
-from clocs.methods import parse_method
 from clocs.signals.quality import OFF
 from clocs.store.store import open_store
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
-from clocs.training.data import sources, training_data
 from clocs.training.labels import labelled_items, labelled_records
 from clocs.training.loop import Progress
 from clocs.training.pretrain import fresh_encoder
@@ -32,8 +30,8 @@ from clocs.training.runs import finished_epochs
 from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen import load_seen, seen_keys
 from clocs.training.shipped import encoder_folder
-from clocs.views.batch import BatchMaker
 from tests.conftest import ROOT, make_recording
+from tests.training.conftest import data_of
 
 
 @pytest.fixture(scope="module")
@@ -186,13 +184,11 @@ def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> N
     split = place.split()
     told = [f"store={store}", "fraction=0.25", f"label_draw={draw}", "batch=8", "seed=2"]
     config = resolve("supervised-synthetic", told)
-    method = parse_method(config.method)
-    data = training_data(config, method, sources(config, method))
+    data = data_of(config)
     assert isinstance(data.sampler, ShuffledSampler)
-    assert isinstance(data.train, BatchMaker)
     drawn = np.concatenate([data.sampler.batch(0, step) for step in range(data.sampler.steps)])
     assert len(set(drawn.tolist())) == len(drawn)
-    records = data.train.frames.locate(drawn)[0]
+    records = data.train.datasets[0].locate(drawn)[0]
     if draw == "patients":
         expected = np.flatnonzero(labelled_records(place, split.mask("train"), 0.25, 2))
         assert set(records) == set(expected.tolist())

@@ -9,12 +9,10 @@ import torch
 from safetensors.torch import load_file
 
 import clocs
-from clocs.methods import parse_method
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
-from clocs.training.data import sources, training_data
 from clocs.training.preview import first_batch
-from tests.training.conftest import Driver
+from tests.training.conftest import Driver, data_of
 
 PARTS = (
     "encoder={name: resnet, width: 4, depth: 2}",
@@ -39,14 +37,13 @@ def test_best_holds_the_encoder_without_its_projection(store: Path, tmp_path: Pa
 
 def test_random_pairs_do_not_depend_on_which_rank_holds_an_instance(store: Path) -> None:
     config = resolve("cmsmlc-synthetic", [f"store={store}", *PARTS])
-    method = parse_method(config.method)
-    data = training_data(config, method, sources(config, method))
+    data = data_of(config)
     items = data.sampler.batch(0, 0)
-    whole = data.train.make(items, 0, "train", 0, 0).views
-    shares = [data.train.make(items[at : at + 16], at, "train", 0, 0).views for at in range(0, 64, 16)]
+    whole = data.train.make(items, 0, "train", 0, 0)["views"]
+    shares = [data.train.make(items[at : at + 16], at, "train", 0, 0)["views"] for at in range(0, 64, 16)]
     assert whole.shape[:2] == (64, 2)
     assert torch.equal(torch.cat(shares), whole)
-    assert not torch.equal(data.train.make(items, 0, "train", 0, 1).views, whole)
+    assert not torch.equal(data.train.make(items, 0, "train", 0, 1)["views"], whole)
 
 
 def test_a_picture_of_random_pairs_names_segments_and_has_nothing_to_compare_them_with(store: Path) -> None:

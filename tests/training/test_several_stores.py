@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -14,26 +15,26 @@ import clocs
 from clocs.core.errors import ConfigError, LeakError, UnitError
 from clocs.evaluation.leakage import check_contract
 from clocs.formats.writing import write
-from clocs.methods import parse_method
 from clocs.signals.quality import OFF
 from clocs.store.store import Store, open_store
+from clocs.training.batches import Batches
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
-from clocs.training.data import sources, training_data
+from clocs.training.data import sources
+from clocs.training.frame_dataset import FrameDataset
+from clocs.training.pretrain import fresh_method
 from clocs.training.seen import load_seen, seen_keys, seen_records
-from clocs.views.batch import BatchMaker
-from clocs.views.joint import JointBatchMaker
 from tests.conftest import make_recording
+from tests.training.conftest import data_of
 
 JOINT = ("method={name: cmsmlc, view_choice: random_pair, augmentations: [gaussian_noise]}", "batch=64")
 
 
 def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Path) -> None:
     config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
-    method = parse_method(config.method)
-    parts = sources(config, method)
-    data = training_data(config, method, parts)
-    alone = [training_data(config, method, (part,)).train for part in parts]
+    parts = sources(config)
+    data = data_of(config, parts)
+    alone = [data_of(config, (part,)).train for part in parts]
     assert len(data.train) == sum(map(len, alone))
     every = np.arange(len(data.train))
     patients = data.train.patients(every)
@@ -42,63 +43,62 @@ def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Pa
     assert first
     assert second
     assert not first & second
-    expected = alone[1].patients(np.arange(len(alone[1]))) + open_store(store).patients()[1]
-    assert patients[len(alone[0]) :].tolist() == expected.tolist()
+    assert patients[len(alone[0]) :].tolist() == alone[1].patients(np.arange(len(alone[1]))).tolist()
     batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
-    owner = batch.items.numpy() >= len(alone[0])
+    owner = batch["item"].numpy() >= len(alone[0])
     assert owner.any()
     assert not owner.all()
-    assert batch.patients.tolist() == patients[batch.items.numpy()].tolist()
+    assert batch["patient"].tolist() == patients[batch["item"].numpy()].tolist()
 
 
 def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None:
     given = [f"store={store}", f"more_stores={other}", *JOINT, "take_turns=true"]
     config = resolve("cmsmlc-synthetic", given)
-    method = parse_method(config.method)
-    data = training_data(config, method, sources(config, method))
-    first = len(training_data(config, method, sources(config, method)[:1]).train)
+    data = data_of(config)
+    first = len(data_of(config, sources(config)[:1]).train)
     owners = [data.sampler.batch(0, step) >= first for step in range(data.sampler.steps)]
     assert [bool(owner.all()) for owner in owners] == [False, True] * (data.sampler.steps // 2)
     assert not any(owner.any() for owner in owners[::2])
     for wrong in ([f"store={store}", "take_turns=true"], [*given, "same_patient=2"]):
         with pytest.raises(ConfigError, match="take turns where there are more_stores"):
-            sources(resolve("cmsmlc-synthetic", wrong), method)
+            sources(resolve("cmsmlc-synthetic", wrong))
 
 
 @pytest.mark.parametrize("normalisation", ["none", "unit"])
-def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(store: Path, normalisation: str) -> None:
+def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(
+    store: Path, normalisation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = resolve("cmsc-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
-    method = parse_method(config.method)
-    makers = [training_data(config, method, sources(config, method)).train for _ in range(2)]
-    first, second = (maker for maker in makers if isinstance(maker, BatchMaker))
-    second.unit = "adu"
+    parts = sources(config)
+    dataset = data_of(config, parts).train.datasets[0]
+    raw = copy.copy(dataset)
+    monkeypatch.setattr(FrameDataset, "unit", property(lambda self: "adu" if self is raw else "mV"))
+    pair, policies, method = [dataset, raw], [parts[0].policy] * 2, fresh_method(config, parts)
     if normalisation == "unit":
-        assert len(JointBatchMaker([first, second])) == 2 * len(first)
+        assert len(Batches(pair, policies, method, 0)) == 2 * len(dataset)
         return
     with pytest.raises(UnitError, match="thousandfold"):
-        JointBatchMaker([first, second])
+        Batches(pair, policies, method, 0)
 
 
 def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
     config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={other}", "batch=32"])
-    method = parse_method(config.method)
-    parts = sources(config, method)
-    joint = training_data(config, method, parts).train
-    alone = [training_data(config, method, (part,)).train for part in parts]
+    parts = sources(config)
+    joint = data_of(config, parts).train
+    alone = [data_of(config, (part,)).train for part in parts]
     items = np.array([3, len(alone[0]) + 2, 0, len(alone[0]), 7])
-    views = joint.make(items, 0, "train", 0, 0).views
+    views = joint.make(items, 0, "train", 0, 0)["views"]
     for place, item in enumerate(items):
         number, local = (0, item) if item < len(alone[0]) else (1, item - len(alone[0]))
-        assert torch.equal(views[place], alone[number].make(np.array([local]), 0, "train", 0, 0).views[0])
+        assert torch.equal(views[place], alone[number].make(np.array([local]), 0, "train", 0, 0)["views"][0])
 
 
 def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: Path) -> None:
     config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
-    method = parse_method(config.method)
-    data = training_data(config, method, sources(config, method))
+    data = data_of(config)
     items = data.sampler.batch(0, 1)
-    whole = data.train.make(items, 0, "train", 0, 1).views
-    shares = [data.train.make(items[at : at + 32], at, "train", 0, 1).views for at in (0, 32)]
+    whole = data.train.make(items, 0, "train", 0, 1)["views"]
+    shares = [data.train.make(items[at : at + 32], at, "train", 0, 1)["views"] for at in (0, 32)]
     assert torch.equal(torch.cat(shares), whole)
 
 
@@ -121,14 +121,13 @@ def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
 def test_labels_of_several_stores_are_refused(store: Path, other: Path) -> None:
     config = resolve("supervised-synthetic", [f"store={store}", f"more_stores={other}"])
     with pytest.raises(ConfigError, match="several stores are not the same"):
-        sources(config, parse_method(config.method))
+        sources(config)
 
 
 def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Path, other: Path) -> None:
     config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}"])
-    method = parse_method(config.method)
     with pytest.raises(ConfigError, match=f"cmsmlc makes 8 in {store}, 2 in {other}.*random_pair"):
-        training_data(config, method, sources(config, method))
+        data_of(config)
 
 
 def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp
     clocs.split(same)
     config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={same.folder}"])
     with pytest.raises(LeakError, match=r"20 signals are in .* such as those of '(00000\d\d)' and '\1'"):
-        sources(config, parse_method(config.method))
+        sources(config)
 
 
 @pytest.mark.parametrize(("first", "second"), [(("II",), ("V2", "II")), (("II", "V1"), ("I", "V1"))])
@@ -154,7 +153,7 @@ def test_an_ecg_is_recognised_in_another_store_by_any_lead_in_common(
     for one, other, names in ((*folders, "'a7' and 'b3'"), (*folders[::-1], "'b3' and 'a7'")):
         config = resolve("cmsc-synthetic", [f"store={one}", f"more_stores={other}"])
         with pytest.raises(LeakError, match=f"1 leads are in {one} as well as in {other}, such as those of {names}"):
-            sources(config, parse_method(config.method))
+            sources(config)
 
 
 def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path) -> None:
@@ -182,4 +181,4 @@ def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path)
         check_contract(best, about, second, other)
     config = resolve("cmsc-folder", [f"store={first.folder}", f"more_stores={second.folder}"])
     with pytest.raises(LeakError, match="24 patients are in"):
-        sources(config, parse_method(config.method))
+        sources(config)

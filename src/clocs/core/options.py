@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -58,10 +58,10 @@ def changed_options(cls: type[Any], values: Mapping[str, Any], *, given: Collect
         ConfigError: Options are unknown, missing or invalid.
     """
     fields = constructor_model(cls, given=given).model_fields
+    required = [name for name, field in fields.items() if field.is_required()]
     options = constructor_options(cls, values, cls.__name__, given=given)
-    return {
-        name: value for name, value in options.items() if fields[name].is_required() or value != fields[name].default
-    }
+    usual = constructor_options(cls, {name: options[name] for name in required}, cls.__name__, given=given)
+    return {name: value for name, value in options.items() if name in required or value != usual[name]}
 
 
 def options_of(part: object, *, given: Collection[str] = ()) -> dict[str, Any]:
@@ -104,7 +104,14 @@ def _constructor_model(cls: type[Any], given: frozenset[str]) -> type[BaseModel]
             for each in parameters
             if each.name not in given and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
         }
-        config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+        config = ConfigDict(
+            frozen=True,
+            extra="forbid",
+            arbitrary_types_allowed=True,
+            protected_namespaces=(),
+            validate_default=True,
+            allow_inf_nan=False,
+        )
         return create_model(cls.__name__, __config__=config, **fields)  # type: ignore[call-overload, no-any-return]
     except (NameError, TypeError, ValueError) as error:
         raise ConfigError(f"the options of {cls.__qualname__} cannot be read from its constructor: {error}") from error
@@ -162,7 +169,8 @@ def examined(
 
 def _is_number(annotation: Any) -> bool:
     """Return whether a field takes numbers, and not true and false as well."""
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    kinds = [get_args(part)[0] if get_origin(part) is Annotated else part for part in parts]
     return bool not in kinds and (int in kinds or float in kinds)
 
 

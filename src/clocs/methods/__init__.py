@@ -1,5 +1,33 @@
-"""Layer 3: one pre-training method each: its views, its loss, its options."""
+"""Layer 3: pre-training methods, one file each."""
 
-from clocs.methods.method import METHODS, Method, changed_options, parse_method
+from clocs.methods.byol import BYOL
+from clocs.methods.cmlc import CMLC
+from clocs.methods.cmsc import CMSC
+from clocs.methods.cmsmlc import CMSMLC
+from clocs.methods.contrast import ContrastiveMethod, PatientContrast
+from clocs.methods.method import METHODS, Batch, Method, Outputs, build_method, changed_method, parse_method
+from clocs.methods.mtssl import MTSSL
+from clocs.methods.simclr import SimCLR
+from clocs.methods.supervised import Supervised
 
-__all__ = ["METHODS", "Method", "changed_options", "parse_method"]
+register = METHODS.register
+
+__all__ = [
+    "BYOL",
+    "CMLC",
+    "CMSC",
+    "CMSMLC",
+    "METHODS",
+    "MTSSL",
+    "Batch",
+    "ContrastiveMethod",
+    "Method",
+    "Outputs",
+    "PatientContrast",
+    "SimCLR",
+    "Supervised",
+    "build_method",
+    "changed_method",
+    "parse_method",
+    "register",
+]

@@ -3,67 +3,74 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from clocs.encoders import Encoder
 from clocs.losses import BYOLLoss
-from clocs.methods.method import AugmentedOptions, augmented, encode_views
+from clocs.methods.method import METHODS, Augmentations, Batch, Method, Outputs, encode_views
 
 
-class ByolModel(nn.Module):
-    """An encoder with a predictor, and the encoder's moving average."""
+@METHODS.register("byol")
+class BYOL(Method):
+    """BYOL (Grill et al., 2020), as the paper compares with it.
 
-    def __init__(self, encoder: nn.Module, embedding: int) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.predictor = nn.Sequential(nn.Linear(embedding, embedding), nn.ReLU())  # layer 4 repeated
+    Gaussian noise is our choice: the paper does not say which augmentation its Table 1 used.
+
+    Args:
+        encoder: The encoder to train.
+        augmentations: Applied to each of the two copies.
+        decay: Decay of the moving average; 0.9 in the paper.
+        normalised: False: the paper's mean squared error. True: that of Grill et al., between unit vectors.
+
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import ResNet
+        >>> method = BYOL(ResNet(embedding_dim=64), decay=0.99)
+        >>> views = method.views(torch.randn(4, 1, 1, 500), torch.Generator())
+        >>> method({"views": views}).shape
+        torch.Size([4, 2, 2, 64])
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        augmentations: Augmentations = ("gaussian_noise",),
+        decay: Annotated[float, Field(ge=0, le=1)] = 0.9,
+        normalised: bool = False,
+    ) -> None:
+        super().__init__(encoder, augmentations)
+        self.decay, self.normalised = decay, normalised
+        size = encoder.embedding_dim
+        self.predictor = nn.Sequential(nn.Linear(size, size), nn.ReLU())  # layer 4 repeated
         self.target = copy.deepcopy(encoder).requires_grad_(False)
+        self.distance = BYOLLoss(normalised)
 
-    def forward(self, views: Tensor) -> Tensor:
-        """(B, 2, C, S) -> (B, 2, 2, E): for each view its prediction, and the other view's target."""
-        predictions = self.predictor(encode_views(self.encoder, views))
+    def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
+        """Make two augmented copies: (B, 1, C, S) -> (B, 2, C, S)."""
+        return self.augment(signals.repeat(1, 2, 1, 1), generator)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return for each view its prediction and the other view's target, (B, 2, 2, E)."""
+        predictions = self.predictor(self.encode(batch))
         with torch.no_grad():
-            targets = encode_views(self.target, views).flip(1)
+            targets = encode_views(self.target, batch["views"], batch.get("lead_mask")).flip(1)
         return torch.stack([predictions, targets], dim=2)
 
-
-class Byol(AugmentedOptions):
-    """Gaussian noise by default: our choice, the paper does not say which its Table 1 used."""
-
-    name: ClassVar[str] = "byol"
-    purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
-    together: ClassVar[bool] = False
-    shares_batch: ClassVar[bool] = False
-    needs_labels: ClassVar[bool] = False
-
-    augmentations: tuple[dict[str, Any], ...] = Field(default=("gaussian_noise",), validate_default=True)
-    decay: float = Field(default=0.9, ge=0, le=1)
-    """Of the moving average; the paper's 0.9."""
-    normalised: bool = False
-    """Off: the paper's mean squared error; on: Grill et al.'s, between unit vectors."""
-
-    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, 1, S) -> (B, 2, S)."""
-        return augmented(frames.repeat(1, 2, 1), self.augmentations, generator)
-
-    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
-        """Online network, predictor, target network."""
-        return ByolModel(encoder, embedding)
-
-    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
-        """Mean over both directions."""
-        predictions, aims = outputs.flatten(0, 1).unbind(1)
-        loss: Tensor = BYOLLoss(self.normalised)(predictions, aims)
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the mean over both directions."""
+        assert isinstance(outputs, Tensor)
+        predictions, targets = outputs.flatten(0, 1).unbind(1)
+        loss: Tensor = self.distance(predictions, targets)
         return loss
 
     @torch.no_grad()
-    def after_step(self, model: nn.Module) -> None:
+    def after_step(self, step: int) -> None:
         """Move the target towards the online network; BatchNorm's statistics are copied."""
-        assert isinstance(model, ByolModel)
-        for slow, fast in zip(model.target.parameters(), model.encoder.parameters(), strict=True):
+        for slow, fast in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
             slow.lerp_(fast, 1 - self.decay)
-        for kept, now in zip(model.target.buffers(), model.encoder.buffers(), strict=True):
+        for kept, now in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
             kept.copy_(now)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from clocs.methods.contrast import PatientContrast
-from clocs.methods.method import augmented
+from clocs.methods.method import METHODS
 
 
-class Cmlc(PatientContrast):
-    """Views are leads: with four leads there are six pairs of views."""
+@METHODS.register("cmlc")
+class CMLC(PatientContrast):
+    """Contrastive multi-lead coding (CLOCS, section 3). Views are leads: four leads make six pairs of views.
 
-    name: ClassVar[str] = "cmlc"
-    purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
-    together: ClassVar[bool] = True
+    Arguments as for :class:`clocs.methods.PatientContrast`. The encoder takes one lead.
 
-    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, leads, 1, S) -> (B, leads, S)."""
-        return augmented(frames.flatten(1, 2), self.augmentations, generator)
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import ResNet
+        >>> CMLC(ResNet(embedding_dim=64)).views(torch.randn(4, 1, 3, 500), torch.Generator()).shape
+        torch.Size([4, 3, 1, 500])
+    """
+
+    leads_as_views: ClassVar[bool] = True
+
+    def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
+        """Make a view of each lead and segment: (B, segments, leads, S) -> (B, leads x segments, 1, S)."""
+        return self.augment(signals.transpose(1, 2).flatten(1, 2).unsqueeze(2), generator)

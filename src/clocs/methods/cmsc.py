@@ -1,23 +1,34 @@
-"""CMSC, contrastive multi-segment coding: adjacent segments of one lead are views of one patient."""
+"""CMSC, contrastive multi-segment coding: adjacent segments of a frame are views of one patient."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from clocs.methods.contrast import PatientContrast
-from clocs.methods.method import augmented
+from clocs.methods.method import METHODS, FramePolicyName
 
 
-class Cmsc(PatientContrast):
-    """Views are segments: two of them, one pair."""
+@METHODS.register("cmsc")
+class CMSC(PatientContrast):
+    """Contrastive multi-segment coding (CLOCS, section 3). Views are segments: two of them make one pair.
 
-    name: ClassVar[str] = "cmsc"
-    purpose: ClassVar[Literal["segments", "evaluation"]] = "segments"
-    together: ClassVar[bool] = False
+    Frames may have one lead, as in the paper, or several at once. Arguments as for
+    :class:`clocs.methods.PatientContrast`.
 
-    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, segments, S) as they are."""
-        return augmented(frames, self.augmentations, generator)
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import ResNet
+        >>> method = CMSC(ResNet(in_channels=12, embedding_dim=64), temperature=0.1)
+        >>> views = method.views(torch.randn(4, 2, 12, 500), torch.Generator())
+        >>> method.training_step({"views": views, "patient": torch.arange(4)}, step=0).shape
+        torch.Size([])
+    """
+
+    frame_policy: ClassVar[FramePolicyName] = "segments"
+
+    def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the segments as they are, augmented: (B, V, C, S)."""
+        return self.augment(signals, generator)

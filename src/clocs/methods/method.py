@@ -1,182 +1,240 @@
-"""What a pre-training method is: how frames become views, what is trained, and the loss."""
+"""The contract of a pre-training method: the views it needs, what it trains, and its loss."""
 
 from __future__ import annotations
 
+import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from clocs.augmentations import Compose, changed_augmentations, describe_augmentations, parse_augmentations
-from clocs.core.errors import ConfigError
-from clocs.core.options import checked
-from clocs.core.registry import Registry
-
-
-class Method(Protocol):
-    """The contract. Options are fields of a frozen model; nothing else is kept in a method."""
-
-    name: ClassVar[str]
-    purpose: ClassVar[Literal["segments", "evaluation"]]
-    """Which of a dataset's frame policies it takes in the paper."""
-    together: ClassVar[bool]
-    """Whether a frame comes with all its leads, or each lead is an instance of its own."""
-    shares_batch: ClassVar[bool]
-    """Whether the loss compares instances with each other, and so needs the outputs of all ranks."""
-    needs_labels: ClassVar[bool]
-
-    @property
-    def draws(self) -> bool:
-        """Whether views are random."""
-        ...
-
-    @property
-    def needs_millivolt(self) -> bool:
-        """Whether views cannot be made of signals without a unit."""
-        ...
-
-    @property
-    def normalises_first(self) -> bool:
-        """Whether views are made of frames as the encoder takes them, and not in mV and normalised afterwards."""
-        ...
-
-    def needs(self, segments: int, views: int) -> str | None:
-        """What it takes instead, where it cannot take frames of so many segments, or so many views of an instance."""
-        ...
-
-    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, segments, S), or with ``together`` (B, leads, segments, S), to (B, V, S); both in mV or normalised."""
-        ...
-
-    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
-        """All that is trained: a module from (B, V, C, S) to what the loss takes, with ``.encoder``."""
-        ...
-
-    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
-        """Of the whole batch; ``patients`` (B,), ``targets`` (B, classes) or (B, 0)."""
-        ...
-
-    def after_step(self, model: nn.Module) -> None:
-        """What happens besides the optimiser's step."""
-        ...
-
-
-METHODS: Registry[type[Any]] = Registry(
-    "method",
-    {
-        "cmsc": "clocs.methods.cmsc:Cmsc",
-        "cmlc": "clocs.methods.cmlc:Cmlc",
-        "cmsmlc": "clocs.methods.cmsmlc:Cmsmlc",
-        "simclr": "clocs.methods.simclr:SimClr",
-        "byol": "clocs.methods.byol:Byol",
-        "mtssl": "clocs.methods.mtssl:MtSsl",
-        "supervised": "clocs.methods.supervised:Supervised",
-    },
+from clocs.augmentations import (
+    Augmentation,
+    Compose,
+    changed_augmentations,
+    describe_augmentations,
+    parse_augmentations,
 )
+from clocs.core.errors import ConfigError
+from clocs.core.options import changed_options, constructor_options
+from clocs.core.registry import Registry
+from clocs.encoders import Encoder
+from clocs.methods.gather import gather_ranks
+
+Batch = dict[str, Tensor]
+"""Tensors of B instances: ``views`` (B, V, C, S), ``lead_mask`` (B, V, C) where leads may be missing, ``patient`` (B,),
+``item`` (B,), ``target`` (B, K), and what :meth:`Method.draw_masks` adds."""
+Outputs = Tensor | dict[str, Tensor]
+"""What a method's network returns for a batch; the first dimension counts instances."""
+FramePolicyName = Literal["segments", "evaluation"]
+GIVEN: Final = ("encoder", "num_classes")
+"""Constructor parameters that a run supplies. All others are options."""
+PER_INSTANCE: Final = ("patient", "item", "target")
+"""Entries of a batch that a loss over the batches of all ranks may need."""
 
 
-def parse_method(given: Mapping[str, Any]) -> Any:
-    """A method from ``{"name": ..., option: value}``; all that is wrong is said at once."""
-    options = dict(given)
-    kind = METHODS.get(str(options.pop("name", "")))
-    return checked(kind, options, f"method '{kind.name}'")
-
-
-def changed_options(method: BaseModel) -> dict[str, Any]:
-    """Return the options of a method that differ from its defaults, as JSON; the same within its augmentations."""
-    given = method.model_dump(mode="json")
+def describe_given(given: object) -> list[dict[str, Any]]:
+    """Spell out all options of augmentations, so that a run's config says what was applied."""
     try:
-        usual = type(method)().model_dump(mode="json")
-    except ValidationError:  # an option without a default
-        usual = {}
-    changed = {name: value for name, value in given.items() if name not in usual or value != usual[name]}
-    if "augmentations" in changed:
-        changed["augmentations"] = changed_augmentations(given["augmentations"])
-    return changed
+        return describe_augmentations(given)
+    except ConfigError as error:  # pydantic collects a ValueError with the errors of the other options
+        raise ValueError(str(error).removeprefix("augmentations: ")) from error
 
 
-class AugmentedOptions(BaseModel):
-    """Options of a method whose views may be augmented."""
+Augmentations = Annotated[Sequence[str | Mapping[str, Any] | Augmentation], BeforeValidator(describe_given)]
+"""Names, mappings of a name and options, or objects; applied in order to each view."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    purpose: ClassVar[Literal["segments", "evaluation"]]
+class Method(nn.Module, ABC):
+    """A pre-training method, built from an encoder.
 
-    augmentations: tuple[dict[str, Any], ...] = ()
-    """Applied in order, in mV, drawn again for each view; names or ``{"name": ..., option: value}``."""
+    A subclass states which frames it takes by class attributes, makes views of them in :meth:`views`, encodes the
+    views in :meth:`forward` and compares the outputs in :meth:`loss`. All random draws happen in :meth:`views` and
+    :meth:`draw_masks`, from the generator that is passed: then a run can be resumed, and several ranks draw what one
+    would. Constructor arguments other than ``encoder`` and ``num_classes`` are the method's options; they are kept as
+    attributes of the same name.
+
+    Args:
+        encoder: The encoder to train.
+        augmentations: Applied to each view on its own, in millivolt unless :attr:`normalises_first`.
+    """
+
+    frame_policy: ClassVar[FramePolicyName] = "evaluation"
+    """Which of a dataset's frame policies the method takes by default."""
+    leads_as_views: ClassVar[bool] = False
+    """Whether a frame comes with all its leads, of which each becomes a view of its own."""
+    needs_global_batch: ClassVar[bool] = False
+    """Whether the loss compares instances with each other, and so needs the outputs of all ranks."""
+    needs_labels: ClassVar[bool] = False
+    """Whether the loss takes ``target``. Such a method has a constructor parameter ``num_classes``."""
+
+    def __init__(self, encoder: Encoder, augmentations: Augmentations = ()) -> None:
+        super().__init__()
+        if self.leads_as_views and encoder.in_channels != 1:
+            raise ConfigError(
+                f"{type(self).__name__} takes each lead as a view, so its encoder takes one lead, not "
+                f"{encoder.in_channels}. Set encoder.in_channels=1, or use a method whose views are segments or copies."
+            )
+        self.encoder = encoder
+        self.augmentations = parse_augmentations(augmentations)
+        self.batch_is_shared = False
+        """Whether each rank holds a part of the batch. The training loop sets it."""
 
     @property
-    def draws(self) -> bool:
+    def is_stochastic(self) -> bool:
         """Whether views are random."""
         return bool(self.augmentations)
 
     @property
     def needs_millivolt(self) -> bool:
-        """Whether an augmentation is given in mV."""
-        return any(step.needs_millivolt for step in parse_augmentations(list(self.augmentations)))
+        """Whether views cannot be made of signals without a unit."""
+        return any(step.needs_millivolt for step in self.augmentations)
+
+    @property
+    def drops_leads(self) -> bool:
+        """Whether an augmentation removes leads, so that the encoder learns to work without them."""
+        return any(step.drops_leads for step in self.augmentations)
 
     @property
     def normalises_first(self) -> bool:
-        """Not unless a method says otherwise."""
+        """Whether views are made of normalised frames. By default they are made in mV and normalised afterwards."""
         return False
 
-    def needs(self, segments: int, views: int) -> str | None:
-        """One segment a frame, where the paper's frames for the method have one: it would not see a second."""
-        return "one segment a frame" if self.purpose == "evaluation" and segments > 1 else None
+    def unsupported_frames(self, num_segments: int, num_views: int) -> str | None:
+        """Return what the method takes instead, where it cannot take such frames; None where it can.
 
-    def after_step(self, model: nn.Module) -> None:
-        """Nothing, unless a method says otherwise."""
+        Args:
+            num_segments: Segments of a frame.
+            num_views: Views that :meth:`views` makes of it.
+        """
+        return "one segment a frame" if self.frame_policy == "evaluation" and num_segments > 1 else None
 
-    @field_validator("augmentations", mode="before")
-    @classmethod
-    def _parsed(cls, given: object) -> tuple[dict[str, Any], ...]:
-        """Spell out all options, so that a run's config says what was applied."""
-        try:
-            return tuple(describe_augmentations(given))
-        except ConfigError as error:  # a ValueError is what pydantic gathers with the other options' faults
-            raise ValueError(str(error).removeprefix("augmentations: ")) from error
+    @abstractmethod
+    def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
+        """Make views of frames: (B, segments, C, S) -> (B, V, C', S). C' is the encoder's ``in_channels``."""
+
+    def draw_masks(self, views: Tensor, generator: torch.Generator) -> Batch:
+        """Return further random tensors of a batch, such as masks of tokens, each (B, ...). None by default."""
+        return {}
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Outputs:
+        """Encode a batch."""
+
+    @abstractmethod
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the loss of a whole batch, a scalar."""
+
+    def training_step(self, batch: Batch, step: int) -> Tensor:
+        """Return the loss of a step. Whoever overrides this calls :meth:`gather` where the loss spans all ranks.
+
+        Args:
+            batch: The batch, or this rank's part of it.
+            step: Number of steps done before.
+        """
+        return self.global_loss(self(batch), batch)
+
+    def validation_step(self, batch: Batch) -> Batch:
+        """Return ``loss`` of a validation batch and, for a method with labels, the ``scores`` (B, K) of its classes."""
+        return {"loss": self.global_loss(self(batch), batch)}
+
+    def global_loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the loss, over the outputs of all ranks where the method compares instances."""
+        if not self.needs_global_batch:
+            return self.loss(outputs, batch)
+        known: Batch = {name: self.gather(batch[name]) for name in PER_INSTANCE if name in batch}
+        if isinstance(outputs, Tensor):
+            return self.loss(self.gather(outputs), {**batch, **known})
+        return self.loss({name: self.gather(value) for name, value in outputs.items()}, {**batch, **known})
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the rows of all ranks, with exact gradients; on one rank, the values as they are."""
+        return gather_ranks(values) if self.batch_is_shared else values
+
+    def after_step(self, step: int) -> None:
+        """Do what follows an optimizer's step, such as moving an average. Nothing by default."""
+
+    def trained_head(self) -> nn.Module | None:
+        """Return the classifier that is saved beside the encoder, if there is one."""
+        return None
+
+    def augment(self, views: Tensor, generator: torch.Generator) -> Tensor:
+        """Augment each view on its own: (B, V, C, S) -> (B, V, C, S)."""
+        if not self.augmentations:
+            return views
+        return Compose(self.augmentations)(views.flatten(0, 1), generator).reshape(views.shape)
+
+    def encode(self, batch: Batch) -> Tensor:
+        """Encode all views of a batch: (B, V, E)."""
+        return encode_views(self.encoder, batch["views"], batch.get("lead_mask"))
 
 
-def augmented(views: Tensor, steps: Sequence[Mapping[str, Any]], generator: torch.Generator) -> Tensor:
-    """(B, V, S) with each view augmented on its own."""
-    if not steps:
-        return views
-    flat = Compose(steps)(views.flatten(0, 1).unsqueeze(1), generator)
-    return flat.reshape(views.shape)
-
-
-def encode_views(encoder: nn.Module, views: Tensor) -> Tensor:
-    """(B, V, C, S) -> (B, V, E): all views in one pass, so that BatchNorm sees them together."""
-    embeddings: Tensor = encoder(views.flatten(0, 1))
+def encode_views(encoder: nn.Module, views: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+    """Encode views in one pass, so that BatchNorm sees them together: (B, V, C, S) -> (B, V, E)."""
+    flat = views.flatten(0, 1)
+    embeddings: Tensor = encoder(flat) if lead_mask is None else encoder(flat, lead_mask.flatten(0, 1))
     return embeddings.reshape(*views.shape[:2], -1)
 
 
-class ViewEncoder(nn.Module):
-    """An encoder of views and, where there is one, a projection that only the loss sees."""
+def _check(name: str, part: type[Method]) -> None:
+    """Refuse a class that does not keep the contract.
 
-    def __init__(self, encoder: nn.Module, projection: nn.Module | None = None) -> None:
-        super().__init__()
-        self.encoder, self.projection = encoder, projection
+    Raises:
+        ConfigError: It says what is missing.
+    """
+    if not (isinstance(part, type) and issubclass(part, Method)):
+        raise ConfigError(f"method '{name}': {part!r} is no subclass of clocs.methods.Method")
+    parameters = list(inspect.signature(part).parameters)
+    wrong = []
+    if part.__abstractmethods__:
+        wrong.append(f"implement {', '.join(sorted(part.__abstractmethods__))}")
+    if part.frame_policy not in get_args(FramePolicyName):
+        wrong.append(f"frame_policy must be one of {', '.join(get_args(FramePolicyName))}")
+    if not parameters or parameters[0] != "encoder":
+        wrong.append("the constructor's first parameter must be 'encoder'")
+    if part.needs_labels != ("num_classes" in parameters):
+        wrong.append("needs_labels and a constructor parameter 'num_classes' belong together")
+    if wrong:
+        raise ConfigError(f"method '{name}' ({part.__qualname__}) does not keep the contract: {'; '.join(wrong)}")
 
-    def forward(self, views: Tensor) -> Tensor:
-        """(B, V, C, S) -> (B, V, E)."""
-        embeddings = encode_views(self.encoder, views)
-        return embeddings if self.projection is None else encode_views(self.projection, embeddings)
+
+METHODS: Registry[type[Method]] = Registry("method", check=_check)
 
 
-class ProjectedOptions(AugmentedOptions):
-    """Options of a method whose loss takes embeddings as they are, or through a projection head."""
+def parse_method(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check ``{"name": ..., option: value}`` and return it with all options spelled out.
 
-    head: int | None = Field(default=None, gt=0)
-    """Hidden width of a projection head, trained with the encoder and dropped with the run; none in the paper."""
+    Raises:
+        ConfigError: All that is wrong, at once.
+    """
+    options = dict(given)
+    name = str(options.pop("name", ""))
+    return {"name": name, **constructor_options(METHODS.get(name), options, f"method '{name}'", given=GIVEN)}
 
-    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
-        """The encoder, shared by all views; with ``head``, Linear, BatchNorm, ReLU and Linear after it, E to E."""
-        if self.head is None:
-            return ViewEncoder(encoder)
-        first = nn.Linear(embedding, self.head, bias=False)  # BatchNorm would take a bias away again
-        return ViewEncoder(
-            encoder, nn.Sequential(first, nn.BatchNorm1d(self.head), nn.ReLU(), nn.Linear(self.head, embedding))
-        )
+
+def build_method(given: Mapping[str, Any], encoder: Encoder, num_classes: int = 0) -> Method:
+    """Build a method from ``{"name": ..., option: value}``.
+
+    Args:
+        given: Name and options.
+        encoder: The encoder to train.
+        num_classes: Classes of the labels, for a method that needs them.
+    """
+    options = parse_method(given)
+    part = METHODS.get(options.pop("name"))
+    if part.needs_labels:
+        options["num_classes"] = num_classes
+    return part(encoder, **options)
+
+
+def changed_method(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a method's name and the options that differ from the defaults; the same within its augmentations."""
+    options = dict(given)
+    name = str(options.pop("name"))
+    changed = changed_options(METHODS.get(name), options, given=GIVEN)
+    if "augmentations" in changed:
+        changed["augmentations"] = changed_augmentations(changed["augmentations"])
+    return {"name": name, **changed}

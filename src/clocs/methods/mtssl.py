@@ -2,75 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from clocs.augmentations import Compose
+from clocs.augmentations import Augmentation
+from clocs.core.errors import ConfigError
+from clocs.encoders import Encoder
 from clocs.losses import MultiTaskLoss
-from clocs.methods.method import AugmentedOptions, encode_views
+from clocs.methods.method import METHODS, Batch, Method, Outputs, describe_given
 
-ALL_TASKS = tuple(
-    {"name": name}
-    for name in ("gaussian_noise", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")
-)
+ALL_TASKS: Final = ("gaussian_noise", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")
 """The paper's six, for PhysioNet 2020; on Chapman it keeps scaling and the two flips."""
 
 
-class MtSslModel(nn.Module):
-    """An encoder and one binary head a task."""
-
-    def __init__(self, encoder: nn.Module, embedding: int, tasks: int) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.heads = nn.Linear(embedding, tasks)
-
-    def forward(self, views: Tensor) -> Tensor:
-        """(B, 1 + T, C, S) -> (B, 2, T): each task's logit of the original and of its own view."""
-        logits: Tensor = self.heads(encode_views(self.encoder, views))
-        return torch.stack([logits[:, 0], logits[:, 1:].diagonal(dim1=1, dim2=2)], dim=1)
+def _certain(given: object) -> list[dict[str, Any]]:
+    """Spell out the tasks, each applied to every instance."""
+    return [{**task, "probability": 1.0} for task in describe_given(given)]
 
 
-class MtSsl(AugmentedOptions):
-    """``augmentations`` are the tasks, each applied for certain, whatever its probability."""
+Tasks = Annotated[Sequence[str | Mapping[str, Any] | Augmentation], Field(min_length=1), BeforeValidator(_certain)]
 
-    name: ClassVar[str] = "mtssl"
-    purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
-    together: ClassVar[bool] = False
-    shares_batch: ClassVar[bool] = False
-    needs_labels: ClassVar[bool] = False
 
-    augmentations: tuple[dict[str, Any], ...] = Field(default=ALL_TASKS, validate_default=True, min_length=1)
+@METHODS.register("mtssl")
+class MTSSL(Method):
+    """Multi-task self-supervision (Sarkar and Etemad, 2020), as the paper compares with it.
 
-    tasks_on: Literal["normalised", "millivolt"] = "normalised"
-    """Frames that tasks augment: as the encoder takes them, or before. Where frames are brought to one size, doing so
-    afterwards would undo a scaling, and nothing could tell it from the original."""
+    Args:
+        encoder: The encoder to train.
+        augmentations: The tasks. Each is applied to every instance, whatever its probability.
+        tasks_on: Frames that tasks augment: ``normalised``, as the encoder takes them, or ``millivolt``, before. A
+            normalisation to one size would undo a scaling, and nothing could tell it from the original.
 
-    @field_validator("augmentations", mode="after")
-    @classmethod
-    def _for_certain(cls, tasks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        return tuple({**task, "probability": 1.0} for task in tasks)
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import ResNet
+        >>> method = MTSSL(ResNet(embedding_dim=64), augmentations=["scaling", "flip_time"])
+        >>> method.views(torch.randn(4, 1, 1, 500), torch.Generator()).shape
+        torch.Size([4, 3, 1, 500])
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        augmentations: Tasks = ALL_TASKS,
+        tasks_on: Literal["normalised", "millivolt"] = "normalised",
+    ) -> None:
+        if not augmentations:
+            raise ConfigError("MT-SSL needs one augmentation or more, each of which is a task")
+        super().__init__(encoder, _certain(augmentations))
+        self.tasks_on = tasks_on
+        self.heads = nn.Linear(encoder.embedding_dim, len(self.augmentations))
+        self.classification = MultiTaskLoss()
 
     @property
     def normalises_first(self) -> bool:
-        """As ``tasks_on`` says."""
+        """Whether tasks augment frames as the encoder takes them."""
         return self.tasks_on == "normalised"
 
-    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, 1, S) -> (B, 1 + T, S): the original, then one view a task."""
-        original = frames[:, 0]
-        tasks = [Compose([task])(original.unsqueeze(1), generator)[:, 0] for task in self.augmentations]
-        return torch.stack([original, *tasks], dim=1)
+    def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the original, then one view a task: (B, 1, C, S) -> (B, 1 + T, C, S)."""
+        original = signals[:, 0]
+        return torch.stack([original, *(task(original, generator) for task in self.augmentations)], dim=1)
 
-    def model(self, encoder: nn.Module, embedding: int, classes: int) -> nn.Module:
-        """Encoder and heads."""
-        return MtSslModel(encoder, embedding, len(self.augmentations))
+    def forward(self, batch: Batch) -> Tensor:
+        """Return each task's logit of the original and of its own view, (B, 2, T)."""
+        logits: Tensor = self.heads(self.encode(batch))
+        return torch.stack([logits[:, 0], logits[:, 1:].diagonal(dim1=1, dim2=2)], dim=1)
 
-    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
-        """Binary cross-entropy, originals against augmented, mean over tasks."""
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the binary cross-entropy of originals against augmented instances, averaged over tasks."""
+        assert isinstance(outputs, Tensor)
         applied = torch.zeros_like(outputs, dtype=torch.bool)
         applied[:, 1] = True
-        loss: Tensor = MultiTaskLoss()(outputs.flatten(0, 1), applied.flatten(0, 1))
+        loss: Tensor = self.classification(outputs.flatten(0, 1), applied.flatten(0, 1))
         return loss

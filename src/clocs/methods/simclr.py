@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from clocs.encoders import Encoder
 from clocs.losses import InfoNCELoss
-from clocs.methods.method import ProjectedOptions, augmented
+from clocs.losses.info_nce import Form
+from clocs.methods.contrast import ContrastiveMethod
+from clocs.methods.method import METHODS, Augmentations, Batch, Outputs
 
 
-class SimClr(ProjectedOptions):
-    """Gaussian noise by default: our choice, the paper does not say which its Table 1 used."""
+@METHODS.register("simclr")
+class SimCLR(ContrastiveMethod):
+    """SimCLR (Chen et al., 2020), as the paper compares with it. It does not use who the patient is.
 
-    name: ClassVar[str] = "simclr"
-    purpose: ClassVar[Literal["segments", "evaluation"]] = "evaluation"
-    together: ClassVar[bool] = False
-    shares_batch: ClassVar[bool] = True
-    needs_labels: ClassVar[bool] = False
+    Gaussian noise is our choice: the paper does not say which augmentation its Table 1 used.
 
-    augmentations: tuple[dict[str, Any], ...] = Field(default=("gaussian_noise",), validate_default=True)
-    temperature: float = Field(default=0.1, gt=0)
-    form: Literal["two_view", "nt_xent"] = "two_view"
-    """``two_view``: InfoNCE between the two views, our reading of the paper; ``nt_xent``: SimCLR's own."""
+    Args:
+        encoder: The encoder to train.
+        augmentations: Applied to each of the two copies.
+        head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
+        temperature: Softmax temperature.
+        form: ``two_view``: InfoNCE between the two copies, our reading of the paper. ``nt_xent``: SimCLR's own.
 
-    def views(self, frames: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, 1, S) -> (B, 2, S)."""
-        return augmented(frames.repeat(1, 2, 1), self.augmentations, generator)
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import ResNet
+        >>> SimCLR(ResNet(embedding_dim=64)).views(torch.randn(4, 1, 1, 500), torch.Generator()).shape
+        torch.Size([4, 2, 1, 500])
+    """
 
-    def loss(self, outputs: Tensor, patients: Tensor, targets: Tensor) -> Tensor:
-        """Blind to patients."""
-        loss: Tensor = InfoNCELoss(self.temperature, self.form)(outputs)
+    def __init__(
+        self,
+        encoder: Encoder,
+        augmentations: Augmentations = ("gaussian_noise",),
+        head: Annotated[int, Field(gt=0)] | None = None,
+        temperature: Annotated[float, Field(gt=0)] = 0.1,
+        form: Form = "two_view",
+    ) -> None:
+        super().__init__(encoder, augmentations, head)
+        self.temperature, self.form = temperature, form
+        self.contrast = InfoNCELoss(temperature, form)
+
+    def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
+        """Make two augmented copies: (B, 1, C, S) -> (B, 2, C, S)."""
+        return self.augment(signals.repeat(1, 2, 1, 1), generator)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Return the InfoNCE loss."""
+        loss: Tensor = self.contrast(outputs)
         return loss

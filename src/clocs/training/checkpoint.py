@@ -193,9 +193,17 @@ def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: 
     write_bytes(folder / "config.json", seal(about))
 
 
+def weights_hash(module: nn.Module) -> str:
+    """Return the SHA-256 of a module's weights, as they would be saved."""
+    return hashlib.sha256(_weights(module)).hexdigest()
+
+
 def _write_weights(path: Path, module: nn.Module) -> str:
-    tensors = {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
-    return write_bytes(path, save(tensors))
+    return write_bytes(path, _weights(module))
+
+
+def _weights(module: nn.Module) -> bytes:
+    return save({name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()})
 
 
 def load_encoder_folder(folder: Path, module: nn.Module | None = None) -> tuple[Encoder, dict[str, Any]]:

@@ -15,8 +15,9 @@ from clocs.core.errors import ConfigError
 from clocs.core.options import examined, option_names
 from clocs.core.run_identity import changed_values
 from clocs.datasets import DATASETS, Dataset
-from clocs.encoders.encoder import ENCODERS, changed_encoder_options, parse_encoder
-from clocs.methods import METHODS, changed_options, parse_method
+from clocs.encoders.encoder import ENCODERS, changed_encoder_options, is_registered, parse_encoder
+from clocs.methods import METHODS, Method, changed_method, parse_method
+from clocs.methods.method import GIVEN
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import canonical
 from clocs.training.labels import LabelDraw
@@ -97,15 +98,16 @@ class PretrainConfig(BaseModel):
     def _method_spelled_out(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Spell out all options."""
         try:
-            method = parse_method(given)
+            return parse_method(given)
         except ConfigError as error:
             raise ValueError(str(error)) from error
-        return {"name": method.name, **method.model_dump(mode="json")}
 
     @field_validator("encoder")
     @classmethod
     def _encoder_spelled_out(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Spell out all options except those that follow from the frame policy."""
+        if not is_registered(given):
+            return dict(given)
         name = str(given.get("name", SECTIONS["encoder"]))
         options = {key: value for key, value in given.items() if key != "name"}
         if options.keys() & FROM_FRAMES:
@@ -133,8 +135,9 @@ class PretrainConfig(BaseModel):
         """
         values = changed_values(self, exclude={*EXECUTION, "method", "encoder", "initial"})
         name, options = self.encoder["name"], self.encoder_options()
-        values["encoder"] = {"name": name, **changed_encoder_options(name, options, given=FROM_FRAMES)}
-        values["method"] = {"name": self.method["name"], **changed_options(parse_method(self.method))}
+        changed = changed_encoder_options(name, options, given=FROM_FRAMES) if is_registered(self.encoder) else options
+        values["encoder"] = {"name": name, **changed}
+        values["method"] = changed_method(self.method)
         return values
 
     def encoder_options(self, num_samples: int | None = None) -> dict[str, Any]:
@@ -153,6 +156,11 @@ class PretrainConfig(BaseModel):
         return self.model_dump(mode="json", exclude=set(EXECUTION))
 
 
+def without_frame_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an encoder's options without those that follow from the frame policy."""
+    return {name: value for name, value in options.items() if name not in FROM_FRAMES}
+
+
 def ready_configs() -> list[str]:
     """Names of all ready configs: ``method-dataset``, and ``recommended-dataset``."""
     return ["-".join(pair) for pair in _ready_pairs()]
@@ -162,16 +170,19 @@ def _ready_pairs() -> list[tuple[str, str]]:
     """Method and dataset of each ready config; either's name may have a hyphen in it."""
     recommended = METHODS.get(RECOMMENDED["method"]["name"])
     return [(OURS, dataset.name) for dataset in DATASETS if _goes_with(recommended, dataset)] + [
-        (method.name, dataset.name) for method in METHODS for dataset in DATASETS if _goes_with(method, dataset)
+        (name, dataset.name)
+        for name in METHODS.names()
+        for dataset in DATASETS
+        if _goes_with(METHODS.get(name), dataset)
     ]
 
 
-def _goes_with(method: type[Any], dataset: Dataset) -> bool:
-    """Whether a dataset has the frames that a method takes, labels if it needs them, and leads to compare."""
-    if method.purpose not in dataset.frames or (method.needs_labels and not dataset.classes):
+def _goes_with(method: type[Method], dataset: Dataset) -> bool:
+    """Return whether a dataset has the frames that a method takes, labels if it needs them, and leads to compare."""
+    if method.frame_policy not in dataset.frames or (method.needs_labels and not dataset.classes):
         return False
-    policy = dataset.frames[method.purpose]
-    return not method.together or len(policy.leads) != 1 or policy.segments > 1
+    policy = dataset.frames[method.frame_policy]
+    return not method.leads_as_views or len(policy.leads) != 1 or policy.segments > 1
 
 
 def ready_config(name: str) -> dict[str, Any]:
@@ -191,9 +202,9 @@ def ready_config(name: str) -> dict[str, Any]:
         config["method"]["multi_label"] = True
     if dataset == "cardiology":  # in raw steps: noise can only be given by its relative size
         config["batch"] = 16
-        steps = parse_method(config["method"]).augmentations
+        steps = parse_method(config["method"])["augmentations"]
         noise = {"name": "gaussian_noise", "relative": True, "sigma": 0.05}
-        config["method"]["augmentations"] = [noise if step["name"] == "gaussian_noise" else step for step in steps]
+        config["method"]["augmentations"] = [noise if step["name"] == noise["name"] else step for step in steps]
     if dataset in ("synthetic", "ludb"):
         config |= {"batch": 64, "epochs": 20, "learning_rate": 1e-3}
     return config
@@ -211,7 +222,7 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
             raise ConfigError(f"'{text}' is not key=value")
         parsed, keys = _value(value, text), key.split(".")
         values = _laid_over(values, {key: parsed}) if len(keys) == 1 else _with_key(values, keys, parsed, text)
-    below = {name: f"method.{name}" for method in METHODS for name in method.model_fields}
+    below = {name: f"method.{name}" for method in METHODS for name in option_names(method, given=GIVEN)}
     below |= {name: f"encoder.{name}" for encoder in ENCODERS for name in option_names(encoder, given=FROM_FRAMES)}
     below |= {name: f"frames.{name}" for name in FramePolicy.model_fields}
     made, wrong = examined(PretrainConfig, values, below)

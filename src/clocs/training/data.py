@@ -16,19 +16,18 @@ from clocs.core.files import content_hash
 from clocs.core.options import checked
 from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
-from clocs.methods import Method
-from clocs.methods.contrast import PatientContrast
+from clocs.methods import METHODS, Method, PatientContrast, Supervised
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD, canonical
 from clocs.store.duplicates import Ints, Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
+from clocs.training.batches import Batches, policy_for_views
 from clocs.training.config import PretrainConfig
+from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import labelled_items, labelled_records, without_classes
 from clocs.training.sampler import PatientSampler, RepeatedSampler, Sampler, ShuffledSampler, TurnsSampler
 from clocs.training.seen import seen_keys
-from clocs.views.batch import BatchMaker
-from clocs.views.joint import JointBatchMaker
 
 
 @dataclass(frozen=True)
@@ -59,18 +58,21 @@ class Source:
 class Data:
     """The two parts a loop draws from."""
 
-    train: BatchMaker | JointBatchMaker
-    validation: BatchMaker | JointBatchMaker
+    train: Batches
+    validation: Batches
     sampler: Sampler
 
 
-def sources(config: PretrainConfig, method: Method) -> tuple[Source, ...]:
-    """The config's store, then those trained on together with it, whose frames are as long and as fast."""
-    if config.more_stores and method.needs_labels:
-        raise ConfigError(f"more_stores: {method.name} needs labels, and those of several stores are not the same")
+def sources(config: PretrainConfig) -> tuple[Source, ...]:
+    """Return the config's store, then those trained on together with it, whose frames are as long and as fast."""
+    name = config.method["name"]
+    if config.more_stores and METHODS.get(name).needs_labels:
+        raise ConfigError(f"more_stores: {name} needs labels, and those of several stores are not the same")
     if config.take_turns and (not config.more_stores or config.same_patient):
         raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
-    first = source(config, method, config.store)
+    first = source(config)
+    if METHODS.get(name).needs_labels and not first.store.manifest.dataset["classes"]:
+        raise ConfigError(f"{name} needs labels, but {without_classes(first.store)}")
     parts = (first, *(_as_first(first, config, folder) for folder in config.more_stores))
     if config.more_stores:
         _refuse_overlap(parts)
@@ -113,11 +115,12 @@ def _known(store: Store) -> Iterator[_Known]:
     yield _Known("leads", store, *lead_keys(store, np.ones(len(store), bool), every=True))
 
 
-def source(config: PretrainConfig, method: Method, folder: Path) -> Source:
-    """A store with the dataset's policy for the method's purpose and the config's changes."""
-    store = open_store(folder)
+def source(config: PretrainConfig) -> Source:
+    """Return the config's store with the frame policy that the method takes, and the config's changes to it."""
+    store = open_store(config.store)
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
-    policy = checked(FramePolicy, {**store.policy(method.purpose).model_dump(), **changes}, "frames")
+    own = store.policy(METHODS.get(config.method["name"]).frame_policy)
+    policy = checked(FramePolicy, {**own.model_dump(), **changes}, "frames")
     if changes.get("leads"):
         policy = policy.model_copy(update={"leads": _leads(store, policy.leads)})
     return Source(store, store.split(config.split), policy)
@@ -162,7 +165,29 @@ def all_seen(parts: tuple[Source, ...]) -> Keys:
 
 
 def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, ...]) -> Data:
-    """Batches of both parts of the split, and the order in which training takes them."""
+    """Return the batches of both parts of the split, and the order in which training takes them."""
+    trained, validated = _records(config, parts)
+    datasets = _datasets(method, parts, trained)
+    train = Batches(datasets, [part.policy for part in parts], method, config.seed)
+    _refuse_channels(method, parts, datasets)
+    _refuse_views(config, method, parts, train)
+    together = takes_all_leads(method)
+    alike = tuple(replace(part, policy=_with_leads(part, data)) for part, data in zip(parts, datasets, strict=True))
+    validating = _datasets(method, alike if together else parts, validated)
+    validation = Batches(validating, [part.policy for part in parts], method, config.seed)
+    _warn_of_one_patient(config, method, validation)
+    if method.needs_labels:
+        _refuse_labels(method, parts[0].store, {"training": datasets[0], "validation": validating[0]})
+    return Data(train, validation, _sampler(config, train))
+
+
+def takes_all_leads(method: Method) -> bool:
+    """Return whether a frame comes with all its leads: as views, or as channels of the encoder."""
+    return method.leads_as_views or method.encoder.in_channels > 1
+
+
+def _records(config: PretrainConfig, parts: tuple[Source, ...]) -> tuple[list[Any], list[Any]]:
+    """Masks of the recordings that train and that validate, for each store."""
     trained = [part.split.mask("train") for part in parts]
     if config.patients < 1:
         trained = [
@@ -176,86 +201,91 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
         empty = [name for name, mask in zip(("training", "validation"), masks, strict=True) if not mask.any()]
         if empty:
             raise ConfigError(f"split '{part.split.name}' of {part.store.folder} has nobody in its {empty[0]} part")
-    makers = _makers(config, method, parts, trained)
-    _refuse_views(method, parts, makers)
-    train = _joined(makers)
-    alike = tuple(replace(part, policy=_with_leads_of(maker)) for part, maker in zip(parts, makers, strict=True))
-    validating = _makers(config, method, alike if method.together else parts, validated)
-    validation = _joined(validating)
-    _warn_of_one_patient(method, validation)
-    if method.needs_labels:
-        _refuse_labels(method, parts[0].store, {"training": makers[0], "validation": validating[0]})
+    return trained, validated
+
+
+def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
+    """The order in which training takes its items."""
     sampler: Sampler
     if config.fraction < 1 and config.label_draw == "frames":
         chosen = labelled_items(len(train), config.fraction, config.seed)
         sampler = ShuffledSampler(len(train), config.batch, config.seed, chosen)
-    elif isinstance(train, JointBatchMaker) and config.take_turns:
+    elif config.take_turns and len(train.datasets) > 1:
         sampler = TurnsSampler(train.sizes, config.batch, config.seed)
     elif config.same_patient:
         patients = train.patients(np.arange(len(train)))
         sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
     else:
         sampler = ShuffledSampler(len(train), config.batch, config.seed)
-    return Data(train, validation, RepeatedSampler(sampler, config.repeats) if config.repeats > 1 else sampler)
+    return RepeatedSampler(sampler, config.repeats) if config.repeats > 1 else sampler
 
 
-def _makers(config: PretrainConfig, method: Method, parts: tuple[Source, ...], records: list[Any]) -> list[BatchMaker]:
-    return [
-        BatchMaker(part.store, part.policy, method, chosen, config.seed)
-        for part, chosen in zip(parts, records, strict=True)
-    ]
+def _datasets(method: Method, parts: tuple[Source, ...], records: list[Any]) -> list[FrameDataset]:
+    made = []
+    for part, chosen in zip(parts, records, strict=True):
+        policy = policy_for_views(part.policy, method)
+        made.append(FrameDataset(part.store, policy=policy, records=chosen, all_leads=takes_all_leads(method)))
+    return made
 
 
-def _with_leads_of(maker: BatchMaker) -> FramePolicy:
+def _with_leads(part: Source, dataset: FrameDataset) -> FramePolicy:
     """So that leads that come together are the same in both parts, whatever is the commonest in each."""
-    return maker.policy.model_copy(update={"leads": maker.leads})
+    return part.policy.model_copy(update={"leads": dataset.leads})
 
 
-def _joined(makers: list[BatchMaker]) -> BatchMaker | JointBatchMaker:
-    return makers[0] if len(makers) == 1 else JointBatchMaker(makers)
+def _refuse_channels(method: Method, parts: tuple[Source, ...], datasets: list[FrameDataset]) -> None:
+    """Refuse frames of another number of leads than an encoder of several leads takes."""
+    channels = method.encoder.in_channels
+    if channels == 1:
+        return
+    for part, dataset in zip(parts, datasets, strict=True):
+        if len(dataset.leads) != channels:
+            raise ConfigError(
+                f"encoder.in_channels={channels}, but frames of {part.store.folder} have {len(dataset.leads)} lead(s): "
+                f"{', '.join(dataset.leads)}. Name the leads, as in leads=I,II,V1, or change encoder.in_channels."
+            )
 
 
-def _warn_of_one_patient(method: Method, validation: BatchMaker | JointBatchMaker) -> None:
-    """Who has nobody to be told from has a loss that says nothing."""
+def _warn_of_one_patient(config: PretrainConfig, method: Method, validation: Batches) -> None:
+    """Warn where the validation loss means nothing, because it has one patient to compare with nobody."""
     if isinstance(method, PatientContrast) and len(np.unique(validation.patients(np.arange(len(validation))))) < 2:
         warnings.warn(
-            f"the validation part has one patient, and {method.name} tells patients apart: which epoch is kept as the "
-            "best is left to chance. Take more patients, or a split with more of them there",
+            f"the validation part has one patient, and {config.method['name']} tells patients apart: which epoch is "
+            "kept as the best is left to chance. Take more patients, or a split with more of them there",
             stacklevel=2,
         )
 
 
-def _refuse_labels(method: Method, store: Store, makers: dict[str, BatchMaker]) -> None:
-    """What the loss cannot take is said before training, not by the first batch that has it."""
-    if not store.manifest.dataset["classes"]:
-        raise ConfigError(f"{method.name} needs labels, but {without_classes(store)}")
-    if getattr(method, "multi_label", True):
+def _refuse_labels(method: Method, store: Store, parts: dict[str, FrameDataset]) -> None:
+    """Refuse labels that the loss cannot take before training, not at the first batch that has them."""
+    if not isinstance(method, Supervised) or method.multi_label:
         return
-    for part, maker in makers.items():
-        wrong = np.flatnonzero(maker.frames.targets(np.arange(len(maker))).sum(1) != 1)
+    for part, dataset in parts.items():
+        wrong = np.flatnonzero(dataset.frames.targets(np.arange(len(dataset))).sum(1) != 1)
         if len(wrong):
-            record = store.table(["record_id"]).column(0)[int(maker.frames.locate(wrong[:1])[0][0])]
+            record = store.table(["record_id"]).column(0)[int(dataset.locate(wrong[:1])[0][0])]
             raise ConfigError(
-                f"{len(wrong)} of {len(maker)} instances of the {part} part of {store.folder} do not have exactly one "
-                f"class, such as those of '{record}'. Set method.multi_label=true, which takes none or several, or "
+                f"{len(wrong)} of {len(dataset)} instances of the {part} part of {store.folder} do not have exactly "
+                f"one class, such as those of '{record}'. Set method.multi_label=true, which takes none or several, or "
                 "give the store classes of which each recording has one"
             )
 
 
-def _refuse_views(method: Method, parts: tuple[Source, ...], makers: list[BatchMaker]) -> None:
-    """What the loss cannot compare is said before training, not by its first step."""
-    counts = [maker.make(np.zeros(1, np.int64), 0, "train", 0, 0).views.shape[1] for maker in makers]
-    for part, maker, views in zip(parts, makers, counts, strict=True):
-        needed = method.needs(part.policy.segments, views)
+def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[Source, ...], train: Batches) -> None:
+    """Refuse views that the loss cannot compare before training, not at its first step."""
+    name, firsts = config.method["name"], np.cumsum([0, *train.sizes])[:-1]
+    counts = [train.make(np.array([first], np.int64), 0, "train", 0, 0)["views"].shape[1] for first in firsts]
+    for part, dataset, views in zip(parts, train.datasets, counts, strict=True):
+        needed = method.unsupported_frames(part.policy.segments, views)
         if needed is not None:
             raise ConfigError(
-                f"{method.name} takes {needed}, but an instance of {part.store.folder} has {views} view(s): "
-                f"{part.policy.segments} segment(s) a frame, lead(s) {', '.join(maker.leads)}. "
+                f"{name} takes {needed}, but an instance of {part.store.folder} has {views} view(s): "
+                f"{part.policy.segments} segment(s) a frame, lead(s) {', '.join(dataset.leads)}. "
                 "Change frames.segments or leads, or take another method."
             )
     if len(set(counts)) > 1:
         told = ", ".join(f"{count} in {part.store.folder}" for part, count in zip(parts, counts, strict=True))
         raise ConfigError(
-            f"more_stores: instances must have as many views in every store, but {method.name} makes {told}. "
+            f"more_stores: instances must have as many views in every store, but {name} makes {told}. "
             "Name leads that all have; CMSMLC may draw a lead for each segment: method.view_choice=random_pair"
         )

@@ -1,4 +1,4 @@
-"""Many ranks: one batch, with outputs and statistics shared with exact gradients; one decision, taken together."""
+"""Many ranks: statistics of one batch, shared with exact gradients; one decision, taken together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from clocs.core.errors import ClocsError
 
 Decided = TypeVar("Decided")
+Shared = TypeVar("Shared", bound=nn.Module)
 
 
 def from_rank_zero(decide: Callable[[], Decided]) -> Decided:
@@ -75,25 +76,6 @@ class _SumOfRanks(torch.autograd.Function):
         return total
 
 
-class _AllRanks(torch.autograd.Function):
-    """The tensors of all ranks, end to end; the gradient of each is the sum of what all ranks make of it.
-
-    Gradients are made contiguous first: gloo reduces a tensor's memory, whatever its strides say.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        parts = [torch.empty_like(values, memory_format=torch.contiguous_format) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, values.contiguous())
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total.chunk(dist.get_world_size())[dist.get_rank()]
-
-
 class GlobalBatchNorm(_BatchNorm):
     """BatchNorm over the batch of all ranks, on any device; torch's SyncBatchNorm knows only GPUs."""
 
@@ -131,16 +113,10 @@ def _sum(values: Tensor) -> Tensor:
     return total
 
 
-def all_ranks(values: Tensor) -> Tensor:
-    """(b, ...) of this rank -> (B, ...) of all, in the order of ranks, with exact gradients."""
-    gathered: Tensor = _AllRanks.apply(values)  # type: ignore[no-untyped-call]
-    return gathered
-
-
-def share_statistics(module: nn.Module) -> nn.Module:
+def share_statistics(module: Shared) -> Shared:
     """Replace every BatchNorm by one that spans all ranks."""
     if torch.cuda.is_available():
-        synchronised: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        synchronised: Shared = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return synchronised
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):

@@ -175,7 +175,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
         Returns:
             ``signal`` (B, V, C, S) float32, in the store's unit unless the policy normalises; ``lead_mask`` (B, C)
-            bool, false where a lead is missing; ``patient`` (B,) int64, a 63-bit hash of store and patient;
+            bool, false where a lead is missing; ``patient`` (B,) int64, see :func:`patient_numbers`;
             ``record`` (B,) int64, the recording's number in the store; ``item`` (B,) int64; and, with ``targets``,
             ``target`` (B, K) bool.
         """
@@ -210,17 +210,16 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
 
 def patient_numbers(store: StoreReader) -> Ints:
-    """Return a 63-bit hash of store and patient for every recording, (N,).
+    """Return a number for the patient of every recording, (N,), that no other store shares.
 
-    The store is known by the content of its oldest version: this stays when the store grows by a version, is moved or
-    copied, and two stores that count their patients from 1 differ in it. The folder's path or the newest version's
-    hash would give a patient another number after a move or an ingest.
+    The upper 31 bits are a hash of the store, the lower 32 the patient's number in it. So patients of one store never
+    collide and keep their order, on which sums of a loss depend in their last digits. The store is known by the content
+    of its oldest version: this stays when the store grows by a version, is moved or copied. The folder's path
+    or the newest version's hash would give a patient another number after a move or an ingest.
     """
     oldest = read_manifest(store.folder, versions(store.folder)[0]).sha256
-    codes = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
-    digests = [hashlib.blake2b(f"{oldest}/{name}".encode(), digest_size=8) for name in codes.dictionary.to_pylist()]
-    numbers = np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8") >> np.uint64(1)
-    return np.asarray(numbers.astype(np.int64)[codes.indices.to_numpy()])
+    upper = int(hashlib.sha256(oldest.encode()).hexdigest()[:8], 16) >> 1
+    return store.patients()[0] + (np.int64(upper) << np.int64(32))
 
 
 def _records(

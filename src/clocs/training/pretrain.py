@@ -5,23 +5,29 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
 from clocs.core.errors import ConfigError, EngineError, StoreError
 from clocs.core.files import exclusive
+from clocs.core.options import options_of
 from clocs.core.seeds import derived_seed
 from clocs.encoders import Encoder, build_encoder
-from clocs.encoders.encoder import describe_encoder, parse_encoder
-from clocs.methods import Method, parse_method
+from clocs.encoders.encoder import describe_encoder, is_registered, parse_encoder
+from clocs.methods import METHODS, Method, build_method
+from clocs.methods.method import GIVEN
 from clocs.signals.framing import FramePolicy
 from clocs.store.duplicates import Keys
-from clocs.training.checkpoint import WEIGHTS, Checkpoint, load_encoder_folder, newest_undamaged
-from clocs.training.config import PretrainConfig, resolve
+from clocs.store.reader import Folder
+from clocs.training.batches import DRAW_BLOCK
+from clocs.training.checkpoint import WEIGHTS, Checkpoint, load_encoder_folder, newest_undamaged, weights_hash
+from clocs.training.config import PretrainConfig, resolve, without_frame_options
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.distributed import from_rank_zero
 from clocs.training.loop import Loop, Progress
@@ -29,7 +35,6 @@ from clocs.training.precision import warn_if_slow
 from clocs.training.runs import Run
 from clocs.training.seen import same_split, save_seen, seen_also
 from clocs.training.shipped import encoder_folder
-from clocs.views.batch import DRAW_BLOCK
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -37,29 +42,71 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
+@overload
 def pretrain(
     config: str | Path | Mapping[str, Any] | PretrainConfig,
     overrides: Sequence[str] = (),
     *,
     progress: Progress | None = None,
+) -> dict[str, Any]: ...
+
+
+@overload
+def pretrain(
+    config: Method, overrides: Folder, *, name: str | None = None, progress: Progress | None = None, **settings: Any
+) -> dict[str, Any]: ...
+
+
+def pretrain(
+    config: str | Path | Mapping[str, Any] | PretrainConfig | Method,
+    overrides: Sequence[str] | Folder = (),
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Pre-train an encoder and return what the run found; a finished run is only looked up.
 
-    Killed, the same call continues from the newest undamaged checkpoint, bit for bit as if it had not been. The
-    result's ``resumed_from`` is that checkpoint's step, None where the run began at its start.
+    Killed, the same call continues from the newest undamaged checkpoint, bit for bit as if it had not been.
+
+    Args:
+        config: A ready config's name (``cmsc-chapman``), a YAML file, a mapping; or a method built from an encoder,
+            which is then trained from the weights that it has.
+        overrides: ``key=value`` strings laid over the config. With a method: the store to train on, or its folder.
+        name: Name of the encoder of a method, where its network is not registered. To load it, pass the network again.
+        progress: Called after every step and epoch with what is known then.
+        settings: Keys of the config, with a method: ``epochs=20, batch=64, leads=("I", "II")``.
+
+    Returns:
+        ``run`` and ``best``, the folders of the run and of its best encoder; ``epochs``, ``steps``, ``best_epoch``,
+        ``validation_loss``, ``frames_per_second``; and ``resumed_from``, the step of the checkpoint from which the
+        run continued, None where it began at its start.
+
+    Example:
+        >>> import clocs
+        >>> from clocs import encoders, methods
+        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"records": 40, "leads": 12})
+        >>> split = clocs.split(store)
+        >>> method = methods.CMSC(encoders.ResNet(in_channels=12, embedding_dim=16, width=4, depth=2))
+        >>> found = clocs.pretrain(method, store, leads="I,II,III,aVR,aVL,aVF,V1,V2,V3,V4,V5,V6", batch=16, steps=2)
+        >>> found["steps"]
+        2
     """
-    if isinstance(config, PretrainConfig) and overrides:
-        config = config.model_dump(mode="json")
-    settings = config if isinstance(config, PretrainConfig) else resolve(config, overrides)
-    method: Method = parse_method(settings.method)
-    _refuse_accumulation(settings, method)
-    _refuse_label_options(settings, method)
-    parts = sources(settings, method)
-    run = _named_run(settings, parts)
+    if isinstance(config, Method):
+        method, options = config, described_method(config, Path(_folder(overrides)), name, settings)
+    elif isinstance(overrides, str | os.PathLike) or name is not None or settings:
+        raise ConfigError("a store, name= and settings go with a method object; write key=value overrides of a config")
+    else:
+        values = config.model_dump(mode="json") if isinstance(config, PretrainConfig) and overrides else config
+        method, options = None, values if isinstance(values, PretrainConfig) else resolve(values, overrides)
+    _refuse_accumulation(options)
+    _refuse_label_options(options)
+    parts = sources(options)
+    run = _named_run(options, parts, method)
     done = run.result()
     if done is None:
-        torch.set_num_threads(settings.threads)
-        done = _run(settings, method, parts, run, progress)
+        torch.set_num_threads(options.threads)
+        done = _run(options, parts, run, method, progress)
         _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
     _refuse_lost_best(run)
@@ -67,9 +114,43 @@ def pretrain(
     return {**done, **moved, "already_finished": True, "resumed_from": None}
 
 
-def _named_run(config: PretrainConfig, parts: tuple[Source, ...]) -> Run:
+def _folder(store: Sequence[str] | Folder) -> Folder:
+    if isinstance(store, str | os.PathLike):
+        return store
+    raise ConfigError("pretrain(method, store): pass the store to train on, or its folder")
+
+
+def described_method(
+    method: Method, store: Path, name: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})
+) -> PretrainConfig:
+    """Return the config of a run that trains a method object.
+
+    Args:
+        method: A registered method.
+        store: Folder of the store.
+        name: Name of the encoder, where its network is not registered.
+        settings: Other keys of the config.
+
+    Raises:
+        ConfigError: The method has no name, or its encoder has none.
+    """
+    known = METHODS.name_of(type(method))
+    if known is None:
+        raise ConfigError(f"{type(method).__name__} has no name. Decorate the class: @clocs.methods.register('name')")
+    section = describe_encoder(method.encoder)
+    if not is_registered(section):
+        if name is None:
+            raise ConfigError("the encoder's network is not registered: pass name=, under which the run keeps it")
+        encoder = {"name": name, "registered": False, **section["options"]}
+    else:
+        encoder = {"name": section["name"], **without_frame_options(section["options"])}
+    given = {"method": {"name": known, **options_of(method, given=GIVEN)}, "encoder": encoder, "store": store}
+    return resolve({**settings, **given})
+
+
+def _named_run(config: PretrainConfig, parts: tuple[Source, ...], method: Method | None) -> Run:
     """Return the run's folder, named by the changed values, the data and the given initial weights."""
-    initial = None
+    initial = None if method is None else weights_hash(method)
     if config.initial is not None:
         initial = str(load_encoder_folder(encoder_folder(config.initial))[1]["weights_sha256"])
     label = f"{config.method['name']}-{'-'.join(part.name for part in parts)}"
@@ -86,32 +167,35 @@ def _leave_group() -> None:
         torch.distributed.destroy_process_group()
 
 
-def _refuse_accumulation(config: PretrainConfig, method: Method) -> None:
-    if config.accumulate > 1 and method.shares_batch:
+def _refuse_accumulation(config: PretrainConfig) -> None:
+    name = config.method["name"]
+    if config.accumulate > 1 and METHODS.get(name).needs_global_batch:
         raise ConfigError(
-            f"accumulate={config.accumulate}: {method.name} compares the instances of a batch with each other, so a "
+            f"accumulate={config.accumulate}: {name} compares the instances of a batch with each other, so a "
             "sum over small batches is another loss, with fewer negatives. Use more ranks, or a smaller batch."
         )
 
 
-def _refuse_label_options(config: PretrainConfig, method: Method) -> None:
-    if config.best_by == "auc" and not method.needs_labels:
-        raise ConfigError(f"best_by=auc: {method.name} uses no labels, so there is no AUC; use best_by=loss")
-    if config.fraction < 1 and not method.needs_labels:
-        raise ConfigError(f"fraction={config.fraction}: {method.name} uses no labels, so it would change nothing")
+def _refuse_label_options(config: PretrainConfig) -> None:
+    name = config.method["name"]
+    needs_labels = METHODS.get(name).needs_labels
+    if config.best_by == "auc" and not needs_labels:
+        raise ConfigError(f"best_by=auc: {name} uses no labels, so there is no AUC; use best_by=loss")
+    if config.fraction < 1 and not needs_labels:
+        raise ConfigError(f"fraction={config.fraction}: {name} uses no labels, so it would change nothing")
     if config.fraction < 1 and config.label_draw == "frames" and config.same_patient:
         raise ConfigError("same_patient does not go with label_draw=frames; use label_draw=patients")
 
 
 def _run(
-    config: PretrainConfig, method: Method, parts: tuple[Source, ...], run: Run, progress: Progress | None
+    config: PretrainConfig, parts: tuple[Source, ...], run: Run, method: Method | None, progress: Progress | None
 ) -> dict[str, Any]:
     fabric = _fabric(config, run)
     with _alone(run):
         start = from_rank_zero(lambda: _start(run))
         usual = torch.get_default_dtype()
         try:
-            result = _train(config, method, parts, run, start, fabric, progress)
+            result = _train(config, parts, run, method, start, fabric, progress)
         finally:
             torch.set_default_dtype(usual)
     return {**result, "resumed_from": None if start is None else start.step}
@@ -160,9 +244,9 @@ def _refuse_lost_best(run: Run) -> None:
 
 def _train(
     config: PretrainConfig,
-    method: Method,
     parts: tuple[Source, ...],
     run: Run,
+    given: Method | None,
     start: Checkpoint | None,
     fabric: Fabric,
     progress: Progress | None,
@@ -173,16 +257,15 @@ def _train(
         _say_start(run, start)
     fabric.barrier()
     seen = _seen(config, parts)
+    if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
+        torch.set_default_dtype(torch.float64)
+    method = fresh_method(config, parts) if given is None else given
     data = training_data(config, method, parts)
     if config.initial is not None and fabric.is_global_zero:
         _warn_of_other_frames(config.initial, parts[0].policy, data.train.unit)
-    if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
-        torch.set_default_dtype(torch.float64)
-    encoder = fresh_encoder(config, parts[0].policy)
-    model = method.model(encoder, encoder.embedding_dim, len(data.train.classes))
-    loop = Loop(config, method, model, data, run, fabric)
+    loop = Loop(config, method, data, run, fabric)
     try:
-        about = _about(encoder, data, parts, run)
+        about = _about(config, method, data, parts, run)
         if fabric.is_global_zero:
             about["seen_sha256"] = save_seen(run.best, seen)
         state = loop.train(about, start, progress)
@@ -194,7 +277,7 @@ def _train(
             ) from error
         raise
     result = {
-        "method": method.name,
+        "method": config.method["name"],
         "best": str(run.best),
         "epochs": min(state.epoch, config.epochs),
         "steps": state.step,
@@ -222,8 +305,15 @@ def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
     return seen_also(folder, about, [keys])
 
 
+def fresh_method(config: PretrainConfig, parts: tuple[Source, ...]) -> Method:
+    """Return the method that a run starts from, with its encoder."""
+    encoder = fresh_encoder(config, parts[0].policy)
+    num_classes = len(parts[0].store.manifest.dataset["classes"]) if len(parts) == 1 else 0
+    return build_method(config.method, encoder, num_classes)
+
+
 def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
-    """The encoder a run starts from."""
+    """Return the encoder that a run starts from."""
     torch.manual_seed(derived_seed(config.seed, "weights"))
     encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.samples))
     if config.initial is not None:
@@ -264,12 +354,12 @@ def _warn_of_other_frames(initial: str, policy: FramePolicy, unit: str) -> None:
     warnings.warn(f"initial: {initial} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)
 
 
-def _about(encoder: Encoder, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:
+def _about(config: PretrainConfig, method: Method, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:
     """Everything needed to use the encoder, and where it comes from."""
     policy = parts[0].policy
     return {
         "format": "clocs-encoder-1",
-        "encoder": describe_encoder(encoder),
+        "encoder": {**describe_encoder(method.encoder), "name": config.encoder["name"]},
         "input": {
             "unit": data.train.unit,
             "rate": policy.rate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,22 +12,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from clocs.augmentations import AUGMENTATIONS, parse_augmentations
+from clocs.augmentations import AUGMENTATIONS, describe_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.drawing.batch import Similarity, Views
-from clocs.methods import Method, parse_method
-from clocs.methods.method import AugmentedOptions, encode_views
+from clocs.methods import Method
+from clocs.methods.method import encode_views
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import canonical
 from clocs.store.frames import Frames
 from clocs.store.store import Store
+from clocs.training.batches import policy_for_views
 from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import PretrainConfig
 from clocs.training.data import source, training_data
-from clocs.training.pretrain import fresh_encoder
+from clocs.training.frame_dataset import FrameDataset
+from clocs.training.pretrain import fresh_method
 from clocs.training.shipped import encoder_folder
-from clocs.views.batch import BatchMaker
 
 Ints = npt.NDArray[np.int64]
 
@@ -46,17 +48,19 @@ def first_batch(
     """
     if not 1 <= instances <= config.batch:
         raise ConfigError(f"instances may be 1 to the batch's {config.batch}, not {instances}")
-    method: Method = parse_method(config.method)
-    whole = source(config, method, config.store)
+    whole = source(config)
+    with torch.random.fork_rng(devices=[]):
+        method = fresh_method(config, (whole,))
     policy = whole.policy
-    shown_as = policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
+    shown_as = policy_for_views(policy, method)
     data = training_data(config, method, (replace(whole, policy=shown_as),))
     batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
-    assert isinstance(data.train, BatchMaker)
-    shown = _views(method, data.train.frames, batch.items[:instances].numpy(), batch.views[:instances, :, 0])
-    normalised = batch.views if shown_as is policy else torch.from_numpy(policy.normalise(batch.views.numpy()))
-    embeddings, encoder = _embeddings(config, policy, normalised, checkpoint)
-    return shown, _similarity(embeddings, batch.patients.numpy(), shown.names, cells, encoder)
+    (dataset,) = data.train.datasets
+    shown = _views(method, dataset, batch["item"][:instances].numpy(), batch["views"][:instances, :, 0])
+    views = batch["views"]
+    normalised = views if shown_as is policy else torch.from_numpy(policy.normalise(views.numpy()))
+    embeddings, encoder = _embeddings(config, method.encoder, policy, normalised, checkpoint)
+    return shown, _similarity(embeddings, batch["patient"].numpy(), shown.names, cells, encoder)
 
 
 def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
@@ -90,42 +94,43 @@ def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed:
     )
 
 
-def _views(method: Method, frames: Frames, items: Ints, values: Tensor) -> Views:
-    """Views with their names, and what they were before."""
-    plain = _unaugmented(method, torch.from_numpy(frames.gather(items)))
-    named = _named(method, frames, values.shape[1], 0 if plain is None else plain.shape[1])
-    numbers, _, leads = frames.locate(items)
-    recordings = [frames.store.recording(int(number)) for number in numbers]
+def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -> Views:
+    """Views with their names, and what they were before; of several channels, the first."""
+    plain = _unaugmented(method, dataset.batch(items, targets=False)["signal"])
+    named = _named(method, dataset, values.shape[1], 0 if plain is None else plain.shape[1])
+    numbers, _, leads = dataset.locate(items)
+    recordings = [dataset.store.recording(int(number)) for number in numbers]
     fits = plain is not None and plain.shape[1] in (1, values.shape[1])
     return Views(
         values=values.numpy(),
         plain=plain.expand_as(values).numpy() if plain is not None and fits else None,
-        rates=np.array([_rate(frames.policy, item.rate, item.samples) for item in recordings]),
+        rates=np.array([_rate(dataset.policy, item.rate, item.samples) for item in recordings]),
         offsets=np.array([offset for _, offset in named], np.int64),
         names=tuple(name for name, _ in named),
         instances=tuple(
             f"record {item.record_id}" + (f", lead {lead}" if lead else "") + f", patient {item.patient_id}"
             for item, lead in zip(recordings, leads, strict=True)
         ),
-        unit=recordings[0].unit if frames.policy.normalisation == "none" else "normalised",
+        unit=recordings[0].unit if dataset.policy.normalisation == "none" else "normalised",
     )
 
 
-def _unaugmented(method: Method, frames: Tensor) -> Tensor | None:
-    """The method's views without its augmentations; None where it has none, or draws its views as well."""
-    if not isinstance(method, AugmentedOptions) or not method.draws:
+def _unaugmented(method: Method, signals: Tensor) -> Tensor | None:
+    """The first channel of the views without augmentations; None where there are none, or views are drawn as well."""
+    if not method.augmentations:
         return None
-    bare: Method = method.model_copy(update={"augmentations": ()})
-    return None if bare.draws else bare.views(frames, torch.Generator())
+    bare = copy.copy(method)
+    bare.augmentations = ()
+    return None if bare.is_stochastic else bare.views(signals, torch.Generator())[:, :, 0]
 
 
-def _named(method: Method, frames: Frames, views: int, plain: int) -> list[tuple[str, int]]:
+def _named(method: Method, dataset: FrameDataset, views: int, plain: int) -> list[tuple[str, int]]:
     """Name and offset in samples of each view: what was cut, how often it was copied, what was done to it."""
-    segments = frames.policy.segments
-    cut = [(f"segment {at + 1}" if segments > 1 else "", at * frames.policy.samples) for at in range(segments)]
-    if method.together and views >= len(cut) * len(frames.leads):  # fewer: a drawn lead a view
-        cut = [(f"lead {lead} {name}".strip(), offset) for lead in frames.leads for name, offset in cut]
-    steps = [step["name"] for step in method.augmentations] if isinstance(method, AugmentedOptions) else []
+    policy = dataset.policy
+    cut = [(f"segment {at + 1}" if policy.segments > 1 else "", at * policy.samples) for at in range(policy.segments)]
+    if method.leads_as_views and views >= len(cut) * len(dataset.leads):  # fewer: a drawn lead a view
+        cut = [(f"lead {lead} {name}".strip(), offset) for lead in dataset.leads for name, offset in cut]
+    steps = [step["name"] for step in describe_augmentations(method.augmentations)]
     if plain == 1 < views == 1 + len(steps):  # one view an augmentation
         return [("original", 0), *((step, 0) for step in steps)]
     if views % len(cut):
@@ -142,7 +147,7 @@ def _rate(policy: FramePolicy, rate: float, samples: int) -> float:
 
 
 def _embeddings(
-    config: PretrainConfig, policy: FramePolicy, views: Tensor, checkpoint: Path | None
+    config: PretrainConfig, fresh: nn.Module, policy: FramePolicy, views: Tensor, checkpoint: Path | None
 ) -> tuple[Tensor, str]:
     """(B, V, E), and which encoder made them. torch's own generator is left as it was."""
     if checkpoint is not None:
@@ -150,9 +155,8 @@ def _embeddings(
         _refuse_other_input(about["input"], policy)
         return _encoded(encoder, views), f"encoder of epoch {about['epoch']}"
     with torch.random.fork_rng(devices=[]):
-        encoder = fresh_encoder(config, policy).train()
         torch.manual_seed(derived_seed(config.seed, "step", 0, 0))  # the dropout of rank 0
-        return _encoded(encoder, views), "fresh encoder"
+        return _encoded(fresh.train(), views), "fresh encoder"
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from clocs.training.ahead import Ahead
+from clocs.training.prefetch import Prefetcher
 
 
 def test_the_next_one_is_made_before_it_is_asked_for() -> None:
@@ -14,13 +14,13 @@ def test_the_next_one_is_made_before_it_is_asked_for() -> None:
         made[number].set()
         return f"made {number}"
 
-    ahead = Ahead(make, end=3)
-    assert ahead.get(0) == "made 0"
+    batches = Prefetcher(make, end=3)
+    assert batches.get(0) == "made 0"
     assert made[1].wait(10)
-    assert ahead.get(2) == "made 2"  # another than the one begun
-    assert ahead.get(1) == "made 1"
-    assert ahead.get(2) == "made 2"
-    ahead.close()
+    assert batches.get(2) == "made 2"  # another than the one begun
+    assert batches.get(1) == "made 1"
+    assert batches.get(2) == "made 2"
+    batches.close()
     assert not made[3].is_set()
 
 
@@ -30,8 +30,8 @@ def test_an_error_is_raised_where_the_batch_is_wanted() -> None:
             raise ValueError("broken shard")
         return number
 
-    ahead = Ahead(make, end=9)
-    assert ahead.get(0) == 0
+    batches = Prefetcher(make, end=9)
+    assert batches.get(0) == 0
     with pytest.raises(ValueError, match="broken shard"):
-        ahead.get(1)
-    ahead.close()
+        batches.get(1)
+    batches.close()

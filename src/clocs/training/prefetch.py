@@ -1,4 +1,4 @@
-"""The next batch is made while the present one trains."""
+"""Make the next batch while the present one trains."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Generic, TypeVar
 Made = TypeVar("Made")
 
 
-class Ahead(Generic[Made]):
-    """What ``make(number)`` gives, with ``number + 1`` begun in a thread. Only worth it if made from the number alone.
+class Prefetcher(Generic[Made]):
+    """Calls ``make(number)`` for one number after the other, the next one in a thread while the caller works.
 
-    One thread is enough: making a batch takes a tenth of training on it.
+    ``make`` depends on the number alone. One thread is enough: making a batch takes a tenth of training on it.
+
+    Args:
+        make: Makes what belongs to a number.
+        end: The first number that is not made.
     """
 
     def __init__(self, make: Callable[[int], Made], end: int) -> None:
-        """``end``: the first number that is not made."""
         self._make, self._end = make, end
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="clocs-ahead")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="clocs-prefetch")
         self._next: tuple[int, Future[Made]] | None = None
 
     def get(self, number: int) -> Made:
-        """The one of this number; an error in making it is raised here."""
+        """Return what belongs to a number; an error in making it is raised here."""
         begun, self._next = self._next, None
         future = begun[1] if begun is not None and begun[0] == number else self._pool.submit(self._make, number)
         made = future.result()

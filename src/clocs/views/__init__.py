@@ -1,1 +1,0 @@
-"""Layer 3: augmentations, segments and leads to batches."""

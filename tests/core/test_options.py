@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Annotated
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import checked
+from clocs.core.options import changed_options, checked, constructor_options, option_names
 
 
 class Some(BaseModel):
@@ -58,3 +59,58 @@ def test_true_and_false_are_no_numbers() -> None:
 def test_numbers_are_finite(value: object) -> None:
     with pytest.raises(ConfigError, match="part: must be a finite number"):
         checked(Numbers, {"part": value}, "thing")
+
+
+class Bare:
+    """A part without a constructor of its own."""
+
+
+class Part:
+    """A registered part, as far as its options go."""
+
+    def __init__(
+        self,
+        encoder: object,
+        width: Annotated[int, Field(gt=0)] = 4,
+        sigma: float = 0.1,
+        names: tuple[str, ...] = (),
+        *,
+        anything=None,  # type: ignore[no-untyped-def]  # an option without an annotation
+        **others: object,
+    ) -> None: ...
+
+
+def test_options_of_a_constructor_are_its_keyword_arguments() -> None:
+    found = constructor_options(Part, {"width": "7", "names": ["a"]}, "part", given=("encoder",))
+    assert found == {"width": 7, "sigma": 0.1, "names": ("a",), "anything": None}
+    assert option_names(Part, given=["encoder"]) == ["width", "sigma", "names", "anything"]
+    assert option_names(Part)[0] == "encoder"
+    assert constructor_options(Bare, {}, "part") == {}
+
+
+def test_all_invalid_options_of_a_constructor_are_reported() -> None:
+    with pytest.raises(ConfigError) as caught:
+        constructor_options(Part, {"width": 0, "sigma": True, "widht": 2, "encoder": 1}, "part 'p'", given=("encoder",))
+    message = str(caught.value)
+    assert message.startswith("part 'p': ")
+    for part in ("width: ", "sigma: must be a number, not true", "unknown option 'widht' (did you mean 'width'?)"):
+        assert part in message
+    assert "unknown option 'encoder'" in message, "the caller supplies it"
+    with pytest.raises(ConfigError, match="part: encoder: Field required"):
+        constructor_options(Part, {}, "part")
+
+
+def test_only_options_that_differ_from_the_defaults_are_changed() -> None:
+    given = ("encoder",)
+    assert changed_options(Part, {"width": 4, "sigma": 0.1, "names": []}, given=given) == {}
+    assert changed_options(Part, {"width": 5, "names": ["b"]}, given=given) == {"width": 5, "names": ("b",)}
+    assert changed_options(Part, {"encoder": 3}) == {"encoder": 3}, "without a default, every value counts"
+
+
+class Unreadable:
+    def __init__(self, size: Absent = 1) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_annotations_that_cannot_be_read_are_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"options of Unreadable cannot be read from its constructor: .*'Absent'"):
+        constructor_options(Unreadable, {}, "part")

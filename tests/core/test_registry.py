@@ -109,3 +109,56 @@ def test_a_plugin_that_registers_ours_under_our_name_is_no_clash(tmp_path: Path)
     folder = install(tmp_path, "[clocs.datasets]\nchapman = clocs.datasets.chapman:CHAPMAN\n")
     out = python("from clocs.datasets import DATASETS; print(DATASETS.names().count('chapman'))", folder)
     assert out.stdout.strip() == "1", out.stderr
+
+
+def test_a_decorator_registers_a_class_and_the_same_one_again() -> None:
+    parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps"})
+
+    def cell(value: int) -> type[Any]:
+        @parts.register("mine")
+        class Mine:
+            number = value
+
+        return Mine
+
+    cell(1)
+    assert parts.names() == ["encode", "mine"]
+    assert parts.get("mine") is not cell(2)
+    assert parts.get("mine").number == 2
+    assert parts.name_of(parts.get("mine")) == "mine"
+    assert parts.name_of(json.loads) is None
+
+
+def test_a_taken_name_is_refused_with_its_owner() -> None:
+    parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps"})
+
+    class Other:
+        pass
+
+    with pytest.raises(
+        ConfigError, match=r"Other cannot be registered: .* 'encode' is already registered by json:dump"
+    ):
+        parts.register("encode")(Other)
+    assert parts.get("encode") is json.dumps
+    assert parts.register("other")(Other) is Other
+
+
+def test_the_contract_is_checked_when_a_part_is_registered_or_first_imported() -> None:
+    seen: list[str] = []
+
+    def check(name: str, part: Any) -> None:
+        seen.append(name)
+        if not callable(part):
+            raise ConfigError(f"{name} cannot be called")
+
+    parts: Registry[Any] = Registry("nothing", {"good": "json:dumps", "bad": "json:__name__"}, check=check)
+    assert seen == []
+    parts.get("good")
+    parts.get("good")
+    assert seen == ["good"]
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="bad cannot be called"):
+            parts.get("bad")
+    with pytest.raises(ConfigError, match="third cannot be called"):
+        parts.register("third")(3)
+    assert "third" not in parts.names()

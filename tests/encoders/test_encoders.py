@@ -210,6 +210,23 @@ class WithFeatures(MeanEncoder):
         return self.masked(signals, lead_mask).mean(2)
 
 
+def test_the_parts_of_pca_have_the_same_number_of_leads() -> None:
+    options = describe_encoder(PCAEncoder({"name": "resnet"}, in_channels=3))["options"]
+    assert options["in_channels"] == options["encoder"]["in_channels"] == 3
+    assert options == describe_encoder(PCAEncoder(ResNet(in_channels=3)))["options"]
+    with pytest.raises(ConfigError, match="in_channels=2: the encoder has 3"):
+        PCAEncoder(ResNet(in_channels=3), in_channels=2)
+
+
+def test_pca_keeps_a_copy_of_the_encoder_as_it_was() -> None:
+    encoder = ResNet(depth=2).eval()
+    signals = torch.randn(2, 1, NUM_SAMPLES)
+    before = encoder(signals)
+    made = PCAEncoder(encoder, embedding_dim=4).eval()
+    torch.testing.assert_close(made.features(signals), encoder.features(signals), rtol=0, atol=0)
+    torch.testing.assert_close(encoder(signals), before, rtol=0, atol=0)
+
+
 def test_pca_of_an_encoder_that_is_not_registered_is_not_either() -> None:
     encoder = PCAEncoder(WithFeatures(), embedding_dim=2)
     assert encoder(torch.randn(2, 3, 100)).shape == (2, 2)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from clocs.core.errors import IntegrityError, StoreError
-from clocs.encoders import build_encoder
-from clocs.encoders.encoder import parse_encoder
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.encoders import PCAEncoder, ResNet, build_encoder, wrap
+from clocs.encoders.encoder import describe_encoder, parse_encoder
 from clocs.training.checkpoint import (
     load_checkpoint,
     load_encoder_folder,
@@ -174,3 +174,42 @@ def test_a_head_that_is_not_saved_is_not_spoken_of(tmp_path: Path, encoder: nn.M
     with pytest.raises(StoreError, match="without a classifier") as found:
         load_head(tmp_path / "published", load_encoder_folder(tmp_path / "published")[1])
     assert not isinstance(found.value, IntegrityError)
+
+
+class Mean(nn.Module):
+    """A user's network that is not registered."""
+
+    def __init__(self, in_channels: int = 2, embedding_dim: int = 3) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_channels, embedding_dim)
+
+    def forward(self, signals: torch.Tensor) -> torch.Tensor:
+        embeddings: torch.Tensor = self.linear(signals.mean(2))
+        return embeddings
+
+
+def test_an_encoder_that_is_not_registered_is_loaded_into_its_module(tmp_path: Path) -> None:
+    trained = wrap(Mean(), in_channels=2, embedding_dim=3)
+    save_encoder(tmp_path, trained, {"encoder": describe_encoder(trained)})
+    with pytest.raises(
+        StoreError, match=r"holds the encoder 'Mean', which is not registered. Pass its network: .*module="
+    ):
+        load_encoder_folder(tmp_path)
+    signals = torch.randn(4, 2, 50)
+    for module in (Mean(), wrap(Mean(), in_channels=2, embedding_dim=3)):
+        loaded, about = load_encoder_folder(tmp_path, module=module)
+        torch.testing.assert_close(loaded(signals), trained(signals), rtol=0, atol=0)
+        assert about["encoder"]["name"] == "Mean"
+        assert not loaded.training
+    with pytest.raises(ConfigError, match="do not fit the module"):
+        load_encoder_folder(tmp_path, module=Mean(embedding_dim=4))
+    with pytest.raises(ConfigError, match=r"the module has in_channels=1 and embedding_dim=128; .* needs 2 and 3"):
+        load_encoder_folder(tmp_path, module=ResNet())
+
+
+def test_pca_is_loaded_from_its_config(tmp_path: Path) -> None:
+    encoder = PCAEncoder(ResNet(in_channels=2, depth=2), embedding_dim=4).eval()
+    save_encoder(tmp_path, encoder, {"encoder": describe_encoder(encoder)})
+    loaded, _ = load_encoder_folder(tmp_path)
+    signals = torch.randn(4, 2, 500)
+    torch.testing.assert_close(loaded(signals), encoder(signals), rtol=0, atol=0)

@@ -68,6 +68,8 @@ class PCAEncoder(Encoder):
         if inner.num_features is None:
             raise ConfigError(f"PCA needs an encoder with features, and {inner.label} has none")
         super().__init__(inner.in_channels, embedding_dim)
+        if not isinstance(encoder, Encoder):
+            self._arguments["encoder"] = {**encoder, "in_channels": inner.in_channels}
         inner.remove_head()
         self.encoder = inner
         self.token_dim, self.num_features = inner.token_dim, inner.num_features

@@ -52,6 +52,7 @@ from clocs.datasets import DATASETS
 from clocs.encoders import ENCODERS
 from clocs.formats.reading import FORMATS
 from clocs.formats.writing import WRITERS
+from clocs.losses import LOSSES
 from clocs.methods import METHODS
 from clocs.training.config import ready_configs
 from clocs.augmentations import AUGMENTATIONS
@@ -60,6 +61,7 @@ for registry in (FORMATS, WRITERS, DATASETS):
 assert ENCODERS.get("example")(in_channels=2).in_channels == 2
 assert METHODS.get("example").frame_policy == "segments"
 assert AUGMENTATIONS.get("example")().size == 0.1
+assert LOSSES.get("example")().weight == 1
 assert {f"{method}-example" for method in ("cmsc", "recommended", "supervised", "example")} <= set(ready_configs())
 """
     _run(package, "-c", script)

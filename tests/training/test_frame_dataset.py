@@ -180,3 +180,33 @@ def test_a_store_of_two_rates_asks_for_one(tmp_path: Path) -> None:
     assert [FrameDataset(store, seconds=2).num_samples for store in made] == [500, 1000]
     resampled = [FrameDataset(store, seconds=2, sampling_rate=250).num_samples for store in made]
     assert resampled == [500, 500]
+
+
+def test_frames_that_lack_leads_are_left_out_or_masked(store: Store) -> None:
+    with pytest.raises(ConfigError, match="has the leads"):
+        FrameDataset(store, leads=("II", "V5"), seconds=5)
+    dataset = FrameDataset(store, leads="12", seconds=5, allow_missing_leads=True, normalisation="typical")
+    batch = dataset.batch(range(len(dataset)))
+    there = torch.tensor([lead in (*LEADS, "III", "aVR", "aVL", "aVF") for lead in STANDARD])
+    assert torch.equal(batch["lead_mask"], there.expand(len(dataset), 12))
+    assert not batch["signal"][:, :, ~there].any()
+    np.testing.assert_allclose(batch["signal"][:, :, there].std(dim=-1, correction=0), 0.15, rtol=1e-4)
+    over = FrameDataset(
+        store, leads="12", seconds=5, allow_missing_leads=True, normalisation="typical", normalisation_over="frame"
+    )
+    joint = over.batch(range(len(over)))["signal"][:, :, there]
+    np.testing.assert_allclose(joint.flatten(2).std(dim=-1, correction=0), 0.15, rtol=1e-4)
+
+
+@pytest.mark.parametrize("leads", ["each", LEADS])
+def test_cached_frames_make_the_same_batches(tmp_path: Path, leads: str | tuple[str, ...]) -> None:
+    store = arrays(tmp_path / "store")
+    for records in (None, np.arange(len(store)) % 3 == 1):
+        plain, cached = (
+            FrameDataset(store, records=records, leads=leads, seconds=2, sampling_rate=100, cache=cache)
+            for cache in (False, True)
+        )
+        expected = plain.batch(range(len(plain)))
+        assert equal(cached.batch(range(len(plain))), expected)
+        assert equal(pickle.loads(pickle.dumps(cached)).batch(range(len(plain))), expected)
+    assert len(list((store.folder / "frames").glob("*.npy"))) == 1

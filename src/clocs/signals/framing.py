@@ -105,7 +105,7 @@ class FramePolicy(BaseModel):
         """
         if lead_mask is None:
             return self._scaled(frames, None)
-        there = lead_mask.reshape(len(lead_mask), *(1,) * (frames.ndim - 3), -1, 1)
+        there = lead_mask.reshape(len(lead_mask), *(1,) * (frames.ndim - 3), lead_mask.shape[1], 1)
         return np.where(there, self._scaled(frames, there), np.float32(0))
 
     def _scaled(self, frames: Floats, there: npt.NDArray[np.bool_] | None) -> Floats:

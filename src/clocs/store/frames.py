@@ -133,12 +133,18 @@ class Frames:
 
     def lead_mask(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return which leads each frame has, (items, leads); (items, 1) of true unless ``all_leads``."""
-        if self.all_leads:
+        if self.all_leads and self.blocks:
             return self._gatherer.lead_mask(items)
-        return np.ones((len(self._gatherer.checked_items(items)), 1), bool)
+        return np.ones((len(self._gatherer.checked_items(items)), self._num_channels), bool)
+
+    @property
+    def _num_channels(self) -> int:
+        return len(self.leads) if self.all_leads else 1
 
     def _cut(self, places: Places, starts: Ints, window: int) -> Floats:
         """(items, leads, window)."""
+        if not len(starts):
+            return np.empty((0, self._num_channels, window), np.float32)
         if self.all_leads:
             return self._gatherer.stacked(places, starts, window)
         return self._gatherer.windows(places, starts, window)[:, None]
@@ -154,7 +160,7 @@ class Frames:
             rates[at], samples[at] = shard.rate[rows], shard.samples[rows]
         first, end, before = source_of(self.policy, places.frame, samples, rates)
         length = self.policy.segments * self.policy.samples
-        out = np.empty((len(places.row), len(self.leads) if self.all_leads else 1, length), np.float32)
+        out = np.empty((len(places.row), self._num_channels, length), np.float32)
         _, same = np.unique(np.stack([rates, end - first, before]), axis=1, return_inverse=True)
         for _, at in groups(same):
             one = at[0]

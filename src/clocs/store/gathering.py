@@ -51,24 +51,36 @@ def lead_plan(recipe: Recipe) -> LeadPlan:
     width = len(recipe.leads)
     direct = np.flatnonzero((recipe.first >= 0) & (recipe.second < 0))
     channel = dict(zip(recipe.first[direct].tolist(), direct.tolist(), strict=True))
-    derived = np.flatnonzero(recipe.second >= 0).tolist()
-    for lead in sorted({int(lead) for at in derived for lead in (recipe.first[at], recipe.second[at])} - set(channel)):
-        channel[lead] = width + len(channel) - len(direct)
-    stored, channels = np.array(list(channel), np.int64), np.array(list(channel.values()), np.int64)
+    derived = np.flatnonzero(recipe.second >= 0)
+    pair = sorted({*recipe.first[derived].tolist(), *recipe.second[derived].tolist()})
+    for lead in pair:
+        channel.setdefault(lead, width + len(channel) - len(direct))
+    pair.sort(key=channel.__getitem__)
+    weights = np.zeros((len(derived), len(pair)), np.float32)
+    for row, at in enumerate(derived):
+        weights[row, pair.index(recipe.first[at])] = recipe.first_weight[at]
+        weights[row, pair.index(recipe.second[at])] = recipe.second_weight[at]
+    channels = np.array(list(channel.values()), np.int64)
     breaks = [0, *(np.flatnonzero(np.diff(channels) != 1) + 1).tolist(), len(channels)]
-    runs = [(slice(a, b), slice(int(channels[a]), int(channels[a]) + b - a)) for a, b in pairwise(breaks) if b > a]
-    sums = [
-        (
-            at,
-            channel[int(recipe.first[at])],
-            recipe.first_weight[at],
-            channel[int(recipe.second[at])],
-            recipe.second_weight[at],
-        )
-        for at in derived
-    ]
-    missing = tuple(np.flatnonzero(recipe.first < 0).tolist())
-    return LeadPlan(width, width + len(channel) - len(direct), stored, tuple(runs), tuple(sums), missing)
+    runs = ((slice(a, b), _span(channels[a:b])) for a, b in pairwise(breaks) if b > a)
+    return LeadPlan(
+        width=width,
+        channels=width + len(channel) - len(direct),
+        stored=np.array(list(channel), np.int64),
+        runs=tuple(runs),
+        pair=_span(np.array([channel[lead] for lead in pair], np.int64)),
+        weights=weights,
+        sums=_span(derived) if (np.diff(derived) == 1).all() else derived,
+        missing=tuple(np.flatnonzero(recipe.first < 0).tolist()),
+    )
+
+
+def _span(channels: Ints) -> slice:
+    """Return evenly spaced channels as a slice, so that they are views."""
+    if not len(channels):
+        return slice(0, 0)
+    step = int(channels[1] - channels[0]) if len(channels) > 1 else 1
+    return slice(int(channels[0]), int(channels[-1]) + 1, step)
 
 
 @dataclass
@@ -192,12 +204,15 @@ class Gatherer:
         return [lead_plan(recipe) for recipe in by_key.values()], np.array([number[key] for key in keys], np.int64)
 
     def stacked(self, places: Places, starts: Ints, window: int) -> Floats:
-        """(items, leads, window) from each recording's start on, in physical units, with all leads of the recipe."""
+        """(items, leads, window) from each recording's start on, in physical units, with all leads of the recipe.
+
+        There is at least one item.
+        """
         plans, plan = self._plans
         kinds = 2 * plan[places.block] + self._wide[places.block]
-        if len(kinds) and (kinds == kinds[0]).all():
+        if (kinds == kinds[0]).all():
             return self._stack(places, starts, window, int(kinds[0]))
-        out = np.empty((len(starts), plans[0].width if plans else 0, window), np.float32)
+        out = np.empty((len(starts), plans[0].width, window), np.float32)
         for kind, at in groups(kinds):
             out[at] = self._stack(places.pick(at), starts[at], window, kind)
         return out

@@ -33,16 +33,20 @@ class LeadPlan:
     """(D,) position of each lead that is read among the stored ones."""
     runs: tuple[tuple[slice, slice], ...]
     """Which of the D leads become which channels, neighbours at once."""
-    sums: tuple[tuple[int, int, np.float32, int, np.float32], ...]
-    """Channels that are weighted sums of two others: channel, one and its weight, other and its weight."""
+    pair: slice
+    """Channels of I and II, in this order of channels; empty: no channel follows from them."""
+    weights: npt.NDArray[np.float32]
+    """(K, 2): each of K channels as a weighted sum of the pair."""
+    sums: slice | Ints
+    """The K channels."""
     missing: tuple[int, ...]
     """Channels that stay zero."""
 
     def combine(self, frames: npt.NDArray[np.float32]) -> None:
         """Fill the channels of (N, C, window) that are not read."""
-        for channel, one, weight, other, other_weight in self.sums:
-            made = np.multiply(frames[:, one], weight, out=frames[:, channel])
-            made += frames[:, other] * other_weight
+        if len(self.weights):
+            # One product is more than twice as quick as sums, and exact: all weights are 1 or 1/2.
+            frames[:, self.sums] = self.weights @ frames[:, self.pair]
         for channel in self.missing:
             frames[:, channel] = 0
 

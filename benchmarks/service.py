@@ -41,7 +41,7 @@ def service_speed() -> None:
     """
     with scratch() as folder, ExitStack() as stack:
         ecg = _four_leads(folder)
-        service, by_onnx = (stack.enter_context(_served(folder, "--runtime", name)) for name in ("torch", "onnx"))
+        service, by_onnx = (stack.enter_context(_served(folder, *device)) for device in (("--device", "cpu"), ()))
         bare, pool = (stack.enter_context(_helper(kind, ecg, ENCODER)) for kind in ("bare", "pool"))
         clients, others = (
             stack.enter_context(_helper("clients", ecg, one.port, one.token)) for one in (service, by_onnx)

@@ -13,7 +13,7 @@ from clocs.experiments.cells import Cell, Workload
 from clocs.experiments.workspace import Workspace
 from clocs.signals.leads import STANDARD, derivable
 from clocs.store.store import open_store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.shipped import encoder_folder
 from reproduction.paper_numbers import SINGLE_LEAD, counts
 from reproduction.presets import Preset

@@ -95,7 +95,14 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'clocs' has no attribute '{name}'")
     module, _, attribute = _PLACES[name].partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        from clocs.core.errors import without_train
+
+        if (refusal := without_train(error, f"clocs.{name}")) is None:
+            raise
+        raise refusal from error
 
 
 def __dir__() -> list[str]:

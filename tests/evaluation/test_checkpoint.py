@@ -10,8 +10,8 @@ import torch
 from clocs.core.errors import ConfigError
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.pretrain import fresh_encoder
 
 

@@ -25,8 +25,8 @@ from clocs.evaluation.judgement import judge
 from clocs.evaluation.results import compare, load_scores
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import PretrainConfig
+from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import finished_epochs
 from clocs.training.seen import load_seen

@@ -20,7 +20,7 @@ from clocs.signals.quality import OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.seen import save_seen, seen_also
 from tests.evaluation.conftest import make_store
 

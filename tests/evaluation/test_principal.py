@@ -26,7 +26,7 @@ from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.rows import rows_of
 from clocs.publishing.publish import publish
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.pretrain import pretrain
 
 EMBEDDING = 16

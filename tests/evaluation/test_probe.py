@@ -28,7 +28,7 @@ from clocs.evaluation.rows import Rows, rows_of
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
-from clocs.training.checkpoint import load_encoder_folder, save_encoder
+from clocs.training.encoder_module import load_encoder_folder, save_encoder
 from clocs.training.labels import labelled_records
 from clocs.training.pretrain import pretrain
 from tests.evaluation.conftest import make_store

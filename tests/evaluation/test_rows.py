@@ -14,7 +14,7 @@ from clocs.evaluation.rows import BATCH, Rows, rows_of
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 
 SOME = np.arange(160) % 10 < 2
 """Both recordings of every fifth patient."""

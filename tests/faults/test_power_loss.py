@@ -19,7 +19,8 @@ from clocs.core.files import damage
 from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS, versions
 from clocs.store.receipts import RECEIPTS, read_receipt
-from clocs.training.checkpoint import load_encoder_folder, newest_undamaged, save_checkpoint
+from clocs.training.checkpoint import newest_undamaged, save_checkpoint
+from clocs.training.encoder_module import load_encoder_folder
 from tests.faults.recording_disk import Crash, Event, Tree, crashes, put, quick, recording
 from tests.faults.stores import FIRST, MORE, check_readable, fingerprint, grown_source, small_dataset, small_ingest
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from torch import nn
 
 import clocs
 from clocs.core.recording import Recording
@@ -18,7 +19,8 @@ from clocs.encoders import build_encoder
 from clocs.inference.classifier import Bin, Classifier, ClassifierCard, ClassInfo
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
-from clocs.training.checkpoint import save_encoder
+from clocs.training.encoder_module import save_encoder
+from clocs.training.onnx_export import finish_encoder
 from tests.conftest import make_recording
 
 LEADS = ("II", "V2", "aVL", "aVR")
@@ -48,22 +50,28 @@ def about(policy: FramePolicy, unit: str = "mV", **options: Any) -> dict[str, An
     }
 
 
-def make_encoder(folder: Path, policy: FramePolicy = POLICY, unit: str = "mV", **options: Any) -> Path:
-    """Save an encoder that has seen some signals."""
+def make_encoder(
+    folder: Path, policy: FramePolicy = POLICY, unit: str = "mV", module: nn.Module | None = None, **options: Any
+) -> Path:
+    """Save an encoder that has seen some signals: a module, or the paper's network."""
     torch.manual_seed(7)
     config = about(policy, unit, **options)
-    module = build_encoder("cnn", config["encoder"]["options"])
-    channels = config["encoder"]["options"]["in_channels"]
-    with torch.no_grad():
-        for _ in range(5):
-            module(torch.rand(16, channels, policy.samples))
+    if module is None:
+        module = build_encoder("cnn", config["encoder"]["options"])
+        channels = config["encoder"]["options"]["in_channels"]
+        with torch.no_grad():
+            for _ in range(5):
+                module(torch.rand(16, channels, policy.samples))
     save_encoder(folder, module, config)
     return folder
 
 
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_encoder(tmp_path_factory.mktemp("encoder") / "best")
+    """As a run leaves it when it ends."""
+    folder = make_encoder(tmp_path_factory.mktemp("encoder") / "best")
+    assert finish_encoder(folder) == ""
+    return folder
 
 
 @pytest.fixture(scope="session")

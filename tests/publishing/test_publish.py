@@ -22,7 +22,7 @@ from clocs.similarity.judgement.audit import audit, in_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import make_split
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.pretrain import pretrain
 from clocs.training.seen import load_seen
 from clocs.training.shipped import shipped_encoders
@@ -198,7 +198,7 @@ def test_a_shipped_encoder_knows_the_leads_of_its_classifiers(name: str) -> None
 def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
     folder = shipped_encoders()[name]
     encoder = load_encoder(name)
-    assert encoder.embedding == 128
+    assert encoder.embedding_dim == 128
     assert (encoder.input.rate, encoder.input.samples) == (500.0, 2500)
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1_400_000
     card = (folder / "README.md").read_text()

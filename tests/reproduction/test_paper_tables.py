@@ -10,7 +10,7 @@ from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.experiments.workspace import Workspace
 from clocs.signals.leads import STANDARD
 from clocs.store.store import open_store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 from reproduction.cells import AnyCell, Evaluation, Pretraining
 from reproduction.experiments import EXPERIMENTS, chosen_cells
 from reproduction.paper_numbers import results

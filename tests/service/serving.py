@@ -82,7 +82,7 @@ class Served:
 def served(limits: dict[str, Any] | None = None, **settings: Any) -> Iterator[Served]:
     """A service with these settings, and a token; killed at the end if it still runs."""
     small = {"parsing_processes": 1, "active": 1, **(limits or {})}
-    given = {"port": 0, "token": TOKEN, "runtime": "torch", "limits": small, **settings}  # torch starts sooner
+    given = {"port": 0, "token": TOKEN, "limits": small, **settings}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.service.serving", json.dumps(given)],
         cwd=ROOT,

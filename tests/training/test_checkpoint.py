@@ -12,14 +12,8 @@ from torch import nn
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.encoders import PCAEncoder, ResNet, build_encoder, wrap
 from clocs.encoders.encoder import describe_encoder, parse_encoder
-from clocs.training.checkpoint import (
-    load_checkpoint,
-    load_encoder_folder,
-    load_head,
-    newest_undamaged,
-    save_checkpoint,
-    save_encoder,
-)
+from clocs.training.checkpoint import load_checkpoint, newest_undamaged, save_checkpoint
+from clocs.training.encoder_module import load_encoder_folder, load_head, save_encoder
 from clocs.training.runs import Run
 
 OPTIONS = parse_encoder("cnn", {"num_samples": 400, "embedding_dim": 8})

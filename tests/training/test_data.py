@@ -16,9 +16,9 @@ from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import OFF
 from clocs.store.store import Store, open_store
-from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
 from clocs.training.data import sources
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.pretrain import fresh_encoder
 from clocs.training.seen import load_seen
 from tests.conftest import make_recording

@@ -17,9 +17,9 @@ from torch import nn
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.store.store import open_store
-from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import resolve
 from clocs.training.data import sources
+from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.loop import _parts
 from clocs.training.pretrain import fresh_method
 from tests.training.conftest import Driver, data_of

@@ -21,8 +21,8 @@ from clocs.core.files import seal, unseal
 from clocs.formats.writing import write
 from clocs.signals.quality import OFF
 from clocs.store.store import open_store
-from clocs.training.checkpoint import load_encoder_folder
 from clocs.training.config import resolve
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.labels import labelled_items, labelled_records
 from clocs.training.loop import Progress
 from clocs.training.pretrain import fresh_encoder

@@ -32,3 +32,7 @@ Engine = Annotated[EngineName | None, typer.Option("--engine", help="Default: pr
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Worker processes.")]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads of torch.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", help="Run the encoder by torch on this device, such as cuda. Default: ONNX Runtime."),
+]

@@ -1,4 +1,4 @@
-"""``clocs embed``, ``clocs classify``, ``clocs export-onnx``: trained encoders put to use."""
+"""``clocs embed``, ``clocs classify``: trained encoders put to use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from clocs.cli.arguments import AsJson, Engine, EngineName
+from clocs.cli.arguments import AsJson, Device, Engine, EngineName
 from clocs.cli.printing import print_table
 from clocs.cli.progress import progress_bar
 from clocs.core.errors import ConfigError
@@ -29,6 +29,7 @@ def embed(
         ),
     ] = None,
     any_lead: AnyLead = False,
+    device: Device = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, for a store.")] = 1,
     engine: Engine = None,
     as_json: AsJson = False,
@@ -41,13 +42,20 @@ def embed(
     from clocs.store.manifest import versions
 
     if len(files) == 1 and versions(files[0]):
-        _embed_store(files[0], encoder, out, any_lead, workers, engine, as_json)
+        _embed_store(files[0], encoder, out, any_lead, device, workers, engine, as_json)
     else:
-        _embed_files(files, encoder, out, any_lead, as_json)
+        _embed_files(files, encoder, out, any_lead, device, as_json)
 
 
 def _embed_store(
-    store: Path, encoder: str, out: Path | None, any_lead: bool, workers: int, engine: EngineName | None, as_json: bool
+    store: Path,
+    encoder: str,
+    out: Path | None,
+    any_lead: bool,
+    device: str | None,
+    workers: int,
+    engine: EngineName | None,
+    as_json: bool,
 ) -> None:
     from clocs.inference.embedding_files import ENDINGS
     from clocs.similarity.archive.embedding import embed_store
@@ -62,6 +70,7 @@ def _embed_store(
             store,
             out,
             any_lead=any_lead,
+            device=device,
             engine=engine.value if engine else None,
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
@@ -79,12 +88,14 @@ def _embed_store(
     typer.echo("Embeddings are personal data: keep them as the recordings are kept.")
 
 
-def _embed_files(files: list[Path], encoder: str, out: Path | None, any_lead: bool, as_json: bool) -> None:
+def _embed_files(
+    files: list[Path], encoder: str, out: Path | None, any_lead: bool, device: str | None, as_json: bool
+) -> None:
     from clocs.inference.embedding_files import embed_files
     from clocs.inference.pretrained import load_encoder
 
     target = out or (None if as_json else Path("embeddings.npz"))
-    done = embed_files(load_encoder(encoder), files, target, any_lead=any_lead)
+    done = embed_files(load_encoder(encoder, device=device), files, target, any_lead=any_lead)
     if as_json:
         found = [
             {"file": file, "leads": made.lead, "starts": made.start.tolist(), "notes": made.notes}
@@ -111,12 +122,13 @@ def classify(
         typer.Option(help="One of the encoder's classifiers; without it, the first fitted on a lead of the file."),
     ] = None,
     any_lead: AnyLead = False,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how probable each class of an encoder's classifier is. Research use only, not a diagnosis."""
     from clocs.inference.pretrained import load_encoder
 
-    found = load_encoder(encoder).classify(file, any_lead=any_lead, classifier=classifier)
+    found = load_encoder(encoder, device=device).classify(file, any_lead=any_lead, classifier=classifier)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **asdict(found)}))
         return
@@ -129,19 +141,3 @@ def classify(
     for sentence in (*found.notes, *found.cannot_recognise):
         typer.echo(sentence)
     typer.echo("Research use only, not a diagnosis.")
-
-
-def export_onnx(
-    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Name or folder of an encoder.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write, such as encoder.onnx.")],
-    as_json: AsJson = False,
-) -> None:
-    """Write an encoder as ONNX, if onnxruntime then gives the same embeddings as torch."""
-    from clocs.inference.onnx_export import export_onnx as run
-    from clocs.inference.pretrained import load_encoder
-
-    result = run(load_encoder(encoder), out)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    typer.echo(f"{result['path']}: opset {result['opset']}, at most {result['max_difference']:.1e} off torch")

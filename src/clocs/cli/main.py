@@ -16,7 +16,7 @@ from clocs.cli.archive import archive_report, deidentify, make_key, scan_identit
 from clocs.cli.audit import audit
 from clocs.cli.convert import convert
 from clocs.cli.data import data
-from clocs.cli.embed import classify, embed, export_onnx
+from clocs.cli.embed import classify, embed
 from clocs.cli.evaluate import evaluate
 from clocs.cli.index import index
 from clocs.cli.pretrain import pretrain
@@ -24,7 +24,7 @@ from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similar import similar
 from clocs.cli.similarity import similarity
-from clocs.core.errors import ClocsError
+from clocs.core.errors import ClocsError, without_train
 
 INTERRUPTED = 130
 """The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
@@ -34,7 +34,7 @@ CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Data": {"data": data, "convert": convert},
     "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate},
-    "Encoders in use": {"embed": embed, "classify": classify, "export-onnx": export_onnx, "serve": serve},
+    "Encoders in use": {"embed": embed, "classify": classify, "serve": serve},
     "Similar patients": {"index": index, "similar": similar, "similarity": similarity, "audit": audit},
 }
 """The commands in the order of the help, which is about that of their use."""
@@ -93,6 +93,11 @@ def main() -> None:
         app()
     except ClocsError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if (refusal := without_train(error, f"clocs {' '.join(sys.argv[1:2])}")) is None:
+            raise
+        typer.secho(f"error: {refusal}", fg="red", err=True)
         sys.exit(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:

@@ -6,29 +6,20 @@ import contextlib
 import secrets
 import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from clocs.cli.arguments import Device
 from clocs.core.errors import ConfigError, MissingExtraError
-
-
-class Runtime(StrEnum):
-    """What runs an encoder."""
-
-    onnx = "onnx"
-    torch = "torch"
 
 
 def serve(
     encoder: Annotated[
         str | None, typer.Option(help="Name or folder of an encoder. Default: the index's, or the shipped one.")
     ] = None,
-    runtime: Annotated[
-        Runtime, typer.Option(help="What runs the encoder; onnx answers more requests, torch starts sooner.")
-    ] = Runtime.onnx,
+    device: Device = None,
     index: Annotated[Path | None, typer.Option(help="Folder of an index, for similar patients and the map.")] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Make an index of made-up patients, to try it.")] = False,
     demo_folder: Annotated[
@@ -100,7 +91,7 @@ def serve(
             host=host,
             port=port,
             encoder=encoder,
-            runtime=runtime.value,
+            device=device,
             index=index,
             token=token,
             open_access=open_access,

@@ -78,3 +78,13 @@ class MissingExtraError(ClocsError):
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
         return MissingExtraError, self._given  # else it could not leave the worker that raised it
+
+
+TRAIN_PACKAGES = frozenset({"torch", "lightning_fabric", "onnx", "onnxscript"})
+"""Packages of the extra ``train``."""
+
+
+def without_train(error: ModuleNotFoundError, purpose: str) -> MissingExtraError | None:
+    """Return the error to raise where a package of the extra ``train`` is not installed; None for other packages."""
+    package = (error.name or "").partition(".")[0]
+    return MissingExtraError("train", purpose) if package in TRAIN_PACKAGES else None

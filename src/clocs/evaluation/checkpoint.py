@@ -16,7 +16,7 @@ from clocs.encoders import CNN, Encoder
 from clocs.encoders.encoder import changed_encoder_options, describe_encoder, is_registered
 from clocs.store.splits import Split
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.seen import trained_on
 from clocs.training.shipped import encoder_folder
 

@@ -17,8 +17,8 @@ from clocs.metrics.calibration import probabilities
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
-from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.config import FROM_FRAMES, PretrainConfig
+from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.loop import Progress
 from clocs.training.pretrain import pretrain
 

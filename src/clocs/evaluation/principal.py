@@ -26,7 +26,8 @@ from clocs.evaluation.rows import rows_of
 from clocs.store.reader import Folder
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
-from clocs.training.checkpoint import save_encoder
+from clocs.training.encoder_module import save_encoder
+from clocs.training.onnx_export import finish_encoder
 from clocs.training.output_dir import refuse_taken
 from clocs.training.seen import save_seen, seen_also, seen_keys
 
@@ -81,6 +82,7 @@ def with_principal_components(
     about["seen_sha256"] = save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources)))
     about["principal_components"] = {**fitted, "explained": round(explained, 4)}
     save_encoder(folder, module, {**about, "encoder": describe_encoder(module)})
+    finish_encoder(folder, module)
     return {"folder": str(folder), "explained": explained}
 
 

@@ -73,6 +73,8 @@ class ClassifierCard(BaseModel):
     """By class: slope and offset that make a recording's mean probability one of its own; empty: the mean as it is."""
     cannot_recognise: tuple[str, ...]
     """Plain sentences."""
+    representation: Literal["mean_probability"] = "mean_probability"
+    """How a recording is represented: ``mean_probability`` classifies every embedding and averages probabilities."""
     leads: tuple[str, ...] = ()
     """Leads whose embeddings it was fitted on; empty: the card, an older one, does not say."""
     trained_on: dict[str, Any]
@@ -172,6 +174,12 @@ class Classifier:
         sha256 = body.pop("tensors_sha256", None)
         if body.get("format") != ClassifierCard.model_fields["format"].default:
             raise StoreError(f"{path} has the format {body.get('format')}, which this version of clocs does not read")
+        known = ClassifierCard.model_fields["representation"].default
+        if body.get("representation") != known:
+            raise StoreError(
+                f"{_named(path)}: represents a recording by '{body.get('representation')}'; this version of clocs "
+                f"knows '{known}'. Update clocs, or use another classifier."
+            )
         try:
             return cls(ClassifierCard.model_validate(body), **_read(path.with_name(TENSORS), sha256))
         except (ValidationError, TypeError, ConfigError) as error:

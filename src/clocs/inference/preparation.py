@@ -19,6 +19,8 @@ from clocs.signals.resampling import Floats, resample
 
 ANY_LEAD: Final = "any_lead=True, or --any-lead"
 """What a programmer writes to have leads taken that an encoder or a classifier does not know."""
+ALL: Final = "all"
+"""What a row of several leads is called where others have the name of a lead."""
 UNNAMED: Final = "ECG"
 """The lead of recordings with one whose place nobody knows: it is there in place of the others, or they are."""
 
@@ -33,16 +35,32 @@ class EncoderInput(BaseModel):
     """Hz; None: the policy it was trained with does not regard rates."""
     samples: int
     leads: tuple[str, ...]
-    """Leads it was trained on, each by itself."""
+    """Leads it was trained on: each by itself or, with several channels, one a channel."""
     normalisation: Normalisation
     policy: FramePolicy
+    in_channels: int = 1
+    """C, leads that it takes at once."""
+    lead_dropout: bool = False
+    """Whether training left out leads by chance, so that a frame may lack some."""
 
     @model_validator(mode="after")
     def _one_policy(self) -> Self:
         stated = (self.rate, self.samples, self.normalisation)
         if stated != (self.policy.rate, self.policy.samples, self.policy.normalisation):
             raise ValueError("rate, samples and normalisation are not those of the policy")
+        if self.in_channels > 1 and len(self.leads) != self.in_channels:
+            raise ValueError(f"{len(self.leads)} leads are named for {self.in_channels} channels")
         return self
+
+    @property
+    def all_leads(self) -> bool:
+        """Whether all leads of a frame are taken at once."""
+        return self.in_channels > 1
+
+    @property
+    def embeds_leads(self) -> bool:
+        """Whether a lead has an embedding of its own."""
+        return not self.all_leads or self.lead_dropout
 
 
 @dataclass(frozen=True)
@@ -50,9 +68,13 @@ class Prepared:
     """Frames as training had them; rows are ordered by time, then by lead."""
 
     frames: Floats
-    """(rows, samples), normalised."""
+    """(rows, C, S), normalised; zeros where a lead is missing."""
+    lead_mask: npt.NDArray[np.bool_]
+    """(rows, C), false where a lead is missing."""
     lead: tuple[str, ...]
-    """(rows,)"""
+    """(rows,): the row's lead, or ``all``."""
+    leads: tuple[str, ...]
+    """The leads of the recording that are used."""
     start: npt.NDArray[np.float64]
     """(rows,), seconds from the recording's first sample."""
     notes: tuple[str, ...]
@@ -60,7 +82,21 @@ class Prepared:
 
 
 def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = False) -> Prepared:
-    """Cut a recording into adjacent frames of one segment each, however many a frame had in training."""
+    """Cut a recording into adjacent frames of one segment each, however many a frame had in training.
+
+    Args:
+        recording: What is to be embedded.
+        wanted: What the encoder takes.
+        any_lead: Take also leads that the encoder was not trained on; of no effect where it takes several at once.
+
+    Returns:
+        One row a lead and frame; one row a frame where the encoder takes several leads at once.
+
+    Raises:
+        LeadError: The recording has no lead of the encoder, or lacks one that it needs.
+        SignalError: The recording is faulty or too short.
+        UnitError: It is in another unit.
+    """
     if wanted.rate is None:
         raise ConfigError(
             "this encoder was trained on frames that were stretched to a length whatever their rate, so there is no "
@@ -68,7 +104,9 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
             "to embed_frames."
         )
     _refuse_unit(recording, wanted)
-    leads = _leads(recording, wanted, any_lead)
+    leads = _leads(recording, wanted, any_lead and not wanted.all_leads)
+    if wanted.all_leads:
+        _refuse_lacking(recording, wanted, leads)
     whole = recording if set(leads) <= set(recording.leads) else derive(recording)
     used = whole.select(leads)
     policy = wanted.policy.model_copy(update={"segments": 1})
@@ -79,14 +117,47 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
 
     signal = resample(used.physical(), used.rate, wanted.rate)
     frames = min(frames, signal.shape[1] // policy.samples)  # a ratio of rates may be rounded in a very long recording
-    cut = signal[:, : frames * policy.samples].reshape(len(leads), frames, policy.samples)
+    cut = signal[:, : frames * policy.samples].reshape(len(leads), frames, policy.samples).transpose(1, 0, 2)
     seconds = policy.samples / wanted.rate
-    return Prepared(
-        frames=policy.normalise(cut.transpose(1, 0, 2).reshape(-1, policy.samples)),
-        lead=leads * frames,
-        start=np.repeat(np.arange(frames) * seconds, len(leads)),
-        notes=(*whole.provenance.notes, *_notes(whole, wanted, leads, derived, whole.seconds - frames * seconds)),
-    )
+    starts = np.arange(frames) * seconds
+    notes = (*whole.provenance.notes, *_notes(whole, wanted, leads, derived, whole.seconds - frames * seconds))
+    if wanted.all_leads:
+        signals, lead_mask = _into_channels(policy.normalise(cut), leads, wanted)
+        return Prepared(signals, lead_mask, (ALL,) * frames, leads, starts, notes)
+    signals = policy.normalise(cut.reshape(-1, 1, policy.samples))
+    lead_mask = np.ones((len(signals), 1), np.bool_)
+    return Prepared(signals, lead_mask, leads * frames, leads, np.repeat(starts, len(leads)), notes)
+
+
+def single_leads(ready: Prepared, wanted: EncoderInput) -> Prepared:
+    """Return the frames of an encoder of several leads as one row a lead, with all other leads masked."""
+    channels = [wanted.leads.index(lead) for lead in ready.leads]
+    count, frames = len(channels), len(ready.frames)
+    kept = np.zeros((count, wanted.in_channels), np.bool_)
+    kept[np.arange(count), channels] = True
+    lead_mask = np.tile(kept, (frames, 1))
+    signals = np.repeat(ready.frames, count, axis=0) * lead_mask[..., None]
+    return Prepared(signals, lead_mask, ready.leads * frames, ready.leads, np.repeat(ready.start, count), ready.notes)
+
+
+def _into_channels(cut: Floats, leads: Sequence[str], wanted: EncoderInput) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """(frames, leads, S) -> (frames, C, S) and (frames, C)."""
+    channels = [wanted.leads.index(lead) for lead in leads]
+    signals = np.zeros((len(cut), wanted.in_channels, cut.shape[-1]), np.float32)
+    signals[:, channels] = cut
+    lead_mask = np.zeros(signals.shape[:2], np.bool_)
+    lead_mask[:, channels] = True
+    return signals, lead_mask
+
+
+def _refuse_lacking(recording: Recording, wanted: EncoderInput, leads: Sequence[str]) -> None:
+    """Refuse a recording that lacks a lead, unless the encoder was trained on such frames."""
+    lacking = [lead for lead in wanted.leads if lead not in leads]
+    if lacking and not wanted.lead_dropout:
+        raise LeadError(
+            f"{name_of(recording)} has no {leads_named(lacking)}; the encoder takes {', '.join(wanted.leads)} at once "
+            "and was trained on recordings that have all of them. Use one that was trained with lead dropout."
+        )
 
 
 def _refuse_unit(recording: Recording, wanted: EncoderInput) -> None:

@@ -59,12 +59,12 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """(n, leads, samples), or n arrays (leads, samples), files or recordings -> (n, E)."""
         check_is_fitted(self)
         rows = [self._embed(self.encoder_, item, place) for place, item in enumerate(X)]
-        return np.stack(rows) if rows else np.empty((0, self.encoder_.embedding), np.float32)
+        return np.stack(rows) if rows else np.empty((0, self.encoder_.embedding_dim), np.float32)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """e0, e1, ..."""
         check_is_fitted(self)
-        return np.array([f"e{place}" for place in range(self.encoder_.embedding)], dtype=object)
+        return np.array([f"e{place}" for place in range(self.encoder_.embedding_dim)], dtype=object)
 
     def _embed(self, encoder: PretrainedEncoder, item: Signal, place: int) -> Floats:
         """(E,)"""

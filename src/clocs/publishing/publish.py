@@ -29,7 +29,8 @@ from clocs.store.frames import Frames
 from clocs.store.reader import Folder
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
-from clocs.training.checkpoint import save_encoder
+from clocs.training.encoder_module import save_encoder
+from clocs.training.onnx_export import finish_encoder
 from clocs.training.output_dir import refuse_taken
 from clocs.training.seen import save_seen, seen_also, seen_keys, trained_on
 
@@ -69,6 +70,7 @@ def publish(
         "classifiers": names,
     }
     save_encoder(folder, encoder.module, about)
+    finish_encoder(folder, encoder.module)
     for task, classifier in made:
         classifier.save(folder / FOLDER / task.name)
     write_bytes(folder / "README.md", write_card(Findings(name, about, tasks)).encode())

@@ -84,8 +84,8 @@ class _State:
 class ArchiveView:
     """An open index. It follows every change that is committed, from the next question on."""
 
-    def __init__(self, folder: Path, encoder: PretrainedEncoder | str | None = None) -> None:
-        self._index = PatientIndex(folder, encoder)
+    def __init__(self, folder: Path, encoder: PretrainedEncoder | str | None = None, device: str | None = None) -> None:
+        self._index = PatientIndex(folder, encoder, device)
         self.encoder = self._index.encoder
         self._lock = threading.Lock()
         snapshot = self._index.snapshot
@@ -124,7 +124,7 @@ class ArchiveView:
                 at = now.map.plane.place(_vectors(now.snapshot, np.array([row]))[0]) if now.map.plane else None
                 found.append(Found(neighbour, at))
         notes = list(query.notes)
-        if any(not item.neighbour.why for item in found):
+        if self.manifest.leads and any(not item.neighbour.why for item in found):
             notes.append("leads are not compared where the archive of embeddings is missing, or shares no lead")
         if len(found) < k:
             notes.append(few_fit(len(found)))

@@ -1,14 +1,13 @@
-"""The encoder at work: a few threads, one of torch's in each, so that requests share the machine evenly."""
+"""The encoder at work: a few threads, one processor each, so that requests share the machine evenly."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
-
-import torch
 
 from clocs.core.errors import ClocsError
 from clocs.core.recording import Recording
@@ -45,7 +44,9 @@ class Threads:
 
 
 def _begin() -> None:
-    torch.set_num_threads(1)
+    torch = sys.modules.get("torch")  # where it runs the encoder: its threads are set in each of ours
+    if torch is not None:
+        torch.set_num_threads(1)
     give_way()
 
 

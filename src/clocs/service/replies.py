@@ -21,7 +21,7 @@ def model_reply(loaded: Loaded) -> schemas.ModelAbout:
     assert takes.rate is not None
     return schemas.ModelAbout(
         encoder=loaded.encoder_name,
-        embedding=encoder.embedding,
+        embedding=encoder.embedding_dim,
         rate=takes.rate,
         seconds=takes.samples / takes.rate,
         leads=list(takes.leads),

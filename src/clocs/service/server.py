@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 import uvicorn
 from fastapi import FastAPI
 
@@ -41,7 +40,6 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address
     with _listener(settings.host, settings.port) as listener, _ignored(signal.SIGHUP):
         write_logs_to()
         app = create_app(settings)
-        torch.set_num_threads(1)
         sys.setswitchinterval(SWITCH_SECONDS)
         address = _address(settings.host, listener.getsockname()[1])
         log("starting", address=address)

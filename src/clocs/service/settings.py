@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -64,8 +64,8 @@ class ServiceSettings(BaseModel):
     """0: any that is free."""
     encoder: str | None = None
     """Name or folder. None: the index's; without one, the encoder that comes with the package."""
-    runtime: Literal["onnx", "torch"] = "onnx"
-    """What runs the encoder: ONNX Runtime serves nearly half as many requests more; torch needs 5 s less to start."""
+    device: str | None = None
+    """Device of torch that runs the encoder. None: ONNX Runtime, which serves nearly half as many requests more."""
     index: Path | None = None
     token: SecretStr | None = None
     open_access: bool = False

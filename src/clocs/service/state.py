@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
-from clocs.inference.onnx_export import use_onnx
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.service.admission import Gate
 from clocs.service.archive_view import ArchiveView
@@ -23,7 +22,6 @@ from clocs.service.parsing.confinement import Confinement
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.parsing.trial import check_folders, try_confinement
 from clocs.service.settings import ServiceSettings
-from clocs.training.shipped import encoder_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +59,12 @@ class ServiceState:
 def load(settings: ServiceSettings) -> Loaded:
     """Open the encoder, the index and the audit log, once it is known that uploads can be parsed safely."""
     confinement = try_confinement(without_landlock=settings.without_landlock, unconfined=settings.unconfined)
-    archive = ArchiveView(settings.index, settings.encoder) if settings.index else None
+    archive = ArchiveView(settings.index, settings.encoder, settings.device) if settings.index else None
     check_folders(confinement.folders, _private(settings, archive))
-    encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default)
+    encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default, device=settings.device)
     if encoder.input.rate is None:
         raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
-    if settings.runtime == "onnx":
-        use_onnx(encoder)
-    card = encoder_folder(encoder.name) / "README.md"
+    card = encoder.folder / "README.md"
     return Loaded(
         settings=settings,
         encoder=encoder,

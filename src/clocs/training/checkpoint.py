@@ -1,4 +1,4 @@
-"""Checkpoints: tensors as safetensors, everything else as JSON beside them. Never pickle.
+"""Checkpoints of a run: tensors as safetensors, everything else as JSON beside them. Never pickle.
 
 The JSON is written last. It carries its own hash, that of the tensors and that of the metrics so far: a checkpoint
 without it does not exist, and one with changed bytes is passed over. Two are kept, so that one can be damaged.
@@ -6,10 +6,8 @@ without it does not exist, and one with changed bytes is passed over. Two are ke
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.errors import IntegrityError
 from clocs.core.files import remove_file, seal, unseal, write_bytes
-from clocs.encoders import Encoder, build_encoder, wrap
-from clocs.encoders.encoder import is_registered
 from clocs.training.run_logs import Stated, checked_part
 
-WEIGHTS = ("model.safetensors", "config.json")
-"""Files of an encoder's folder without which there is none."""
 _NAME = re.compile(r"^step-(\d{8})\.(json|safetensors)$")
 
 
@@ -131,16 +125,6 @@ def _body(path: Path) -> dict[str, Any]:
     return body
 
 
-@contextlib.contextmanager
-def _spoilt_if_damaged(folder: Path) -> Iterator[None]:
-    """Add to an error about an encoder's file what to do."""
-    try:
-        yield
-    except IntegrityError as error:
-        advice = f"Copy {folder} again from where it came, or delete the folder of its run and train again"
-        raise IntegrityError(f"{error}. {advice}") from error
-
-
 def _read(path: Path, sha256: str) -> dict[str, Tensor]:
     try:
         return load(_checked(path, sha256))
@@ -174,104 +158,3 @@ def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tens
             _, place, field = name.split(".", 2)
             state.setdefault(int(place), {})[field] = value
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-
-
-def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: nn.Module | None = None) -> None:
-    """Write a trained encoder in the layout model hubs take: model.safetensors and config.json.
-
-    Args:
-        folder: Where to.
-        encoder: The encoder.
-        about: What its config says.
-        head: The classifier it was trained with, beside it as head.safetensors. Without, the config names none,
-            whatever the encoder that this one was made of had.
-    """
-    about = {key: value for key, value in about.items() if key != "head_sha256"}
-    about["weights_sha256"] = _write_weights(folder / "model.safetensors", encoder)
-    if head is not None:
-        about["head_sha256"] = _write_weights(folder / "head.safetensors", head)
-    write_bytes(folder / "config.json", seal(about))
-
-
-def weights_hash(module: nn.Module) -> str:
-    """Return the SHA-256 of a module's weights, as they would be saved."""
-    return hashlib.sha256(_weights(module)).hexdigest()
-
-
-def _write_weights(path: Path, module: nn.Module) -> str:
-    return write_bytes(path, _weights(module))
-
-
-def _weights(module: nn.Module) -> bytes:
-    return save({name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()})
-
-
-def load_encoder_folder(folder: Path, module: nn.Module | None = None) -> tuple[Encoder, dict[str, Any]]:
-    """Return an encoder as saved, in eval mode, and what its config says.
-
-    Args:
-        folder: Folder of the encoder.
-        module: The network of an encoder that is not registered; the weights are loaded into it.
-
-    Raises:
-        StoreError: The folder holds no encoder, or one that needs its module.
-        IntegrityError: Its files are damaged.
-    """
-    path = folder / "config.json"
-    if not path.exists():
-        raise StoreError(f"{folder} holds no encoder: there is no config.json")
-    with _spoilt_if_damaged(folder):
-        about = unseal(path.read_bytes(), str(path))
-        _refuse_run(folder, about)
-        weights = _read(folder / "model.safetensors", about["weights_sha256"])
-    encoder = _encoder(folder, about["encoder"], module)
-    try:
-        encoder.load_state_dict(weights)
-    except RuntimeError as error:
-        if module is None:
-            raise
-        raise ConfigError(f"the weights of {folder} do not fit the module: {error}") from error
-    return encoder.eval(), about
-
-
-def _encoder(folder: Path, section: dict[str, Any], module: nn.Module | None) -> Encoder:
-    """Return the network that a config describes, or the given one."""
-    name, options = section["name"], section["options"]
-    if module is not None:
-        encoder = wrap(module, in_channels=options["in_channels"], embedding_dim=options["embedding_dim"])
-        if [encoder.in_channels, encoder.embedding_dim] != [options["in_channels"], options["embedding_dim"]]:
-            raise ConfigError(
-                f"the module has in_channels={encoder.in_channels} and embedding_dim={encoder.embedding_dim}; {folder} "
-                f"needs {options['in_channels']} and {options['embedding_dim']}"
-            )
-        return encoder
-    if not is_registered(section):
-        raise StoreError(
-            f"{folder} holds the encoder '{name}', which is not registered. Pass its network: "
-            "load_encoder_folder(folder, module=...)"
-        )
-    return build_encoder(name, options)
-
-
-def _refuse_run(folder: Path, about: dict[str, Any]) -> None:
-    """Refuse a run's folder, which has a config.json of its own that is not an encoder's."""
-    if "weights_sha256" in about:
-        return
-    best = folder / "best"
-    if (best / "config.json").exists():
-        raise StoreError(f"{folder} is a run's folder; its encoder is in its 'best' folder: name {best}")
-    raise StoreError(
-        f"{folder} is a run's folder without an encoder: that would be in its 'best' folder, which is written "
-        "after the first epoch"
-    )
-
-
-def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
-    """Return the classifier that was trained with an encoder."""
-    if "head_sha256" not in about:
-        raise StoreError(f"{folder} holds an encoder without a classifier: it was trained, or saved, without")
-    with _spoilt_if_damaged(folder):
-        weights = _read(folder / "head.safetensors", about["head_sha256"])
-    head = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0])
-    head.load_state_dict(weights)
-    return head.eval()

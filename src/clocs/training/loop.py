@@ -21,10 +21,11 @@ from clocs.methods import Batch, Method
 from clocs.methods.gather import gather_ranks
 from clocs.metrics.ranking import auc, macro
 from clocs.training.batches import Batches
-from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, save_encoder
+from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from clocs.training.config import PretrainConfig
 from clocs.training.data import Data
 from clocs.training.distributed import all_or_none, share_statistics
+from clocs.training.encoder_module import save_encoder
 from clocs.training.prefetch import Prefetcher
 from clocs.training.runs import Run
 from clocs.training.sampler import Permutation

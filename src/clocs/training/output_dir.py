@@ -9,7 +9,7 @@ from typing import Any
 from clocs.core.errors import ConfigError, IntegrityError
 from clocs.core.files import unseal
 
-OWN = ("model.safetensors", "seen.npy", "config.json", "README.md", "classifiers")
+OWN = ("model.safetensors", "model.onnx", "seen.npy", "config.json", "README.md", "classifiers")
 """How names of an encoder's files begin; what a killed attempt left has an ending behind."""
 
 

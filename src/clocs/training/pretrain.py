@@ -26,11 +26,14 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.duplicates import Keys
 from clocs.store.reader import Folder
 from clocs.training.batches import DRAW_BLOCK
-from clocs.training.checkpoint import WEIGHTS, Checkpoint, load_encoder_folder, newest_undamaged, weights_hash
+from clocs.training.checkpoint import Checkpoint, newest_undamaged
 from clocs.training.config import PretrainConfig, resolve, without_frame_options
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.distributed import from_rank_zero
+from clocs.training.encoder_folder import REQUIRED
+from clocs.training.encoder_module import load_encoder_folder, weights_hash
 from clocs.training.loop import Loop, Progress
+from clocs.training.onnx_export import finish_encoder
 from clocs.training.precision import warn_if_slow
 from clocs.training.runs import Run
 from clocs.training.seen import same_split, save_seen, seen_also
@@ -234,7 +237,7 @@ def _say_start(run: Run, start: Checkpoint | None) -> None:
 
 def _refuse_lost_best(run: Run) -> None:
     """An encoder that was found and deleted since comes back only by training again."""
-    lost = [name for name in WEIGHTS if not (run.best / name).exists()]
+    lost = [name for name in REQUIRED if not (run.best / name).exists()]
     if lost:
         raise StoreError(
             f"run {run.folder} had found an encoder, but {' and '.join(lost)} of {run.best} cannot be found. To train "
@@ -286,6 +289,7 @@ def _train(
         "frames_per_second": run.speed(),
     }
     if fabric.is_global_zero:
+        finish_encoder(run.best)
         run.finish(result)
         for logger in fabric.loggers:
             logger.finalize("success")

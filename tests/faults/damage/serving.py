@@ -85,7 +85,6 @@ async def _ask(folder: Path, upload: bytes) -> list[tuple[int, str]]:
     settings = ServiceSettings.model_validate(
         {
             "index": folder / "index",
-            "runtime": "torch",
             "token": TOKEN,
             "audit_log": folder / "searches.jsonl",
             "limits": Limits(active=1, parsing_processes=1),

@@ -19,7 +19,7 @@ from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import build_index, delete_patients
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
-from clocs.training.checkpoint import load_encoder_folder, save_encoder
+from clocs.training.encoder_module import load_encoder_folder, save_encoder
 from clocs.training.pretrain import pretrain
 from tests.similarity.archives import clustered, write_archive
 

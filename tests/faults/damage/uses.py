@@ -23,8 +23,8 @@ from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store
 from clocs.store.summary import quarantine
-from clocs.training.checkpoint import load_encoder_folder, load_head
 from clocs.training.curves import learning_curve
+from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import finished_epochs, read_config
 from tests.faults.damage.serving import REFUSED, answers

@@ -170,7 +170,7 @@ def test_with_the_option_a_service_starts_without_landlock_and_says_so(real_data
         lower_priority()
         hiding("landlock_create_ruleset", errno.ENOSYS)()
 
-    options = ("--open-access", "--runtime", "torch", "--audit-log", tmp_path / "searches.jsonl")
+    options = ("--open-access", "--audit-log", tmp_path / "searches.jsonl")
     with serving(*options, preexec_fn=prepare) as refused:
         _, errors = refused.communicate()
         assert refused.returncode == 1
@@ -194,7 +194,7 @@ from clocs.service import server, state
 from clocs.service.parsing.confinement import Confinement
 from clocs.service.settings import ServiceSettings
 state.try_confinement = lambda **options: Confinement(True, 1, ("/absent-from-every-machine",))
-server.run(ServiceSettings(open_access=True, port=0, runtime="torch", audit_log=Path(sys.argv[1])))
+server.run(ServiceSettings(open_access=True, port=0, audit_log=Path(sys.argv[1])))
 """
 
 
@@ -216,7 +216,7 @@ def test_elsewhere_only_a_demonstration_starts_with_a_warning(
     assert tried(None).endswith("which needs Linux. To try the service here: clocs serve --demo.")
     with pytest.raises(ConfigError, match=r"listen on 127\.0\.0\.1, not on 0\.0\.0\.0"):
         ServiceSettings(token=SecretStr(TOKEN), host="0.0.0.0", unconfined=True)
-    with serving("--demo", "--demo-folder", demo, "--open-access", "--runtime", "torch") as running:
+    with serving("--demo", "--demo-folder", demo, "--open-access") as running:
         port = port_of(running)
         assert json.loads(asked(port, "GET", "/readyz"))["confinement"] == "none"
         body, headers = multipart(sample(real_data, "muse-xml"))

@@ -21,6 +21,7 @@ from clocs.core.files import content_hash
 from clocs.similarity.checked_files import FileInfo, refuse_damaged
 from clocs.similarity.segments import Ints, Vectors
 from clocs.store.manifest import SHARDS, read_version
+from clocs.training.encoder_folder import embedding_dim
 
 FORMAT: Final = "clocs-archive-2"
 OPEN_SHARDS: Final = 1024
@@ -35,9 +36,9 @@ def lead_column(lead: str) -> str:
 
 
 @functools.cache
-def schema(embedding: int, leads: tuple[str, ...]) -> pa.Schema:
+def schema(embedding_dim: int, leads: tuple[str, ...]) -> pa.Schema:
     """Columns of a shard; a row is a recording."""
-    vector = pa.list_(pa.float32(), embedding)
+    vector = pa.list_(pa.float32(), embedding_dim)
     return pa.schema(
         [
             ("record_id", pa.string()),
@@ -71,9 +72,9 @@ class EncoderInfo(BaseModel):
     """What it takes: rate, leads, unit, normalisation, policy."""
 
     @property
-    def embedding(self) -> int:
+    def embedding_dim(self) -> int:
         """E, the length of a vector."""
-        return int(self.encoder["options"]["embedding_dim"])
+        return embedding_dim({"encoder": self.encoder})
 
 
 class StoreInfo(BaseModel):
@@ -110,7 +111,7 @@ class ArchiveManifest(BaseModel):
     version: int
     encoder: EncoderInfo
     leads: tuple[str, ...]
-    """Leads with a vector of their own, where a recording has them."""
+    """Leads with a vector of their own, where a recording has them; empty: the encoder gives none."""
     any_lead: bool
     store: StoreInfo
     gate: dict[str, Any]
@@ -143,16 +144,16 @@ class ArchiveShard:
                 self.batch: pa.RecordBatch = pa.ipc.open_file(source).get_batch(0)
         except (OSError, pa.ArrowException) as error:
             raise IntegrityError(f"{info.file}: cannot be opened ({error})") from error
-        wanted = schema(manifest.encoder.embedding, manifest.leads)
+        wanted = schema(manifest.encoder.embedding_dim, manifest.leads)
         if self.batch.num_rows != info.rows or not self.batch.schema.equals(wanted):
             raise IntegrityError(f"{info.file}: not the shard its manifest describes")
-        self._embedding = manifest.encoder.embedding
+        self._embedding_dim = manifest.encoder.embedding_dim
 
     def vectors(self, column: str = "vector") -> Vectors:
         """(rows, E) where they lie; of a lead's column, rows without that lead hold zeros."""
         values = self.batch.column(column).values
-        count = self.batch.num_rows * self._embedding
-        return np.frombuffer(values.buffers()[1], np.float32, count).reshape(-1, self._embedding)
+        count = self.batch.num_rows * self._embedding_dim
+        return np.frombuffer(values.buffers()[1], np.float32, count).reshape(-1, self._embedding_dim)
 
 
 class Archive:
@@ -173,9 +174,9 @@ class Archive:
         return f"<Archive {self.folder} version {self.manifest.version}: {len(self):,} recordings of {store}>"
 
     @property
-    def embedding(self) -> int:
+    def embedding_dim(self) -> int:
         """E, the length of a vector."""
-        return self.manifest.encoder.embedding
+        return self.manifest.encoder.embedding_dim
 
     @property
     def store_folder(self) -> Path:
@@ -196,21 +197,21 @@ class Archive:
         low = int(np.searchsorted(self.first, first, "right")) - 1
         high = int(np.searchsorted(self.first, end, "left"))
         batches = [self.shard(number).batch.select(names) for number in range(low, high)]
-        wanted = schema(self.embedding, self.manifest.leads)
+        wanted = schema(self.embedding_dim, self.manifest.leads)
         table = pa.Table.from_batches(batches, pa.schema([wanted.field(name) for name in names]))
         return table.slice(first - int(self.first[low]), end - first)
 
     def vectors(self, rows: Ints | None = None, column: str = "vector") -> Vectors:
         """(n, E) of some recordings, or of all: in memory, so mind the size of the archive."""
         wanted = np.arange(len(self)) if rows is None else np.asarray(rows, np.int64)
-        found = np.empty((len(wanted), self.embedding), np.float32)
+        found = np.empty((len(wanted), self.embedding_dim), np.float32)
         for number, here, places in self._by_shard(wanted):
             found[places] = self.shard(number).vectors(column)[here]
         return found
 
     def lead_vectors(self, rows: Ints) -> tuple[Vectors, npt.NDArray[np.bool_]]:
         """(n, L, E) in the order of ``manifest.leads``, and (n, L) whether a recording has that lead."""
-        held = np.empty((len(rows), len(self.manifest.leads), self.embedding), np.float32)
+        held = np.empty((len(rows), len(self.manifest.leads), self.embedding_dim), np.float32)
         for place, lead in enumerate(self.manifest.leads):
             held[:, place] = self.vectors(rows, lead_column(lead))
         return held, np.asarray(held.any(axis=2))

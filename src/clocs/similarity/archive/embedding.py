@@ -46,32 +46,47 @@ def embed_store(
     folder: str | os.PathLike[str],
     *,
     any_lead: bool = False,
+    device: str | None = None,
     engine: engines.Engine | None = None,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Archive:
-    """Embed every recording of a store into an archive, and return it; those that an encoder cannot take are listed.
+    """Embed every recording of a store into an archive; those that an encoder cannot take are listed.
 
     Interrupted, it continues where it was; repeated, it does nothing; over a store that has grown, it adds a version.
-    ``any_lead``: take also the leads that the encoder was not trained on.
+
+    Args:
+        encoder: An encoder, or the name or folder of one. Workers open it again by its folder.
+        store: A store, or its folder.
+        folder: The archive's folder.
+        any_lead: Take also the leads that the encoder was not trained on.
+        device: Run an encoder that is given by name by torch on this device. Default: ONNX Runtime.
+        engine: What runs the tasks. Default: this process, or with several workers processes.
+        workers: Processes at work at once; ONNX Runtime shares the processors among them.
+        progress: Called with the recordings done and those refused.
+
+    Returns:
+        The archive.
     """
-    loaded = encoder if isinstance(encoder, PretrainedEncoder) else load_encoder(encoder)
+    kind = engine or ("serial" if workers == 1 else "processes")
+    threads = max(1, (os.cpu_count() or 1) // (1 if kind == "serial" else workers))
+    loaded = (
+        encoder if isinstance(encoder, PretrainedEncoder) else load_encoder(encoder, device=device, num_threads=threads)
+    )
     opened = store if isinstance(store, Store) else Store(store)
     place = Path(folder)
     refuse_inside(place)
     with exclusive(place):
         about = _about(loaded, opened, place, any_lead)
         _refuse_another(place, about, opened)
-        kind = engine or ("serial" if workers == 1 else "processes")
-        threads = None if kind == "serial" else max(1, (os.cpu_count() or 1) // workers)
-        tasks = _tasks(place, loaded, opened, about, threads)
+        tasks = _tasks(place, loaded, opened, about)
         return _commit(place, about, run_all(run_task, tasks, kind, workers, progress))
 
 
 def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: bool) -> dict[str, Any]:
     """Everything of the manifest that is known before the work."""
-    leads = encoder.input.leads
-    if any_lead:
+    leads = encoder.input.leads if encoder.input.embeds_leads else ()
+    if any_lead and not encoder.input.all_leads:
         leads += tuple(sorted(_stored_leads(store) - set(leads)))
     return {
         "encoder": EncoderInfo(
@@ -83,7 +98,7 @@ def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: boo
         "any_lead": any_lead,
         "store": StoreInfo(dataset=store.manifest.dataset["name"], version=store.manifest.version, sha256=store.sha256),
         "gate": GATE.model_dump(mode="json"),
-        "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", "torch")},
+        "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", encoder.runtime)},
         "places": Places(store=seen_from(folder, store.folder), encoder=_place_of(encoder.name, folder)),
     }
 
@@ -121,9 +136,7 @@ def _refuse_another(folder: Path, about: dict[str, Any], store: Store) -> None:
         )
 
 
-def _tasks(
-    folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[str, Any], threads: int | None
-) -> Iterator[Task]:
+def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[str, Any]) -> Iterator[Task]:
     shared = [FORMAT, about["encoder"].model_dump(mode="json"), about["leads"], about["any_lead"], about["gate"]]
     for first in range(0, len(store), RECORDS_PER_TASK):
         last = min(first + RECORDS_PER_TASK, len(store))
@@ -139,7 +152,6 @@ def _tasks(
             encoder=encoder,
             leads=about["leads"],
             any_lead=about["any_lead"],
-            threads=threads,
             name=content_hash([*shared, content]),
         )
 

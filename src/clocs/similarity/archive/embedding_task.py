@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import torch
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
@@ -18,7 +17,7 @@ from clocs.core.files import seal, unseal, write_bytes
 from clocs.inference.preparation import Prepared, prepare
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.similarity.archive.archive import KNOWN, ArchiveShardInfo, schema, shard_file
-from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording
+from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording, rows_to_embed
 from clocs.similarity.checked_files import describe
 from clocs.similarity.segments import Ints
 from clocs.store.arrow_files import write_arrow
@@ -44,8 +43,6 @@ class Task:
     encoder: PretrainedEncoder
     leads: tuple[str, ...]
     any_lead: bool
-    threads: int | None
-    """Of torch; None: as they are."""
     name: str
     """Hash of what goes into the shard."""
 
@@ -92,8 +89,6 @@ def run_task(task: Task) -> Receipt:
     receipt = _finished(task)
     if receipt is not None:
         return receipt
-    if task.threads is not None:
-        torch.set_num_threads(task.threads)
     store = _opened(task.store, task.version)
     refused: list[Refused] = []
     kept, vectors = _embed(task, store, refused)
@@ -115,11 +110,12 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
     held: list[tuple[int, str, Prepared]] = []
 
     def through_encoder() -> None:
-        values = task.encoder.embed_frames(np.concatenate([ready.frames for _, _, ready in held]))
-        ends = np.cumsum([len(ready.lead) for _, _, ready in held])
-        for (number, record_id, ready), rows in zip(held, np.split(values, ends[:-1]), strict=True):
+        frames = np.concatenate([rows.frames for _, _, rows in held])
+        values = task.encoder.embed_frames(frames, np.concatenate([rows.lead_mask for _, _, rows in held]))
+        ends = np.cumsum([len(rows.lead) for _, _, rows in held])
+        for (number, record_id, rows), own in zip(held, np.split(values, ends[:-1]), strict=True):
             try:
-                vectors.append(pool_recording(rows, ready.lead, task.leads))
+                vectors.append(pool_recording(own, rows, task.leads))
                 kept.append(number)
             except SignalError as error:
                 refused.append(Refused(record_id=record_id, reason="embedding", detail=str(error)))
@@ -134,7 +130,7 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
                 Refused(record_id=recording.record_id, reason=REFUSALS[type(error)], detail=str(error)[:500])
             )
             continue
-        held.append((number, recording.record_id, ready))
+        held.append((number, recording.record_id, rows_to_embed(ready, task.encoder.input)))
         if sum(len(item.lead) for _, _, item in held) >= FRAMES_AT_ONCE:
             through_encoder()
     if held:
@@ -143,7 +139,7 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
 
 
 def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]) -> pa.RecordBatch:
-    wanted = schema(task.encoder.embedding, task.leads)
+    wanted = schema(task.encoder.embedding_dim, task.leads)
     parts = []
     for shard, begin, end in pieces(store, task.first, task.last):
         first = int(store.first[shard])
@@ -151,15 +147,15 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
         parts.append(store.shard(shard).columns(list(KNOWN)).take(pa.array(rows)))
     known = pa.Table.from_batches(parts).combine_chunks()
     frames = pa.array([item.frames for item in vectors], pa.int32())
-    leads = pa.array([int(item.present.sum()) for item in vectors], pa.int16())
+    leads = pa.array([item.num_leads for item in vectors], pa.int16())
     columns = [*(known.column(name).combine_chunks() for name in KNOWN), frames, leads]
     columns.append(
-        pa.FixedSizeListArray.from_arrays(np.concatenate([item.whole for item in vectors]), task.encoder.embedding)
+        pa.FixedSizeListArray.from_arrays(np.concatenate([item.whole for item in vectors]), task.encoder.embedding_dim)
     )
     for place in range(len(task.leads)):
         values = np.concatenate([item.leads[place] for item in vectors])
         absent = pa.array([not item.present[place] for item in vectors])
-        columns.append(pa.FixedSizeListArray.from_arrays(values, task.encoder.embedding, mask=absent))
+        columns.append(pa.FixedSizeListArray.from_arrays(values, task.encoder.embedding_dim, mask=absent))
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 

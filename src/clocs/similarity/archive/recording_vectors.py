@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import SignalError
+from clocs.inference.preparation import ALL, EncoderInput, Prepared, single_leads
 from clocs.similarity.segments import Vectors, unit_length
 
 
@@ -28,18 +29,54 @@ class RecordingVectors:
     present: npt.NDArray[np.bool_]
     """(L,)"""
     frames: int
+    num_leads: int
+    """Leads of the recording that were embedded."""
 
 
-def pool_recording(values: Vectors, lead: Sequence[str], leads: Sequence[str]) -> RecordingVectors:
-    """(rows, E) embeddings ordered by time, then by lead (``lead`` names each row's), to the lead order ``leads``."""
+def rows_to_embed(ready: Prepared, wanted: EncoderInput) -> Prepared:
+    """Return the rows whose embeddings make a recording's vectors.
+
+    For an encoder of several leads that was trained with lead dropout, these are its frames and, after them, each lead
+    of each frame with all other leads masked. For others they are the prepared rows.
+    """
+    if not (wanted.all_leads and wanted.embeds_leads):
+        return ready
+    single = single_leads(ready, wanted)
+    return Prepared(
+        frames=np.concatenate([ready.frames, single.frames]),
+        lead_mask=np.concatenate([ready.lead_mask, single.lead_mask]),
+        lead=ready.lead + single.lead,
+        leads=ready.leads,
+        start=np.concatenate([ready.start, single.start]),
+        notes=ready.notes,
+    )
+
+
+def pool_recording(values: Vectors, rows: Prepared, leads: Sequence[str]) -> RecordingVectors:
+    """Pool the embeddings of a recording.
+
+    Args:
+        values: (rows, E), of the rows of :func:`rows_to_embed`.
+        rows: Those rows.
+        leads: Leads that get a vector of their own, in this order.
+
+    Raises:
+        SignalError: An embedding is not finite, or their mean is zero.
+    """
     if not np.isfinite(values).all():
         raise SignalError("its embeddings are not all finite numbers")
-    width = len(dict.fromkeys(lead))
-    by_lead = unit_length(values).reshape(-1, width, values.shape[1]).mean(axis=0, dtype=np.float64)
-    whole = unit_length(by_lead.mean(axis=0, keepdims=True))[0]
+    joint = rows.lead.count(ALL)  # they come first
+    width = len(rows.leads)
+    unit = unit_length(values)
+    single = unit[joint:].reshape(-1, width, values.shape[1])
+    by_lead = single.mean(axis=0, dtype=np.float64) if len(single) else np.zeros((0, values.shape[1]))
+    mean = unit[:joint].mean(axis=0, dtype=np.float64) if joint else by_lead.mean(axis=0)
+    whole = unit_length(mean[None])[0]
     if not whole.any():
         raise SignalError("its embedding is zero and points nowhere")
-    places = [leads.index(name) for name in lead[:width]]
     held = np.zeros((len(leads), values.shape[1]), np.float32)
-    held[places] = unit_length(by_lead)
-    return RecordingVectors(whole, held, np.asarray(held.any(axis=1)), len(values) // width)
+    for lead, vector in zip(rows.leads, unit_length(by_lead), strict=False):
+        if lead in leads:
+            held[leads.index(lead)] = vector
+    frames = joint or len(values) // width
+    return RecordingVectors(whole, held, np.asarray(held.any(axis=1)), frames, width)

@@ -71,7 +71,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
         if (place / NAME).exists():
             raise ConfigError(f"{place} holds an index already: add to it, rebuild it, or choose another folder")
         _remove_unnamed(place, ())
-        growth = Growth(place, 1, kind, opened.embedding, [], np.empty(0, np.int64))
+        growth = Growth(place, 1, kind, opened.embedding_dim, [], np.empty(0, np.int64))
         growth.take_in(opened, 0, pa.array([], pa.large_string()))
         about = opened.manifest
         manifest = IndexManifest(
@@ -171,7 +171,7 @@ def rebuild_index(folder: Folder, kind: str | None = None) -> None:
         chosen = kind or now.manifest.kind
         if now.manifest.packed and chosen == now.manifest.kind:
             return
-        growth = Growth(place, now.manifest.change + 1, chosen, now.manifest.encoder.embedding, [], now.dead[:0])
+        growth = Growth(place, now.manifest.change + 1, chosen, now.manifest.encoder.embedding_dim, [], now.dead[:0])
         growth.copy_living(_growth(now))
         _commit(place, _changed(now.manifest, growth, kind=chosen, packed=True))
 
@@ -190,7 +190,7 @@ def _opened(folder: Path) -> Snapshot:
 def _growth(now: Snapshot) -> Growth:
     """What an index holds, to be changed."""
     about = now.manifest
-    return Growth(now.folder, about.change + 1, about.kind, about.encoder.embedding, list(now.volumes), now.dead)
+    return Growth(now.folder, about.change + 1, about.kind, about.encoder.embedding_dim, list(now.volumes), now.dead)
 
 
 def _deleted(now: Snapshot) -> pa.Array:

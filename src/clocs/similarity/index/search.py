@@ -47,9 +47,12 @@ class Nearest(Hits):
 class PatientIndex:
     """An open index. It follows every change that is committed, from the next search on."""
 
-    def __init__(self, folder: Folder, encoder: PretrainedEncoder | Folder | None = None) -> None:
+    def __init__(
+        self, folder: Folder, encoder: PretrainedEncoder | Folder | None = None, device: str | None = None
+    ) -> None:
         self.folder = Path(folder)
         self._given = encoder
+        self._device = device
         self._loaded: PretrainedEncoder | None = None
         self._path = str(self.folder / NAME)
         self._opened = self._open(None)
@@ -96,7 +99,7 @@ class PatientIndex:
     def search(self, vectors: npt.NDArray[np.floating], k: int = 10, wanted: Filter = EVERYONE) -> Nearest:
         """The k nearest patients to each of (Q, E) vectors: rows, cosines and ids."""
         now = self.snapshot
-        found = now.search(_unit(vectors, now.manifest.encoder.embedding), self._checked(k), wanted)
+        found = now.search(_unit(vectors, now.manifest.encoder.embedding_dim), self._checked(k), wanted)
         return Nearest(found.rows, found.cosines, now)
 
     def similar(
@@ -133,7 +136,7 @@ class PatientIndex:
         notes = list(asked.notes)
         if own is not None and asked.recording is not None:
             notes.append(f"patient {now.facts(own)['patient_id']} is left out: the query's own, {how}")
-        if any(not item.why for item in neighbours):
+        if now.manifest.leads and any(not item.why for item in neighbours):
             notes.append(
                 "leads are not compared where the archive of embeddings is not where it was, or shares no lead"
             )
@@ -143,20 +146,21 @@ class PatientIndex:
 
     def embedded(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
         """A recording or file as it is searched for; ``any_lead``: by leads, too, that its encoder does not know."""
+        from clocs.inference.preparation import prepare
         from clocs.inference.recordings import recording_of
-        from clocs.similarity.archive.recording_vectors import pool_recording
+        from clocs.similarity.archive.recording_vectors import pool_recording, rows_to_embed
 
-        about, recording = now.manifest, recording_of(query)
-        made = self.encoder.embed(recording, any_lead=any_lead or about.any_lead)
-        leads = (*about.leads, *(lead for lead in dict.fromkeys(made.lead) if lead not in about.leads))
-        pooled = pool_recording(made.values, made.lead, leads)
+        about, recording, encoder = now.manifest, recording_of(query), self.encoder
+        ready = prepare(recording, encoder.input, any_lead=any_lead or about.any_lead)
+        rows = rows_to_embed(ready, encoder.input)
+        pooled = pool_recording(encoder.embed_frames(rows.frames, rows.lead_mask), ready, about.leads)
         return Query(
             record_id=recording.record_id,
             patient_id=recording.patient_id,
             vector=pooled.whole,
-            leads=pooled.leads[: len(about.leads)],
+            leads=pooled.leads,
             recording=recording,
-            notes=made.notes,
+            notes=ready.notes,
         )
 
     def recording(self, record_id: str) -> Recording:
@@ -234,7 +238,7 @@ class PatientIndex:
             about = self.manifest
             place = about.encoder_place
             given = self._given or (place if place in shipped_encoders() else self.folder / place)
-            loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given)
+            loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given, device=self._device)
             if loaded.about["weights_sha256"] != about.encoder.weights_sha256:
                 raise ConfigError(f"the vectors of {self.folder} were made by another encoder than {loaded.name}")
             self._loaded = loaded
@@ -252,6 +256,14 @@ def _unit(vectors: npt.NDArray[np.floating], embedding: int) -> Vectors:
     return np.asarray(values / lengths[:, None])
 
 
-def open_index(folder: Folder, encoder: PretrainedEncoder | Folder | None = None) -> PatientIndex:
-    """Open an index; ``encoder``: where it is now, if it was moved."""
-    return PatientIndex(folder, encoder)
+def open_index(
+    folder: Folder, encoder: PretrainedEncoder | Folder | None = None, *, device: str | None = None
+) -> PatientIndex:
+    """Open an index of patients.
+
+    Args:
+        folder: The index's folder.
+        encoder: The encoder that made its vectors, or its folder, if it was moved.
+        device: Run the encoder by torch on this device. Default: ONNX Runtime.
+    """
+    return PatientIndex(folder, encoder, device)

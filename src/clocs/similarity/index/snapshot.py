@@ -39,7 +39,7 @@ class Snapshot:
         for info in self.manifest.lists:
             refuse_damaged(folder, info)
         known = {volume.info: volume for volume in earlier.volumes} if earlier is not None else {}
-        embedding = self.manifest.encoder.embedding
+        embedding = self.manifest.encoder.embedding_dim
         self.volumes: list[Volume] = [
             known.get(info) or open_volume(folder, info, embedding) for info in self.manifest.volumes
         ]

@@ -1,0 +1,51 @@
+"""Networks run by torch, on the device asked for. Imports torch when one is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clocs.core.errors import ConfigError, MissingExtraError
+from clocs.training.onnx_session import Floats, Mask
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class TorchNetwork:
+    """An encoder's module: (N, C, S) frames and, for C > 1, their (N, C) lead mask to (N, E) embeddings.
+
+    Args:
+        module: The encoder; it is moved to the device and set to eval mode.
+        device: A device of torch, such as ``cpu`` or ``cuda:0``.
+    """
+
+    package = "torch"
+
+    def __init__(self, module: nn.Module, device: str) -> None:
+        import torch
+
+        try:
+            self._device = torch.device(device)
+            self._module = module.to(self._device).eval()
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"device '{device}' cannot be used: {reason}. Use 'cpu', 'cuda' or 'mps'.") from error
+
+    def __call__(self, signals: Floats, lead_mask: Mask) -> Floats:
+        """Return the embeddings (N, E) of frames (N, C, S)."""
+        import torch
+
+        given = [torch.from_numpy(signals).to(self._device)]
+        if signals.shape[1] > 1:
+            given.append(torch.from_numpy(lead_mask).to(self._device))
+        with torch.inference_mode():
+            found: Floats = self._module(*given).float().cpu().numpy()
+        return found
+
+
+def require_torch(purpose: str) -> None:
+    """Raise an error that names the extra, unless torch is installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("train", purpose) from error

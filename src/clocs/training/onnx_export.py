@@ -1,0 +1,161 @@
+"""The ONNX file of an encoder: written once the encoder is final, and only if it gives what torch gives."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clocs.core.errors import StoreError
+from clocs.core.files import write_bytes
+from clocs.signals.framing import FramePolicy
+from clocs.training.encoder_folder import ONNX, ONNX_HASH, ONNX_MISSING, in_channels, write_config
+from clocs.training.encoder_module import load_encoder_folder
+from clocs.training.onnx_session import Floats, Mask, OnnxNetwork
+
+OPSET: Final = 18
+TOLERANCE: Final = 1e-5
+"""Largest absolute difference from torch's embeddings."""
+CHECKED: Final = (1, 64)
+"""Sizes of the batches that are compared."""
+METADATA: Final = "clocs-encoder"
+"""Key of the file's metadata under which the config is."""
+LONGEST_REASON: Final = 300
+"""Characters of a failure that the config keeps."""
+
+
+def finish_encoder(folder: Path, module: nn.Module | None = None) -> str:
+    """Write the ONNX file of a saved encoder, and its hash into config.json.
+
+    The file takes ``signals`` (N, C, S) and, for C > 1, ``lead_mask`` (N, C); N is free. Its metadata hold the config
+    without the hash. Where the export fails, or embeddings differ from torch's by more than 1e-5, no file is written
+    and the config says why: then torch is needed to run the encoder.
+
+    Args:
+        folder: The encoder's folder, as ``save_encoder`` left it.
+        module: A module of the encoder's shape, needed where it is not registered. It is not changed.
+
+    Returns:
+        Why there is no file; empty where there is one.
+    """
+    with _single_precision():
+        network, about = load_encoder_folder(folder, copy.deepcopy(module))
+        about = {key: value for key, value in about.items() if key not in (ONNX_HASH, ONNX_MISSING)}
+        try:
+            raw = export_onnx(network.float(), about)
+        except Exception as error:  # whatever an export raises: the trained weights are worth more than this file
+            why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            about[ONNX_MISSING] = why[:LONGEST_REASON]
+        else:
+            about[ONNX_HASH] = write_bytes(folder / ONNX, raw)
+    write_config(folder, about)
+    return str(about.get(ONNX_MISSING, ""))
+
+
+def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
+    """Return an encoder as the bytes of an ONNX file.
+
+    Args:
+        module: The encoder, in eval mode.
+        about: Its config, which becomes the file's metadata.
+
+    Raises:
+        StoreError: Its embeddings differ from torch's.
+    """
+    channels, policy = in_channels(about), FramePolicy.model_validate(about["input"]["policy"])
+    model = _translated(module, channels, policy.samples)
+    for node in model.graph.node:  # where each line of code was on this machine
+        del node.metadata_props[:]
+        node.doc_string = ""
+    entry = model.metadata_props.add()
+    entry.key, entry.value = METADATA, json.dumps(about, sort_keys=True)
+    raw: bytes = model.SerializeToString(deterministic=True)
+    difference = _difference(module, OnnxNetwork(raw), channels, policy)
+    if not difference <= TOLERANCE:
+        raise StoreError(f"its embeddings differ from torch's by up to {difference:.3g}; {TOLERANCE:g} is allowed")
+    return raw
+
+
+def _translated(module: nn.Module, channels: int, samples: int) -> Any:
+    """Return the network as an ONNX model."""
+    import onnx  # noqa: F401
+    import onnxscript  # noqa: F401
+
+    batch = {0: torch.export.Dim("N")}
+    signals, lead_mask = torch.zeros(2, channels, samples), torch.ones(2, channels, dtype=torch.bool)
+    several = channels > 1
+    with _quiet_torch():
+        program = torch.onnx.export(
+            module,
+            (signals, lead_mask) if several else (signals,),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=["signals", "lead_mask"] if several else ["signals"],
+            output_names=["embeddings"],
+            dynamic_shapes=(batch, batch) if several else (batch,),
+            verbose=False,
+        )
+    assert program is not None
+    return program.model_proto
+
+
+@contextlib.contextmanager
+def _single_precision() -> Iterator[None]:
+    """Build networks of float32, whatever the precision of the run."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
+
+
+@contextlib.contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Without torch's warnings about its own parts and about packages that are not needed here."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _difference(module: nn.Module, network: OnnxNetwork, channels: int, policy: FramePolicy) -> float:
+    """Return the largest absolute difference from torch, over random frames in batches of several sizes."""
+    found = []
+    for signals, lead_mask in _random_frames(channels, policy):
+        given: list[Tensor] = [torch.from_numpy(signals)]
+        if channels > 1:
+            given.append(torch.from_numpy(lead_mask))
+        with torch.inference_mode():
+            truth = module(*given).numpy()
+        found.append(float(np.abs(network(signals, lead_mask) - truth).max()))
+    return max(found)
+
+
+def _random_frames(channels: int, policy: FramePolicy) -> Iterator[tuple[Floats, Mask]]:
+    """Yield smooth walks of about 1 mV, normalised, and masks that leave at least the first lead.
+
+    White noise is no such test: unlike any ECG, it makes embeddings so large that torch itself is 1e-5 off the exact
+    values.
+    """
+    random = np.random.default_rng(0)
+    for size in CHECKED:
+        walk = np.cumsum(random.normal(size=(size, channels, policy.samples)), axis=-1)
+        walk /= np.abs(walk).max(axis=-1, keepdims=True)
+        lead_mask = random.random((size, channels)) < 0.75
+        lead_mask[:, 0] = True
+        yield policy.normalise(walk.astype(np.float32)), lead_mask

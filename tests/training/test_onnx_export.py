@@ -1,0 +1,143 @@
+"""The ONNX file of an encoder: it gives what torch gives, for any batch, and is left out where it would not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clocs.core.files import file_hash
+from clocs.training import onnx_export
+from clocs.training.encoder_folder import read_config
+from clocs.training.encoder_module import load_encoder_folder
+from clocs.training.onnx_export import finish_encoder
+from tests.inference.conftest import LEADS, POLICY, make_encoder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_encoder(tmp_path_factory.mktemp("finished") / "best")
+    assert finish_encoder(folder) == ""
+    return folder
+
+
+def walks(count: int, channels: int = 1) -> np.ndarray:
+    """(count, channels, 2500) frames that look like signals, from 0 to 1."""
+    walk = np.cumsum(np.random.default_rng(5).normal(size=(count, channels, POLICY.samples)), axis=-1)
+    return POLICY.normalise(walk.astype(np.float32))
+
+
+def test_frames_give_the_same_embeddings_at_any_batch_size(finished: Path) -> None:
+    session = onnxruntime.InferenceSession(str(finished / "model.onnx"), providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    assert (given.name, given.shape[1:], given.type) == ("signals", [1, 2500], "tensor(float)")
+    module = load_encoder_folder(finished)[0]
+    for count in (1, 3, 70):
+        frames = walks(count)
+        (found,) = session.run(None, {"signals": frames})
+        with torch.inference_mode():
+            np.testing.assert_allclose(found, module(torch.from_numpy(frames)).numpy(), atol=1e-5)
+
+
+def test_the_config_states_its_hash_and_the_file_holds_the_config_without(finished: Path) -> None:
+    about = read_config(finished)
+    assert about.pop("onnx_sha256") == file_hash(finished / "model.onnx")
+    model = onnx.load(finished / "model.onnx")
+    onnx.checker.check_model(model)
+    held = json.loads({entry.key: entry.value for entry in model.metadata_props}["clocs-encoder"])
+    assert held == about
+    assert held["input"]["leads"] == list(LEADS)
+
+
+def test_the_file_says_nothing_about_this_machine(finished: Path) -> None:
+    raw = (finished / "model.onnx").read_bytes()
+    assert str(Path(onnx_export.__file__).parents[1]).encode() not in raw
+    assert b"site-packages" not in raw
+
+
+def test_finishing_again_writes_the_same_bytes(finished: Path) -> None:
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    assert finish_encoder(finished) == ""
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+
+def test_a_file_that_differs_is_left_out_and_the_config_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a layer had been translated wrongly: its biases are 1e-3 off."""
+    right = onnx_export._translated
+
+    def wrong(module: nn.Module, channels: int, samples: int) -> onnx.ModelProto:
+        model = right(module, channels, samples)
+        (bias,) = (item for item in model.graph.initializer if item.name == "linear.bias")
+        bias.raw_data = (np.frombuffer(bias.raw_data, np.float32) + np.float32(1e-3)).tobytes()
+        return model
+
+    folder = make_encoder(tmp_path)
+    monkeypatch.setattr(onnx_export, "_translated", wrong)
+    assert "differ from torch's by up to 0.001" in finish_encoder(folder)
+    about = read_config(folder)
+    assert "differ from torch's by up to 0.001" in about["onnx_missing"]
+    assert "onnx_sha256" not in about
+    assert not (folder / "model.onnx").exists()
+    monkeypatch.undo()
+    assert finish_encoder(folder) == ""
+    assert "onnx_missing" not in read_config(folder)
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_missing_package_leaves_the_encoder_usable(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_encoder(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert package in finish_encoder(folder)
+    assert package in read_config(folder)["onnx_missing"]
+
+
+class Mean(nn.Module):
+    """A network of several leads that is not registered: the mean over time of each lead that is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 32)
+
+    def forward(self, signals: Tensor, lead_mask: Tensor) -> Tensor:
+        embeddings: Tensor = self.linear((signals * lead_mask[..., None]).mean(-1))
+        return embeddings
+
+
+def test_several_leads_come_with_a_mask_and_a_module_of_the_users(tmp_path: Path) -> None:
+    module = Mean()
+    folder = make_encoder(tmp_path, module=module, in_channels=4)
+    assert finish_encoder(folder, module) == ""
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    assert [(given.name, given.shape[1:], given.type) for given in session.get_inputs()] == [
+        ("signals", [4, 2500], "tensor(float)"),
+        ("lead_mask", [4], "tensor(bool)"),
+    ]
+    frames, lead_mask = walks(5, 4), np.eye(5, 4, dtype=np.bool_)
+    (found,) = session.run(None, {"signals": frames, "lead_mask": lead_mask})
+    with torch.inference_mode():
+        truth = module(torch.from_numpy(frames), torch.from_numpy(lead_mask)).numpy()
+    np.testing.assert_allclose(found, truth, atol=1e-5)
+
+
+def test_onnx_runtime_tells_its_makers_nothing(finished: Path, tmp_path: Path) -> None:
+    """It would keep an id for the machine, and a queue of what it sends, in the user's home."""
+    script = (
+        "import sys; from clocs.training.onnx_session import OnnxNetwork; OnnxNetwork(open(sys.argv[1], 'rb').read())"
+    )
+    places = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", script, str(finished / "model.onnx")]
+    subprocess.run(command, env={**os.environ, **places}, check=True)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -1,0 +1,75 @@
+"""Without torch, encoders embed, classify, search and are served; what trains names the extra."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clocs
+from tests.conftest import ROOT
+from tests.without_torch import TRAIN
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of processes that cannot import the packages of the extra ``train``, nor can their children."""
+    folder = tmp_path_factory.mktemp("absent")
+    for name in TRAIN:
+        text = f'raise ModuleNotFoundError("No module named \'{name}\'", name="{name}")\n'
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    places = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_shipped_encoder_is_used_in_every_way(without: dict[str, str], tmp_path: Path) -> None:
+    done = run(without, str(ROOT / "tests" / "without_torch.py"), str(tmp_path / "work"), "clocs-small")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["clocs-small"]
+    truth = clocs.load_encoder("clocs-small", device="cpu")
+    file = tmp_path / "work" / "0" / "one.csv"
+    np.testing.assert_allclose(found["pooled"], truth.embed(file).pooled(), atol=1e-5)
+    classes = {item.name: item.probability for item in truth.classify(file).classes}
+    assert {item["name"]: item["probability"] for item in found["classes"]} == pytest.approx(classes, abs=1e-5)
+    assert (found["archive"], found["index"]) == (24, 12)
+    answered = found["served"]
+    assert [answered[path]["status"] for path in ("classify", "similar")] == [200, 200]
+    near = clocs.open_index(file.parent / "index", device="cpu").similar(file, 3).neighbours
+    assert [item["patient_id"] for item in found["similar"]] == [item.patient_id for item in near]
+    similarities = [item["similarity"] for item in found["similar"]]
+    np.testing.assert_allclose(similarities, [item.similarity for item in near], atol=1e-5)
+    assert len(answered["similar"]["neighbours"]) == 10
+
+
+@pytest.mark.parametrize("name", ["pretrain", "probe", "finetune", "publish", "audit", "FinetuneConfig", "ProbeConfig"])
+def test_a_public_name_that_needs_torch_says_so(name: str, without: dict[str, str]) -> None:
+    done = run(without, "-c", f"import clocs\ntry: clocs.{name}\nexcept clocs.core.errors.ClocsError as e: print(e)")
+    assert done.stdout == f"clocs.{name} needs the extra 'train'. Install it: pip install 'clocs[train]'\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pretrain cmsc-synthetic",
+        "evaluate probe clocs-small nowhere",
+        "evaluate finetune clocs-small nowhere",
+        "evaluate publish clocs-small nowhere out --name mine",
+        "audit clocs-small nowhere",
+    ],
+)
+def test_a_command_that_needs_torch_says_so(command: str, without: dict[str, str], tmp_path: Path) -> None:
+    given = [word.replace("nowhere", str(tmp_path)).replace("out", str(tmp_path / "out")) for word in command.split()]
+    done = run(without, "-m", "clocs", *given)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "needs the extra 'train'. Install it: pip install 'clocs[train]'" in " ".join(done.stderr.split())

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 import clocs
+from clocs.signals.leads import STANDARD
+from clocs.training.encoder_folder import read_config
 from tests.conftest import ROOT
+from tests.inference.conftest import make_classifier, make_twelve_leads
 from tests.without_torch import TRAIN
 
 
@@ -32,11 +35,24 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_shipped_encoder_is_used_in_every_way(without: dict[str, str], tmp_path: Path) -> None:
-    done = run(without, str(ROOT / "tests" / "without_torch.py"), str(tmp_path / "work"), "clocs-small")
+@pytest.fixture(scope="module")
+def twelve_leads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder of twelve leads at once, with a classifier."""
+    folder = make_twelve_leads(tmp_path_factory.mktemp("twelve") / "best")
+    weights = read_config(folder)["weights_sha256"]
+    make_classifier(weights, leads=STANDARD).save(folder / "classifiers" / "mine")
+    return folder
+
+
+@pytest.mark.parametrize("which", ["clocs-small", "twelve leads"])
+def test_an_encoder_is_used_in_every_way(
+    which: str, twelve_leads: Path, without: dict[str, str], tmp_path: Path
+) -> None:
+    name = which if which == "clocs-small" else str(twelve_leads)
+    done = run(without, str(ROOT / "tests" / "without_torch.py"), str(tmp_path / "work"), name)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])["clocs-small"]
-    truth = clocs.load_encoder("clocs-small", device="cpu")
+    found = json.loads(done.stdout.splitlines()[-1])[name]
+    truth = clocs.load_encoder(name, device="cpu")
     file = tmp_path / "work" / "0" / "one.csv"
     np.testing.assert_allclose(found["pooled"], truth.embed(file).pooled(), atol=1e-5)
     classes = {item.name: item.probability for item in truth.classify(file).classes}
@@ -48,7 +64,9 @@ def test_a_shipped_encoder_is_used_in_every_way(without: dict[str, str], tmp_pat
     assert [item["patient_id"] for item in found["similar"]] == [item.patient_id for item in near]
     similarities = [item["similarity"] for item in found["similar"]]
     np.testing.assert_allclose(similarities, [item.similarity for item in near], atol=1e-5)
-    assert len(answered["similar"]["neighbours"]) == 10
+    neighbours = answered["similar"]["neighbours"]
+    assert len(neighbours) == 10
+    assert {len(item["why"]) for item in neighbours} == ({4} if which == "clocs-small" else {0})
 
 
 @pytest.mark.parametrize("name", ["pretrain", "probe", "finetune", "publish", "audit", "FinetuneConfig", "ProbeConfig"])

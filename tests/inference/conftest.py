@@ -15,10 +15,12 @@ from torch import nn
 
 import clocs
 from clocs.core.recording import Recording
-from clocs.encoders import build_encoder
+from clocs.encoders import ResNet, build_encoder
+from clocs.encoders.encoder import describe_encoder
 from clocs.inference.classifier import Bin, Classifier, ClassifierCard, ClassInfo
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
+from clocs.signals.leads import STANDARD
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
 from tests.conftest import make_recording
@@ -63,6 +65,23 @@ def make_encoder(
             for _ in range(5):
                 module(torch.rand(16, channels, policy.samples))
     save_encoder(folder, module, config)
+    return folder
+
+
+def make_twelve_leads(folder: Path, **told: Any) -> Path:
+    """Save an encoder of twelve leads at once that has seen some signals, as a run leaves it when it ends.
+
+    ``told``: what the input section of its config says, too.
+    """
+    torch.manual_seed(11)
+    module = ResNet(in_channels=12, embedding_dim=EMBEDDING, width=8, depth=2)
+    with torch.no_grad():
+        for _ in range(5):
+            module(torch.rand(16, 12, 1000))
+    policy = FramePolicy(samples=1000, rate=200, leads=STANDARD)
+    config = about(policy) | {"encoder": describe_encoder(module)}
+    save_encoder(folder, module, config | {"input": {**config["input"], **told}})
+    assert finish_encoder(folder) == ""
     return folder
 
 

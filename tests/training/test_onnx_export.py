@@ -13,9 +13,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from clocs.core.files import file_hash
+from clocs.encoders import wrap
 from clocs.training import onnx_export
 from clocs.training.encoder_folder import read_config
 from clocs.training.encoder_module import load_encoder_folder
@@ -104,22 +105,11 @@ def test_a_missing_package_leaves_the_encoder_usable(
     assert package in read_config(folder)["onnx_missing"]
 
 
-class Mean(nn.Module):
-    """A network of several leads that is not registered: the mean over time of each lead that is there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 32)
-
-    def forward(self, signals: Tensor, lead_mask: Tensor) -> Tensor:
-        embeddings: Tensor = self.linear((signals * lead_mask[..., None]).mean(-1))
-        return embeddings
-
-
 def test_several_leads_come_with_a_mask_and_a_module_of_the_users(tmp_path: Path) -> None:
-    module = Mean()
+    network = nn.Sequential(nn.Conv1d(4, 8, 7, 5), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 32))
+    module = wrap(network, in_channels=4, embedding_dim=32)
     folder = make_encoder(tmp_path, module=module, in_channels=4)
-    assert finish_encoder(folder, module) == ""
+    assert finish_encoder(folder, network) == ""
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
     assert [(given.name, given.shape[1:], given.type) for given in session.get_inputs()] == [
         ("signals", [4, 2500], "tensor(float)"),

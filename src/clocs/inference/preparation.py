@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
 from clocs.inference.input_checks import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
-from clocs.signals.framing import FramePolicy, Normalisation
+from clocs.signals.framing import UNNAMED, FramePolicy, Normalisation
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample
 
@@ -21,8 +21,6 @@ ANY_LEAD: Final = "any_lead=True, or --any-lead"
 """What a programmer writes to have leads taken that an encoder or a classifier does not know."""
 ALL: Final = "all"
 """What a row of several leads is called where others have the name of a lead."""
-UNNAMED: Final = "ECG"
-"""The lead of recordings with one whose place nobody knows: it is there in place of the others, or they are."""
 
 
 class EncoderInput(BaseModel):
@@ -104,6 +102,7 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
             "to embed_frames."
         )
     _refuse_unit(recording, wanted)
+    recording = _with_named_lead(recording, wanted)
     leads = _leads(recording, wanted, any_lead and not wanted.all_leads)
     if wanted.all_leads:
         _refuse_lacking(recording, wanted, leads)
@@ -153,11 +152,19 @@ def _into_channels(cut: Floats, leads: Sequence[str], wanted: EncoderInput) -> t
 def _refuse_lacking(recording: Recording, wanted: EncoderInput, leads: Sequence[str]) -> None:
     """Refuse a recording that lacks a lead, unless the encoder was trained on such frames."""
     lacking = [lead for lead in wanted.leads if lead not in leads]
-    if lacking and not wanted.lead_dropout:
+    if lacking and not (wanted.lead_dropout or wanted.policy.allow_missing_leads):
         raise LeadError(
             f"{name_of(recording)} has no {leads_named(lacking)}; the encoder takes {', '.join(wanted.leads)} at once "
-            "and was trained on recordings that have all of them. Use one that was trained with lead dropout."
+            "and was trained on recordings that have all of them. Use one that was trained with missing leads."
         )
+
+
+def _with_named_lead(recording: Recording, wanted: EncoderInput) -> Recording:
+    """Give an unnamed lead the name that the policy takes it for, unless that lead is there."""
+    name = wanted.policy.unnamed_lead
+    if name is None or UNNAMED not in recording.leads or name in recording.leads:
+        return recording
+    return replace(recording, leads=tuple(name if lead == UNNAMED else lead for lead in recording.leads))
 
 
 def _refuse_unit(recording: Recording, wanted: EncoderInput) -> None:

@@ -96,7 +96,7 @@ encoder.embed("file").pooled()  # {options["embedding_dim"]} numbers
 
 | it takes | |
 |---|---|
-| leads | {", ".join(taken["leads"])}, one at a time |
+| leads | {", ".join(taken["leads"])}, {"one at a time" if options["in_channels"] == 1 else "all at once"} |
 | frames | {frames} |
 | amplitude | {"each frame scaled to 0..1" if taken["normalisation"] == "unit" else taken["unit"]} |
 | network | `{found.about["encoder"]["name"]}`, {options["embedding_dim"]} outputs |

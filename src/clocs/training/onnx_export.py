@@ -51,7 +51,7 @@ def finish_encoder(folder: Path, module: nn.Module | None = None) -> str:
         network, about = load_encoder_folder(folder, copy.deepcopy(module))
         about = {key: value for key, value in about.items() if key not in (ONNX_HASH, ONNX_MISSING)}
         try:
-            raw = export_onnx(network.float(), about)
+            raw = export_onnx(network.float().cpu(), about)
         except Exception as error:  # whatever an export raises: the trained weights are worth more than this file
             why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
             about[ONNX_MISSING] = why[:LONGEST_REASON]

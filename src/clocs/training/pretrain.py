@@ -289,7 +289,7 @@ def _train(
         "frames_per_second": run.speed(),
     }
     if fabric.is_global_zero:
-        finish_encoder(run.best)
+        finish_encoder(run.best, encoder)
         run.finish(result)
         for logger in fabric.loggers:
             logger.finalize("success")

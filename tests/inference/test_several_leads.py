@@ -1,0 +1,129 @@
+"""Encoders that take several leads at once: frames with a mask, missing leads, one lead alone; archive and search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import clocs
+from clocs.core.errors import LeadError
+from clocs.core.recording import Recording
+from clocs.inference.preparation import prepare
+from clocs.inference.pretrained import load_encoder
+from clocs.signals.leads import STANDARD
+from tests.conftest import make_recording
+from tests.inference.conftest import EMBEDDING, make_twelve_leads
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trained on recordings that have all leads."""
+    return make_twelve_leads(tmp_path_factory.mktemp("plain") / "best")
+
+
+@pytest.fixture(scope="module")
+def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trained with lead dropout."""
+    return make_twelve_leads(tmp_path_factory.mktemp("dropping") / "best", lead_dropout=True)
+
+
+def without(recording: Recording, *leads: str) -> Recording:
+    return recording.select(tuple(lead for lead in recording.leads if lead not in leads))
+
+
+def test_a_frame_of_all_leads_has_one_embedding(plain: Path, twelve: Recording) -> None:
+    encoder = load_encoder(plain)
+    assert encoder.runtime == "onnxruntime"
+    made = encoder.embed(twelve)
+    assert (made.values.shape, made.lead, made.leads) == ((2, EMBEDDING), ("all", "all"), STANDARD)
+    assert made.start.tolist() == [0.0, 5.0]
+    ready = prepare(twelve, encoder.input)
+    assert ready.frames.shape == (2, 12, 1000)
+    assert ready.lead_mask.all()
+    with torch.inference_mode():
+        truth = encoder.module(torch.from_numpy(ready.frames)).numpy()
+    np.testing.assert_allclose(made.values, truth, atol=1e-5)
+    np.testing.assert_allclose(load_encoder(plain, device="cpu").embed(twelve).values, truth, atol=1e-6)
+
+
+def test_channels_are_in_the_encoders_order(plain: Path, twelve: Recording) -> None:
+    encoder = load_encoder(plain)
+    turned = twelve.select(tuple(reversed(twelve.leads)))
+    np.testing.assert_array_equal(encoder.embed(turned).values, encoder.embed(twelve).values)
+
+
+def test_a_lead_that_follows_from_others_is_not_missing(plain: Path, twelve: Recording) -> None:
+    encoder = load_encoder(plain)
+    made = encoder.embed(without(twelve, "aVL", "III"))
+    assert made.leads == STANDARD
+    assert "derived from I and II" in " ".join(made.notes)
+
+
+def test_a_missing_lead_is_refused_unless_training_left_leads_out(
+    plain: Path, dropping: Path, twelve: Recording, tmp_path: Path
+) -> None:
+    lacking = without(twelve, "V3")
+    with pytest.raises(LeadError, match="has no lead V3; the encoder takes I, II"):
+        load_encoder(plain).embed(lacking)
+    encoder = load_encoder(dropping)
+    ready = prepare(lacking, encoder.input)
+    at = STANDARD.index("V3")
+    assert (~ready.lead_mask).nonzero()[1].tolist() == [at, at]
+    assert not ready.frames[:, at].any()
+    assert "lead V3 of the encoder not in the recording" in ready.notes
+    with torch.inference_mode():
+        truth = encoder.module(torch.from_numpy(ready.frames), torch.from_numpy(ready.lead_mask)).numpy()
+    np.testing.assert_allclose(encoder.embed(lacking).values, truth, atol=1e-5)
+
+
+def test_an_unnamed_lead_goes_where_the_policy_says_or_is_refused(dropping: Path) -> None:
+    encoder, strip = load_encoder(dropping), make_recording(("ECG",), samples=5000)
+    with pytest.raises(LeadError, match="none of these is there"):
+        encoder.embed(strip)
+    policy = encoder.input.policy.model_copy(update={"unnamed_lead": "II"})
+    ready = prepare(strip, encoder.input.model_copy(update={"policy": policy}))
+    assert ready.lead_mask.sum(axis=0).nonzero()[0].tolist() == [STANDARD.index("II")]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("twelve") / "store"
+    clocs.ingest("synthetic", None, folder, options={"records": 12, "leads": 12})
+    return folder
+
+
+def test_with_lead_dropout_a_lead_has_a_vector_with_all_others_masked(
+    dropping: Path, store: Path, tmp_path: Path
+) -> None:
+    encoder = load_encoder(dropping)
+    archive = clocs.embed_store(encoder, store, tmp_path / "archive")
+    assert archive.manifest.leads == STANDARD
+    held, present = archive.lead_vectors(np.array([3]))
+    assert present.all()
+    ready = prepare(clocs.open_store(store).recording(3), encoder.input)
+    for place in range(12):
+        only = np.zeros_like(ready.lead_mask)
+        only[:, place] = True
+        rows = encoder.embed_frames(ready.frames * only[..., None], only)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        mean = rows.mean(axis=0)
+        np.testing.assert_allclose(held[0, place], mean / np.linalg.norm(mean), atol=1e-5)
+    clocs.build_index(archive, tmp_path / "index")
+    found = clocs.open_index(tmp_path / "index").similar(clocs.open_store(store).recording(3), 2)
+    assert [len(item.why) for item in found.neighbours] == [12, 12]
+
+
+def test_without_lead_dropout_there_are_no_vectors_and_no_reasons_by_lead(
+    plain: Path, store: Path, tmp_path: Path
+) -> None:
+    archive = clocs.embed_store(plain, store, tmp_path / "archive", workers=2)
+    assert archive.manifest.leads == ()
+    assert not [name for name in archive.shard(0).batch.schema.names if name.startswith("lead_")]
+    assert archive.table(["leads", "frames"]).to_pydict() == {"leads": [12] * 12, "frames": [2] * 12}
+    clocs.build_index(archive, tmp_path / "index")
+    found = clocs.open_index(tmp_path / "index").similar(clocs.open_store(store).recording(3), 2)
+    assert [item.why for item in found.neighbours] == [(), ()]
+    assert not [note for note in found.notes if "leads are not compared" in note]

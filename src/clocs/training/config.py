@@ -25,7 +25,9 @@ from clocs.training.recommended import RECOMMENDED
 
 OURS = "recommended"
 """In place of a method, in the name of a ready config."""
-EXECUTION = frozenset({"store", "more_stores", "runs", "track", "threads", "devices", "nodes", "checkpoint_steps"})
+EXECUTION = frozenset(
+    {"store", "more_stores", "runs", "track", "online_probe", "threads", "devices", "nodes", "checkpoint_steps"}
+)
 """Where and how a run is carried out: not part of what it is."""
 SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames": None}
 """Keys with keys below them, and whose those are unless a ``name`` says otherwise."""
@@ -87,8 +89,11 @@ class PretrainConfig(BaseModel):
     checkpoint_steps: int = Field(default=100, gt=0)
     """Steps between checkpoints; there is one after every epoch, too."""
     runs: Path = Path("runs")
-    track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+    track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     """Where metrics go besides the run's folder."""
+    online_probe: int = Field(default=0, ge=0)
+    """Epochs between fits of a linear probe on labelled frames, whose validation AUC is logged; 0: no probe. Training
+    never depends on it."""
     threads: int = Field(default=1, gt=0)
     devices: int = Field(default=1, gt=0)
     nodes: int = Field(default=1, gt=0)

@@ -388,7 +388,7 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
         raise ConfigError("precision=16-mixed is for GPUs; a processor takes 32-true, or bf16-mixed where it has that")
     from lightning_fabric import Fabric  # seconds: who trains waits for it, and nobody else
 
-    from clocs.training.tracking import tracker
+    from clocs.training.loggers import build_logger
 
     fabric = Fabric(
         accelerator="auto" if torch.cuda.is_available() else "cpu",
@@ -396,7 +396,7 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
         num_nodes=config.nodes,
         strategy="ddp" if ranks > 1 else "auto",
         precision=config.precision,
-        loggers=[tracker(kind, run) for kind in config.track],
+        loggers=[build_logger(name, run) for name in config.track],
     )
     fabric.launch()
     return fabric

@@ -78,7 +78,7 @@ def test_wrong_inputs_are_refused(parts: Parts) -> None:
     with pytest.raises(ValueError, match="same N"):
         OnlineProbe().validation_auc(train[:-1], truth, validation, validation_truth)
     with pytest.raises(ValueError, match="bool"):
-        OnlineProbe().validation_auc(train, truth.astype(int), validation, validation_truth)  # type: ignore[arg-type]
+        OnlineProbe().validation_auc(train, truth.astype(int), validation, validation_truth)
     broken = validation.copy()
     broken[5, 3] = np.nan
     with pytest.raises(ValueError, match="1 of 200"):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clocs.cli.arguments import AsJson, Checkpoint, SplitName, SplitStoreFolder, Threads
-from clocs.cli.progress import TrainingProgress
+from clocs.cli.progress import training_progress
 from clocs.core.errors import ConfigError
 
 evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_args_is_help=True)
@@ -95,8 +95,8 @@ def finetune_command(
     steps = {"batch": batch or None, "repeats": repeats, "optimiser": optimiser, "learning_rate": learning_rate}
     given = {**labels, **ends, **steps, "split": split, "frames": frames, "threads": threads}
     config = checked(FinetuneConfig, given, "clocs evaluate finetune")
-    with TrainingProgress(epochs) as shown:
-        found = finetune(checkpoint, store, config, runs=runs, progress=shown.update)
+    with training_progress(epochs) as progress:
+        found = finetune(checkpoint, store, config, runs=runs, progress=progress)
     _show(found, as_json)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Annotated
 
 import typer
 
 from clocs.cli.arguments import AsJson, Overrides
-from clocs.cli.progress import TrainingProgress
+from clocs.cli.progress import LOG_EVERY, is_rank_zero, training_progress
 
 
 def pretrain(
@@ -17,6 +16,9 @@ def pretrain(
     overrides: Overrides = None,
     as_json: AsJson = False,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved config and exit.")] = False,
+    log_every: Annotated[
+        int, typer.Option(min=1, help="Steps between log lines within an epoch, when the output is not a terminal.")
+    ] = LOG_EVERY,
 ) -> None:
     """Pre-train an encoder. Killed, the same command continues; finished, it does nothing.
 
@@ -30,10 +32,10 @@ def pretrain(
         return
     from clocs.training.pretrain import pretrain as run
 
-    with TrainingProgress(settings.epochs) as display:
-        result = run(settings, progress=display.update)
-    if int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0):
-        return  # one rank speaks for all
+    with training_progress(settings.epochs, log_every) as progress:
+        result = run(settings, progress=progress)
+    if not is_rank_zero():
+        return
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from clocs.core.files import seal, unseal, write_bytes
 from clocs.core.run_identity import SCHEMA, identity_name
 from clocs.training.run_logs import Line, RunLog, Stated, checked_log, every_line, whole_lines
 
+_LOGGER = logging.getLogger(__name__)
 CONFIG, ENVIRONMENT, RESULT = "config.json", "environment.json", "result.json"
 METRICS, TIMING, RESUMES = "metrics.jsonl", "timing.jsonl", "resumes.jsonl"
 PACKAGES = ("clocs", "lightning-fabric", "numpy", "pyarrow", "safetensors", "torch")
@@ -56,6 +58,7 @@ class Run:
 
     def begin(self) -> None:
         """Write down what the run is and where it runs."""
+        _LOGGER.info("run folder: %s", self.folder)
         write_bytes(self.folder / CONFIG, seal(self.config))
         write_bytes(self.folder / ENVIRONMENT, seal(environment()))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocs.core.errors import FormatError
-from clocs.formats.philips_xml.xli import MAX_UNPACKED, lzw, unpack
+from clocs.formats.philips_xml import MAX_UNPACKED, lzw, unpack_xli
 
 END = 1023
 
@@ -66,12 +66,12 @@ def test_a_code_may_mean_what_it_is_about_to_mean() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(-4000, 4000), min_size=3, max_size=60), min_size=1, max_size=4))
 def test_leads_come_back(leads: list[list[int]]) -> None:
-    assert [lead.tolist() for lead in unpack(b"".join(map(packed, leads)), "x")] == leads
+    assert [lead.tolist() for lead in unpack_xli(b"".join(map(packed, leads)), "x")] == leads
 
 
 @pytest.mark.parametrize("lead", [[5], [5, 6]])
 def test_the_shortest_leads_come_back(lead: list[int]) -> None:
-    assert [found.tolist() for found in unpack(packed(lead), "x")] == [lead]
+    assert [found.tolist() for found in unpack_xli(packed(lead), "x")] == [lead]
 
 
 def test_without_an_end_all_codes_count() -> None:
@@ -90,7 +90,7 @@ def test_a_code_without_a_meaning_is_refused(codes: list[int]) -> None:
 )
 def test_blocks_beyond_the_data_are_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match=r"x: XLI block .* is not within the data"):
-        unpack(data, "x")
+        unpack_xli(data, "x")
 
 
 def test_a_bomb_is_refused_before_memory_is_taken() -> None:
@@ -100,7 +100,7 @@ def test_a_bomb_is_refused_before_memory_is_taken() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(FormatError, match="unpack to more than"):
-            unpack(struct.pack("<ihh", len(body), 1, 0) + body, "x")
+            unpack_xli(struct.pack("<ihh", len(body), 1, 0) + body, "x")
         assert tracemalloc.get_traced_memory()[1] < 2 * MAX_UNPACKED
     finally:
         tracemalloc.stop()
@@ -109,9 +109,9 @@ def test_a_bomb_is_refused_before_memory_is_taken() -> None:
 def test_many_small_blocks_are_counted_together() -> None:
     body = bits([0, *range(256, 1023)])
     block = struct.pack("<ihh", len(body), 1, 0) + body
-    assert len(unpack(block, "x")[0]) * 2 * 8 > MAX_UNPACKED
+    assert len(unpack_xli(block, "x")[0]) * 2 * 8 > MAX_UNPACKED
     with pytest.raises(FormatError, match="unpack to more than"):
-        unpack(block * 8, "x")
+        unpack_xli(block * 8, "x")
 
 
 @settings(max_examples=200)
@@ -119,7 +119,7 @@ def test_many_small_blocks_are_counted_together() -> None:
 def test_anything_is_unpacked_or_refused(data: bytes) -> None:
     for text in (data, struct.pack("<ihh", len(data), 1, 0) + data):
         try:
-            leads = unpack(text, "x")
+            leads = unpack_xli(text, "x")
         except FormatError:
             continue
         assert all(lead.ndim == 1 for lead in leads)

@@ -1,8 +1,12 @@
-"""The header of a WFDB record: how many signals, where they lie, and what their steps mean."""
+"""The header of a WFDB record: how many signals, where they lie, what their steps mean, and what its comments say.
+
+Comments hold ages, sexes and diagnoses as PhysioNet writes them, and whatever people typed.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +14,17 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.formats.byte_fields import text_of
 from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, RATES
+from clocs.formats.demographics import Sex, age_of, sex_of
+from clocs.signals.leads import COMBINATIONS, canonical
 
 MAX_HEADER = 1 << 20
 """Bytes."""
 
 _SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
 _GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
+_CODE = re.compile(r"[\w.+/-]{1,40}")
+"""Of a diagnosis. What has blanks may be anything, a name too."""
+_DERIVED = "derived from i and ii"
 
 
 @dataclass(frozen=True)
@@ -98,3 +107,54 @@ def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
     if not np.isfinite(gain) or abs(baseline) >= 2**31:
         raise FormatError(f"{name}: gain {gain} with baseline {baseline} is out of range")
     return gain, baseline, (match.group(3) or "mV") if match else "mV"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is known of a recording from comments."""
+
+    age: float | None
+    sex: Sex | None
+    codes: tuple[str, ...]
+    """Of all diagnoses, each once."""
+    no_codes: int
+    """Entries among the diagnoses that are none."""
+    derived: tuple[str, ...]
+    """Leads that are said to be computed from I and II."""
+
+
+def said_by(comments: tuple[str, ...]) -> Said:
+    """Take comments apart."""
+    known = dict(_fields(comments))
+    codes, others = _codes(comments)
+    derived = tuple(known.get(_DERIVED, "").split(","))
+    return Said(age_of(known.get("age", "")), sex_of(known.get("sex", "")), codes, others, derived)
+
+
+def typed_in(comments: tuple[str, ...]) -> list[str]:
+    """What comments say besides an age, a sex, codes of diagnoses and computed leads."""
+    return [comment.partition(":")[2].strip() or comment for comment in comments if _typed(comment)]
+
+
+def _codes(comments: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    written = [value.split(",") for key, value in _fields(comments) if key == "dx"]
+    entries = [entry.strip() for entries in written for entry in entries if entry.strip()]
+    codes = [entry for entry in entries if _CODE.fullmatch(entry)]
+    return tuple(dict.fromkeys(codes)), len(entries) - len(codes)
+
+
+def _fields(comments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for comment in comments:
+        key, found, value = comment.partition(":")
+        if found:
+            yield key.strip(" <>").lower(), value.strip()
+
+
+def _typed(comment: str) -> bool:
+    key, value = next(_fields((comment,)), ("", comment))
+    if key == "dx":
+        return _codes((comment,))[1] > 0
+    if key == _DERIVED:
+        return not {canonical(lead) for lead in value.split(",")} <= set(COMBINATIONS)
+    known = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown"}
+    return key not in known or not re.fullmatch(known[key], value.lower())

@@ -18,8 +18,7 @@ from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import GAINS, MAX_LEAD_NAME, distinct, millivolts, record_id_of
 from clocs.formats.demographics import moment
 from clocs.formats.reading import Format
-from clocs.formats.wfdb.comments import said_by, typed_in
-from clocs.formats.wfdb.header import Header, parse_header
+from clocs.formats.wfdb.header import Header, parse_header, said_by, typed_in
 from clocs.formats.wfdb.samples import bytes_of, decode
 from clocs.signals.leads import canonical, computed
 

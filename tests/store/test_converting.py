@@ -208,7 +208,7 @@ def test_a_store_becomes_one_parquet_file(store: Store, tmp_path: Path) -> None:
 def test_a_folder_becomes_one_parquet_file_in_row_groups(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clocs.store.parquet_file.GROUP_VALUES", 1)
+    monkeypatch.setattr("clocs.formats.writers.parquet.GROUP_VALUES", 1)
     done = convert(archive, tmp_path / "all.parquet")
     assert (done.written, len(done.refused)) == (3, 1)
     table = pd.read_parquet(tmp_path / "all.parquet")

@@ -18,7 +18,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.deidentifying import patient_of
 from clocs.formats.reading import identity_from, read_from, recognise
-from clocs.formats.writers.parquet import notes
+from clocs.formats.writers.parquet import notes, parquet_file
 from clocs.formats.writing import (
     WRITERS,
     Contents,
@@ -34,7 +34,6 @@ from clocs.formats.writing import (
 )
 from clocs.store.file_names import FileNames
 from clocs.store.manifest import versions
-from clocs.store.parquet_file import parquet_file
 from clocs.store.store import Store, open_store
 
 REFUSALS = (FormatError, LeadError, SignalError, UnitError)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clocs.core.files import atomic_file
 from clocs.core.recording import Recording, missing_value
 from clocs.formats.writing import Encoded, Writer
 
@@ -17,6 +20,8 @@ COMPRESSION = "zstd"
 EXACT_STEPS = 1 << 24
 """Up to so many steps from zero, 32-bit floating point tells every step from the next."""
 ROUNDED = "values are rounded to 32-bit floating point"
+GROUP_VALUES = 4 << 20
+"""Samples of a row group; it is written when it has as many."""
 
 
 def schema() -> pa.Schema:
@@ -97,6 +102,36 @@ def _encode(recording: Recording, stem: str) -> Encoded:
     sink = pa.BufferOutputStream()
     pq.write_table(table([recording]), sink, compression=COMPRESSION)
     return Encoded({".parquet": sink.getvalue().to_pybytes()}, notes(recording))
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Callable[[Recording], None]]:
+    """Open one file of many recordings, written as they come, in memory that does not grow.
+
+    Call what this yields with each recording. The file is there once all is written, or not at all.
+    """
+    import pyarrow.parquet as pq
+
+    waiting: list[Recording] = []
+    values = 0
+
+    def flush() -> None:
+        nonlocal values
+        if waiting:
+            writer.write_table(table(waiting))
+            waiting.clear()
+            values = 0
+
+    def add(recording: Recording) -> None:
+        nonlocal values
+        waiting.append(recording)
+        values += recording.digital.size
+        if values >= GROUP_VALUES:
+            flush()
+
+    with atomic_file(path) as file, pq.ParquetWriter(file, schema(), compression=COMPRESSION) as writer:
+        yield add
+        flush()
 
 
 PARQUET = Writer("parquet", "Parquet: a row a recording, leads as lists of millivolts", (".parquet", ".pq"), _encode)

@@ -23,6 +23,7 @@ from clocs.formats.writing import (
     WRITERS,
     Contents,
     Encoded,
+    FileNames,
     Writer,
     commit,
     encode,
@@ -32,7 +33,6 @@ from clocs.formats.writing import (
     write,
     writer_for,
 )
-from clocs.store.file_names import FileNames
 from clocs.store.manifest import versions
 from clocs.store.store import Store, open_store
 

@@ -14,8 +14,8 @@ from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.folder import BY_FILE
 from clocs.formats.reading import FORMATS, Format, recognise
 from clocs.signals.leads import STANDARD
+from clocs.store.duplicates import near_duplicate_groups
 from clocs.store.reader import Folder
-from clocs.store.same_ecg import same_ecg_groups
 from clocs.store.store import Store, open_store
 from clocs.store.summary import finding_in_words, quarantine
 
@@ -79,7 +79,7 @@ def archive_report(
         rates=_counted(f"{rate:g} Hz" for rate in columns["rate"]),
         leads=_counted(map(lead_set, columns["leads"])),
         faults=dict(store.manifest.quarantined),
-        same_ecg=[[told[number] for number in group] for group in same_ecg_groups(store)],
+        same_ecg=[[told[number] for number in group] for group in near_duplicate_groups(store)],
         without_patient=sum(_patients_of_their_own(store)),
         files=files,
     )

@@ -16,10 +16,9 @@ from clocs.core.files import content_hash, exclusive, file_hash, seal, unseal, w
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
-from clocs.store.duplicates import duplicate_groups, shared_lead_groups
+from clocs.store.duplicates import duplicate_groups, near_duplicate_groups, shared_lead_groups
 from clocs.store.frames import Frames
 from clocs.store.reader import Folder, StoreReader, open_reader
-from clocs.store.same_ecg import same_ecg_groups
 
 SPLITS = "splits"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -113,7 +112,7 @@ def _clusters(
 def _in_other_files(store: StoreReader) -> list[npt.NDArray[np.int64]]:
     """Recordings that are one ECG, exported more than once: other steps, other leads, so no equal signals."""
     kinds = {kind for number in range(len(store.manifest.shards)) for kind in _kinds_of_file(store, number)}
-    return [*same_ecg_groups(store), *shared_lead_groups(store)] if len(kinds) > 1 else []
+    return [*near_duplicate_groups(store), *shared_lead_groups(store)] if len(kinds) > 1 else []
 
 
 def _kinds_of_file(store: StoreReader, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from clocs.similarity.index.search import PatientIndex as PatientIndex
     from clocs.similarity.index.search import open_index as open_index
     from clocs.similarity.judgement.audit import audit as audit
-    from clocs.store.archive_report import archive_report as archive_report
     from clocs.store.converting import convert as convert
     from clocs.store.deidentifying import deidentify_to
     from clocs.store.identity_scan import scan_identities as scan_identities
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from clocs.store.splits import make_split
     from clocs.store.store import Store as Store
     from clocs.store.store import open_store as open_store
+    from clocs.store.summary import archive_report as archive_report
     from clocs.store.summary import info as info
     from clocs.store.verify import verify as verify
     from clocs.training.frame_dataset import FrameDataset as FrameDataset
@@ -59,7 +59,7 @@ _PLACES = {
     "FramePolicy": "clocs.signals.framing:FramePolicy",
     "GatePolicy": "clocs.signals.quality:GatePolicy",
     "assess": "clocs.signals.quality:assess",
-    "archive_report": "clocs.store.archive_report:archive_report",
+    "archive_report": "clocs.store.summary:archive_report",
     "convert": "clocs.store.converting:convert",
     "deidentify": "clocs.store.deidentifying:deidentify_to",
     "make_key": "clocs.core.pseudonyms:make_key",

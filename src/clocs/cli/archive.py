@@ -89,8 +89,8 @@ def archive_report(
 ) -> None:
     """Show formats, rates, leads, faults, and ECGs that several files hold; with --source, what was refused and why."""
     from clocs.drawing.archive import draw_archive
-    from clocs.store.archive_report import archive_report as run
     from clocs.store.store import open_store
+    from clocs.store.summary import archive_report as run
 
     made = run(open_store(store), source, key)
     panels = {"formats": made.formats, "rates": made.rates, "lead sets": made.leads, "faults": made.faults}

@@ -83,12 +83,12 @@ def ingest(
     """Read a folder or zip of ECG files into a store. Interrupted, it continues; repeated, it does nothing."""
     from clocs.core.sources import open_source
     from clocs.signals.quality import OFF
-    from clocs.store.archive_report import unused_identities
     from clocs.store.ingest import ingest as run
     from clocs.store.ingest import left_out
     from clocs.store.manifest import versions
     from clocs.store.store import open_store
     from clocs.store.summary import info as store_info
+    from clocs.store.summary import unused_identities
 
     before = versions(store)
     with progress_bar("recordings") as advance:

@@ -10,9 +10,9 @@ from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.sources import open_source
 from clocs.formats.reading import read_from
-from clocs.store.archive_report import FileAccount, archive_report, lead_set, unused_identities
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
+from clocs.store.summary import FileAccount, archive_report, lead_set, unused_identities
 from tests.conftest import ROOT
 from tests.store.mixed_archive import mixed_archive
 

@@ -17,9 +17,8 @@ from clocs.evaluation.principal import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
 from clocs.evaluation.rows import Rows
-from clocs.experiments.cell_table import CellTable
 from clocs.experiments.grid import compute_cell
-from clocs.experiments.workspace import Workspace
+from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import draw_replicates
 from clocs.store.splits import make_split
 from clocs.store.store import open_store

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from clocs.experiments.costs import DEFAULT
+from clocs.experiments.status import DEFAULT
 from clocs.signals.leads import STANDARD
 from reproduction.cells import FULL_DOWNLOADS, AnyCell
 from reproduction.experiments import EXPERIMENTS, Experiment

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import ConfigError, StoreError
-from clocs.experiments.cell_table import CellTable
-from clocs.experiments.costs import Costs
-from clocs.experiments.workspace import TABLE
+from clocs.experiments.status import Costs
+from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import Replicates
 from clocs.signals.leads import STANDARD
 from reproduction.cells import EPOCHS, AnyCell, Evaluation, Level, Pretraining, parse_cell

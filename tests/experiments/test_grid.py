@@ -10,8 +10,8 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.experiments.cells import Cell
-from clocs.experiments.costs import Costs
 from clocs.experiments.grid import Done, TimeLeft, compute_cell, parse_shard, run_grid, run_task, tasks
+from clocs.experiments.status import Costs
 from clocs.experiments.workspace import Workspace
 from tests.experiments.toy_cells import Number, Sum, computed, run_toy
 

@@ -19,8 +19,7 @@ import pytest
 
 import clocs
 from clocs.core.files import canonical_json, file_hash
-from clocs.experiments.cell_table import CellTable
-from clocs.experiments.workspace import Workspace
+from clocs.experiments.workspace import CellTable, Workspace
 from reproduction.run_cell import REPLICATES_TABLE
 from tests.conftest import ROOT
 from tests.faults.gridding import idle, tiny

@@ -12,8 +12,7 @@ from clocs.core.files import content_hash
 from clocs.core.run_identity import identity_name
 from clocs.evaluation.judgement import judge, levels
 from clocs.evaluation.rows import Rows
-from clocs.experiments.cell_table import CellTable
-from clocs.experiments.workspace import TABLE
+from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import draw_replicates
 from reproduction.cells import EPOCHS, LEVELS, AnyCell, Evaluation, Pretraining
 from reproduction.run_cell import REPLICATES_TABLE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.experiments.costs import Costs
+from clocs.experiments.status import Costs
 from clocs.experiments.workspace import Workspace
 from reproduction.cells import DEFAULT_RATES, EPOCHS, FULL_DOWNLOADS, AnyCell, Evaluation, Pretraining, parse_cell
 from reproduction.experiments import EXPERIMENTS

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError, StoreError
-from clocs.experiments.cell_table import CellTable
-from clocs.experiments.workspace import TABLE
+from clocs.experiments.workspace import TABLE, CellTable
 from reproduction.cells import Evaluation, Pretraining
 from reproduction.experiments import EXPERIMENTS
 from reproduction.paper_tables import cell_of

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError, LeakError
-from clocs.experiments.cell_table import CellTable
 from clocs.experiments.grid import run_grid, tasks
-from clocs.experiments.workspace import Workspace
+from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import Replicates
 from reproduction import run_cell as module
 from reproduction.cells import AnyCell, Evaluation, Pretraining

@@ -17,7 +17,7 @@ from typing import Any
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
 from clocs.experiments.cells import Cell, chain_of
-from clocs.experiments.costs import Costs
+from clocs.experiments.status import Costs
 from clocs.experiments.workspace import Workspace
 
 RunCell = Callable[[Any, Workspace], dict[str, Any]]

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.experiments.cell_table import CellTable
+from clocs.experiments.workspace import CellTable
 from tests.conftest import ROOT
 
 APPEND = """
 import sys
 from pathlib import Path
-from clocs.experiments.cell_table import CellTable
+from clocs.experiments.workspace import CellTable
 for number in range(40):
     CellTable(Path(sys.argv[1])).append(f"{sys.argv[2]}-{number}", {"text": "x" * 5000})
 """

@@ -1,4 +1,4 @@
-"""The cost of a cell is estimated from the most similar cells that are finished."""
+"""The status of a grid: what is done and missing, and costs estimated from the most similar finished cells."""
 
 from __future__ import annotations
 

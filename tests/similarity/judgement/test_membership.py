@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from clocs.metrics.bootstrap import bootstrap_measures
-from clocs.metrics.operating_points import OperatingPoints
-from clocs.metrics.ranking import Floats
+from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.judgement.membership import chance_at, infer_membership, own_similarity
 from clocs.similarity.segments import Segments, unit_length
 

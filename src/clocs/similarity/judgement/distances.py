@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.metrics.bootstrap import Interval, bootstrap_measures
-from clocs.metrics.operating_points import OperatingPoints
-from clocs.metrics.ranking import Floats
+from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.judgement.pairs import MOST_PAIRS, Pairs, other_pairs, own_pairs, pair_weights
 from clocs.similarity.segments import Ints
 

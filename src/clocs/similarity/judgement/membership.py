@@ -13,9 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.metrics.bootstrap import bootstrap_measures
-from clocs.metrics.operating_points import OperatingPoints
 from clocs.metrics.pooling import pool
-from clocs.metrics.ranking import Floats
+from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.segments import Ints, Segments
 
 MOST_FALSE: Final = 0.01

@@ -7,8 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.metrics.bootstrap import bootstrap_measures
-from clocs.metrics.operating_points import OperatingPoints
-from clocs.metrics.ranking import Floats
+from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.judgement.pairs import MOST_PAIRS, Pairs, other_pairs, own_pairs, pair_weights
 from clocs.similarity.segments import Segments, Vectors
 

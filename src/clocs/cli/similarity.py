@@ -59,7 +59,7 @@ def distances_command(
     as_json: AsJson = False,
 ) -> None:
     """Distances within a patient and between patients, as in the paper's figure 6."""
-    from clocs.drawing.distances import draw_distances
+    from clocs.drawing.embeddings import draw_distances
     from clocs.evaluation.judgement import in_words
     from clocs.similarity.judgement.judging import judge_distances
 
@@ -96,7 +96,7 @@ def map_command(
     as_json: AsJson = False,
 ) -> None:
     """A map of patients, coloured by label, age, sex and site; alike ones lie near each other."""
-    from clocs.drawing.patient_map import draw_map
+    from clocs.drawing.embeddings import draw_map
     from clocs.similarity.atlas.patient_map import map_patients
     from clocs.similarity.judgement.cohort import open_cohort
 
@@ -130,7 +130,7 @@ def groups_command(
     as_json: AsJson = False,
 ) -> None:
     """Groups that patients form by themselves, and their labels, ages and sexes beside those of all."""
-    from clocs.drawing.patient_map import draw_groups
+    from clocs.drawing.embeddings import draw_groups
     from clocs.similarity.atlas.groups import group_patients
     from clocs.similarity.judgement.cohort import open_cohort
 

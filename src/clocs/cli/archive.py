@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from clocs.cli.arguments import AsJson, Draw, StoreFolder, Workers
-from clocs.cli.printing import print_table
-from clocs.cli.progress import progress_bar
+from clocs.cli.terminal import print_table, progress_bar
 
 KeyFile = Annotated[Path, typer.Option("--key", help="File of the key; 'clocs data make-key' makes one.")]
 OTHERS_SHOWN = 20

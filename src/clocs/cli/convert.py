@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from clocs.cli.arguments import AsJson, Workers
-from clocs.cli.printing import print_table
-from clocs.cli.progress import progress_bar
+from clocs.cli.terminal import print_table, progress_bar
 
 IGNORED_SHOWN = 5
 

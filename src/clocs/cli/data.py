@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from clocs.cli.arguments import AsJson, Engine, Picture, StoreFolder, Workers
-from clocs.cli.printing import print_table
-from clocs.cli.progress import progress_bar
+from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.csv_cells import safe_cell
 from clocs.core.errors import ConfigError
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clocs.cli.arguments import AsJson, Checkpoint, SplitName, SplitStoreFolder, Threads
-from clocs.cli.progress import training_progress
+from clocs.cli.terminal import training_progress
 from clocs.core.errors import ConfigError
 
 evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_args_is_help=True)

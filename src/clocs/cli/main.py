@@ -13,17 +13,16 @@ from typer.core import TyperGroup
 
 from clocs import __version__
 from clocs.cli.archive import archive_report, deidentify, make_key, scan_identities
-from clocs.cli.audit import audit
 from clocs.cli.convert import convert
 from clocs.cli.data import data
 from clocs.cli.embed import classify, embed
 from clocs.cli.evaluate import evaluate
-from clocs.cli.index import index
+from clocs.cli.index import index, similar
 from clocs.cli.pretrain import pretrain
 from clocs.cli.serve import serve
 from clocs.cli.show import show
-from clocs.cli.similar import similar
-from clocs.cli.similarity import similarity
+
+from clocs.cli.similarity import audit, similarity
 from clocs.core.errors import ClocsError, without_train
 
 INTERRUPTED = 130

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from clocs.cli.arguments import AsJson, Overrides
-from clocs.cli.progress import LOG_EVERY, is_rank_zero, training_progress
+from clocs.cli.terminal import LOG_EVERY, is_rank_zero, training_progress
 
 
 def pretrain(

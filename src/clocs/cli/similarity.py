@@ -1,4 +1,4 @@
-"""``clocs similarity``: how good neighbours are, distances, maps and groups of patients."""
+"""``clocs similarity`` and ``clocs audit``: neighbours, distances, maps and groups; what embeddings reveal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clocs.cli.arguments import AsJson, Checkpoint, Draw, SplitName, StoreFolder
-from clocs.cli.printing import print_table
+from clocs.cli.arguments import AsJson, Checkpoint, Draw, SplitName, SplitStoreFolder, StoreFolder, Threads
+from clocs.cli.terminal import print_table
 from clocs.core.errors import ConfigError
 
 similarity = typer.Typer(help="Judge neighbours; distances, maps and groups of patients.", no_args_is_help=True)
@@ -190,3 +190,29 @@ def _print_notes(found: Mapping[str, Sequence[str]]) -> None:
 
 def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
+
+
+def audit(
+    checkpoint: Checkpoint,
+    store: SplitStoreFolder,
+    split: SplitName = "default",
+    frames: Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")] = "encoder",
+    seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
+    import torch
+
+    from clocs.similarity.judgement.audit import audit as run
+    from clocs.similarity.judgement.audit import in_rows
+
+    torch.set_num_threads(threads)
+    found = run(checkpoint, store, split=split, frames=frames, seed=seed)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    print_table(["test", "found", "guessing"], in_rows(found))
+    for note in found["notes"]:
+        typer.echo(f"note: {note}")
+    typer.echo("Embeddings are personal data, whatever these figures are.")

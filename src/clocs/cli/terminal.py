@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar on a terminal, plain lines in a log."""
+"""What a command shows: tables on standard output; progress on standard error, as a bar or as lines of a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -216,3 +216,17 @@ class TrainingBar:
         self._bar.update(
             self._task, completed=done, total=self._epochs * known["per_epoch"], description=description, note=note
         )
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows under their titles; whole numbers with separators, words as they are: "[old]" is no markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for title in titles:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+    Console().print(table)

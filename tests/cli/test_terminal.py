@@ -16,7 +16,15 @@ import pytest
 from rich.console import Console
 
 import clocs
-from clocs.cli.progress import ProgressLines, TrainingBar, TrainingLines, is_rank_zero, progress_bar, training_progress
+from clocs.cli.terminal import (
+    ProgressLines,
+    TrainingBar,
+    TrainingLines,
+    is_rank_zero,
+    print_table,
+    progress_bar,
+    training_progress,
+)
 from tests.cli.conftest import Command
 
 STEP = {"step": 8, "epoch": 2, "loss": 1.23456, "frames_per_second": 12345.6, "in_epoch": 2, "per_epoch": 3}
@@ -196,3 +204,12 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:  # Linux: the last writer has closed it
         return b""
+
+
+def test_words_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a label, an id or a path, brackets and colons are no markup and no emoji."""
+    words = ("AF [old]", "ward[/x]/r4.hea", "[red]", ":heart:")
+    print_table(["my[store]", ""], [(word, 12345) for word in words])
+    said = capsys.readouterr().out
+    assert all(word in said for word in (*words, "my[store]"))
+    assert said.count("12,345") == len(words)

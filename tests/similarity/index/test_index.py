@@ -14,7 +14,7 @@ from clocs.similarity.checked_files import FileInfo, refuse_damaged
 from clocs.similarity.index import snapshot, volume
 from clocs.similarity.index.changes import Deleted, add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.filters import Filter
-from clocs.similarity.index.growth import Added
+from clocs.similarity.index.incremental import Added
 from clocs.similarity.index.manifest import NAME, read_index_manifest
 from clocs.similarity.index.search import PatientIndex, open_index
 from clocs.similarity.index.snapshot import Snapshot
@@ -91,7 +91,7 @@ def test_large_archives_become_several_volumes(
     scattered: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Patients whose recordings are far apart have one row all the same; a rebuild leaves no dead rows."""
-    monkeypatch.setattr("clocs.similarity.index.growth.ROWS_PER_VOLUME", 25)
+    monkeypatch.setattr("clocs.similarity.index.incremental.ROWS_PER_VOLUME", 25)
     build_index(scattered, tmp_path / "index", "hnsw")
     index = open_index(tmp_path / "index")
     expected = literal(scattered.table().to_pylist(), scattered.vectors())

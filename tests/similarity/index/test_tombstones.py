@@ -82,7 +82,7 @@ def check(index: PatientIndex, model: Model, seed: int) -> None:
 def test_as_a_dictionary(
     kind: str, per_volume: int, steps: list[tuple[str, list[int]]], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clocs.similarity.index.growth.ROWS_PER_VOLUME", per_volume)
+    monkeypatch.setattr("clocs.similarity.index.incremental.ROWS_PER_VOLUME", per_volume)
     monkeypatch.setattr("clocs.similarity.index.volume.EXACT_ROWS", 0)
     monkeypatch.setattr("clocs.similarity.index.volume.EXACT_SHARE", 0.0)
     with tempfile.TemporaryDirectory() as folder:

@@ -23,15 +23,14 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import exclusive
 from clocs.similarity.archive.archive import Archive, ArchiveManifest, seen_from
 from clocs.similarity.checked_files import FileInfo, describe
-from clocs.similarity.index.growth import Added, Growth
-from clocs.similarity.index.ids import ids_as_held
+from clocs.similarity.index.incremental import Added, Growth
 from clocs.similarity.index.manifest import (
     NAME,
     ArchiveInfo,
     IndexManifest,
     write_index_manifest,
 )
-from clocs.similarity.index.patients import SCHEMA
+from clocs.similarity.index.patients import SCHEMA, ids_as_held
 from clocs.similarity.index.searcher import KINDS
 from clocs.similarity.index.snapshot import Snapshot, read_column
 from clocs.similarity.index.volume import VOLUMES

@@ -1,19 +1,24 @@
-"""From recordings to patients: one row each, its vector the mean of its recordings' unit vectors at unit length.
+"""Patients of an index: rows pooled from recordings, and lists of patients' ids.
 
-Rows come in parts: recordings of an archive, or patients of an index who are pooled with new recordings. All is done
-on whole columns, since there may be a hundred million rows.
+The vector of a patient is the mean of the unit vectors of the recordings, at unit length. Rows come in parts: recordings
+of an archive, or patients of an index who are pooled with new recordings. All is done on whole columns, since there may
+be a hundred million rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from clocs.core.errors import ConfigError
+from clocs.core.pseudonyms import PSEUDONYM, read_key
 from clocs.similarity.archive.archive import KNOWN, Archive
 from clocs.similarity.segments import Ints, Vectors, unit_length
 
@@ -165,3 +170,34 @@ def _recordings(table: pa.Table, order: Ints, starts: Ints) -> pa.LargeListArray
 
 def _offsets(counts: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def ids_as_held(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, key: Path | None) -> pa.Array:
+    """Each id once, sorted, in the form in which the index would hold it.
+
+    ``patients``: the ids of each volume; ``gone``: those deleted before. Where all patients are under pseudonyms, a
+    number would match nobody, and would stand in the index from then on: it takes the key, or is refused.
+    """
+    named = {name.strip() for name in ids} - {""}
+    numbers = {name for name in named if not PSEUDONYM.fullmatch(name)}
+    pseudonyms = [pc.match_substring_regex(part, f"^{PSEUDONYM.pattern}$") for part in patients or [gone]]
+    if key is None:
+        if numbers and all(pc.all(part).as_py() for part in pseudonyms):
+            raise ConfigError(
+                f"all patients of the index are under pseudonyms, and {len(numbers)} of {len(named)} ids are none: "
+                "nobody was deleted. Name the file of the key that the pseudonyms were made with: --key"
+            )
+        held = _letters_as_held(named, [*patients, gone])
+    else:
+        if not any(pc.any(part).as_py() for part in pseudonyms):
+            raise ConfigError("no patient of the index is under a pseudonym: nobody was deleted. Leave out --key")
+        secret = read_key(key)
+        held = (named - numbers) | {secret.patient(number) for number in numbers}
+    return pa.array(sorted(held), pa.large_string())
+
+
+def _letters_as_held(named: set[str], held: list[pa.Array]) -> set[str]:
+    """Tables write letters in one way, so lists do, too; but ids that are names of files stay as they are."""
+    asked = pa.array(sorted(named), pa.large_string())
+    known = {name for part in held for name in part.filter(pc.is_in(part, value_set=asked)).to_pylist()}
+    return {name if name in known else unicodedata.normalize("NFKC", name) for name in named}

@@ -17,7 +17,7 @@ from clocs.core.recording import Recording
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.index.changes import Deleted, Folder, add_archive, delete_patients, rebuild_index
 from clocs.similarity.index.filters import EVERYONE, Filter
-from clocs.similarity.index.growth import Added
+from clocs.similarity.index.incremental import Added
 from clocs.similarity.index.manifest import NAME, IndexManifest, manifest_mark
 from clocs.similarity.index.neighbours import Query, Similar, few_fit, has_recording, neighbour_of
 from clocs.similarity.index.searcher import Hits

@@ -174,7 +174,7 @@ def similar(
     )
     if draw is not None:
         from clocs.drawing.figure import save_figure
-        from clocs.similarity.index.neighbour_figure import draw_similar
+        from clocs.similarity.index.neighbours import draw_similar
 
         save_figure(draw_similar(opened, found), draw)
     if as_json:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from clocs.similarity.atlas.groups import group_patients
-from clocs.similarity.judgement.agreement import neighbour_agreement
-from clocs.similarity.judgement.audit import audit
-from clocs.similarity.judgement.cohort import open_cohort
-from clocs.similarity.judgement.distances import patient_distances
+from clocs.similarity.scoring.audit import audit
+from clocs.similarity.scoring.cohort import open_cohort
+from clocs.similarity.scoring.pairs import patient_distances
+from clocs.similarity.scoring.retrieval import neighbour_agreement
 
 Folder = str | os.PathLike[str]
 

@@ -1,7 +1,7 @@
 """Figure 6 and appendix G from the cells that measured distances.
 
 Such a cell has an encoder (``start``) and, in ``result.distances``, what ``Distances.as_dict`` of
-``similarity.judgement.distances`` gives, with a ``histogram``: its ``edges`` (bins + 1,) and the counts ``intra`` and
+``similarity.scoring.pairs`` gives, with a ``histogram``: its ``edges`` (bins + 1,) and the counts ``intra`` and
 ``inter`` (bins,).
 """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clocs.similarity.index.changes import build_index as build_index
     from clocs.similarity.index.search import PatientIndex as PatientIndex
     from clocs.similarity.index.search import open_index as open_index
-    from clocs.similarity.judgement.audit import audit as audit
+    from clocs.similarity.scoring.audit import audit as audit
     from clocs.store.converting import convert as convert
     from clocs.store.deidentifying import deidentify_to
     from clocs.store.identity_scan import scan_identities as scan_identities
@@ -78,7 +78,7 @@ _PLACES = {
     "ProbeConfig": "clocs.evaluation.probe:ProbeConfig",
     "FinetuneConfig": "clocs.evaluation.finetune:FinetuneConfig",
     "publish": "clocs.publishing.publish:publish",
-    "audit": "clocs.similarity.judgement.audit:audit",
+    "audit": "clocs.similarity.scoring.audit:audit",
     "embed_store": "clocs.similarity.archive.embedding:embed_store",
     "open_archive": "clocs.similarity.archive.archive:open_archive",
     "build_index": "clocs.similarity.index.changes:build_index",

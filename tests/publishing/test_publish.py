@@ -18,7 +18,7 @@ from clocs.evaluation.leakage import check_contract
 from clocs.inference.preparation import leads_named
 from clocs.inference.pretrained import load_encoder
 from clocs.publishing.publish import publish
-from clocs.similarity.judgement.audit import audit, in_rows
+from clocs.similarity.scoring.audit import audit, in_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import make_split
 from clocs.store.store import Store

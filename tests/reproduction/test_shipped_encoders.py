@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from clocs.experiments.workspace import Workspace
 from clocs.similarity.atlas.groups import group_patients
-from clocs.similarity.judgement.audit import audit
-from clocs.similarity.judgement.cohort import open_cohort
-from clocs.similarity.judgement.judging import judge_distances, judge_similarity
+from clocs.similarity.scoring.audit import audit
+from clocs.similarity.scoring.cohort import open_cohort
+from clocs.similarity.scoring.scores import score_distances, score_similarity
 from clocs.store.store import open_store
 from reproduction import cells as module
 from reproduction.cells import Evaluation, Measure, Pretraining
@@ -42,13 +42,13 @@ def test_a_measure_is_what_its_command_gives(workspace: Workspace, protocol: str
     found = compute(measure(protocol), workspace)["result"]
     store, frames = workspace.store("synthetic"), "segments"
     if protocol == "neighbours":
-        expected: Any = judge_similarity(SHIPPED, store, frames=frames)["agreement"]
+        expected: Any = score_similarity(SHIPPED, store, frames=frames)["agreement"]
     elif protocol == "audit":
         expected = {key: value for key, value in audit(SHIPPED, store, frames=frames).items() if key != "notes"}
     elif protocol == "groups":
         expected = group_patients(open_cohort(SHIPPED, store, frames=frames)).as_dict()
     else:
-        expected = judge_distances(SHIPPED, store, part="test", frames=frames)[0].as_dict()
+        expected = score_distances(SHIPPED, store, part="test", frames=frames)[0].as_dict()
         found["distances"].pop("histogram")
     assert found[protocol] == expected
     assert set(found) == {protocol, "notes"}

@@ -35,14 +35,14 @@ def judge_command(
     as_json: AsJson = False,
 ) -> None:
     """Share of the nearest patients who have the same label, and how well a patient's other segments are found."""
-    from clocs.similarity.judgement.judging import judge_similarity
+    from clocs.similarity.scoring.scores import score_similarity
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
-    found = {name: judge_similarity(name, store, k=k, **options) for name in _named(checkpoints)}
+    found = {name: score_similarity(name, store, k=k, **options) for name in _named(checkpoints)}
     if as_json:
         typer.echo(json.dumps(found))
         return
-    rows = [row for name, one in found.items() for row in _judgement(name, one)]
+    rows = [row for name, one in found.items() for row in _score_rows(name, one)]
     print_table(["encoder", "measure", "value", "chance"], rows)
     _print_notes({name: one["notes"] for name, one in found.items()})
 
@@ -61,10 +61,10 @@ def distances_command(
     """Distances within a patient and between patients, as in the paper's figure 6."""
     from clocs.drawing.embeddings import draw_distances
     from clocs.evaluation.judgement import in_words
-    from clocs.similarity.judgement.judging import judge_distances
+    from clocs.similarity.scoring.scores import score_distances
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
-    found = {name: judge_distances(name, store, **options) for name in _named(checkpoints)}
+    found = {name: score_distances(name, store, **options) for name in _named(checkpoints)}
     if draw is not None:
         short = {Path(name).name for name in found}
         titles = {name: Path(name).name if len(short) == len(found) else name for name in found}
@@ -98,7 +98,7 @@ def map_command(
     """A map of patients, coloured by label, age, sex and site; alike ones lie near each other."""
     from clocs.drawing.embeddings import draw_map
     from clocs.similarity.atlas.patient_map import map_patients
-    from clocs.similarity.judgement.cohort import open_cohort
+    from clocs.similarity.scoring.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     cohorts = {store: open_cohort(checkpoint, store, **options) for store in _named(stores)}
@@ -132,7 +132,7 @@ def groups_command(
     """Groups that patients form by themselves, and their labels, ages and sexes beside those of all."""
     from clocs.drawing.embeddings import draw_groups
     from clocs.similarity.atlas.groups import group_patients
-    from clocs.similarity.judgement.cohort import open_cohort
+    from clocs.similarity.scoring.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     cohort = open_cohort(checkpoint, store, **options)
@@ -160,7 +160,7 @@ def _named(names: str) -> list[str]:
     return found
 
 
-def _judgement(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def _score_rows(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Rows of the table for one encoder."""
     from clocs.evaluation.judgement import in_words
 
@@ -204,8 +204,8 @@ def audit(
     """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
     import torch
 
-    from clocs.similarity.judgement.audit import audit as run
-    from clocs.similarity.judgement.audit import in_rows
+    from clocs.similarity.scoring.audit import audit as run
+    from clocs.similarity.scoring.audit import in_rows
 
     torch.set_num_threads(threads)
     found = run(checkpoint, store, split=split, frames=frames, seed=seed)

@@ -10,7 +10,7 @@ from typing import Any
 from clocs.evaluation.judgement import in_words
 from clocs.inference.classifier import ClassifierCard
 from clocs.inference.preparation import leads_named
-from clocs.similarity.judgement.audit import in_rows
+from clocs.similarity.scoring.audit import in_rows
 from clocs.training.seen import trained_on
 
 

@@ -24,7 +24,7 @@ from clocs.evaluation.subgroups import judge_subgroups
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
 from clocs.publishing.model_card import Findings, Task, write_card
-from clocs.similarity.judgement.audit import audit
+from clocs.similarity.scoring.audit import audit
 from clocs.store.frames import Frames
 from clocs.store.reader import Folder
 from clocs.store.splits import Split

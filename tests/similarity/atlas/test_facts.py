@@ -6,7 +6,7 @@ import numpy as np
 
 from clocs.evaluation.rows import Rows
 from clocs.similarity.atlas.facts import class_names, facts_of
-from clocs.similarity.judgement.cohort import open_cohort
+from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 
 

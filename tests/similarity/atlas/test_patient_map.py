@@ -12,7 +12,7 @@ import pytest
 
 from clocs.core.errors import ConfigError, MissingExtraError
 from clocs.similarity.atlas.patient_map import map_patients, project, reduce_dimensions
-from clocs.similarity.judgement.cohort import open_cohort
+from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 
 

@@ -17,7 +17,7 @@ from clocs.core.seeds import generator
 from clocs.metrics.ranking import Bools, Floats
 from clocs.similarity.atlas.facts import Facts
 from clocs.similarity.atlas.patient_map import PatientMap, map_patients, reduce_dimensions
-from clocs.similarity.judgement.cohort import Cohort
+from clocs.similarity.scoring.cohort import Cohort
 from clocs.similarity.segments import Ints
 
 DIMENSIONS: Final = 10

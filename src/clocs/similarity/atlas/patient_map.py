@@ -13,7 +13,7 @@ from clocs.core.errors import ConfigError, MissingExtraError
 from clocs.core.seeds import derived_seed
 from clocs.metrics.ranking import Floats
 from clocs.similarity.atlas.facts import Facts, facts_of
-from clocs.similarity.judgement.cohort import Cohort
+from clocs.similarity.scoring.cohort import Cohort
 
 METHODS: Final = ("pca", "umap")
 """``pca``: the two directions in which patients differ most; distances keep their meaning. ``umap`` (extra ``umap``):

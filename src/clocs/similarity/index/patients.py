@@ -1,8 +1,8 @@
 """Patients of an index: rows pooled from recordings, and lists of patients' ids.
 
 The vector of a patient is the mean of the unit vectors of the recordings, at unit length. Rows come in parts:
-recordings of an archive, or patients of an index who are pooled with new recordings. All is done on whole columns, since
-there may be a hundred million rows.
+recordings of an archive, or patients of an index who are pooled with new recordings. All is done on whole columns,
+since there may be a hundred million rows.
 """
 
 from __future__ import annotations

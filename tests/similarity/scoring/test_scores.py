@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.similarity.judgement.judging import judge_distances, judge_similarity
+from clocs.similarity.scoring.scores import score_distances, score_similarity
 from clocs.store.store import Store
 
 
 def test_a_trained_encoder_is_better_than_random_weights_on_real_ecgs(chapman_part: Store) -> None:
     trained, untrained = (
-        judge_similarity(name, chapman_part, part="all", replicates=100) for name in ("cmsc-physionet2020", "random")
+        score_similarity(name, chapman_part, part="all", replicates=100) for name in ("cmsc-physionet2020", "random")
     )
     chance = trained["agreement"]["chance"]["micro"]
     for found in (trained, untrained):
@@ -29,7 +29,7 @@ def test_a_trained_encoder_is_better_than_random_weights_on_real_ecgs(chapman_pa
 
 
 def test_distances_are_shorter_within_a_patient(chapman_part: Store) -> None:
-    found, told = judge_distances("cmsc-physionet2020", chapman_part, replicates=50)
+    found, told = score_distances("cmsc-physionet2020", chapman_part, replicates=50)
     assert told["part"] == "validation"
     assert found.intra.mean() < found.inter.mean()
     assert told["separation"]["low"] > 0.5
@@ -37,14 +37,14 @@ def test_distances_are_shorter_within_a_patient(chapman_part: Store) -> None:
 
 
 def test_repeated_recordings_are_sought_too(judged_store: Store, judged_encoder: Path) -> None:
-    found = judge_similarity(judged_encoder, judged_store, replicates=50)
+    found = score_similarity(judged_encoder, judged_store, replicates=50)
     assert found["retrieval"]["other_recordings"]["patients"] == found["patients"]
 
 
 def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path: Path) -> None:
     """PTB-XL's originals have patients with two recordings: their ranks are told, no statistic is made of them."""
     store = clocs.ingest("ptbxl", originals, tmp_path / "store")
-    found = judge_similarity("cmsc-chapman", store, part="all", k=60)
+    found = score_similarity("cmsc-chapman", store, part="all", k=60)
     assert found["agreement"] is None
     assert any("more than 60 patients" in note for note in found["notes"])
     again = found["retrieval"]["other_recordings"]
@@ -63,13 +63,13 @@ def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
         dataset = replace(clocs.DATASETS.get("synthetic"), classes=classes)
         store = clocs.ingest(dataset, None, tmp_path / f"{len(classes)}", options=options)
         assert store.recording(0).labels
-        found = judge_similarity("random", store, part="all", replicates=5)
+        found = score_similarity("random", store, part="all", replicates=5)
         assert found["agreement"] is None
         assert [note for note in found["notes"] if note.startswith("no agreement") and said in note]
 
 
 def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clocs.similarity.judgement.judging.find_own_segments", lambda *given, **named: None)
-    found = judge_similarity("random", judged_store, replicates=5)
+    monkeypatch.setattr("clocs.similarity.scoring.scores.find_own_segments", lambda *given, **named: None)
+    found = score_similarity("random", judged_store, replicates=5)
     assert found["retrieval"] == {"any_segment": None, "other_recordings": None}
     assert any("nobody has two segments" in note for note in found["notes"])

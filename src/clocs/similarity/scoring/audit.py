@@ -1,23 +1,30 @@
-"""What the embeddings of an encoder give away: whether they tell a patient again, and who trained the encoder.
+"""What the embeddings of an encoder reveal: whether they identify a patient again, and who trained the encoder.
 
 For whoever is about to share an encoder, or embeddings. Embeddings are personal data, whatever the audit finds: it
 tries simple attacks on one store, and an attacker who does more finds no less.
+
+Membership is inferred by a threshold on how alike a record's own segments are. Training pulls the segments of its own
+records together, so they may be more alike than those of records it never saw. This is one attack, with one score and
+no other model to compare with: what it finds is a lower bound. Finding nothing does not show that there is nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.judgement import in_words
 from clocs.evaluation.leakage import check_contract
-from clocs.similarity.judgement.cohort import Bools, Folder, cohort_of, seen_by, told
-from clocs.similarity.judgement.membership import infer_membership
-from clocs.similarity.judgement.retrieval import FEWEST, find_own_segments
-from clocs.similarity.judgement.verification import verify_patients
-from clocs.similarity.segments import Segments
+from clocs.metrics.bootstrap import bootstrap_measures
+from clocs.metrics.pooling import pool
+from clocs.metrics.ranking import Floats, OperatingPoints
+from clocs.similarity.scoring.cohort import Bools, Folder, cohort_of, seen_by, told
+from clocs.similarity.scoring.pairs import verify_patients
+from clocs.similarity.scoring.retrieval import FEWEST_QUERIES, find_own_segments
+from clocs.similarity.segments import Ints, Segments
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.seen import has_list
@@ -25,6 +32,8 @@ from clocs.training.seen import has_list
 SINGLE = "no recording has two segments under these frames: nothing to tell a patient again by. Try frames 'segments'"
 UNSEEN = "the encoder has seen nobody of this store's training part, so there is no membership to show"
 CONTROL = "random weights: nobody trained them, so membership is a control that should find nothing"
+MOST_FALSE: Final = 0.01
+"""False positive rate at which an attack is judged: few of those it accuses were not there."""
 
 
 def audit(
@@ -93,7 +102,8 @@ def _too_few(reidentified: dict[str, Any]) -> list[str]:
     """A sentence for each test with too few patients to count them."""
     have = {"any_segment": "with two segments", "other_recordings": "with two recordings"}
     return [
-        f"fewer than {FEWEST} patients {words} ({reidentified[name]['patients']}): no statistics of re-identification"
+        f"fewer than {FEWEST_QUERIES} patients {words} ({reidentified[name]['patients']}): "
+        "no statistics of re-identification"
         for name, words in have.items()
         if reidentified[name] is not None and "examples" in reidentified[name]
     ]
@@ -113,3 +123,54 @@ def _members(encoder: EncoderCheckpoint, store: Store, split: Split) -> Bools:
     train = split.mask("train")
     told_what = encoder.folder is not None and has_list(encoder.folder, encoder.about)
     return np.asarray(train & seen_by(encoder, store)) if told_what else train
+
+
+def infer_membership(members: Segments, others: Segments, *, replicates: int = 1000) -> dict[str, Any] | None:
+    """How well own similarity tells records that trained an encoder from those it never saw, as JSON; a lower bound.
+
+    ``auc``: 0.5 is guessing. ``true_positives``: share of the members' records above a threshold that at most a share
+    ``false_positives`` of the others' is above; guessing finds ``chance``, which is more where the others are few.
+    Intervals, 95 %, are over patients. None: a side has no record of two segments.
+    """
+    sides = [own_similarity(side) for side in (members, others)]
+    if not all(len(score) for _, score in sides):
+        return None
+    score = np.concatenate([side[1] for side in sides])
+    member = np.arange(len(score)) < len(sides[0][1])
+    patient = np.concatenate([2 * side[0] + place for place, side in enumerate(sides)])
+    known, owner = np.unique(patient, return_inverse=True)
+    points = OperatingPoints(member, score)
+
+    def measure(times: Floats) -> Floats:
+        weights = times[owner]
+        return np.array([points.auc(weights), points.true_positive_rate_at(MOST_FALSE, weights)])
+
+    area, found = bootstrap_measures(measure, len(known), replicates=replicates)
+    return {
+        "score": "mean cosine between a record's own segments",
+        "auc": area.as_dict(),
+        "true_positives": found.as_dict(),
+        "false_positives": MOST_FALSE,
+        "chance": chance_at(MOST_FALSE, int((~member).sum())),
+        "members": int(member.sum()),
+        "others": int((~member).sum()),
+        "mean_score": {"members": float(score[member].mean()), "others": float(score[~member].mean())},
+    }
+
+
+def chance_at(most_false: float, others: int) -> float:
+    """The share of members that scores at random put above a threshold which at most so many of the others reach.
+
+    The threshold is the highest of the others that is not allowed; a member is as likely above it as any of them.
+    """
+    return (math.floor(most_false * others + 1e-9) + 1) / (others + 1)
+
+
+def own_similarity(segments: Segments) -> tuple[Ints, Floats]:
+    """The patient of each record that has two segments or more, and the mean cosine over pairs of its segments."""
+    _, first, count = np.unique(segments.record, return_index=True, return_counts=True)
+    several = count > 1
+    total = pool(segments.values, segments.record)[1] * count[:, None]
+    squares = pool((segments.values.astype(np.float64) ** 2).sum(1, keepdims=True), segments.record)[1][:, 0] * count
+    ordered_pairs = (total**2).sum(1) - squares  # the square of a sum, without that of each with itself
+    return segments.patient[first][several], ordered_pairs[several] / (count * (count - 1))[several]

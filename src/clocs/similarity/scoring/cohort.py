@@ -1,4 +1,4 @@
-"""The patients of a part of a store, as an encoder sees them: what every judgement here is made on."""
+"""The patients of a part of a store, as an encoder sees them: the rows that every score is computed on."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from clocs.datasets.dataset import Entry
 from clocs.datasets.synthetic import SYNTHETIC
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.inference.pretrained import load_encoder
-from clocs.similarity.judgement import cohort as module
-from clocs.similarity.judgement.cohort import cohort_of, open_cohort, seen_by, told
+from clocs.similarity.scoring import cohort as module
+from clocs.similarity.scoring.cohort import cohort_of, open_cohort, seen_by, told
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from clocs.similarity.judgement.agreement import NEIGHBOURS, neighbour_agreement
-from clocs.similarity.judgement.cohort import Cohort, Folder, open_cohort, told
-from clocs.similarity.judgement.distances import Distances, patient_distances
-from clocs.similarity.judgement.retrieval import find_own_segments
+from clocs.similarity.scoring.cohort import Cohort, Folder, open_cohort, told
+from clocs.similarity.scoring.pairs import Distances, patient_distances
+from clocs.similarity.scoring.retrieval import NEIGHBOURS, find_own_segments, neighbour_agreement
 from clocs.store.store import Store
 from clocs.training.labels import without_classes
 
@@ -15,7 +14,7 @@ SOUGHT: Final = {"any_segment": False, "other_recordings": True}
 """What is found again: any other segment of the patient, or one of the patient's other recordings."""
 
 
-def judge_similarity(
+def score_similarity(
     checkpoint: Folder,
     store: Folder | Store,
     *,
@@ -45,7 +44,7 @@ def judge_similarity(
     return {**known, **found}
 
 
-def judge_distances(
+def score_distances(
     checkpoint: Folder,
     store: Folder | Store,
     *,

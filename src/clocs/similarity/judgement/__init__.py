@@ -1,1 +1,0 @@
-"""What embeddings are worth, and what they give away."""

@@ -1,0 +1,1 @@
+"""Scores of embeddings: neighbours, distances, and what they reveal."""

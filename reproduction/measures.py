@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from clocs.similarity.atlas.groups import group_patients
+from clocs.similarity.patient_groups import group_patients
 from clocs.similarity.scoring.audit import audit
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.similarity.scoring.pairs import patient_distances

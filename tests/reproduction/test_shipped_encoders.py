@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from clocs.experiments.workspace import Workspace
-from clocs.similarity.atlas.groups import group_patients
+from clocs.similarity.patient_groups import group_patients
 from clocs.similarity.scoring.audit import audit
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.similarity.scoring.scores import score_distances, score_similarity

@@ -97,7 +97,7 @@ def map_command(
 ) -> None:
     """A map of patients, coloured by label, age, sex and site; alike ones lie near each other."""
     from clocs.drawing.embeddings import draw_map
-    from clocs.similarity.atlas.patient_map import map_patients
+    from clocs.similarity.patient_map import map_patients
     from clocs.similarity.scoring.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
@@ -131,7 +131,7 @@ def groups_command(
 ) -> None:
     """Groups that patients form by themselves, and their labels, ages and sexes beside those of all."""
     from clocs.drawing.embeddings import draw_groups
-    from clocs.similarity.atlas.groups import group_patients
+    from clocs.similarity.patient_groups import group_patients
     from clocs.similarity.scoring.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}

@@ -1,7 +1,7 @@
 """Retrieval: do neighbours have the same diagnosis, and is a patient found again?
 
-Precision at k is held against what a random neighbour would give. To find a patient again, one segment is the query, and
-the other segments of the patient are sought among those of everybody.
+Precision at k is held against what a random neighbour would give. To find a patient again, one segment is the query,
+and the other segments of the patient are sought among those of everybody.
 """
 
 from __future__ import annotations

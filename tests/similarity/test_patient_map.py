@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ConfigError, MissingExtraError
-from clocs.similarity.atlas.patient_map import map_patients, project, reduce_dimensions
+from clocs.evaluation.rows import Rows
+from clocs.similarity.patient_map import class_names, facts_of, map_patients, project, reduce_dimensions
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 
@@ -85,3 +86,24 @@ def test_two_stores_share_a_map(judged_store: Store, chapman_part: Store) -> Non
     assert told["points"] == found.points.tolist()
     assert told["record_id"][-1] in chapman_part.table(["record_id"]).column(0).to_pylist()
     assert found.axes_names()[0] == f"PC 1, {found.explained[0]:.0%} of the variance" if found.explained else False
+
+
+def test_facts_are_the_recordings_own(judged_store: Store) -> None:
+    patients = open_cohort("random", judged_store, part="test").patients()
+    facts = facts_of(judged_store, patients)
+    assert len(facts.age) == len(patients.values)
+    for place, record in enumerate(patients.record):
+        recording = judged_store.recording(int(record))
+        assert facts.record_id[place] == recording.record_id
+        assert facts.age[place] == recording.age
+        assert facts.sex[place] == recording.sex
+        assert facts.site[place] == (recording.site or "synthetic")
+    assert set(facts.telling()) == {"label", "age", "sex", "site"}
+
+
+def test_a_label_is_one_class_several_or_none() -> None:
+    truth = np.array([[True, False], [True, True], [False, False], [False, True]])
+    rows = Rows(np.zeros((4, 2), np.float32), truth, np.arange(4), np.arange(4), ("AF", "SR"))
+    assert class_names(rows).tolist() == ["AF", "several", "none", "SR"]
+    nothing_named = Rows(rows.values, np.zeros((4, 0), bool), rows.record, rows.patient, ())
+    assert class_names(nothing_named).tolist() == ["none"] * 4

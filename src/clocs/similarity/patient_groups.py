@@ -15,8 +15,7 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.metrics.ranking import Bools, Floats
-from clocs.similarity.atlas.facts import Facts
-from clocs.similarity.atlas.patient_map import PatientMap, map_patients, reduce_dimensions
+from clocs.similarity.patient_map import Facts, PatientMap, map_patients, reduce_dimensions
 from clocs.similarity.scoring.cohort import Cohort
 from clocs.similarity.segments import Ints
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from clocs.core.errors import ConfigError
-from clocs.similarity.atlas.facts import Facts
-from clocs.similarity.atlas.groups import NO_GROUP, describe_groups, find_groups, group_patients, stability
+from clocs.similarity.patient_groups import NO_GROUP, describe_groups, find_groups, group_patients, stability
+from clocs.similarity.patient_map import Facts
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 

@@ -1,1 +1,0 @@
-"""Where patients lie, and the groups they form."""

@@ -15,7 +15,7 @@ import numpy as np
 from clocs.core.recording import Episode
 from clocs.formats import read_from
 from clocs.formats.writing import WRITERS
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.faults.binary_files import BINARY, RESEAL, binary_enlarged, binary_pool, number_bytes
 from tests.faults.damaging import MUTATIONS, XML_MUTATIONS, Damage
 

@@ -28,7 +28,7 @@ from clocs.core.files import canonical_json
 from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import derive, without_derived
 from clocs.signals.quality import GatePolicy, assess
 from clocs.store.shard import Shard, write_shard

@@ -11,7 +11,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from, recognise
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import APPLE_LINES, apple_file
 
 GERMAN = (

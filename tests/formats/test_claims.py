@@ -12,7 +12,7 @@ import pytest
 from clocs.core.errors import FormatError
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import (
     TWO,
     atc_block,

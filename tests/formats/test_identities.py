@@ -16,7 +16,7 @@ from clocs.core.identity import IDENTITY_FIELDS
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
 from clocs.formats.reading import Format, identity_from, read_from, read_identity
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.conftest import data_folder
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.formats.xml_examples import WRITERS

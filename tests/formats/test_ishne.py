@@ -13,7 +13,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from, recognise
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, ishne_file
 from tests.formats.independent import ecgdatakit_reads
 

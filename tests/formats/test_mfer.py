@@ -16,7 +16,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, Rows, mfer_channel, mfer_file, mfer_tag
 from tests.formats.independent import ecgdatakit_reads
 

@@ -15,7 +15,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import identity_from
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD
 from tests.formats.xml_examples import TWO, schiller
 

@@ -30,7 +30,7 @@ from clocs.formats.xml_tree import (
     root_name,
     text_of,
 )
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.formats.xml_examples import WRITERS
 
 NAME = "Jürgen Groß"

@@ -13,7 +13,7 @@ from clocs.core.errors import FormatError, SignalError
 from clocs.core.recording import Recording
 from clocs.datasets.folder import FOLDER
 from clocs.formats.reading import read_from
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import REASONS, assess
 from tests.formats.case_files import Case, Files, Form, case_of

@@ -19,7 +19,7 @@ from clocs.service.parsing.trial import try_confinement
 from clocs.service.problems import ProblemError
 from clocs.service.settings import Limits
 from tests.faults.mutating import KINDS, case
-from tests.service.parsing.test_memory_source import zipped
+from tests.service.parsing.test_reading import zipped
 from tests.service.samples import sample
 from tests.service.serving import Served
 from tests.service.uploading import upload_of

@@ -15,7 +15,7 @@ from clocs.datasets import DATASETS
 from clocs.datasets.dataset import Dataset
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.service.parsing.confinement import give_way
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

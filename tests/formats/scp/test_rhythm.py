@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.formats import read_from
-from clocs.service.parsing.memory_source import MemorySource
+from clocs.service.parsing.reading import MemorySource
 from tests.formats.independent import ecgdatakit_reads
 from tests.formats.scp_encoding import (
     DEFAULT_TABLE,

@@ -32,7 +32,7 @@ from tests.conftest import ROOT
 from tests.faults.mutating import KINDS
 from tests.faults.mutating import pool as file_pool
 from tests.service.parsing.launching import NICENESS, lower_priority
-from tests.service.parsing.test_memory_source import zipped
+from tests.service.parsing.test_reading import zipped
 from tests.service.samples import SAMPLES, sample, sample_upload
 from tests.service.uploading import upload_of
 

@@ -1,22 +1,25 @@
-"""From the files of an upload to one recording without anybody's identity, or a failure without it."""
+"""Read the files of an upload into one recording without an identity, or into a failure without one.
+
+Uploaded files are in memory only: a header that names a file elsewhere finds none.
+"""
 
 from __future__ import annotations
 
+import io
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources import Source, ZipSource
 from clocs.datasets.deidentifying import deidentify, telling, without
 from clocs.formats.reading import identity_from, read_from, recognise
 from clocs.service.ages import shown_age
-from clocs.service.parsing.memory_source import MemorySource, upload_source
 from clocs.service.parsing.messages import MOST_VALUES, Failure
 from clocs.service.parsing.plain_words import LEFT_OUT, plain
 from clocs.signals.leads import STANDARD, derive
@@ -26,6 +29,7 @@ MOST_MEMBERS: Final = 64
 _NO_KEY: Final = PatientKey(bytes(32))
 """Pseudonyms are thrown away at once."""
 _KINDS: Final = {FormatError: "FormatError", LeadError: "LeadError", SignalError: "SignalError"}
+PLACE = "the upload"
 
 
 def read_upload(files: Mapping[str, bytes]) -> Recording:
@@ -112,3 +116,47 @@ def _safe(message: str, source: Source, name: str) -> str:
             "name that the header gives, or send a zip of them"
         )
     return plain(message, *names) or "the file cannot be read"
+
+
+class MemorySource:
+    """Files by name."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.path = PLACE
+        self._files = files
+
+    def names(self) -> Iterator[str]:
+        yield from sorted(self._files)
+
+    def exists(self, name: str) -> bool:
+        return name in self._files
+
+    def size(self, name: str) -> int:
+        return len(self._files[name])
+
+    def read(self, name: str) -> bytes:
+        if name not in self._files:
+            raise FormatError(f"{name}: no such file in {self.path}")
+        return self._files[name]
+
+    def head(self, name: str, count: int) -> bytes:
+        return self.read(name)[:count]
+
+
+class _Archive(io.BytesIO):
+    """What ``ZipSource`` needs of a path: that it can be opened, and a name for its messages."""
+
+    name = PLACE
+
+    def __str__(self) -> str:
+        return PLACE
+
+
+def upload_source(files: Mapping[str, bytes]) -> Source:
+    """The files as they are, or those in the one archive, which is read in place."""
+    archives = [name for name in files if name.lower().endswith(".zip")]
+    if not archives:
+        return MemorySource(files)
+    if len(files) > 1:
+        raise FormatError("send a zip archive alone, with all files of one recording in it")
+    return ZipSource(cast(Path, _Archive(files[archives[0]])))

@@ -16,7 +16,6 @@ from clocs.service import schemas
 from clocs.service.ages import age_band
 from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
-from clocs.service.previews import preview_json
 from clocs.service.problems import REQUEST_ID, ProblemError
 from clocs.service.replies import (
     classes_reply,
@@ -24,6 +23,7 @@ from clocs.service.replies import (
     map_reply,
     model_reply,
     neighbour_preview,
+    preview_json,
     similar_reply,
 )
 from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems

@@ -1,4 +1,4 @@
-"""Files of an upload: nothing else can be reached through them."""
+"""An upload becomes the recording that ``clocs.read`` gives, without an identity; no other file can be reached."""
 
 from __future__ import annotations
 

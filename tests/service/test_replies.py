@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.core.recording import Recording, missing_value
-from clocs.service.previews import preview_json
+from clocs.service.replies import preview_json
 from clocs.service.schemas import Preview
 from tests.conftest import make_recording
 

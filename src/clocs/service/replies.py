@@ -14,10 +14,9 @@ from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
 from clocs.inference.pretrained import Classification, Embeddings
 from clocs.service import schemas
-from clocs.service.ages import shown_age
 from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search
-from clocs.service.handles import Handles
 from clocs.service.parsing.reading import beginning
+from clocs.service.privacy import Handles, shown_age
 from clocs.service.state import Loaded
 
 MICROVOLT: Final = 0.001

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from clocs import __version__
 from clocs.core.errors import OptionError
 from clocs.service import schemas
-from clocs.service.ages import age_band
 from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
+from clocs.service.privacy import age_band
 from clocs.service.problems import REQUEST_ID, ProblemError
 from clocs.service.replies import (
     classes_reply,

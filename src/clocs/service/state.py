@@ -14,13 +14,13 @@ from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.service.admission import Gate
 from clocs.service.archive_view import ArchiveView
 from clocs.service.audit_log import AuditLog
-from clocs.service.handles import Handles
 from clocs.service.inference import Threads
 from clocs.service.logs import log
 from clocs.service.metrics import Metrics
 from clocs.service.parsing.confinement import Confinement
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.parsing.trial import check_folders, try_confinement
+from clocs.service.privacy import Handles
 from clocs.service.settings import ServiceSettings
 
 

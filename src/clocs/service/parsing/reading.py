@@ -19,9 +19,9 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
 from clocs.datasets.deidentifying import deidentify, telling, without
 from clocs.formats.reading import identity_from, read_from, recognise
-from clocs.service.ages import shown_age
 from clocs.service.parsing.messages import MOST_VALUES, Failure
 from clocs.service.parsing.plain_words import LEFT_OUT, plain
+from clocs.service.privacy import shown_age
 from clocs.signals.leads import STANDARD, derive
 
 MOST_MEMBERS: Final = 64

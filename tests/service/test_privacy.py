@@ -1,4 +1,4 @@
-"""Ages are told as ``formats.demographics`` tells them, over 90 pooled. Handles say nothing and are forgotten in time."""
+"""Ages are completed years, over 90 pooled, as files are read. Handles say nothing and are forgotten in time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_another_service_gives_other_handles_and_knows_none_of_these() -> None:
 
 
 def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MOST_HANDLES", 3)
     handles = Handles()
     given = [handles.give(f"r{number}") for number in range(3)]
     handles.give("r0")
@@ -85,7 +85,7 @@ def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_one_that_is_asked_for_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MOST_HANDLES", 3)
     handles = Handles()
     given = [handles.give(f"r{number}") for number in range(3)]
     handles.record(given[0])

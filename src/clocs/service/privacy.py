@@ -17,7 +17,7 @@ INFANT: Final = 2.0
 """Years below which an age is told in months."""
 ROUNDED: Final = 1e-5
 """Months: 7/12 of a year is seven months, though an index has it in single precision."""
-MOST: Final = 20_000
+MOST_HANDLES: Final = 20_000
 """Handles that are remembered; the longest unused are forgotten."""
 HEX_SIGNS: Final = 20
 
@@ -59,7 +59,7 @@ class Handles:
         with self._lock:
             self._records[handle] = record_id
             self._records.move_to_end(handle)
-            if len(self._records) > MOST:
+            if len(self._records) > MOST_HANDLES:
                 self._records.popitem(last=False)
         return handle
 

@@ -18,7 +18,7 @@ import pytest
 
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
-from clocs.store.receipts import RECEIPTS
+from clocs.store.task_records import RECEIPTS
 from clocs.store.verify import verify
 from tests.faults.stores import (
     FIRST,

@@ -15,8 +15,8 @@ import pytest
 
 from clocs.core.recording import Recording
 from clocs.datasets.synthetic import SYNTHETIC
-from clocs.store.receipts import RECEIPTS
 from clocs.store.store import open_store
+from clocs.store.task_records import RECEIPTS
 from clocs.store.verify import verify
 from tests.faults.stores import fingerprint, partials, scratch_folder
 from tests.faults.test_kills import COMMAND, SCRIPT, Ingest, kill_all

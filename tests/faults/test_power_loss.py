@@ -18,7 +18,7 @@ import clocs.training.loop
 from clocs.core.files import damage
 from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS, versions
-from clocs.store.receipts import RECEIPTS, read_receipt
+from clocs.store.task_records import RECEIPTS, read_receipt
 from clocs.training.checkpoint import newest_undamaged, save_checkpoint
 from clocs.training.encoder_module import load_encoder_folder
 from tests.faults.recording_disk import Crash, Event, Tree, crashes, put, quick, recording

@@ -24,8 +24,8 @@ from clocs.store.deidentifying import checked_keep, deidentify_to, identities
 from clocs.store.identity_scan import scan_identities
 from clocs.store.ingest import ingest
 from clocs.store.manifest import FORMAT
-from clocs.store.receipts import read_receipts
 from clocs.store.store import Store
+from clocs.store.task_records import read_receipts
 from clocs.store.verify import verify
 from tests.conftest import make_recording
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS

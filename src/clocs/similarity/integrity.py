@@ -12,7 +12,7 @@ from clocs.similarity.checked_files import FileInfo, problem
 from clocs.similarity.index.changes import Folder
 from clocs.similarity.index.manifest import NAME, read_index_manifest
 from clocs.store.manifest import manifest_path, versions
-from clocs.store.receipts import RECEIPTS
+from clocs.store.task_records import RECEIPTS
 from clocs.store.verify import Fault
 
 Progress = Callable[[int, int], None]

@@ -23,8 +23,8 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
-from clocs.store.receipts import Progress
 from clocs.store.store import Store, open_store
+from clocs.store.task_records import Progress
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from clocs.formats.reading import FORMATS, identity_from, recognise
 from clocs.store.arrow_files import CheckedArrow
 from clocs.store.byte_search import Needles
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, read_quarantine, versions
-from clocs.store.receipts import RECEIPTS
 from clocs.store.shard import schema
+from clocs.store.task_records import RECEIPTS
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 PATTERNS: Final[dict[str, re.Pattern[str]]] = {

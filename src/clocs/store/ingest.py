@@ -8,8 +8,8 @@ from typing import Any
 from clocs.core.engine import Engine
 from clocs.datasets import Dataset
 from clocs.signals.quality import GatePolicy
-from clocs.store.receipts import Progress
 from clocs.store.store import Store
+from clocs.store.task_records import Progress
 from clocs.store.writing import write_store
 
 

@@ -14,8 +14,8 @@ from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
 from clocs.store.manifest import SHARDS, Manifest, read_manifest, refuse_inside, versions
 from clocs.store.reader import StoreReader
-from clocs.store.receipts import read_receipts
 from clocs.store.shard import Shard
+from clocs.store.task_records import read_receipts
 
 MOST_NAMED: Final = 20
 

@@ -14,9 +14,9 @@ from clocs.core.errors import ClocsError, IntegrityError, StoreError
 from clocs.core.files import damage, unseal
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
-from clocs.store.receipts import RECEIPTS
 from clocs.store.shard import ShardInfo
 from clocs.store.splits import SPLITS
+from clocs.store.task_records import RECEIPTS
 
 
 @dataclass(frozen=True)

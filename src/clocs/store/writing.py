@@ -29,7 +29,7 @@ from clocs.formats.reading import wanting
 from clocs.signals.leads import without_derived
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
-from clocs.store.growth import Pool
+from clocs.store.incremental import Pool
 from clocs.store.ingest_checks import check_nobody_is_named, check_place, warn_of_unused
 from clocs.store.manifest import (
     FORMAT,
@@ -41,8 +41,8 @@ from clocs.store.manifest import (
     write_manifest,
 )
 from clocs.store.reader import StoreReader
-from clocs.store.receipts import Progress, Receipt, Refused, finished, run_all, write_receipt
 from clocs.store.shard import ShardInfo, write_shard
+from clocs.store.task_records import Progress, Receipt, Refused, finished, run_all, write_receipt
 
 SHARD_BYTES = 128 << 20
 """Samples after which a task starts another shard; with the records per task it bounds a worker's memory."""

@@ -32,8 +32,8 @@ from clocs.similarity.archive.archive import (
 from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
 from clocs.similarity.checked_files import describe_bytes, problem
 from clocs.store.manifest import manifest_path, refuse_inside, versions
-from clocs.store.receipts import Progress, run_all
 from clocs.store.store import Store
+from clocs.store.task_records import Progress, run_all
 from clocs.training.shipped import shipped_encoders
 
 RECORDS_PER_TASK: Final = 2048

@@ -21,8 +21,8 @@ from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_re
 from clocs.similarity.checked_files import describe
 from clocs.similarity.segments import Ints
 from clocs.store.arrow_files import write_arrow
-from clocs.store.receipts import RECEIPTS
 from clocs.store.store import Store
+from clocs.store.task_records import RECEIPTS
 
 FRAMES_AT_ONCE: Final = 1024
 """Frames that are held before they go through the encoder."""

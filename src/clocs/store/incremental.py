@@ -1,4 +1,4 @@
-"""What earlier runs have read of a source that grows: only the rest is read, whatever its place among the files."""
+"""Incremental ingests: of a source that grows, only what no earlier run has read is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clocs.datasets import Entry
 from clocs.store.manifest import read_manifest, versions
-from clocs.store.receipts import Receipt, read_receipts
+from clocs.store.task_records import Receipt, read_receipts
 
 Digests = npt.NDArray[np.uint64]
 

@@ -1,4 +1,7 @@
-"""Receipts: what became of each task of an ingest. A task with a receipt is never run again, whoever ran it."""
+"""Records of finished tasks: a receipt states what became of each task of an ingest.
+
+A task with a receipt is never run again, whoever ran it.
+"""
 
 from __future__ import annotations
 

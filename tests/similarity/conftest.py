@@ -1,4 +1,4 @@
-"""What the judgements share: a synthetic store with an encoder of its own, and a slice of real data."""
+"""Shared by the tests of similarity: a synthetic store with an encoder of its own, and a slice of real data."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 import clocs
-from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.config import resolve
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.preview import first_batch
 from tests.training.conftest import Driver, data_of
 

@@ -18,9 +18,9 @@ from clocs.formats.writing import write
 from clocs.signals.quality import OFF
 from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches
-from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.config import resolve
 from clocs.training.data import sources
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.frame_dataset import FrameDataset
 from clocs.training.pretrain import fresh_method
 from clocs.training.seen import load_seen, seen_keys, seen_records

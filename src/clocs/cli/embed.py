@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from clocs.cli.arguments import AsJson, Device, Engine, EngineName
-from clocs.cli.terminal import print_table
-from clocs.cli.terminal import progress_bar
+from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 from clocs.training.shipped import DEFAULT_ENCODER
 

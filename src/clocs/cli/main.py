@@ -21,7 +21,6 @@ from clocs.cli.index import index, similar
 from clocs.cli.pretrain import pretrain
 from clocs.cli.serve import serve
 from clocs.cli.show import show
-
 from clocs.cli.similarity import audit, similarity
 from clocs.core.errors import ClocsError, without_train
 

@@ -23,9 +23,9 @@ from clocs.signals.leads import canonical
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.batches import policy_for_views
-from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.config import PretrainConfig
 from clocs.training.data import source, training_data
+from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.frame_dataset import FrameDataset
 from clocs.training.pretrain import fresh_method
 from clocs.training.shipped import encoder_folder

@@ -68,14 +68,14 @@ class Bare:
 class Part:
     """A registered part, as far as its options go."""
 
-    def __init__(
+    def __init__(  # type: ignore[no-untyped-def]  # an option without an annotation
         self,
         encoder: object,
         width: Annotated[int, Field(gt=0)] = 4,
         sigma: float = 0.1,
         names: tuple[str, ...] = (),
         *,
-        anything=None,  # type: ignore[no-untyped-def]  # an option without an annotation
+        anything=None,
         **others: object,
     ) -> None: ...
 

@@ -54,14 +54,16 @@ def test_the_bar_is_on_standard_error_alone() -> None:
 
 def test_a_log_has_a_line_an_epoch_and_one_every_so_many_steps() -> None:
     lines: list[str] = []
-    seconds = iter([100.0, 112.5, 113.0])
+    seconds = iter([90.0, 100.0, 112.5, 113.0])
     shown = TrainingLines(20, log_every=3, write=lines.append, clock=lambda: next(seconds))
+    shown.write("run folder: x")
     for step in range(1, 8):
         shown.update({**STEP, "learning_rate": 1e-4, "step": 14 + step, "in_epoch": step, "per_epoch": 6})
         if step == 6:
             shown.update({**EPOCH, "step": 20})
     shown.update({**EPOCH, "step": 21, "epoch": 3, "validation_auc": 0.9, "probe_auc": 0.75})
     assert lines == [
+        "run folder: x",
         "epoch 3 of at most 20, step 17 (3 of 6 in the epoch): loss 1.2346, learning rate 0.0001, 12,346 frames/s",
         "epoch 3 of at most 20, step 20: train loss 1.0000, validation loss 0.9877, effective rank 7.0, "
         "learning rate 0.0001, 12,346 frames/s, 12.5 s",

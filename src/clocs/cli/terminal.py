@@ -102,8 +102,9 @@ def training_progress(epochs: int, log_every: int = LOG_EVERY) -> Iterator[Calla
         with TrainingBar(epochs) as bar, _messages_to(bar.write):
             yield bar.update
     else:
-        with _messages_to(print_line):
-            yield TrainingLines(epochs, log_every).update
+        lines = TrainingLines(epochs, log_every)
+        with _messages_to(lines.write):
+            yield lines.update
 
 
 @contextmanager
@@ -136,22 +137,27 @@ class TrainingLines:
         write: Callable[[str], None] = print_line,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._epochs, self._log_every, self._write, self._clock = epochs, log_every, write, clock
+        self._epochs, self._log_every, self._print, self._clock = epochs, log_every, write, clock
         self._began = clock()
         self._step: dict[str, Any] = {}
+
+    def write(self, text: str) -> None:
+        """Print a message of the training, which begins after it: the seconds of an epoch count from there."""
+        self._print(text)
+        self._began = self._clock()
 
     def update(self, known: dict[str, Any]) -> None:
         """Print a step's or an epoch's values."""
         if "validation_loss" in known:
             now = self._clock()
             values = {**self._step, **known, "seconds": now - self._began}
-            self._write(f"{self._position(known)}: {_described(values, EPOCH_VALUES)}")
+            self._print(f"{self._position(known)}: {_described(values, EPOCH_VALUES)}")
             self._began, self._step = now, {}
             return
         self._step = known
         if known["in_epoch"] % self._log_every == 0 and known["in_epoch"] < known["per_epoch"]:
             within = f"{known['in_epoch']:,} of {known['per_epoch']:,} in the epoch"
-            self._write(f"{self._position(known)} ({within}): {_described(known, STEP_VALUES)}")
+            self._print(f"{self._position(known)} ({within}): {_described(known, STEP_VALUES)}")
 
     def _position(self, known: dict[str, Any]) -> str:
         return f"epoch {min(known['epoch'] + 1, self._epochs)} of at most {self._epochs}, step {known['step']:,}"

@@ -140,7 +140,7 @@ def test_all_mistakes_are_named_with_what_was_meant() -> None:
 
 
 def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
-    elsewhere = ["store=x", "runs=y", "threads=2", "devices=2", "checkpoint_steps=10"]
+    elsewhere = ["store=x", "runs=y", "track=wandb", "online_probe=5", "threads=2", "devices=2", "checkpoint_steps=10"]
     here, there = resolve("cmsc-chapman"), resolve("cmsc-chapman", elsewhere)
     assert here.identity() == there.identity()
     assert here.identity() != resolve("cmsc-chapman", ["seed=1"]).identity()

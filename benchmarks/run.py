@@ -10,6 +10,7 @@ temporary folder (``CLOCS_SCRATCH`` chooses where).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from checksums import checksum_cost
 from encoder_forms import encoder_forms
 from formats import reading_speed
@@ -34,6 +36,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets import Entry
 from clocs.signals.framing import FramePolicy
+from clocs.signals.leads import COMBINATIONS, STANDARD
 from clocs.signals.quality import OFF
 from clocs.store.frames import Frames
 
@@ -103,6 +106,32 @@ def gather_speed() -> None:
     line("batches from the store / raw memory map", statistics.median(a / b for a, b in pairs), 0.9, unit="x")
 
 
+def lead_gather_speed() -> None:
+    """Frames of all twelve leads, of which eight are stored: the time of a lead against that of a single-lead frame."""
+    with scratch() as folder:
+        full = clocs.ingest("synthetic", None, folder / "twelve", options={"records": 2000})
+        stored = tuple(lead for lead in STANDARD if lead not in COMBINATIONS)
+        signals = [recording.select(stored).signal for recording in full]
+        store = clocs.Store.from_arrays(folder / "eight", signals, rate=500, leads=stored, gate=OFF)
+        single = Frames(store, FramePolicy(samples=WINDOW, rate=500, leads=stored))
+        twelve = Frames(store, FramePolicy(samples=WINDOW, rate=500, leads=STANDARD), all_leads=True)
+        random = np.random.default_rng(0)
+        ways = [
+            (frames, [random.integers(0, len(frames), BATCH) for _ in range(count)])
+            for frames, count in ((single, 24), (twelve, 2))  # as many leads
+        ]
+
+        def gather(frames: Frames, batches: list[npt.NDArray[np.int64]]) -> None:
+            for items in batches:
+                frames.gather(items)
+
+        for frames, _ in ways:
+            gather(frames, np.array_split(np.arange(len(frames)), len(frames) // BATCH))
+        pairs = [[seconds(functools.partial(gather, *way)) for way in ways] for _ in range(ROUNDS)]
+    ratio = statistics.median(many / one for one, many in pairs)
+    line("gathering a lead, of twelve / single", ratio, 1.3, at_least=False, unit="x")
+
+
 _WORKER_MEMORY = watched("", "clocs.ingest(some, source, folder, workers=2)")
 
 
@@ -168,6 +197,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "synthetic": synthetic_speed,
     "ingest": ingest_speed,
     "gather": gather_speed,
+    "gather-leads": lead_gather_speed,
     "checksums": checksum_cost,
     "memory": memory_growth,
     "open": open_growth,

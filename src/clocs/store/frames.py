@@ -101,11 +101,17 @@ class Frames:
     def locate(self, items: npt.ArrayLike) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
         """Record number, frame within it, and lead of each item (empty with ``all_leads``)."""
         places = self._gatherer.places(items)
-        records = self.store.first[self._gatherer.shard[places.block]] + places.row
-        leads = np.full(len(records), "", f"U{max(map(len, self.leads), default=1)}")
+        leads = np.full(len(places.row), "", f"U{max(map(len, self.leads), default=1)}")
         for block, at in groups(places.block) if not self.all_leads else ():
             leads[at] = np.array(self.blocks[block].recipe.leads)[places.lead[at]]
-        return records, places.frame, leads
+        return self._recordings(places), places.frame, leads
+
+    def recording_numbers(self, items: npt.ArrayLike) -> Ints:
+        """Return the recording of each item by its number in the store, (items,)."""
+        return self._recordings(self._gatherer.places(items))
+
+    def _recordings(self, places: Places) -> Ints:
+        return np.asarray(self.store.first[self._gatherer.shard[places.block]] + places.row)
 
     def gather(self, items: npt.ArrayLike) -> Floats:
         """(items, segments, samples), or with ``all_leads`` (items, leads, segments, samples).
@@ -189,7 +195,7 @@ class Frames:
     def targets(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample."""
         if self.policy.label_at == "recording":
-            return self._recording_targets[self.locate(items)[0]]
+            return self._recording_targets[self.recording_numbers(items)]
         places = self._gatherer.places(items)
         out = np.zeros((len(places.row), len(self.classes)), bool)
         for block, at in groups(places.block):
@@ -244,4 +250,4 @@ class Frames:
         lead = np.zeros_like(places.lead)
         for block, at in groups(places.block) if not self.all_leads else ():
             lead[at] = np.array([leads.index(name) for name in self.blocks[block].recipe.leads])[places.lead[at]]
-        return lead, places.frame, self.store.first[self._gatherer.shard[places.block]] + places.row
+        return lead, places.frame, self._recordings(places)

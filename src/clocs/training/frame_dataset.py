@@ -181,7 +181,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         """
         wanted = np.asarray(items, np.int64).reshape(-1)
         signal = self.frames.views(wanted)
-        record = self.frames.locate(wanted)[0]
+        record = self.frames.recording_numbers(wanted)
         made = {
             "signal": torch.from_numpy(np.ascontiguousarray(signal)),
             "lead_mask": torch.from_numpy(self.frames.lead_mask(wanted)),
@@ -195,7 +195,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
     def patients(self, items: Items) -> Ints:
         """Return the patient of each item, (B,), as in ``batch``."""
-        return self._patient_numbers[self.frames.locate(items)[0]]
+        return self._patient_numbers[self.frames.recording_numbers(items)]
 
     def locate(self, items: Items) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
         """Return recording number, frame within the recording, and lead (empty with ``all_leads``) of each item."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,30 @@ def test_a_third_partys_augmentation_is_found(tmp_path: Path, monkeypatch: pytes
     steps = parse_augmentations(["gaussian_noise", {"name": "offset", "millivolt": 2}])
     assert torch.equal(steps[1](torch.zeros((3, 1, 5)), seeded()), torch.full((3, 1, 5), 2.0))
     assert describe_augmentations(steps[1:]) == [{"name": "offset", "millivolt": 2.0, "probability": 1.0}]
+
+
+SCRIPT = """
+from clocs import augmentations
+from clocs.training.config import resolve
+
+
+@augmentations.register("mine")
+class Mine(augmentations.Augmentation):
+    def __init__(self, size: float = 1.0, probability: float = 1.0) -> None:
+        super().__init__(probability)
+        self.size = size
+
+    def apply(self, signals, generator):
+        return signals + self.size
+
+
+config = resolve("simclr-synthetic", ["method.augmentations=[flip_time, {name: mine, size: 2}]"])
+print(config.method["augmentations"][1])
+"""
+
+
+def test_an_augmentation_of_a_script_works_in_a_config(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "{'name': 'mine', 'size': 2.0, 'probability': 1.0}"

@@ -68,7 +68,7 @@ class Bare:
 class Part:
     """A registered part, as far as its options go."""
 
-    def __init__(  # type: ignore[no-untyped-def]  # an option without an annotation
+    def __init__(  # type: ignore[no-untyped-def]
         self,
         encoder: object,
         width: Annotated[int, Field(gt=0)] = 4,

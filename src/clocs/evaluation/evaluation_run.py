@@ -49,7 +49,7 @@ class EvaluationRun:
         split = place.split(options.split)
         refuse_empty(place, split, "train", "validation", options.part)
         encoder = load_encoder_checkpoint(checkpoint, place, options.seed)
-        policy = frames_for(encoder.about["input"], place, options.frames)
+        policy = frames_for(encoder.about, place, options.frames)
         refuse = options.leaks == "refused"
         contract = check_contract(encoder.folder, encoder.about, place, split, refuse=refuse)
         return cls(encoder, place, split, policy, contract, options)

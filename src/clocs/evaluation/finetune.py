@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
+from clocs.encoders import Encoder
 from clocs.evaluation.evaluation_run import EvaluationRun, looked_up
 from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.rows import rows_of
@@ -66,11 +67,25 @@ def finetune(
     run.begin()
     best = Path(trained["best"])
     encoder, about = load_encoder_folder(best)
-    classifier = nn.Sequential(encoder, load_head(best, about))
-    logits = rows_of(classifier, evaluation.store, evaluation.policy, evaluation.split.mask(config.part))
+    classifier = _Classifier(encoder, load_head(best, about))
+    tested = evaluation.split.mask(config.part)
+    logits = rows_of(classifier, evaluation.store, evaluation.policy, tested, in_channels=encoder.in_channels)
     scores = logits.with_values(probabilities(logits.values, 1.0, multi_label).astype(np.float32))
     training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
     return evaluation.finish(run, scores, training=training, rows={config.part: len(scores.values)})
+
+
+class _Classifier(nn.Module):
+    """A fine-tuned encoder with its head."""
+
+    def __init__(self, encoder: Encoder, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
+        """Return logits: (N, C, S) -> (N, K)."""
+        logits: Tensor = self.head(self.encoder(signals, lead_mask))
+        return logits
 
 
 def _training(
@@ -84,7 +99,7 @@ def _training(
         encoder={"name": section["name"], **{k: v for k, v in section["options"].items() if k not in FROM_FRAMES}},
         store=store.folder,
         split=config.split,
-        frames=_frames(evaluation.policy, store),
+        frames=_frames(evaluation.policy, store, encoder.module.in_channels),
         initial=None if encoder.folder is None else str(encoder.folder),
         fraction=evaluation.label_fraction,
         label_draw=config.label_draw,
@@ -101,13 +116,13 @@ def _training(
     )
 
 
-def _frames(policy: FramePolicy, store: Store) -> dict[str, Any]:
+def _frames(policy: FramePolicy, store: Store, in_channels: int) -> dict[str, Any]:
     """What makes the dataset's own policy the one that judges.
 
     Leads are named only where that makes a difference: all other runs keep the names they had without.
     """
     own = store.policy("evaluation").leads
-    alike = policy.leads == own or set(policy.leads) == store.leads()
+    alike = policy.leads == own or (in_channels == 1 and set(policy.leads) == store.leads())
     return policy.model_dump(mode="json", exclude={"leads"} if alike else None)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
+from clocs.training.encoder_folder import in_channels
 
 FrameChoice = Literal["encoder", "paper"]
 """``encoder``: as long, as fast and normalised as those it was trained on; raw steps are brought to the amplitude of an
@@ -14,14 +15,39 @@ ordinary lead where it takes millivolt. ``paper``: the dataset's own in the pape
 whatever the encoder's rate."""
 
 
-def frames_for(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
-    """The policy to evaluate with; ``input`` is what an encoder's config.json says that it takes."""
+def frames_for(about: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
+    """Return the frame policy to evaluate an encoder with.
+
+    Args:
+        about: The encoder's config.
+        store: The store to evaluate on.
+        choice: Frames as in training, or as in the paper.
+
+    Raises:
+        ConfigError: The dataset has no such frames.
+    """
+    policy = _policy(about["input"], store, choice)
+    if in_channels(about) == 1:
+        return policy
+    trained = FramePolicy.model_validate(about["input"]["policy"])
+    leads = tuple(about["input"]["leads"])  # one a channel, whatever leads the dataset's policy names
+    return policy.model_copy(update={"leads": leads, "allow_missing_leads": trained.allow_missing_leads})
+
+
+def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
+    """Return the policy without regard to the leads of an encoder that takes several at once."""
     own = store.policy("evaluation")
     trained = FramePolicy.model_validate(input["policy"])
     if choice == "encoder" and trained.rate is not None:
         unknown_gain = trained.normalisation == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
         normalisation = "typical" if unknown_gain else trained.normalisation
-        taken: dict[str, Any] = {"samples": trained.samples, "rate": trained.rate, "normalisation": normalisation}
+        taken: dict[str, Any] = {
+            "samples": trained.samples,
+            "rate": trained.rate,
+            "normalisation": normalisation,
+            "normalisation_over": trained.normalisation_over,
+            "unnamed_lead": trained.unnamed_lead,
+        }
         if not own.leads:  # of a dataset without a choice of its own, those that the encoder knows, if it has any
             there = store.leads()
             taken["leads"] = [lead for lead in input.get("leads", ()) if lead in there]

@@ -99,9 +99,9 @@ class _Features(nn.Module):
         super().__init__()
         self.encoder = encoder
 
-    def forward(self, signals: torch.Tensor) -> torch.Tensor:
+    def forward(self, signals: torch.Tensor, lead_mask: torch.Tensor | None = None) -> torch.Tensor:
         """(N, C, S) -> (N, P)."""
-        return self.encoder.features(signals)
+        return self.encoder.features(signals, lead_mask)
 
 
 def _features(
@@ -113,5 +113,5 @@ def _features(
         records = generator(seed, "principal components").choice(records, RECORDINGS, replace=False)
     chosen = np.zeros(len(split.mask("train")), np.bool_)
     chosen[records] = True
-    policy = frames_for(encoder.about["input"], store, "encoder")
-    return rows_of(_Features(module), store, policy, chosen).values
+    policy = frames_for(encoder.about, store, "encoder")
+    return rows_of(_Features(module), store, policy, chosen, in_channels=module.in_channels).values

@@ -67,8 +67,14 @@ def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> Rows:
     """A part's embeddings; of the training part, those with a label."""
     records = evaluation.labelled() if part == "train" else evaluation.split.mask(part)
     torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
+    module = evaluation.encoder.module
     rows = rows_of(
-        evaluation.encoder.module, evaluation.store, evaluation.policy, records, train_mode=config.train_mode
+        module,
+        evaluation.store,
+        evaluation.policy,
+        records,
+        in_channels=module.in_channels,
+        train_mode=config.train_mode,
     )
     if part == "train" and config.label_draw == "frames":
         rows = rows.pick(labelled_items(len(rows.values), config.fraction, config.seed))

@@ -11,9 +11,9 @@ from torch import nn
 
 from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
-from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Store
+from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import without_classes
 
 BATCH = 512
@@ -65,29 +65,39 @@ def refuse_empty(store: Store, split: Split, *parts: str) -> None:
 
 
 def rows_of(
-    module: nn.Module, store: Store, policy: FramePolicy, records: npt.NDArray[np.bool_], *, train_mode: bool = False
+    module: nn.Module,
+    store: Store,
+    policy: FramePolicy,
+    records: npt.NDArray[np.bool_],
+    *,
+    in_channels: int = 1,
+    train_mode: bool = False,
 ) -> Rows:
-    """What a module makes of a part's frames, (N, C, S) -> (N, anything), without changing it.
+    """Return what a module makes of a part's frames, without changing it.
 
-    ``train_mode``: as the released code had it, with BatchNorm's statistics of each batch and with dropout.
+    Args:
+        module: (N, C, S) -> (N, anything). With several channels it also takes a lead mask (N, C).
+        store: The store.
+        policy: The frames.
+        records: Which recordings of the store, a mask.
+        in_channels: C. With 1, a row is a lead of a frame; else a frame with all leads.
+        train_mode: As the released code had it, with BatchNorm's statistics of each batch and with dropout.
     """
-    frames = Frames(store, policy, records=records)
-    if not len(frames):
-        raise ConfigError(f"no frame of this part fits the policy {policy.model_dump(exclude_defaults=True)}")
-    items = np.arange(len(frames))
+    dataset = FrameDataset(store, policy=policy, records=records, all_leads=in_channels > 1)
+    items = np.arange(len(dataset))
     kept = {name: value.clone() for name, value in module.state_dict().items()}
     module.train(train_mode)
     values = []
     with torch.no_grad():
         for begin in range(0, len(items), BATCH):
-            part = items[begin : begin + BATCH]
-            signals = np.ascontiguousarray(frames.gather(part)[:, 0])
-            values.append(module(torch.from_numpy(signals).unsqueeze(1)).numpy())
+            batch = dataset.batch(items[begin : begin + BATCH], targets=False)
+            masks = (batch["lead_mask"],) if in_channels > 1 else ()
+            values.append(module(batch["signal"][:, 0], *masks).numpy())
     if train_mode:  # BatchNorm's running statistics have moved
         module.load_state_dict(kept)
     module.eval()
     if not all(torch.equal(value, kept[name]) for name, value in module.state_dict().items()):
         raise AssertionError("an encoder changed while it was evaluated")
-    record = frames.locate(items)[0]
+    record = dataset.locate(items)[0]
     patient = store.patients()[0][record]
-    return Rows(np.concatenate(values), frames.targets(items), record, patient, tuple(frames.classes))
+    return Rows(np.concatenate(values), dataset.frames.targets(items), record, patient, dataset.classes)

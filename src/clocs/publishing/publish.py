@@ -101,9 +101,10 @@ def _names(places: Sequence[Store]) -> list[str]:
 def _task(encoder: EncoderCheckpoint, store: Store, split: Split, name: str) -> tuple[Task, Classifier]:
     """A classifier for the store's labels, and what it is worth to its test patients."""
     assert encoder.folder is not None
-    policy = frames_for(encoder.about["input"], store, "encoder")
+    policy = frames_for(encoder.about, store, "encoder")
     train, validation, test = (
-        rows_of(encoder.module, store, policy, split.mask(part)) for part in ("train", "validation", "test")
+        rows_of(encoder.module, store, policy, split.mask(part), in_channels=encoder.module.in_channels)
+        for part in ("train", "validation", "test")
     )
     leads = Frames(store, policy, records=split.mask("train")).leads
     classifier = _classifier(fit_linear(train, validation), train, validation, leads, encoder, store, split)

@@ -59,6 +59,11 @@ class Batches:
             found[at] = self.datasets[number].patients(items[at] - self._first[number])
         return found
 
+    def targets(self, items: Ints) -> npt.NDArray[np.bool_]:
+        """Return the classes of each item, (B, K), of a single dataset."""
+        (dataset,) = self.datasets
+        return dataset.frames.targets(items)
+
     def make(self, items: Ints, position: int, *names: str | int) -> Batch:
         """Make a batch.
 

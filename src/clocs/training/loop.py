@@ -26,6 +26,7 @@ from clocs.training.config import PretrainConfig
 from clocs.training.data import Data
 from clocs.training.distributed import all_or_none, share_statistics
 from clocs.training.encoder_module import save_encoder
+from clocs.training.online_probe import OnlineProbe
 from clocs.training.prefetch import Prefetcher
 from clocs.training.runs import Run
 from clocs.training.sampler import Permutation
@@ -38,6 +39,8 @@ Progress = Callable[[dict[str, Any]], None]
 """Called after every step and every epoch with what is known then."""
 SCALE = "scale"
 """Of a checkpoint: what the precision keeps from step to step."""
+PROBE_SAMPLE = 2048
+"""Training, and validation, instances of the online probe."""
 RANK_SAMPLE = 2048
 """Validation embeddings that the effective rank is measured on."""
 
@@ -140,17 +143,19 @@ class Loop:
                 loss = self._finite(self.step(batch))
                 state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
                 frames += batch["views"].shape[1] * len(items)
-                speed = frames / (time.perf_counter() - began)
                 line = {"step": state.step, "epoch": state.epoch, "loss": loss}
+                rates = {
+                    "learning_rate": self.optimiser.param_groups[0]["lr"],
+                    "frames_per_second": frames / (time.perf_counter() - began),
+                }
                 if self.is_rank_zero:
                     self.run.metrics.append(**line, items=zlib.crc32(items.tobytes()))
-                    rate = self.optimiser.param_groups[0]["lr"]
-                    self._log(state.step, loss=loss, learning_rate=rate, frames_per_second=speed)
+                    self._log(state.step, loss=loss, **rates)
                     ends = state.in_epoch == per_epoch or self._out_of_steps()  # and is saved once it is closed
                     if state.step % self.config.checkpoint_steps == 0 and not ends:
                         self._save()
                 if progress is not None:
-                    progress({**line, "frames_per_second": speed, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
+                    progress({**line, **rates, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
         if self.is_rank_zero and frames:
             spent = {"seconds": time.perf_counter() - began, "processor": time.process_time() - worked}
             self.run.timing.append(step=state.step, frames=frames, **spent)
@@ -205,15 +210,16 @@ class Loop:
         stale = state.epoch - state.best_epoch >= config.patience
         state.epoch, state.in_epoch, state.loss_sum = state.epoch + 1, 0, 0.0
         state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()
+        probed = self._probe()
         if self.is_rank_zero:
             self.run.metrics.append(**place, **found)
-            self._log(state.step, **found)
+            self._log(state.step, **found, **probed)
             if better:
                 told = {**about, "epoch": state.best_epoch, "validation_loss": found["validation_loss"]}
                 save_encoder(self.run.best, self.method.encoder, told, self.method.trained_head())
             self._save()
         if progress is not None:
-            progress({**place, **found})
+            progress({**place, **found, **probed})
         self.fabric.barrier()
 
     def _log(self, step: int, **values: float) -> None:
@@ -249,6 +255,22 @@ class Loop:
             elif self.config.best_by == "auc":
                 raise ConfigError("best_by=auc: the validation part has one class alone; take best_by=loss")
         return values
+
+    @torch.no_grad()
+    def _probe(self) -> dict[str, float]:
+        """Return the AUC of the online probe after the epochs that the config asks for; every rank probes alike."""
+        every = self.config.online_probe
+        if not every or self.state.epoch % every or not self.data.train.classes:
+            return {}
+        self.model.eval()
+        parts = []
+        for batches, name in ((self.data.train, "train"), (self.data.validation, "validation")):
+            order = Permutation(len(batches), derived_seed(self.config.seed, "probe", name))
+            items = order(np.arange(min(len(batches), PROBE_SAMPLE)))
+            batch = self._on_device(batches.make(items, 0, "probe", name))
+            parts += [self._first_views(batch).double().cpu().numpy(), batches.targets(items)]
+        found = OnlineProbe().validation_auc(*parts)
+        return {} if found is None else {"probe_auc": found}
 
     def _first_views(self, batch: Batch) -> Tensor:
         """Embeddings of the first view of each instance, (B, E)."""

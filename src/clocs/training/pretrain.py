@@ -371,6 +371,7 @@ def _about(config: PretrainConfig, method: Method, data: Data, parts: tuple[Sour
             "leads": list(data.train.leads),
             "normalisation": policy.normalisation,
             "policy": policy.model_dump(mode="json"),
+            "lead_dropout": method.drops_leads,
         },
         "training": {**run.config, "dataset": " + ".join(part.name for part in parts)},
         "licence": "; ".join(dict.fromkeys(part.store.manifest.dataset["licence"] for part in parts)),

@@ -86,8 +86,10 @@ def cohort_of(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bo
     policy = _policy(encoder, store, frames)
     distinct = records & ~_repeated(store, records)
     chosen = _few_patients(store, distinct)
-    rows = rows_of(encoder.module, store, policy, chosen)
-    frame = Frames(store, policy, records=chosen).locate(np.arange(len(rows.values)))[1]
+    channels = encoder.module.in_channels
+    rows = rows_of(encoder.module, store, policy, chosen, in_channels=channels)
+    frames_of = Frames(store, policy, records=chosen, all_leads=channels > 1)
+    frame = frames_of.locate(np.arange(len(rows.values)))[1]
     notes = mismatches(encoder.about["input"], policy, store)
     if left := int((records & ~distinct).sum()):
         many = "recording left out: its" if left == 1 else "recordings left out: their"
@@ -128,7 +130,7 @@ def _policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolic
     if frames == "segments":
         policy = _segments(store, taken["policy"])
     else:
-        policy = frames_for(taken, store, "paper" if frames == "paper" else "encoder")
+        policy = frames_for(encoder.about, store, "paper" if frames == "paper" else "encoder")
     return policy.model_copy(update={"leads": policy.leads or tuple(taken.get("leads", ()))})
 
 

@@ -38,6 +38,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred and sixty recordings of eighty patients, twelve leads."""
+    folder = tmp_path_factory.mktemp("twelve") / "store"
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 160, "leads": 12}))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred and sixty recordings with one lead, of other patients."""
     folder = tmp_path_factory.mktemp("other") / "store"
@@ -60,7 +68,7 @@ def drive(store: Path, tmp_path: Path) -> Driver:
     """Run ``driver.py`` in processes of its own: ``drive("cmsc", "steps=30", ranks=2, stop_at=10)``."""
 
     def run(method: str, *overrides: str, ranks: int = 1, check: bool = True, **extra: Any) -> Any:
-        settings = [f"store={store}", f"runs={tmp_path / 'runs'}", f"devices={ranks}", *overrides]
+        settings = [f"store={store}", f"runs={tmp_path / 'runs'}", f"devices={ranks}", "onnx=false", *overrides]
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks > 1 else []
         script = str(Path(__file__).with_name("driver.py"))
         command = [sys.executable, *launch, script, f"{method}-synthetic", json.dumps(extra), *settings]

@@ -111,6 +111,7 @@ def _training(
         batch=config.batch or SMALL_BATCH.get(store.manifest.dataset["name"], 256),
         optimiser=config.optimiser,
         learning_rate=config.learning_rate,
+        onnx=False,
         threads=config.threads,
         runs=Path(runs),
     )

@@ -26,7 +26,18 @@ from clocs.training.recommended import RECOMMENDED
 OURS = "recommended"
 """In place of a method, in the name of a ready config."""
 EXECUTION = frozenset(
-    {"store", "more_stores", "runs", "track", "online_probe", "threads", "devices", "nodes", "checkpoint_steps"}
+    {
+        "store",
+        "more_stores",
+        "runs",
+        "track",
+        "online_probe",
+        "onnx",
+        "threads",
+        "devices",
+        "nodes",
+        "checkpoint_steps",
+    }
 )
 """Where and how a run is carried out: not part of what it is."""
 SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames": None}
@@ -94,6 +105,9 @@ class PretrainConfig(BaseModel):
     online_probe: int = Field(default=0, ge=0)
     """Epochs between fits of a linear probe on labelled frames, whose validation AUC is logged; 0: no probe. Training
     never depends on it."""
+    onnx: bool = True
+    """Write the best encoder's ONNX file when the run ends, by which it runs without torch. It takes seconds: a run
+    whose encoder is only evaluated needs none."""
     threads: int = Field(default=1, gt=0)
     devices: int = Field(default=1, gt=0)
     nodes: int = Field(default=1, gt=0)

@@ -289,7 +289,8 @@ def _train(
         "frames_per_second": run.speed(),
     }
     if fabric.is_global_zero:
-        finish_encoder(run.best, None if is_registered(config.encoder) else method.encoder)
+        if config.onnx:
+            finish_encoder(run.best, None if is_registered(config.encoder) else method.encoder)
         run.finish(result)
         for logger in fabric.loggers:
             logger.finalize("success")

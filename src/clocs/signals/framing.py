@@ -103,7 +103,7 @@ class FramePolicy(BaseModel):
         Returns:
             The same shape, zero where a lead is missing.
         """
-        if lead_mask is None:
+        if lead_mask is None or lead_mask.all():
             return self._scaled(frames, None)
         there = lead_mask.reshape(len(lead_mask), *(1,) * (frames.ndim - 3), lead_mask.shape[1], 1)
         return np.where(there, self._scaled(frames, there), np.float32(0))

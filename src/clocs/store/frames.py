@@ -132,10 +132,11 @@ class Frames:
         mask = self.lead_mask(items) if self.policy.allow_missing_leads and self.all_leads else None
         window = self._window
         if window is None or self._resamples(places):
-            windows = self._resampled(places)
-        else:
-            windows = self._cut(places, places.frame * window, window)
-        return self.policy.shape_windows(windows, mask)
+            return self.policy.shape_windows(self._resampled(places), mask)
+        starts = places.frame * window
+        if self.all_leads and window == self.policy.segments * self.policy.samples:
+            return self.policy.normalise(self._segments(places, starts), mask)
+        return self.policy.shape_windows(self._cut(places, starts, window), mask)
 
     def lead_mask(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return which leads each frame has, (items, leads); (items, 1) of true unless ``all_leads``."""
@@ -154,6 +155,13 @@ class Frames:
         if self.all_leads:
             return self._gatherer.stacked(places, starts, window)
         return self._gatherer.windows(places, starts, window)[:, None]
+
+    def _segments(self, places: Places, starts: Ints) -> Floats:
+        """(items, segments, leads, samples): each segment is cut by itself, so that none is copied to its position."""
+        segments, samples = self.policy.segments, self.policy.samples
+        each = places.pick(np.repeat(np.arange(len(starts)), segments)) if segments > 1 else places
+        begin = (starts[:, None] + np.arange(segments) * samples).reshape(-1)
+        return self._cut(each, begin, samples).reshape(len(starts), segments, self._num_channels, samples)
 
     def _resampled(self, places: Places) -> Floats:
         """(items, leads, samples of a frame) of recordings that are resampled or taken whole.
@@ -192,10 +200,13 @@ class Frames:
     def _at_one_rate(self) -> bool:
         return all(self.store.manifest.shards[block.shard].rate == self.policy.rate for block in self.blocks)
 
-    def targets(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample."""
+    def targets(self, items: npt.ArrayLike, recordings: Ints | None = None) -> npt.NDArray[np.bool_]:
+        """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample.
+
+        ``recordings``: of the items, where they are known already.
+        """
         if self.policy.label_at == "recording":
-            return self._recording_targets[self.recording_numbers(items)]
+            return self._recording_targets[self.recording_numbers(items) if recordings is None else recordings]
         places = self._gatherer.places(items)
         out = np.zeros((len(places.row), len(self.classes)), bool)
         for block, at in groups(places.block):

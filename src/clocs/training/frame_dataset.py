@@ -190,7 +190,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             "item": torch.from_numpy(wanted),
         }
         if targets:
-            made["target"] = torch.from_numpy(self.frames.targets(wanted))
+            made["target"] = torch.from_numpy(self.frames.targets(wanted, record))
         return made
 
     def patients(self, items: Items) -> Ints:

@@ -46,7 +46,7 @@ KINDS: Final = (
     Kind("store: manifest", "store/manifest-*.json", (uses.read_recordings, uses.serve, uses.train)),
     Kind("store: quarantine", "store/quarantine-*.jsonl", (uses.read_quarantine,)),
     Kind("store: receipt", "store/receipts/*.json", (uses.ingest_again,)),
-    Kind("cache: frames", "store/frames/*", (uses.cached_frames, uses.train, uses.resume)),
+    Kind("cache: frames", "store/frames/*", (uses.cached_frames,)),
     Kind("split: parts", "store/splits/*.arrow", (uses.read_split, uses.gather_frames, uses.train)),
     Kind("split: description", "store/splits/*.json", (uses.read_split, uses.gather_frames, uses.train)),
     Kind("archive: shard", "archive/shards/*.arrow", (uses.read_archive, uses.index_archive, uses.search, uses.serve)),

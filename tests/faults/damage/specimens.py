@@ -17,6 +17,7 @@ from clocs.evaluation.probe import probe
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import build_index, delete_patients
+from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
 from clocs.training.encoder_module import load_encoder_folder, save_encoder
@@ -39,6 +40,10 @@ STOP_AT: Final = 5
 """Step at which a run is interrupted; there is a checkpoint after step 4, and one before."""
 
 
+CACHED: Final[dict[str, Any]] = {"samples": 400, "rate": 125.0, "leads": ("II", "V2")}
+"""Changes of the policy ``segments`` under which frames are cached."""
+
+
 def dataset() -> Dataset:
     """PTB-XL with small shards."""
     return replace(DATASETS.get("ptbxl"), records_per_shard=RECORDS_PER_SHARD)
@@ -59,6 +64,7 @@ def make_specimens(originals: Path, folder: Path) -> None:
     _unpack(originals, folder / "source")
     store = ingest(dataset(), folder / "source", folder / "store")
     make_split(store, seed=SPLIT_SEED)
+    Frames(store, store.policy("segments").model_copy(update=CACHED)).cached()
     best = Path(pretrain({}, training(folder, "finished"))["best"])
     _interrupt(folder)
     _make_encoder(best, folder / "encoder")

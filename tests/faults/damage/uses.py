@@ -28,7 +28,7 @@ from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import finished_epochs, read_config
 from tests.faults.damage.serving import REFUSED, answers
-from tests.faults.damage.specimens import EMBEDDING, dataset, training
+from tests.faults.damage.specimens import CACHED, EMBEDDING, dataset, training
 from tests.faults.stores import fingerprint
 
 Found = Iterator[Any]
@@ -54,9 +54,9 @@ def gather_frames(folder: Path) -> Found:
 
 
 def cached_frames(folder: Path) -> Found:
-    """The frames that a training run caches."""
+    """Frames of two parts, from the cache that both share."""
     store = open_store(folder / "store")
-    policy = store.policy("segments").model_copy(update={"samples": 400, "rate": 125.0, "leads": ("II", "V2")})
+    policy = store.policy("segments").model_copy(update=CACHED)
     for part in ("train", "validation"):
         frames = Frames(store, policy, records=store.split().mask(part)).cached()
         yield frames.gather(np.arange(len(frames)))

@@ -88,7 +88,7 @@ def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
 def _translated(module: nn.Module, channels: int, samples: int) -> Any:
     """Return the network as an ONNX model."""
     import onnx  # noqa: F401
-    import onnxscript  # noqa: F401
+    from onnxscript import optimizer
 
     batch = {0: torch.export.Dim("N")}
     signals, lead_mask = torch.zeros(2, channels, samples), torch.ones(2, channels, dtype=torch.bool)
@@ -103,8 +103,11 @@ def _translated(module: nn.Module, channels: int, samples: int) -> Any:
             output_names=["embeddings"],
             dynamic_shapes=(batch, batch) if several else (batch,),
             verbose=False,
+            optimize=False,  # folding BatchNorm into convolutions costs precision
         )
     assert program is not None
+    for simplify in (optimizer.inline, optimizer.fold_constants, optimizer.remove_unused_nodes):
+        simplify(program.model)
     return program.model_proto
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-from packaging.requirements import Requirement
 from typer.main import get_command
 
 from clocs import __version__
@@ -218,13 +217,10 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_image_is_pinned_and_of_the_version_that_is_tested() -> None:
+def test_the_image_is_pinned_and_comes_without_torch() -> None:
     values = dict(value.split("=", 1) for name, value in instructions() if name == "ARG" and "=" in value)
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", values["PYTHON_IMAGE"])
-    assert set(compose()["services"]["clocs"]["build"]["args"]) == {"TORCH_INDEX"}
-    project = (ROOT / "pyproject.toml").read_text()
-    assert Requirement(re.findall(r'"(torch>=[^"]+)"', project)[0]).specifier.contains(values["TORCH_VERSION"])
-    assert f"torch=={values['TORCH_VERSION']}" in (ROOT / "Makefile").read_text()
+    assert not [value for name, value in instructions() if name == "RUN" and re.search(r"torch|train", value)]
     assert {value.split()[0] for name, value in instructions() if name == "FROM"} == {"${PYTHON_IMAGE}"}
 
 

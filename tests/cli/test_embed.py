@@ -74,14 +74,6 @@ def test_classes_are_printed_with_their_track_record(command: Command, originals
     assert result["classes"][0]["validation"]["count"] in (10, 40)
 
 
-def test_an_encoder_becomes_onnx(command: Command, folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript", reason="needs the extra 'onnx'")
-    out, err = command("export-onnx", folder, "encoder.onnx")
-    assert out.startswith("encoder.onnx: opset 18, at most ")
-    assert err == ""
-    assert (tmp_path / "encoder.onnx").stat().st_size > 20_000
-
-
 def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) -> None:
     file = originals / RECORDS / "00001_hr.hea"
     assert "neither a folder nor an encoder" in command("embed", file, "--encoder", "nowhere", code=1)[1]

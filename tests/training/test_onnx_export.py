@@ -17,10 +17,12 @@ from torch import nn
 
 from clocs.core.files import file_hash
 from clocs.encoders import wrap
+from clocs.inference.pretrained import load_encoder
 from clocs.training import onnx_export
 from clocs.training.encoder_folder import read_config
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.onnx_export import finish_encoder
+from clocs.training.pretrain import pretrain
 from tests.inference.conftest import LEADS, POLICY, make_encoder
 
 
@@ -131,3 +133,22 @@ def test_onnx_runtime_tells_its_makers_nothing(finished: Path, tmp_path: Path) -
     command = [sys.executable, "-c", script, str(finished / "model.onnx")]
     subprocess.run(command, env={**os.environ, **places}, check=True)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_run_ends_with_the_file_of_its_best_encoder(store: Path, tmp_path: Path) -> None:
+    told = (
+        f"store={store}",
+        f"runs={tmp_path}",
+        "batch=32",
+        "steps=2",
+        "encoder.embedding_dim=16",
+        "frames.samples=500",
+    )
+    done = pretrain({"method": "cmsc"}, told)
+    encoder = load_encoder(done["run"])
+    assert encoder.runtime == "onnxruntime"
+    np.testing.assert_allclose(
+        encoder.embed_frames(walks(3)[..., :500]),
+        load_encoder(done["run"], device="cpu").embed_frames(walks(3)[..., :500]),
+        atol=1e-5,
+    )

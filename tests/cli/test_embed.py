@@ -1,4 +1,4 @@
-"""``clocs embed``, ``clocs classify``, ``clocs export-onnx``: tables, JSON, messages."""
+"""``clocs embed``, ``clocs classify``: tables, JSON, messages."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Prepared:
     lead_mask: npt.NDArray[np.bool_]
     """(rows, C), false where a lead is missing."""
     lead: tuple[str, ...]
-    """(rows,): the row's lead, or ``all``."""
+    """(rows,), the lead of each row, or ``all``."""
     leads: tuple[str, ...]
     """The leads of the recording that are used."""
     start: npt.NDArray[np.float64]

@@ -46,7 +46,7 @@ class Embeddings:
     values: Floats
     """(rows, E)"""
     lead: tuple[str, ...]
-    """(rows,): the row's lead, or ``all``."""
+    """(rows,), the lead of each row, or ``all``."""
     leads: tuple[str, ...]
     """The leads of the recording that are used."""
     start: npt.NDArray[np.float64]

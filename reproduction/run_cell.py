@@ -99,6 +99,7 @@ def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
             "store": workspace.store(cell.dataset),
             "more_stores": tuple(workspace.store(dataset) for dataset in cell.more),
             "runs": workspace.runs,
+            "onnx": False,
             "threads": workspace.threads,
         },
         cell.label,

@@ -23,6 +23,15 @@ settings.register_profile(
 settings.load_profile("any-machine")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_onnx_file_unless_asked_for() -> None:
+    """Tests train hundreds of small encoders, and an ONNX file takes as long as most of their trainings."""
+    from clocs.training.config import PretrainConfig
+
+    PretrainConfig.model_fields["onnx"].default = False
+    PretrainConfig.model_rebuild(force=True)
+
+
 def data_folder() -> Path:
     """The folder of real data: ``CLOCS_DATA``, or ``shared/data`` beside the project."""
     return Path(os.environ.get("CLOCS_DATA", ROOT.parent / "shared" / "data"))

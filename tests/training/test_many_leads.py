@@ -66,7 +66,7 @@ def test_recordings_that_lack_a_lead_take_part_where_the_policy_allows_it(tmp_pa
     batch = allowed.train.make(np.arange(len(allowed.train)), 0, "train", 0, 0)
     absent = ~batch["lead_mask"][:, 0]
     assert set(absent.nonzero()[:, 1].tolist()) == {STANDARD.index("V4")}
-    assert clocs.pretrain("cmsc-synthetic", [*here, "frames.allow_missing_leads=true", "onnx=false"])["epochs"] == 1
+    assert clocs.pretrain("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"])["epochs"] == 1
 
 
 def test_another_number_of_leads_than_channels_is_refused(twelve: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_killed_run_is_continued_bit_for_bit(method: str, drive: Driver, twelv
 def trained(twelve: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A joint encoder, trained with lead dropout."""
     runs = tmp_path_factory.mktemp("joint")
-    return clocs.pretrain("cmsc-synthetic", [f"store={twelve}", f"runs={runs}", *JOINT, DROPPING, "epochs=3", "onnx=false"])
+    return clocs.pretrain("cmsc-synthetic", [f"store={twelve}", f"runs={runs}", *JOINT, DROPPING, "epochs=3"])
 
 
 def test_a_joint_encoder_learns_and_is_probed_and_fine_tuned(
@@ -146,7 +146,7 @@ class TwoCopies(methods.SimCLR):
 """,
         script,
     )
-    here = [f"store={twelve}", f"runs={tmp_path}", "batch=16", "steps=1", "leads=II", "onnx=false"]
+    here = [f"store={twelve}", f"runs={tmp_path}", "batch=16", "steps=1", "leads=II"]
     assert clocs.pretrain("two_copies-synthetic", here)["method"] == "two_copies"
 
 
@@ -155,7 +155,7 @@ def test_a_method_object_trains_from_the_weights_it_has_and_is_the_same_run_agai
         torch.manual_seed(7)
         return methods.CMSC(encoders.ResNet(in_channels=2, embedding_dim=8, width=24, depth=1))
 
-    settings: dict[str, Any] = {"leads": "I,V1", "batch": 16, "steps": 2, "runs": tmp_path, "onnx": False}
+    settings: dict[str, Any] = {"leads": "I,V1", "batch": 16, "steps": 2, "runs": tmp_path}
     first = clocs.pretrain(made(), clocs.open_store(twelve), **settings)
     assert clocs.pretrain(made(), twelve, **settings)["already_finished"]
     torch.manual_seed(8)
@@ -182,7 +182,7 @@ def test_a_network_that_is_not_registered_trains_under_a_name_and_is_loaded_by_p
     settings: dict[str, Any] = {"leads": "I,V1", "batch": 16, "steps": 2, "runs": tmp_path}
     with pytest.raises(ConfigError, match="not registered: pass name="):
         clocs.pretrain(method(), twelve, **settings)
-    best = clocs.pretrain(method(), twelve, name="mine", **settings)["best"]
+    best = clocs.pretrain(method(), twelve, name="mine", onnx=True, **settings)["best"]
     encoder = clocs.load_encoder(best, module=network())
     assert encoder.about["encoder"]["name"] == "mine"
     recording = clocs.open_store(twelve).recording(0)

@@ -144,7 +144,7 @@ def test_a_run_ends_with_the_file_of_its_best_encoder(store: Path, tmp_path: Pat
         "encoder.embedding_dim=16",
         "frames.samples=500",
     )
-    done = pretrain({"method": "cmsc"}, told)
+    done = pretrain({"method": "cmsc"}, [*told, "onnx=true"])
     encoder = load_encoder(done["run"])
     assert encoder.runtime == "onnxruntime"
     np.testing.assert_allclose(

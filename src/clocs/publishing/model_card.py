@@ -74,8 +74,13 @@ def _what(found: Findings) -> str:
         frames = f"{taken['samples'] / taken['rate']:g} s, {taken['samples']:,} samples at {taken['rate']:g} Hz"
     first, *others = (task.name for task in found.tasks)
     many = f"{len(others) + 1} linear classifiers" if others else "a linear classifier"
+    channels = options["in_channels"]
+    kind = "single-lead ECGs" if channels == 1 else f"ECGs of {channels} leads at once"
+    together = "one at a time" if channels == 1 else "all at once"
+    if taken.get("lead_dropout"):
+        together += "; some may be missing"
     words = (
-        f"An encoder of single-lead ECGs, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
+        f"An encoder of {kind}, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
         f"ICML 2021), and {many} on it. Research use only: not a medical device, not for diagnosis."
     )
     calls = [
@@ -96,7 +101,7 @@ encoder.embed("file").pooled()  # {options["embedding_dim"]} numbers
 
 | it takes | |
 |---|---|
-| leads | {", ".join(taken["leads"])}, {"one at a time" if options["in_channels"] == 1 else "all at once"} |
+| leads | {", ".join(taken["leads"])}, {together} |
 | frames | {frames} |
 | amplitude | {"each frame scaled to 0..1" if taken["normalisation"] == "unit" else taken["unit"]} |
 | network | `{found.about["encoder"]["name"]}`, {options["embedding_dim"]} outputs |
@@ -150,7 +155,7 @@ def _results(task: Task) -> list[str]:
     lines += ["| | AUC | average precision | calibration error |", "|---|---|---|---|"]
     for level, values in task.test.items():
         lines.append(f"| per {level} ({values['rows']:,}) | {_cells(values)} |")
-    lines += ["", "Per recording (leads and frames averaged), by class:", ""]
+    lines += ["", "Per recording (the mean over its frames and leads), by class:", ""]
     lines += [
         "| class | meaning | recordings | AUC | average precision | calibration error |",
         "|---|---|---|---|---|---|",

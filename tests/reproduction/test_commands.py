@@ -138,7 +138,7 @@ def test_a_name_is_needed_and_must_be_known(command: Command) -> None:
 
 
 def test_methods_and_datasets_must_be_known(command: Command) -> None:
-    assert "methods: unknown foo. Known: random, cmsc, " in command("run", "table1", "--methods", "cmsc,foo", code=1)[1]
+    assert "methods: unknown foo. Known: random, byol, " in command("run", "table1", "--methods", "cmsc,foo", code=1)[1]
     assert (
         "datasets: unknown chapmann. Known: chapman, " in command("run", "table1", "--datasets", "chapmann", code=1)[1]
     )

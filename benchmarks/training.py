@@ -20,8 +20,8 @@ from clocs.losses import PatientNCELoss
 from clocs.methods import parse_method
 from clocs.training.config import resolve
 from clocs.training.data import sources, training_data
+from clocs.training.initial_method import fresh_encoder
 from clocs.training.loop import Loop, State
-from clocs.training.pretrain import fresh_encoder
 from clocs.training.runs import Run
 
 BATCH, STEPS, ROUNDS = 256, 20, 11

@@ -12,7 +12,7 @@ from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.store.store import Store
 from clocs.training.config import resolve
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.pretrain import fresh_encoder
+from clocs.training.initial_method import fresh_encoder
 
 
 def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:

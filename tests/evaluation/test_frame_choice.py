@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.frame_choice import frames_for, mismatches
+from clocs.evaluation.frame_choice import FrameChoice, frames_for, mismatches
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from tests.inference.conftest import POLICY, about
@@ -21,6 +21,10 @@ def told(policy: FramePolicy) -> dict[str, Any]:
     return found
 
 
+def chosen(input: dict[str, Any], store: Store, choice: FrameChoice, in_channels: int = 1) -> FramePolicy:
+    return frames_for({"encoder": {"options": {"in_channels": in_channels}}, "input": input}, store, choice)
+
+
 def store_with(store: Store, policy: FramePolicy, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The same store, with another policy for evaluation."""
     monkeypatch.setattr(Store, "policy", lambda self, purpose: {"evaluation": policy}[purpose])
@@ -31,31 +35,31 @@ def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatc
     kept: dict[str, Any] = {"leads": ("ECG",), "label_at": "start", "excluded": (("r7", "ECG"),)}
     own = FramePolicy(samples=2500, segments=2, source_samples=256, **kept)
     trained = FramePolicy(samples=1000, segments=2, rate=100, normalisation="unit", leads=("II", "V2"))
-    found = frames_for(told(trained), store_with(store, own, monkeypatch), "encoder")
+    found = chosen(told(trained), store_with(store, own, monkeypatch), "encoder")
     assert found == FramePolicy(samples=1000, rate=100, normalisation="unit", **kept)
     assert mismatches(told(trained), found, store) == []
 
 
 def test_an_encoder_at_the_datasets_own_rate_gets_its_frames(store: Store) -> None:
     trained = FramePolicy(samples=2500, segments=2, rate=500)
-    assert frames_for(told(trained), store, "encoder") == store.policy("evaluation")
+    assert chosen(told(trained), store, "encoder") == store.policy("evaluation")
 
 
 def test_an_encoder_without_a_rate_knows_its_own_dataset_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="--frames paper"):
-        frames_for(told(CHAPMAN), store, "encoder")
+        chosen(told(CHAPMAN), store, "encoder")
     here = store_with(store, CHAPMAN, monkeypatch)
     without_exclusion = CHAPMAN.model_copy(update={"excluded": ()})
-    assert frames_for(told(without_exclusion), here, "encoder") == CHAPMAN
+    assert chosen(told(without_exclusion), here, "encoder") == CHAPMAN
     with pytest.raises(ConfigError, match="--frames paper"):
-        frames_for(told(FramePolicy(samples=2500, source_samples=2500, normalisation="unit")), here, "encoder")
+        chosen(told(FramePolicy(samples=2500, source_samples=2500, normalisation="unit")), here, "encoder")
 
 
 def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = store_with(store, CHAPMAN, monkeypatch)
-    assert frames_for(told(POLICY), here, "paper") == CHAPMAN
+    assert chosen(told(POLICY), here, "paper") == CHAPMAN
     assert mismatches(told(POLICY), CHAPMAN, store) == [
         "the encoder was trained at 500 Hz, these frames have no stated rate"
     ]
@@ -80,23 +84,32 @@ def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
     manifest = store.manifest.model_copy(update={"shards": shards})
     monkeypatch.setattr(store, "manifest", manifest)
     plain, scaled = (FramePolicy(samples=2500, rate=500, normalisation=kind) for kind in ("none", "unit"))
-    found = frames_for(told(plain), store, "encoder")
+    found = chosen(told(plain), store, "encoder")
     assert found.normalisation == "typical"
     (note,) = mismatches(told(plain), found, store)
     assert note.endswith("these frames have adu, scaled to the amplitude of an ordinary lead")
-    assert frames_for({**told(plain), "unit": "adu"}, store, "encoder").normalisation == "none"
-    assert frames_for(told(scaled), store, "encoder").normalisation == "unit"
+    assert chosen({**told(plain), "unit": "adu"}, store, "encoder").normalisation == "none"
+    assert chosen(told(scaled), store, "encoder").normalisation == "unit"
 
 
 def test_frames_of_another_length_do_not_fit(store: Store) -> None:
     short = FramePolicy(samples=1000, segments=2, rate=100)
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
-        frames_for(told(short), store, "paper")
+        chosen(told(short), store, "paper")
 
 
 def test_of_a_dataset_without_a_choice_of_leads_those_are_taken_that_the_encoder_knows(store: Store) -> None:
     trained = FramePolicy(samples=2500, rate=500)
     there = sorted(store.leads())
     known = {**told(trained), "leads": ["V6R", there[0]]}
-    assert frames_for(known, store, "encoder").leads == (there[0],)
-    assert frames_for({**told(trained), "leads": ["V6R"]}, store, "encoder").leads == (), "then all"
+    assert chosen(known, store, "encoder").leads == (there[0],)
+    assert chosen({**told(trained), "leads": ["V6R"]}, store, "encoder").leads == (), "then all"
+
+
+@pytest.mark.parametrize("choice", ["encoder", "paper"])
+def test_an_encoder_of_several_leads_gets_its_own_in_their_order(store: Store, choice: FrameChoice) -> None:
+    """Whatever leads the dataset's policy names: one is one channel."""
+    trained = FramePolicy(samples=2500, segments=2, rate=500, allow_missing_leads=True)
+    known = {**told(trained), "leads": ["V1", "I"]}
+    found = chosen(known, store, choice, in_channels=2)
+    assert (found.leads, found.allow_missing_leads, found.segments) == (("V1", "I"), True, 1)

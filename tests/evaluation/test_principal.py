@@ -51,7 +51,7 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
     """Whitened, of standardised channels; up to signs. Scikit-learn divides variances by one less."""
     encoder = load_encoder_checkpoint(made, store)
     assert isinstance(encoder.module, PCAEncoder)
-    policy, training = frames_for(encoder.about["input"], store, "encoder"), store.split().mask("train")
+    policy, training = frames_for(encoder.about, store, "encoder"), store.split().mask("train")
     embeddings = rows_of(encoder.module, store, policy, training).values
     channels = rows_of(principal._Features(encoder.module), store, policy, training).values
     assert channels.shape[1] == 2 * (4 + 8 + 12 + 16)

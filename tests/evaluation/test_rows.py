@@ -97,7 +97,7 @@ def test_a_module_that_changes_itself_is_caught(module: nn.Module, store: Store)
 def test_a_part_without_frames_is_said(store: Store, trained: Path) -> None:
     module, policy = load_encoder_folder(trained)[0], store.policy("evaluation")
     for given, records in ((policy, np.zeros(160, bool)), (FramePolicy(samples=9000, rate=500), SOME)):
-        with pytest.raises(ConfigError, match="no frame of this part"):
+        with pytest.raises(ConfigError, match="No recording of this part"):
             rows_of(module, store, given, records)
 
 

@@ -16,7 +16,8 @@ from clocs.core.errors import ConfigError, LeadError, SignalError, UnitError
 from clocs.core.recording import Provenance, Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats import read
-from clocs.inference.pretrained import Embeddings, PretrainedEncoder, load_encoder
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.results import Embeddings
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import REASONS
 from tests.conftest import make_recording

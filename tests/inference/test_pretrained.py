@@ -25,7 +25,8 @@ from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
 from clocs.inference.classifier import Bin
-from clocs.inference.pretrained import ClassProbability, Embeddings, PretrainedEncoder, load_encoder
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.results import ClassProbability, Embeddings
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest

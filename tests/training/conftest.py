@@ -16,7 +16,7 @@ import pytest
 import clocs
 from clocs.training.config import PretrainConfig
 from clocs.training.data import Data, Source, sources, training_data
-from clocs.training.pretrain import fresh_method
+from clocs.training.initial_method import fresh_method
 
 ROOT = Path(__file__).resolve().parents[2]
 Driver = Callable[..., subprocess.CompletedProcess[str]]

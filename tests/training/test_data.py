@@ -19,7 +19,7 @@ from clocs.store.store import Store, open_store
 from clocs.training.config import resolve
 from clocs.training.data import sources
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.pretrain import fresh_encoder
+from clocs.training.initial_method import fresh_encoder
 from clocs.training.seen import load_seen
 from tests.conftest import make_recording
 from tests.training.conftest import data_of

@@ -20,8 +20,8 @@ from clocs.store.store import open_store
 from clocs.training.config import resolve
 from clocs.training.data import sources
 from clocs.training.encoder_module import load_encoder_folder, load_head
+from clocs.training.initial_method import fresh_method
 from clocs.training.loop import _parts
-from clocs.training.pretrain import fresh_method
 from tests.training.conftest import Driver, data_of
 
 SETTINGS = ["epochs=3", "batch=64", "learning_rate=0.003"]

@@ -23,9 +23,9 @@ from clocs.signals.quality import OFF
 from clocs.store.store import open_store
 from clocs.training.config import resolve
 from clocs.training.encoder_module import load_encoder_folder
+from clocs.training.initial_method import fresh_encoder
 from clocs.training.labels import labelled_items, labelled_records
 from clocs.training.loop import Progress
-from clocs.training.pretrain import fresh_encoder
 from clocs.training.runs import finished_epochs
 from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen import load_seen, seen_keys

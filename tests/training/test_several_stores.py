@@ -22,7 +22,7 @@ from clocs.training.config import resolve
 from clocs.training.data import sources
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.frame_dataset import FrameDataset
-from clocs.training.pretrain import fresh_method
+from clocs.training.initial_method import fresh_method
 from clocs.training.seen import load_seen, seen_keys, seen_records
 from tests.conftest import make_recording
 from tests.training.conftest import data_of

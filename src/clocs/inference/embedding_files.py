@@ -16,7 +16,8 @@ from clocs.core.csv_cells import safe_cell
 from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, UnitError
 from clocs.core.files import write_bytes
 from clocs.formats import read
-from clocs.inference.pretrained import Embeddings, PretrainedEncoder
+from clocs.inference.pretrained import PretrainedEncoder
+from clocs.inference.results import Embeddings
 
 ENDINGS: Final = (".npz", ".csv", ".parquet")
 """Of the tables that embeddings are written to."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
-from clocs.inference.pretrained import Classification, Embeddings
+from clocs.inference.results import Classification, Embeddings
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search
 from clocs.service.parsing.reading import beginning

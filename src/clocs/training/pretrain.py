@@ -9,29 +9,24 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
 from clocs.core.errors import ConfigError, EngineError, StoreError
 from clocs.core.files import exclusive
-from clocs.core.options import options_of
-from clocs.core.seeds import derived_seed
-from clocs.encoders import Encoder, build_encoder
-from clocs.encoders.encoder import describe_encoder, is_registered, parse_encoder
-from clocs.methods import METHODS, Method, build_method
-from clocs.methods.method import GIVEN
-from clocs.signals.framing import FramePolicy
+from clocs.encoders.encoder import describe_encoder, is_registered
+from clocs.methods import METHODS, Method
 from clocs.store.duplicates import Keys
 from clocs.store.reader import Folder
 from clocs.training.batches import DRAW_BLOCK
 from clocs.training.checkpoint import Checkpoint, newest_undamaged
-from clocs.training.config import PretrainConfig, resolve, without_frame_options
+from clocs.training.config import PretrainConfig, resolve
 from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
 from clocs.training.distributed import from_rank_zero
 from clocs.training.encoder_folder import REQUIRED
 from clocs.training.encoder_module import load_encoder_folder, weights_hash
+from clocs.training.initial_method import described_method, fresh_method, warn_of_other_frames
 from clocs.training.loop import Loop, Progress
 from clocs.training.onnx_export import finish_encoder
 from clocs.training.precision import warn_if_slow
@@ -121,34 +116,6 @@ def _folder(store: Sequence[str] | Folder) -> Folder:
     if isinstance(store, str | os.PathLike):
         return store
     raise ConfigError("pretrain(method, store): pass the store to train on, or its folder")
-
-
-def described_method(
-    method: Method, store: Path, name: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})
-) -> PretrainConfig:
-    """Return the config of a run that trains a method object.
-
-    Args:
-        method: A registered method.
-        store: Folder of the store.
-        name: Name of the encoder, where its network is not registered.
-        settings: Other keys of the config.
-
-    Raises:
-        ConfigError: The method has no name, or its encoder has none.
-    """
-    known = METHODS.name_of(type(method))
-    if known is None:
-        raise ConfigError(f"{type(method).__name__} has no name. Decorate the class: @clocs.methods.register('name')")
-    section = describe_encoder(method.encoder)
-    if not is_registered(section):
-        if name is None:
-            raise ConfigError("the encoder's network is not registered: pass name=, under which the run keeps it")
-        encoder = {"name": name, "registered": False, **section["options"]}
-    else:
-        encoder = {"name": section["name"], **without_frame_options(section["options"])}
-    given = {"method": {"name": known, **options_of(method, given=GIVEN)}, "encoder": encoder, "store": store}
-    return resolve({**settings, **given})
 
 
 def _named_run(config: PretrainConfig, parts: tuple[Source, ...], method: Method | None) -> Run:
@@ -265,7 +232,7 @@ def _train(
     method = fresh_method(config, parts) if given is None else given
     data = training_data(config, method, parts)
     if config.initial is not None and fabric.is_global_zero:
-        _warn_of_other_frames(config.initial, parts[0].policy, data.train.unit)
+        warn_of_other_frames(config.initial, parts[0].policy, data.train.unit)
     loop = Loop(config, method, data, run, fabric)
     try:
         about = _about(config, method, data, parts, run)
@@ -308,55 +275,6 @@ def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
     if "seen_sha256" not in about and not same_split(about, parts[0].store, parts[0].split):
         raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
     return seen_also(folder, about, [keys])
-
-
-def fresh_method(config: PretrainConfig, parts: tuple[Source, ...]) -> Method:
-    """Return the method that a run starts from, with its encoder."""
-    encoder = fresh_encoder(config, parts[0].policy)
-    num_classes = len(parts[0].store.manifest.dataset["classes"]) if len(parts) == 1 else 0
-    return build_method(config.method, encoder, num_classes)
-
-
-def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
-    """Return the encoder that a run starts from."""
-    torch.manual_seed(derived_seed(config.seed, "weights"))
-    encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.samples))
-    if config.initial is not None:
-        start, about = load_encoder_folder(encoder_folder(config.initial))
-        _refuse_other_encoder(config, policy, about["encoder"])
-        encoder.load_state_dict(start.state_dict())
-    return encoder
-
-
-def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: dict[str, Any]) -> None:
-    """Weights fit one shape; what to write in the config to have it is said."""
-    kinds = given, {"name": config.encoder["name"], "options": config.encoder_options(policy.samples)}
-    # Parsed: an option that is newer than the encoder has its default there.
-    theirs, ours = ({"name": kind["name"], **parse_encoder(**kind)} for kind in kinds)
-    others = {key: value for key, value in theirs.items() if ours.get(key) != value}
-    if others:
-        places = {"num_samples": "frames.samples"}
-        told = " ".join(f"{places.get(key, f'encoder.{key}')}={value}" for key, value in others.items())
-        raise ConfigError(f"initial: {config.initial} is another encoder than this run trains; to have it, add: {told}")
-
-
-def _warn_of_other_frames(initial: str, policy: FramePolicy, unit: str) -> None:
-    """At another rate or scale, weights fit as well, but what they know is lost."""
-    known = load_encoder_folder(encoder_folder(initial))[1]["input"]
-    unknown_gain = known["normalisation"] == "none" and (known.get("unit", "mV"), unit) == ("mV", "adu")
-    theirs = {"rate": known["rate"], "normalisation": "typical" if unknown_gain else known["normalisation"]}
-    others = {key: value for key, value in theirs.items() if getattr(policy, key) != value}
-    if not others:
-        return
-    told, ours = (
-        ", ".join(f"{key} {'not stated' if of[key] is None else of[key]}" for key in others)
-        for of in (theirs, policy.model_dump())
-    )
-    if others.get("rate") is not None and policy.source_samples is not None:
-        others["source_samples"] = "null"  # a policy has one or the other
-    keys = " ".join(f"frames.{key}={value}" for key, value in others.items() if value is not None)
-    advice = f"; to have them, add: {keys}" if keys else ""
-    warnings.warn(f"initial: {initial} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)
 
 
 def _about(config: PretrainConfig, method: Method, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from clocs.training.config import PretrainConfig
 from clocs.training.data import source, training_data
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.frame_dataset import FrameDataset
-from clocs.training.pretrain import fresh_method
+from clocs.training.initial_method import fresh_method
 from clocs.training.shipped import encoder_folder
 
 Ints = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.formats.reading import read
 from clocs.inference.classifier import Bin
-from clocs.inference.pretrained import ClassProbability
+from clocs.inference.results import ClassProbability
 from tests.service.viewer.conftest import Visit
 
 BEATS = """async ({ rate, rows }) => {

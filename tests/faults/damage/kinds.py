@@ -63,6 +63,7 @@ KINDS: Final = (
     Kind("index: deleted rows", "index/tombstones/rows-*.arrow", FIND),
     Kind("index: deleted patients", "index/tombstones/patients-*.arrow", FIND),
     Kind("encoder: weights", "encoder/model.safetensors", LOAD),
+    Kind("encoder: network", "encoder/model.onnx", (uses.embed, uses.serve)),
     Kind("encoder: config", "encoder/config.json", LOAD),
     Kind("encoder: head", "encoder/head.safetensors", (uses.load_trained_head,)),
     Kind("encoder: seen", "encoder/seen.npy", (uses.check_leaks, uses.continue_from)),

@@ -21,6 +21,7 @@ from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
 from clocs.training.encoder_module import load_encoder_folder, save_encoder
+from clocs.training.onnx_export import finish_encoder
 from clocs.training.pretrain import pretrain
 from tests.similarity.archives import clustered, write_archive
 
@@ -50,13 +51,11 @@ def dataset() -> Dataset:
 
 
 def training(folder: Path, run: str, **changes: Any) -> list[str]:
-    """The options of one of ``RUNS``, of six steps. Frames are resampled, so they are cached."""
+    """The options of one of ``RUNS``, of six steps."""
     told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "epochs": 2, "batch": 8}
     told |= {"frames.samples": 400, "frames.rate": 125, "frames.segments": 2, "leads": "II,V2"}
-    return [
-        f"{key}={value}"
-        for key, value in {**told, "encoder.embedding_dim": EMBEDDING, "checkpoint_steps": 2, **changes}.items()
-    ]
+    told |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_steps": 2, "onnx": "false"}
+    return [f"{key}={value}" for key, value in {**told, **changes}.items()]
 
 
 def make_specimens(originals: Path, folder: Path) -> None:
@@ -132,6 +131,7 @@ def _make_encoder(best: Path, folder: Path) -> None:
     mean, weight = random.normal(size=EMBEDDING), random.normal(size=(2, EMBEDDING))
     arrays = (mean, np.ones(EMBEDDING), weight, np.zeros(2))
     Classifier(card, *(values.astype(np.float32) for values in arrays)).save(folder / FOLDER / "made")
+    assert finish_encoder(folder) == ""
 
 
 def _evaluate(folder: Path) -> None:

@@ -12,6 +12,7 @@ MODULES = [
     "clocs.core.registry",
     "clocs.encoders.cnn",
     "clocs.encoders.encoder",
+    "clocs.encoders.patch_transformer",
     "clocs.encoders.pca",
     "clocs.encoders.resnet",
     "clocs.encoders.wrapped",

@@ -34,7 +34,7 @@ every_encoder = pytest.mark.parametrize("name", ENCODERS.names())
 
 
 def test_the_encoders_of_the_package_are_registered() -> None:
-    assert ENCODERS.names() == ["cnn", "pca", "resnet"]
+    assert ENCODERS.names() == ["cnn", "patch_transformer", "pca", "resnet"]
 
 
 @every_encoder

@@ -2,8 +2,19 @@
 
 from clocs.encoders.cnn import CNN
 from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, register
+from clocs.encoders.patch_transformer import PatchTransformer
 from clocs.encoders.pca import PCAEncoder
 from clocs.encoders.resnet import ResNet
 from clocs.encoders.wrapped import wrap
 
-__all__ = ["CNN", "ENCODERS", "Encoder", "PCAEncoder", "ResNet", "build_encoder", "register", "wrap"]
+__all__ = [
+    "CNN",
+    "ENCODERS",
+    "Encoder",
+    "PCAEncoder",
+    "PatchTransformer",
+    "ResNet",
+    "build_encoder",
+    "register",
+    "wrap",
+]

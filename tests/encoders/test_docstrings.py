@@ -15,6 +15,7 @@ MODULES = [
     "clocs.encoders.patch_transformer",
     "clocs.encoders.pca",
     "clocs.encoders.resnet",
+    "clocs.encoders.s4d",
     "clocs.encoders.wrapped",
 ]
 

@@ -34,7 +34,7 @@ every_encoder = pytest.mark.parametrize("name", ENCODERS.names())
 
 
 def test_the_encoders_of_the_package_are_registered() -> None:
-    assert ENCODERS.names() == ["cnn", "patch_transformer", "pca", "resnet"]
+    assert ENCODERS.names() == ["cnn", "patch_transformer", "pca", "resnet", "s4d"]
 
 
 @every_encoder
@@ -150,7 +150,7 @@ def test_an_unknown_name_is_refused() -> None:
         build_encoder("nope")
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet"])
+@pytest.mark.parametrize("name", ["cnn", "resnet", "s4d"])
 def test_convolutional_encoders_compute_all_tokens(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot leave tokens out"):
         small(name).tokens(torch.randn(2, 1, NUM_SAMPLES), keep=torch.zeros(2, 1, dtype=torch.int64))

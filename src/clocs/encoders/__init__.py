@@ -5,11 +5,13 @@ from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, register
 from clocs.encoders.patch_transformer import PatchTransformer
 from clocs.encoders.pca import PCAEncoder
 from clocs.encoders.resnet import ResNet
+from clocs.encoders.s4d import S4D
 from clocs.encoders.wrapped import wrap
 
 __all__ = [
     "CNN",
     "ENCODERS",
+    "S4D",
     "Encoder",
     "PCAEncoder",
     "PatchTransformer",

@@ -118,6 +118,17 @@ class Encoder(nn.Module, ABC):
         without gradients, which training on several ranks refuses.
         """
 
+    def prepare_export(self, num_samples: int) -> None:
+        """Compute in advance what depends only on the weights and on the length of a frame.
+
+        The ONNX export calls this method of every encoder in a network, in eval mode, so that the values become
+        constants of the graph. They are used until the next call of ``train()`` or ``load_state_dict()``. Most encoders
+        have nothing to prepare.
+
+        Args:
+            num_samples: Samples S of the frames that the exported network will take.
+        """
+
     def masked(self, signals: Tensor, lead_mask: Tensor | None) -> Tensor:
         """Return the signals (N, C, S) with absent leads set to zero.
 

@@ -162,7 +162,7 @@ class PatchTransformer(Encoder):
         """
         count = self.num_tokens(signals.shape[-1])
         whole = self.masked(signals, lead_mask)[:, :, : count * self.patch_size]
-        return whole.unflatten(2, (count, self.patch_size)).transpose(1, 2).flatten(2)
+        return whole.reshape(-1, self.in_channels, count, self.patch_size).transpose(1, 2).flatten(2)
 
     def positions(self, num_tokens: int) -> Tensor:
         """Return the vectors that are added to the first patches of a frame; a decoder can use the same.

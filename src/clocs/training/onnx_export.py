@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from clocs.core.errors import StoreError
 from clocs.core.files import write_bytes
+from clocs.encoders.encoder import Encoder
 from clocs.signals.framing import FramePolicy
 from clocs.training.encoder_folder import ONNX, ONNX_HASH, ONNX_MISSING, in_channels, write_config
 from clocs.training.encoder_module import load_encoder_folder
@@ -72,6 +73,9 @@ def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
         StoreError: Its embeddings differ from torch's.
     """
     channels, policy = in_channels(about), FramePolicy.model_validate(about["input"]["policy"])
+    for part in module.modules():
+        if isinstance(part, Encoder):
+            part.prepare_export(policy.samples)
     model = _translated(module, channels, policy.samples)
     for node in model.graph.node:  # where each line of code was on this machine
         del node.metadata_props[:]

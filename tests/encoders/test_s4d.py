@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clocs.core.errors import ConfigError
 from clocs.encoders import S4D, Encoder, PCAEncoder, build_encoder
 from clocs.encoders.encoder import describe_encoder
-from clocs.encoders.s4d import StateSpace
+from clocs.encoders.s4d import Block, StateSpace
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD
 from clocs.training.encoder_module import save_encoder
@@ -169,6 +169,7 @@ def test_embedding_and_features_by_hand() -> None:
     stem = nn.functional.conv1d(signals, encoder.stem.weight, encoder.stem_bias, stride=3, padding=3)
     hidden, pooled = stem.transpose(1, 2), []
     for block in encoder.blocks:
+        assert isinstance(block, Block)
         filtered = literal(block.state_space, block.norm(hidden).transpose(1, 2)).transpose(1, 2)
         value, gate = block.mix(nn.functional.gelu(filtered)).chunk(2, dim=2)
         hidden = hidden + value * torch.sigmoid(gate)

@@ -100,7 +100,8 @@ def _by_fft(hidden: Tensor, kernel: Tensor) -> Tensor:
     length, first = hidden.shape[2], kernel.shape[1] - hidden.shape[2]
     size = next_fast_len(2 * length - 1, real=True)
     spectrum = torch.fft.rfft(hidden, size) * torch.fft.rfft(kernel.flip(1), size)
-    return torch.fft.irfft(spectrum, size)[..., first : first + length]
+    convolved: Tensor = torch.fft.irfft(spectrum, size)
+    return convolved[..., first : first + length]
 
 
 def _by_convolution(hidden: Tensor, kernel: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ PARTS: dict[str, set[str]] = {
     "datasets": {"dataset", "deidentifying", "tables"},
     "encoders": {"convolution", "encoder", "fused_block", "pooling"},
     "losses": {"cosine", "full_precision", "loss"},
-    "methods": {"contrast", "gather", "method"},
+    "methods": {"contrast", "gather", "masked", "method"},
     "augmentations": {"augmentation", "compose"},
 }
 """Folders of parts, with the modules that are the folder's framework and that its parts may import."""

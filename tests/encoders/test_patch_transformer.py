@@ -213,3 +213,16 @@ def test_the_onnx_file_gives_what_torch_gives(in_channels: int, tmp_path: Path) 
     (found,) = session.run(None, given)
     expected = encoder(signals, mask if in_channels > 1 else None).detach().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_without_a_head_the_embedding_is_the_mean_of_the_tokens() -> None:
+    torch.manual_seed(0)
+    encoder = PatchTransformer(2, 12, patch_size=10, width=12, depth=1, num_heads=3, head="none").eval()
+    signals = torch.randn(3, 2, 80)
+    torch.testing.assert_close(encoder(signals), encoder.tokens(signals).mean(1), rtol=0, atol=0)
+    assert "linear" not in {name.partition(".")[0] for name in encoder.state_dict()}
+    section = describe_encoder(encoder)
+    assert section["options"]["head"] == "none"
+    build_encoder(section["name"], section["options"]).load_state_dict(encoder.state_dict())
+    with pytest.raises(ConfigError, match="embedding_dim=128: without a head it is the width of a token, 96"):
+        PatchTransformer(head="none")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clocs.core.errors import ConfigError
 from clocs.core.options import option_names
-from clocs.encoders import CNN, ResNet
+from clocs.encoders import CNN, Encoder, PatchTransformer, ResNet
 from clocs.losses import PatientNCELoss
 from clocs.methods import BYOL, CMSC, CMSMLC, METHODS, MTSSL, Batch, Method, build_method, parse_method, register
 from clocs.methods.method import GIVEN, changed_method
@@ -25,8 +25,13 @@ SEVERAL = [name for name in METHODS.names() if not METHODS.get(name).leads_as_vi
 
 def made(name: str, **options: Any) -> Method:
     torch.manual_seed(0)
-    encoder = CNN(embedding_dim=EMBEDDING, num_samples=SAMPLES, dropout=0)
+    encoder = patches() if METHODS.get(name).needs_patches else CNN(1, EMBEDDING, SAMPLES, dropout=0)
     return build_method({"name": name, **options}, encoder, CLASSES)
+
+
+def patches(in_channels: int = 1) -> Encoder:
+    """An encoder of patches, for methods that leave some out."""
+    return PatchTransformer(in_channels, EMBEDDING, patch_size=20, width=8, depth=1, num_heads=2)
 
 
 def frames_for(method: Method) -> Tensor:
@@ -65,7 +70,8 @@ def test_a_step_trains_everything_that_is_to_be_trained(name: str) -> None:
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_method_trains_an_encoder_of_twelve_leads_and_a_missing_lead_counts_for_nothing(name: str) -> None:
     torch.manual_seed(0)
-    encoder = ResNet(in_channels=12, embedding_dim=EMBEDDING, width=4, depth=2)
+    convolutional = ResNet(in_channels=12, embedding_dim=EMBEDDING, width=4, depth=2)
+    encoder = patches(12) if METHODS.get(name).needs_patches else convolutional
     method = build_method({"name": name}, encoder, CLASSES)
     batch = batch_for(method)
     assert batch["views"].shape[2:] == (12, SAMPLES)
@@ -181,6 +187,7 @@ def test_a_projection_head_is_trained_beside_the_encoder(name: str) -> None:
 def test_without_a_head_only_those_with_one_of_their_own_have_more_than_an_encoder(name: str) -> None:
     beside = {key.partition(".")[0] for key in made(name).state_dict()} - {"encoder"}
     own = {"byol": {"predictor", "target"}, "mtssl": {"heads"}, "supervised": {"head"}}
+    own |= {"mae": {"decoder"}, "jepa": {"predictor", "target"}}
     assert beside == own.get(name, set())
 
 
@@ -237,6 +244,8 @@ def test_augmentations_that_are_no_list_are_refused_with_all_else_that_is_wrong(
         ("cmlc", 1, 1, "two views or more of an instance"),
         *(("cmsc", 2, 2, None), ("cmlc", 1, 4, None), ("cmlc", 2, 8, None), ("cmsmlc", 2, 8, None)),
         *((name, 1, 2, None) for name in ("simclr", "byol", "mtssl", "supervised")),
+        *((name, 1, 1, None) for name in ("mae", "jepa")),
+        *((name, 2, 2, "one segment a frame") for name in ("mae", "jepa")),
         *((name, 2, 4, "one segment a frame") for name in ("simclr", "byol", "mtssl", "supervised")),
     ],
 )

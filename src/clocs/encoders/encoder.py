@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
@@ -44,6 +45,9 @@ class Encoder(nn.Module, ABC):
 
     token_dim: int | None = None
     """Dimension D of a token; None without tokens."""
+    patch_size: int | None = None
+    """Samples P of a patch, where token t stands for samples t P to (t + 1) P - 1 and :meth:`tokens` takes ``keep``;
+    None where all tokens are computed together."""
     num_features: int | None = None
     """Number P of pooled activations; None without features."""
     _arguments: dict[str, Any]
@@ -128,6 +132,18 @@ class Encoder(nn.Module, ABC):
         Args:
             num_samples: Samples S of the frames that the exported network will take.
         """
+
+    def freeze_head(self) -> None:
+        """Exclude the layers that :meth:`remove_head` would remove from training, where a method trains tokens only.
+
+        They stay as they are, and :meth:`forward` can still be called.
+        """
+        without = copy.deepcopy(self)
+        without.remove_head()
+        trained = dict(without.named_parameters())
+        for name, parameter in self.named_parameters():
+            if name not in trained:
+                parameter.requires_grad_(False)
 
     def masked(self, signals: Tensor, lead_mask: Tensor | None) -> Tensor:
         """Return the signals (N, C, S) with absent leads set to zero.

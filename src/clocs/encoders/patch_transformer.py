@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -61,7 +61,7 @@ class PatchTransformer(Encoder):
     A patch holds ``patch_size`` samples of all leads, and a linear layer makes one token of it. Samples after the last
     whole patch are left out. Positions are sines and cosines (Vaswani et al., 2017) and not learned, so that one
     network takes frames of any length. There is no class token: the embedding is a linear function of the mean of all
-    tokens after the last LayerNorm. With all defaults there are 462,464 parameters.
+    tokens after the last LayerNorm, or that mean itself. With all defaults there are 462,464 parameters.
 
     An absent lead is zero and adds nothing to the sum over leads that a token is. No further vector tells which leads
     are absent: a zero lead means the same with and without a mask, as for every other encoder.
@@ -76,9 +76,11 @@ class PatchTransformer(Encoder):
         mlp_ratio: Width of the hidden layer of a block, as a multiple of ``width``.
         dropout: Probability with which an element is dropped, after the positions are added and after every linear
             layer of a block except those of queries, keys and values.
+        head: ``linear``: the embedding is a linear function of the mean of all tokens. ``none``: it is the mean, and
+            ``embedding_dim`` is ``width``; for methods that train tokens only, such as masked models.
 
     Raises:
-        ConfigError: ``width`` is odd or not divisible by ``num_heads``.
+        ConfigError: ``width`` is odd or not divisible by ``num_heads``; or it is not ``embedding_dim``, without a head.
 
     Example:
         >>> import torch
@@ -93,6 +95,7 @@ class PatchTransformer(Encoder):
     """
 
     token_dim: int
+    patch_size: int
 
     def __init__(
         self,
@@ -104,7 +107,10 @@ class PatchTransformer(Encoder):
         num_heads: Positive = 4,
         mlp_ratio: Annotated[float, Field(ge=1)] = 4.0,
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        head: Literal["linear", "none"] = "linear",
     ) -> None:
+        if head == "none" and embedding_dim != width:
+            raise ConfigError(f"embedding_dim={embedding_dim}: without a head it is the width of a token, {width}")
         if width % 2 or width % num_heads:
             raise ConfigError(f"width={width}: must be even and divisible by num_heads={num_heads}")
         super().__init__(in_channels, embedding_dim)
@@ -114,7 +120,7 @@ class PatchTransformer(Encoder):
         mlp_width = round(width * mlp_ratio)
         self.blocks = nn.ModuleList(Block(width, num_heads, mlp_width, dropout) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
-        self.linear: nn.Module = nn.Linear(width, embedding_dim)
+        self.linear: nn.Module = nn.Linear(width, embedding_dim) if head == "linear" else nn.Identity()
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
         """(N, C, S) -> (N, E)."""

@@ -70,6 +70,8 @@ class Method(nn.Module, ABC):
     """Whether the loss compares instances with each other, and so needs the outputs of all ranks."""
     needs_labels: ClassVar[bool] = False
     """Whether the loss takes ``target``. Such a method has a constructor parameter ``num_classes``."""
+    needs_patches: ClassVar[bool] = False
+    """Whether some tokens are left out, so that the encoder must be one of patches, such as ``patch_transformer``."""
 
     def __init__(self, encoder: Encoder, augmentations: Augmentations = ()) -> None:
         super().__init__()
@@ -77,6 +79,11 @@ class Method(nn.Module, ABC):
             raise ConfigError(
                 f"{type(self).__name__} takes each lead as a view, so its encoder takes one lead, not "
                 f"{encoder.in_channels}. Set encoder.in_channels=1, or use a method whose views are segments or copies."
+            )
+        if self.needs_patches and encoder.patch_size is None:
+            raise ConfigError(
+                f"{type(self).__name__} leaves tokens out, and {encoder.label} cannot. Use an encoder of patches: "
+                "encoder={name: patch_transformer, head: none, embedding_dim: 96}"
             )
         self.encoder = encoder
         self.augmentations = parse_augmentations(augmentations)

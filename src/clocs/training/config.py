@@ -44,6 +44,8 @@ SECTIONS: dict[str, str | None] = {"method": "cmsc", "encoder": "cnn", "frames":
 """Keys with keys below them, and whose those are unless a ``name`` says otherwise."""
 FROM_FRAMES = ("num_samples",)
 """Options of an encoder that follow from the frame policy."""
+OF_PATCHES = {"name": "patch_transformer", "embedding_dim": 96, "head": "none"}
+"""The encoder of ready configs whose method needs one of patches. Its embedding is the mean of the tokens."""
 
 
 class PretrainConfig(BaseModel):
@@ -215,6 +217,8 @@ def ready_config(name: str) -> dict[str, Any]:
     if method == OURS:
         return {**copy.deepcopy(RECOMMENDED), "store": f"stores/{dataset}"}
     config: dict[str, Any] = {"method": {"name": method}, "store": f"stores/{dataset}"}
+    if METHODS.get(method).needs_patches:
+        config["encoder"] = dict(OF_PATCHES)
     if name == "mtssl-chapman":  # the paper: more tasks kept the network from converging
         config["method"]["augmentations"] = ["scaling", "flip_amplitude", "flip_time"]
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":

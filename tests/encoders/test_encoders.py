@@ -57,7 +57,7 @@ def test_a_frozen_head_leaves_what_tokens_train(name: str) -> None:
     encoder.freeze_head()
     frozen = [parameter for parameter in encoder.parameters() if not parameter.requires_grad]
     if encoder.token_dim is not None:
-        encoder.tokens(torch.randn(3, 2, NUM_SAMPLES)).square().sum().backward()
+        torch.autograd.backward(encoder.tokens(torch.randn(3, 2, NUM_SAMPLES)).square().sum())
         assert all((value.grad is not None) == value.requires_grad for value in encoder.parameters())
         assert frozen
     assert encoder(torch.randn(3, 2, NUM_SAMPLES)).shape == (3, encoder.embedding_dim)

@@ -25,6 +25,10 @@ JOINT = (
     f"leads={','.join(STANDARD)}",
     "batch=32",
 )
+PATCHES = (
+    "encoder={name: patch_transformer, in_channels: 12, patch_size: 125, width: 16, embedding_dim: 16, depth: 2, "
+    "num_heads: 2, head: none}"
+)
 DROPPING = "method.augmentations=[lead_dropout]"
 
 
@@ -79,7 +83,12 @@ def test_another_number_of_leads_than_channels_is_refused(twelve: Path, tmp_path
 
 @pytest.mark.parametrize(
     ("method", "more"),
-    [("cmsc", (DROPPING,)), pytest.param("visible_tokens", (DROPPING,), marks=pytest.mark.slow)],
+    [
+        ("cmsc", (DROPPING,)),
+        pytest.param("visible_tokens", (DROPPING,), marks=pytest.mark.slow),
+        pytest.param("mae", (DROPPING, PATCHES), marks=pytest.mark.slow),
+        pytest.param("jepa", (DROPPING, PATCHES), marks=pytest.mark.slow),
+    ],
 )
 def test_two_ranks_have_the_loss_and_gradients_of_one(
     method: str, more: tuple[str, ...], drive: Driver, twelve: Path, tmp_path: Path
@@ -99,9 +108,19 @@ def test_two_ranks_have_the_loss_and_gradients_of_one(
         assert difference <= 1e-10 * max(1.0, float(value.abs().max())), f"{name} differs by {difference:.1e}"
 
 
-@pytest.mark.parametrize("method", ["visible_tokens", pytest.param("cmsc", marks=pytest.mark.slow)])
-def test_a_killed_run_is_continued_bit_for_bit(method: str, drive: Driver, twelve: Path, tmp_path: Path) -> None:
-    settings = (f"store={twelve}", *JOINT, DROPPING, "steps=12", "checkpoint_steps=3")
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("visible_tokens", ()),
+        pytest.param("cmsc", (), marks=pytest.mark.slow),
+        pytest.param("mae", (PATCHES,), marks=pytest.mark.slow),
+        pytest.param("jepa", (PATCHES, "method.decay=0.9"), marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_run_is_continued_bit_for_bit(
+    method: str, more: tuple[str, ...], drive: Driver, twelve: Path, tmp_path: Path
+) -> None:
+    settings = (f"store={twelve}", *JOINT, DROPPING, *more, "steps=12", "checkpoint_steps=3")
     drive(method, *settings, f"runs={tmp_path / 'whole'}")
     assert drive(method, *settings, stop_at=7, check=False).returncode == -9
     drive(method, *settings)

@@ -55,6 +55,21 @@ def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> 
     assert not torch.equal(alone["linear.weight"], weights["linear.weight"])
 
 
+@pytest.mark.parametrize("method", ["mae", "jepa"])
+def test_a_masked_model_trains_by_its_ready_config_and_embeds_by_the_mean_of_its_tokens(
+    method: str, store: Path, tmp_path: Path
+) -> None:
+    done = clocs.pretrain(f"{method}-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=2", "leads=II"])
+    encoder, about = load_encoder_folder(Path(done["best"]))
+    assert (about["encoder"]["name"], about["encoder"]["options"]["head"]) == ("patch_transformer", "none")
+    signals = torch.randn(2, 1, 2500)
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(signals), encoder.tokens(signals).mean(1))
+    assert all(value.requires_grad for value in encoder.parameters()), "also of a moving average"
+    embedded = clocs.load_encoder(done["best"]).embed(open_store(store).recording(0))
+    assert embedded.values.shape[1] == encoder.embedding_dim
+
+
 def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store: Path, tmp_path: Path) -> None:
     shutil.copytree(first, tmp_path / "old")
     about = unseal((first / "config.json").read_bytes(), "config.json")

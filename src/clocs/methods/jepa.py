@@ -46,6 +46,8 @@ class JEPA(MaskedMethod):
         decay_steps: Steps over which the decay rises. In the paper these are all steps of the training.
         normalise_targets: Whether each target token has mean 0 and variance 1. The paper does not mention it.
         distance: ``squared``, the paper's squared distance; ``smooth_l1`` is less sensitive to outliers.
+        saved_encoder: Which encoder a run saves: ``target``, the moving average, as the paper evaluates it, or
+            ``online``, the one that is trained.
 
     Raises:
         ConfigError: The encoder has no patches, the targets leave no context, or ``predictor_width`` is not
@@ -77,6 +79,7 @@ class JEPA(MaskedMethod):
         decay_steps: Annotated[int, Field(gt=0)] = 10_000,
         normalise_targets: bool = True,
         distance: Literal["squared", "smooth_l1"] = "squared",
+        saved_encoder: Literal["target", "online"] = "target",
     ) -> None:
         super().__init__(encoder, augmentations)
         if num_targets * target_length >= 1:
@@ -84,11 +87,9 @@ class JEPA(MaskedMethod):
         self.num_targets, self.target_length, self.context_ratio = num_targets, target_length, context_ratio
         self.predictor_width, self.predictor_depth, self.num_heads = predictor_width, predictor_depth, num_heads
         self.decay, self.final_decay, self.decay_steps = decay, final_decay, decay_steps
-        self.normalise_targets, self.distance = normalise_targets, distance
+        self.normalise_targets, self.distance, self.saved_encoder = normalise_targets, distance, saved_encoder
         self.predictor = TokenPredictor(self.token_dim, self.token_dim, predictor_width, predictor_depth, num_heads)
-        self.target = copy.deepcopy(encoder).requires_grad_(False)
-        self.target.remove_head()
-        self.target.eval()
+        self.target = copy.deepcopy(encoder).requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all but the target encoder, whose tokens are never random."""
@@ -148,8 +149,11 @@ class JEPA(MaskedMethod):
     @torch.no_grad()
     def after_step(self, step: int) -> None:
         """Move the target encoder towards the encoder."""
-        online = {**dict(self.encoder.named_parameters()), **dict(self.encoder.named_buffers())}
-        for name, value in self.target.named_parameters():
-            value.lerp_(online[name], 1 - self.decay_at(step))
-        for name, kept in self.target.named_buffers():
-            kept.copy_(online[name])
+        for slow, fast in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
+            slow.lerp_(fast, 1 - self.decay_at(step))
+        for kept, now in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
+            kept.copy_(now)
+
+    def trained_encoder(self) -> Encoder:
+        """Return the target encoder or the encoder, as ``saved_encoder`` says."""
+        return self.target if self.saved_encoder == "target" else self.encoder

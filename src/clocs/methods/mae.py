@@ -79,19 +79,20 @@ class MAE(MaskedMethod):
             raise ConfigError(f"MAE needs two patches or more, and a frame of {views.shape[-1]} samples has {count}")
         num_masked = min(max(round(self.mask_ratio * count), 1), count - 1)
         order = torch.rand((len(views), count), generator=generator).argsort(dim=1, stable=True)
-        masked, keep = order.split([num_masked, count - num_masked], dim=1)
+        masked, keep = order[:, :num_masked], order[:, num_masked:]
         return {"keep": keep.sort(dim=1).values, "masked": masked.sort(dim=1).values}
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the predicted samples of the masked patches, (B, T - K, C, patch_size)."""
         predictions: Tensor = self.decoder(self.context(batch), batch["keep"], batch["masked"])
-        return predictions.unflatten(2, (self.encoder.in_channels, self.patch_size))
+        return predictions.view(*predictions.shape[:2], self.encoder.in_channels, self.patch_size)
 
     def targets(self, batch: Batch) -> Tensor:
         """Return the samples to predict, normalised where the options say so: (B, T - K, C, patch_size)."""
         signals = self.encoder.masked(*frames(batch))
         count = self.encoder.num_tokens(signals.shape[-1])
-        patches = signals[:, :, : count * self.patch_size].unflatten(2, (count, self.patch_size)).transpose(1, 2)
+        whole = signals[:, :, : count * self.patch_size]
+        patches = whole.reshape(*whole.shape[:2], count, self.patch_size).transpose(1, 2)
         index = batch["masked"][:, :, None, None].expand(-1, -1, *patches.shape[2:])
         patches = full_precision(patches.gather(1, index))
         if not self.normalise_patches:

@@ -164,6 +164,10 @@ class Method(nn.Module, ABC):
     def after_step(self, step: int) -> None:
         """Do what follows an optimizer's step, such as moving an average. Nothing by default."""
 
+    def trained_encoder(self) -> Encoder:
+        """Return the encoder that is saved, and whose embeddings are probed. By default it is the one that trains."""
+        return self.encoder
+
     def trained_head(self) -> nn.Module | None:
         """Return the classifier that is saved beside the encoder, if there is one."""
         return None

@@ -216,7 +216,7 @@ class Loop:
             self._log(state.step, **found, **probed)
             if better:
                 told = {**about, "epoch": state.best_epoch, "validation_loss": found["validation_loss"]}
-                save_encoder(self.run.best, self.method.encoder, told, self.method.trained_head())
+                save_encoder(self.run.best, self.method.trained_encoder(), told, self.method.trained_head())
             self._save()
         if progress is not None:
             progress({**place, **found, **probed})
@@ -276,7 +276,7 @@ class Loop:
         """Embeddings of the first view of each instance, (B, E)."""
         kind = next(self.method.parameters()).dtype
         mask = (batch["lead_mask"][:, 0],) if "lead_mask" in batch else ()
-        embeddings: Tensor = self.method.encoder(batch["views"][:, 0].to(kind), *mask)
+        embeddings: Tensor = self.method.trained_encoder()(batch["views"][:, 0].to(kind), *mask)
         return embeddings
 
     def _finite(self, loss: float) -> float:

@@ -24,12 +24,14 @@ NAMES = [
     "lead_dropout",
     "mask",
     "permutation",
+    "random_leads",
     "scaling",
     "spec_augment_frequency",
     "spec_augment_time",
     "time_warping",
 ]
-BY_LEAD = {"gaussian_noise", "baseline_wander", "lead_dropout"}
+DROPPING = {"lead_dropout", "random_leads"}
+BY_LEAD = {"gaussian_noise", "baseline_wander", *DROPPING}
 DEFAULTS = {"flip_time": 0.5, "flip_amplitude": 0.5, "lead_dropout": 0.3}
 LEADS = 3
 
@@ -99,7 +101,7 @@ class TestContract:
             named(name)(torch.zeros((2, 1, 300), dtype=torch.int64), seeded())
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "lead_dropout"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DROPPING])
 def test_probability_is_each_frames_own(name: str) -> None:
     """Half of 400 frames, within 5 standard deviations of the binomial; those left are left to the bit in all leads."""
     signals = noise(400, 300, leads=LEADS)
@@ -109,7 +111,7 @@ def test_probability_is_each_frames_own(name: str) -> None:
     assert abs(int(changed.any(1).sum()) - 0.5 * int(whole.any(1).sum())) <= 5 * math.sqrt(400 / 4)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "lead_dropout"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DROPPING])
 def test_two_views_of_a_frame_differ(name: str) -> None:
     generator, signals = seeded(), noise(32, 2500)
     one, other = named(name)(signals, generator), named(name)(signals, generator)
@@ -141,7 +143,7 @@ def test_options_are_the_constructors_arguments(name: str) -> None:
     assert made != named(name, probability=0.25)
     assert describe_augmentations([made]) == [{"name": name, **options}]
     assert parse_augmentations(describe_augmentations([made])) == (made,)
-    assert made.drops_leads == (name == "lead_dropout")
+    assert made.drops_leads == (name in DROPPING)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,7 +6,7 @@ Each is a callable ``augment(signals, generator=None)`` on (N, C, S) and can be 
 from clocs.augmentations.amplitude import FlipAmplitude, Scaling
 from clocs.augmentations.augmentation import AUGMENTATIONS, Augmentation, register, uniform
 from clocs.augmentations.compose import Compose, changed_augmentations, describe_augmentations, parse_augmentations
-from clocs.augmentations.leads import LeadDropout
+from clocs.augmentations.leads import LeadDropout, RandomLeads
 from clocs.augmentations.masks import Mask, SpecAugmentFrequency, SpecAugmentTime
 from clocs.augmentations.noise import BaselineWander, GaussianNoise
 from clocs.augmentations.time import FlipTime, Permutation, TimeWarping
@@ -22,6 +22,7 @@ __all__ = [
     "LeadDropout",
     "Mask",
     "Permutation",
+    "RandomLeads",
     "Scaling",
     "SpecAugmentFrequency",
     "SpecAugmentTime",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 
 from clocs.augmentations.augmentation import AUGMENTATIONS, Augmentation, Probability, uniform
+from clocs.core.errors import ConfigError
+
+NumLeads = Annotated[int, Field(ge=1)]
 
 
 @AUGMENTATIONS.register("lead_dropout")
@@ -41,3 +47,46 @@ class LeadDropout(Augmentation):
     def apply_by_chance(self, signals: Tensor, generator: Generator) -> Tensor:
         """Drop leads: the probability is each lead's, not the frame's."""
         return self.apply(signals, generator)
+
+
+@AUGMENTATIONS.register("random_leads")
+class RandomLeads(Augmentation):
+    """Keep a random subset of the leads of each frame and set the others to zero.
+
+    The size of the subset is drawn first, each with the same probability, then the leads. Leads without a signal are
+    chosen last. So a frame never loses all its leads, and a frame of one lead stays unchanged.
+
+    Args:
+        min_leads: Smallest number of leads that are kept; all leads where a frame has fewer.
+        max_leads: Largest number of leads that are kept; None for all leads of a frame.
+        probability: Probability that a frame is augmented.
+
+    Example:
+        >>> import torch
+        >>> made = RandomLeads(min_leads=2, max_leads=4)(torch.ones(8, 12, 500))
+        >>> counts = made.any(-1).sum(1)
+        >>> bool((counts >= 2).all() and (counts <= 4).all())
+        True
+    """
+
+    drops_leads = True
+
+    def __init__(
+        self, min_leads: NumLeads = 1, max_leads: NumLeads | None = None, probability: Probability = 1.0
+    ) -> None:
+        super().__init__(probability)
+        self.min_leads, self.max_leads = min_leads, max_leads
+        self.check_options()
+        if max_leads is not None and max_leads < min_leads:
+            raise ConfigError(f"RandomLeads: max_leads must be at least min_leads, {min_leads}, not {max_leads}")
+
+    def apply(self, signals: Tensor, generator: Generator) -> Tensor:
+        """Draw the number of leads of each frame, then the leads."""
+        leads = signals.shape[1]
+        most = leads if self.max_leads is None else min(self.max_leads, leads)
+        fewest = min(self.min_leads, most)
+        sizes = fewest + (uniform(signals, (len(signals), 1, 1), generator) * (most - fewest + 1)).floor()
+        drawn = uniform(signals, (*signals.shape[:2], 1), generator)
+        present = signals.any(-1, keepdim=True)
+        ranks = drawn.masked_fill(~present, -1).argsort(1, descending=True).argsort(1)
+        return torch.where(ranks < sizes, signals, 0)

@@ -14,7 +14,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.options import constructor_options
 from clocs.losses import LOSSES
 
-NAMES = ["byol", "classification", "decorrelation", "info_nce", "multi_task", "patient_nce"]
+NAMES = ["byol", "classification", "cpc", "decorrelation", "info_nce", "multi_task", "patient_nce", "vicreg"]
 
 
 def inputs(name: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
@@ -27,10 +27,12 @@ def inputs(name: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
     found: dict[str, tuple[Tensor, ...]] = {
         "byol": (floats(6, 4), floats(6, 4)),
         "classification": (floats(6, 4), torch.eye(4, dtype=torch.bool)[torch.arange(6) % 4]),
+        "cpc": (floats(6, 2, 2, 4), floats(6, 5, 4), torch.arange(24).reshape(6, 2, 2) % 5),
         "decorrelation": (floats(6, 4),),
         "info_nce": (floats(6, 2, 4),),
         "multi_task": (floats(6, 4), torch.arange(24).reshape(6, 4) % 3 == 0),
         "patient_nce": (floats(6, 3, 4), torch.arange(6) // 2),
+        "vicreg": (floats(6, 2, 4),),
     }
     first, *others = found[name]
     return first.requires_grad_(), *others

@@ -116,7 +116,9 @@ def test_options_are_attributes_and_build_the_same_method_again(name: str) -> No
     assert changed_method(parsed) == {"name": name}
 
 
-@pytest.mark.parametrize(("name", "views"), [("cmsc", 2), ("cmlc", 4), ("cmsmlc", 8), ("simclr", 2), ("byol", 2)])
+@pytest.mark.parametrize(
+    ("name", "views"), [("cmsc", 2), ("cmlc", 4), ("cmsmlc", 8), ("simclr", 2), ("byol", 2), ("vicreg", 2)]
+)
 def test_the_number_of_views(name: str, views: int) -> None:
     method = made(name)
     assert method.views(frames_for(method), generator()).shape[1] == views
@@ -186,7 +188,7 @@ def test_a_projection_head_is_trained_beside_the_encoder(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS.names())
 def test_without_a_head_only_those_with_one_of_their_own_have_more_than_an_encoder(name: str) -> None:
     beside = {key.partition(".")[0] for key in made(name).state_dict()} - {"encoder"}
-    own = {"byol": {"predictor", "target"}, "mtssl": {"heads"}, "supervised": {"head"}}
+    own = {"byol": {"predictor", "target"}, "mtssl": {"heads"}, "supervised": {"head"}, "vicreg": {"expander"}}
     own |= {"mae": {"decoder"}, "jepa": {"predictor", "target"}}
     assert beside == own.get(name, set())
 

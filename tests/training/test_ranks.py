@@ -24,7 +24,9 @@ def gradients(drive: Driver, folder: Path, method: str, ranks: int, *overrides: 
     return load_file(path)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("byol", "cmsmlc", "simclr", "mtssl", "supervised")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("byol", "cmsmlc", "simclr", "mtssl", "supervised", "vicreg")
+]
 
 
 @pytest.mark.parametrize("method", ["cmsc", *SLOW])

@@ -12,6 +12,7 @@ from clocs.methods.method import METHODS, Batch, Method, Outputs, build_method, 
 from clocs.methods.mtssl import MTSSL
 from clocs.methods.simclr import SimCLR
 from clocs.methods.supervised import Supervised
+from clocs.methods.vicreg import VICReg
 
 register = METHODS.register
 
@@ -32,6 +33,7 @@ __all__ = [
     "PatientContrast",
     "SimCLR",
     "Supervised",
+    "VICReg",
     "build_method",
     "changed_method",
     "parse_method",

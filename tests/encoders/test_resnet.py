@@ -180,3 +180,21 @@ def test_twelve_leads_are_mixed_in_the_stem() -> None:
     twelve.load_state_dict({**weights, "stem.weight": stem})
     signals = torch.randn(3, 12, 500)
     torch.testing.assert_close(twelve(signals), one(signals[:, 7:8]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("pooling", "size"), [("last", 192), ("every", 480)])
+def test_without_a_head_the_embedding_is_the_pooled_activations(pooling: Any, size: int) -> None:
+    encoder = ResNet(embedding_dim=size, pooling=pooling, head="none").eval()
+    signals = torch.randn(2, 1, 500)
+    assert torch.equal(encoder(signals), encoder.features(signals)[:, -size:])
+    assert not any(name.startswith("linear") for name, _ in encoder.named_parameters())
+    with pytest.raises(ConfigError, match=f"embedding_dim=128: without a head .* {size}"):
+        ResNet(pooling=pooling, head="none")
+
+
+def test_a_frozen_head_is_what_a_removed_one_lacks() -> None:
+    encoder = ResNet()
+    encoder.freeze_head()
+    frozen = [name for name, value in encoder.named_parameters() if not value.requires_grad]
+    assert frozen == ["linear.weight", "linear.bias"]
+    assert encoder(torch.randn(2, 1, 500)).shape == (2, 128)

@@ -25,7 +25,12 @@ SEVERAL = [name for name in METHODS.names() if not METHODS.get(name).leads_as_vi
 
 def made(name: str, **options: Any) -> Method:
     torch.manual_seed(0)
-    encoder = patches() if METHODS.get(name).needs_patches else CNN(1, EMBEDDING, SAMPLES, dropout=0)
+    part = METHODS.get(name)
+    encoder: Encoder = CNN(1, EMBEDDING, SAMPLES, dropout=0)
+    if part.needs_patches:
+        encoder = patches()
+    elif part.needs_tokens:
+        encoder = ResNet(embedding_dim=EMBEDDING, width=4, depth=2)  # 25 tokens; the other has one
     return build_method({"name": name, **options}, encoder, CLASSES)
 
 
@@ -117,7 +122,7 @@ def test_options_are_attributes_and_build_the_same_method_again(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "views"), [("cmsc", 2), ("cmlc", 4), ("cmsmlc", 8), ("simclr", 2), ("byol", 2), ("vicreg", 2)]
+    ("name", "views"), [("cmsc", 2), ("cmlc", 4), ("cmsmlc", 8), ("simclr", 2), ("byol", 2), ("vicreg", 2), ("cpc", 1)]
 )
 def test_the_number_of_views(name: str, views: int) -> None:
     method = made(name)
@@ -188,8 +193,9 @@ def test_a_projection_head_is_trained_beside_the_encoder(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS.names())
 def test_without_a_head_only_those_with_one_of_their_own_have_more_than_an_encoder(name: str) -> None:
     beside = {key.partition(".")[0] for key in made(name).state_dict()} - {"encoder"}
-    own = {"byol": {"predictor", "target"}, "mtssl": {"heads"}, "supervised": {"head"}, "vicreg": {"expander"}}
+    own = {"byol": {"predictor", "target"}, "mtssl": {"heads"}, "supervised": {"head"}}
     own |= {"mae": {"decoder"}, "jepa": {"predictor", "target"}}
+    own |= {"vicreg": {"expander"}, "cpc": {"context", "predictors"}}
     assert beside == own.get(name, set())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,10 +20,10 @@ def frames(segments: int = 1, leads: int = 1) -> Tensor:
     return torch.randn((B, segments, leads, SAMPLES), generator=draws, dtype=torch.float64)
 
 
-def made(leads: int = 1, **options: float) -> VICReg:
+def made(leads: int = 1, **options: Any) -> VICReg:
     torch.manual_seed(0)
     encoder = ResNet(in_channels=leads, embedding_dim=EMBEDDING, width=4, depth=2)
-    return VICReg(encoder, width=WIDTH, **options).double()  # type: ignore[arg-type]
+    return VICReg(encoder, width=WIDTH, **options).double()
 
 
 def test_views_are_copies_of_one_segment_or_the_two_segments() -> None:

@@ -24,9 +24,8 @@ def gradients(drive: Driver, folder: Path, method: str, ranks: int, *overrides: 
     return load_file(path)
 
 
-SLOW = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("byol", "cmsmlc", "simclr", "mtssl", "supervised", "vicreg")
-]
+OTHERS = ("byol", "cmsmlc", "simclr", "mtssl", "supervised", "vicreg", "cpc")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
 
 
 @pytest.mark.parametrize("method", ["cmsc", *SLOW])

@@ -67,6 +67,12 @@ class ResNet(Encoder):
         stem_stride: Stride of the stem; at 500 Hz, 5 makes the blocks begin at 100 Hz.
         dropout: Probability with which an activation between the two convolutions of a block is dropped.
         pooling: Blocks whose pooled activations the linear layer takes: the last one or every one.
+        head: ``linear``: the embedding is a linear function of the pooled activations. ``none``: it is the pooled
+            activations, and ``embedding_dim`` is their number, 192 with all other defaults; for methods that train
+            tokens only.
+
+    Raises:
+        ConfigError: ``kernel`` is even, or ``embedding_dim`` is not the number of pooled activations, without a head.
 
     Example:
         >>> import torch
@@ -88,6 +94,7 @@ class ResNet(Encoder):
         stem_stride: Positive = 5,
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         pooling: Literal["last", "every"] = "last",
+        head: Literal["linear", "none"] = "linear",
     ) -> None:
         super().__init__(in_channels, embedding_dim)
         _odd(kernel)
@@ -98,7 +105,12 @@ class ResNet(Encoder):
         pairs = zip([width, *widths[:-1]], widths, strict=True)
         self.blocks = nn.Sequential(*(Block(*pair, kernel, dropout) for pair in pairs))
         self.pooled_blocks = depth if pooling == "every" else 1
-        self.linear: nn.Module = nn.Linear(2 * sum(widths[-self.pooled_blocks :]), embedding_dim)
+        pooled = 2 * sum(widths[-self.pooled_blocks :])
+        if head == "none" and embedding_dim != pooled:
+            raise ConfigError(
+                f"embedding_dim={embedding_dim}: without a head it is the number of pooled activations, {pooled}"
+            )
+        self.linear: nn.Module = nn.Linear(pooled, embedding_dim) if head == "linear" else nn.Identity()
         self.margin = stem_kernel // 2
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:

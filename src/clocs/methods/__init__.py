@@ -8,6 +8,7 @@ from clocs.methods.contrast import ContrastiveMethod, PatientContrast
 from clocs.methods.jepa import JEPA
 from clocs.methods.mae import MAE
 from clocs.methods.masked import MaskedMethod
+from clocs.methods.cpc import CPC
 from clocs.methods.method import METHODS, Batch, Method, Outputs, build_method, changed_method, parse_method
 from clocs.methods.mtssl import MTSSL
 from clocs.methods.simclr import SimCLR
@@ -23,6 +24,7 @@ __all__ = [
     "CMSMLC",
     "JEPA",
     "MAE",
+    "CPC",
     "METHODS",
     "MTSSL",
     "Batch",

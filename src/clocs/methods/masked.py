@@ -31,11 +31,8 @@ class MaskedMethod(Method):
         augmentations: Applied to each frame.
     """
 
+    needs_tokens: ClassVar[bool] = True
     needs_patches: ClassVar[bool] = True
-
-    def __init__(self, encoder: Encoder, augmentations: Augmentations = ()) -> None:
-        super().__init__(encoder, augmentations)
-        encoder.freeze_head()
 
     @property
     def is_stochastic(self) -> bool:

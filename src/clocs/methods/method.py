@@ -72,6 +72,9 @@ class Method(nn.Module, ABC):
     """Whether the loss takes ``target``. Such a method has a constructor parameter ``num_classes``."""
     needs_patches: ClassVar[bool] = False
     """Whether some tokens are left out, so that the encoder must be one of patches, such as ``patch_transformer``."""
+    needs_tokens: ClassVar[bool] = False
+    """Whether only tokens are trained. The encoder must have tokens; the layers that only its ``forward`` uses are
+    frozen. Build it without them (``ResNet(head="none", embedding_dim=192)``), and embeddings pool trained tokens."""
 
     def __init__(self, encoder: Encoder, augmentations: Augmentations = ()) -> None:
         super().__init__()
@@ -85,6 +88,13 @@ class Method(nn.Module, ABC):
                 f"{type(self).__name__} leaves tokens out, and {encoder.label} cannot. Use an encoder of patches: "
                 "encoder={name: patch_transformer, head: none, embedding_dim: 96}"
             )
+        if self.needs_tokens:
+            if encoder.token_dim is None:
+                raise ConfigError(
+                    f"{type(self).__name__} needs an encoder with tokens, and {encoder.label} has none. Use another: "
+                    "encoder={name: resnet, head: none, embedding_dim: 192}"
+                )
+            encoder.freeze_head()
         self.encoder = encoder
         self.augmentations = parse_augmentations(augmentations)
         self.batch_is_shared = False

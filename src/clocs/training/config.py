@@ -46,6 +46,8 @@ FROM_FRAMES = ("num_samples",)
 """Options of an encoder that follow from the frame policy."""
 OF_PATCHES = {"name": "patch_transformer", "embedding_dim": 96, "head": "none"}
 """The encoder of ready configs whose method needs one of patches. Its embedding is the mean of the tokens."""
+OF_TOKENS = {"name": "resnet", "embedding_dim": 192, "head": "none"}
+"""The encoder of ready configs whose method trains tokens only. Its embedding is their mean and maximum over time."""
 
 
 class PretrainConfig(BaseModel):
@@ -219,6 +221,8 @@ def ready_config(name: str) -> dict[str, Any]:
     config: dict[str, Any] = {"method": {"name": method}, "store": f"stores/{dataset}"}
     if METHODS.get(method).needs_patches:
         config["encoder"] = dict(OF_PATCHES)
+    elif METHODS.get(method).needs_tokens:
+        config["encoder"] = dict(OF_TOKENS)
     if name == "mtssl-chapman":  # the paper: more tasks kept the network from converging
         config["method"]["augmentations"] = ["scaling", "flip_amplitude", "flip_time"]
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":

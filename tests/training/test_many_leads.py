@@ -30,6 +30,7 @@ PATCHES = (
     "num_heads: 2, head: none}"
 )
 DROPPING = "method.augmentations=[lead_dropout]"
+DRAWN = ("method.augmentations=[random_leads]", "method.positions=4")
 
 
 def lacking(folder: Path) -> Store:
@@ -88,12 +89,14 @@ def test_another_number_of_leads_than_channels_is_refused(twelve: Path, tmp_path
         pytest.param("visible_tokens", (DROPPING,), marks=pytest.mark.slow),
         pytest.param("mae", (DROPPING, PATCHES), marks=pytest.mark.slow),
         pytest.param("jepa", (DROPPING, PATCHES), marks=pytest.mark.slow),
+        pytest.param("vicreg", (DROPPING,), marks=pytest.mark.slow),
+        pytest.param("cpc", DRAWN, marks=pytest.mark.slow),
     ],
 )
 def test_two_ranks_have_the_loss_and_gradients_of_one(
     method: str, more: tuple[str, ...], drive: Driver, twelve: Path, tmp_path: Path
 ) -> None:
-    """Float64, dropout 0; of ``visible_tokens`` the outputs are a dictionary and masks of tokens are drawn."""
+    """Float64, dropout 0; of ``visible_tokens`` and ``cpc`` the outputs are a dictionary; masks or times are drawn."""
     found = []
     for ranks in (1, 2):
         path = tmp_path / f"{ranks}.safetensors"

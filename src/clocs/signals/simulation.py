@@ -1,0 +1,218 @@
+"""Drawing an ECG from a heart, its rhythm and its findings, and the measurements that it was drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.recording import MICROVOLT_GAIN
+from clocs.signals import heart_vector as hearts
+from clocs.signals import rhythms
+from clocs.signals.background import disturbances, fibrillation
+from clocs.signals.leads import STANDARD
+
+Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Steps = npt.NDArray[np.int16]
+Samples = npt.NDArray[np.int64]
+
+CONDUCTION: Final = ("1AVB", "2AVB", "3AVB", "PAC")
+"""Findings of conduction and ectopic atrial beats; those of shape are ``heart_vector.SHAPES``."""
+AFTER_QRS: Final = 0.06
+"""Seconds from the end of QRS to where the ST segment is measured."""
+SWING: Final = 0.03
+"""Scale of the change of a lead's amplitude with the breath."""
+MARGIN: Final = 1.1
+"""Seconds drawn before and after a recording, so that waves may begin and end outside it."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Measurements that a synthetic recording was made from. Samples count from the recording's start.
+
+    Args:
+        p_onsets: (P waves,) first samples of the P waves; empty in atrial fibrillation.
+        atrial_ectopic: (P waves,) whether a P wave is ectopic.
+        qrs_onsets: (beats,) first samples of the QRS complexes: the beat times.
+        kinds: (beats,) ``conducted``, ``ventricular`` (ectopic), ``escape`` or ``paced``.
+        pr: (beats,) PR intervals in seconds; NaN where no P wave conducted.
+        qrs: (beats,) QRS durations in seconds.
+        qt: (beats,) QT intervals in seconds.
+        p_duration: Seconds; NaN without P waves.
+        p_axis, qrs_axis, t_axis: Frontal axes in degrees of the usual beats, of the waves' areas; NaN without P waves.
+        st: Lead -> mV 60 ms after the end of QRS, in the usual beats.
+    """
+
+    p_onsets: Samples
+    atrial_ectopic: npt.NDArray[np.bool_]
+    qrs_onsets: Samples
+    kinds: tuple[str, ...]
+    pr: Array
+    qrs: Array
+    qt: Array
+    p_duration: float
+    p_axis: float
+    qrs_axis: float
+    t_axis: float
+    st: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A recording before it is drawn: its heart, its beats, and the vector of each kind of beat.
+
+    Args:
+        heart: The heart on that day.
+        beats: When atria and ventricles beat.
+        fibrillates: Whether the atria fibrillate.
+        p: P waves of the sinus node, and ectopic ones.
+        ventricular: QRS, ST and T by index of ``rhythms.KINDS``, for the kinds that occur.
+        usual: The kind of the usual beats.
+        seconds: Length of the recording.
+        rate: Samples per second.
+    """
+
+    heart: hearts.Heart
+    beats: rhythms.Beats
+    fibrillates: bool
+    p: tuple[hearts.Beat, hearts.Beat]
+    ventricular: Mapping[int, hearts.Beat]
+    usual: int
+    seconds: float
+    rate: float
+
+    def truth(self) -> Truth:
+        """Return the measurements of what begins within the recording."""
+        beats, end, chest = self.beats, round(self.seconds * self.rate), self.heart.chest
+        p, qrs = (self._samples(at) for at in (beats.atrial, beats.ventricular))
+        seen_p, seen = (p >= 0) & (p < end), (qrs >= 0) & (qrs < end)
+        kinds, usual = beats.kinds[seen], self.ventricular[self.usual]
+        sinus, has_p = self.p[0], len(p) > 0
+        microvolt = MICROVOLT_GAIN * chest @ usual.vector(np.array([usual.duration + AFTER_QRS]))
+        st = _to_leads(np.rint(microvolt).astype(np.int16), STANDARD)[:, 0] / MICROVOLT_GAIN
+        return Truth(
+            p_onsets=p[seen_p],
+            atrial_ectopic=beats.atrial_ectopic[seen_p],
+            qrs_onsets=qrs[seen],
+            kinds=tuple(rhythms.KINDS[kind] for kind in kinds),
+            pr=beats.pr[seen],
+            qrs=np.array([self.ventricular[kind].duration for kind in kinds]),
+            qt=np.array([self.ventricular[kind].end for kind in kinds]),
+            p_duration=sinus.duration if has_p else math.nan,
+            p_axis=hearts.frontal_axis(chest @ sinus.area(hearts.P)) if has_p else math.nan,
+            qrs_axis=hearts.frontal_axis(chest @ usual.area(hearts.QRS)),
+            t_axis=hearts.frontal_axis(chest @ usual.area(hearts.T)),
+            st=dict(zip(STANDARD, st.tolist(), strict=True)),
+        )
+
+    def draw(self, leads: tuple[str, ...], noise: float, random: np.random.Generator) -> Steps:
+        """Draw the recording.
+
+        Args:
+            leads: Any of the twelve standard leads.
+            noise: Factor on noise, baseline wander and mains hum.
+            random: Generator of the recording.
+
+        Returns:
+            Samples in microvolt, (leads, samples). The lead equations hold to a microvolt.
+        """
+        samples, margin = round(self.seconds * self.rate), math.ceil(MARGIN * self.rate)
+        chest = self.heart.chest * MICROVOLT_GAIN
+        breath = (float(random.uniform(0.15, 0.35)), float(random.uniform(0, 2 * np.pi)))
+        swing = SWING * hearts.bounded(random, len(chest), 1)
+        canvas = np.zeros((len(chest), samples + 2 * margin), np.float32)
+        for beat, at in self._groups():
+            sizes = 1 + swing * np.sin(2 * np.pi * breath[0] * at + breath[1])
+            time = np.arange(math.ceil(beat.end * self.rate)) / self.rate
+            _add(canvas, self._samples(at) + margin, (chest @ beat.vector(time)).astype(np.float32), sizes)
+        spikes = self._samples(self.beats.ventricular[self.beats.kinds == rhythms.PACED]) + margin - 1
+        canvas[:, spikes] += (chest @ hearts.SPIKE).astype(np.float32)[:, None]
+        source = canvas[:, margin : margin + samples]
+        if self.fibrillates:
+            source += fibrillation(chest, samples, self.rate, random)
+        if noise:
+            scale = np.float32(noise * MICROVOLT_GAIN)
+            source += scale * disturbances(len(chest), samples, self.rate, breath, random)
+        return _to_leads(np.rint(source).astype(np.int16), leads)
+
+    def _groups(self) -> Iterator[tuple[hearts.Beat, Array]]:
+        """Yield beats that look alike, with their onsets in seconds."""
+        beats = self.beats
+        yield self.p[0], beats.atrial[~beats.atrial_ectopic]
+        yield self.p[1], beats.atrial[beats.atrial_ectopic]
+        for kind, beat in self.ventricular.items():
+            yield beat, beats.ventricular[beats.kinds == kind]
+
+    def _samples(self, at: Array) -> Samples:
+        return np.rint(at * self.rate).astype(np.int64)
+
+
+def simulate(
+    labels: Sequence[str], heart: hearts.Heart, seconds: float, rate: float, random: np.random.Generator
+) -> Simulation:
+    """Plan a recording.
+
+    Args:
+        labels: A rhythm of ``rhythms.RATES``; then at most one of ``CONDUCTION`` and one of ``heart_vector.SHAPES``.
+        heart: The patient's heart.
+        seconds: Length of the recording.
+        rate: Samples per second.
+        random: Generator of the recording.
+
+    Returns:
+        A simulation to draw and to measure.
+
+    Example:
+        >>> random = np.random.default_rng(0)
+        >>> made = simulate(("SR", "LBBB"), hearts.make_heart(random), 10, 500, random)
+        >>> made.draw(("II", "V1"), 1.0, random).shape
+        (2, 5000)
+        >>> bool((made.truth().qrs > 0.12).all())
+        True
+    """
+    rhythm, *findings = labels
+    conduction = next((name for name in findings if name in CONDUCTION), "")
+    shape = next((name for name in findings if name in hearts.SHAPES), "")
+    heart = hearts.on_another_day(heart, random)
+    beats = rhythms.make_beats(rhythm, conduction, shape == "PACE", heart, seconds, random)
+    own = hearts.SHAPES[shape]
+    shapes = {
+        rhythms.CONDUCTED: own,
+        rhythms.VENTRICULAR: hearts.ECTOPIC[heart.origin],
+        rhythms.ESCAPE: hearts.ESCAPE if heart.wide_escape and not shape else own,
+        rhythms.PACED: own,
+    }
+    gaps = np.diff(beats.ventricular)
+    interval = float(gaps.mean()) if len(gaps) else 1.0
+    kinds = set(beats.kinds.tolist())
+    usual = next((kind for kind in (rhythms.PACED, rhythms.ESCAPE) if kind in kinds), rhythms.CONDUCTED)
+    return Simulation(
+        heart=heart,
+        beats=beats,
+        fibrillates=rhythm == "AFIB",
+        p=(hearts.atrial_beat(heart, hearts.P_WAVE), hearts.atrial_beat(heart, hearts.ECTOPIC_P)),
+        ventricular={kind: hearts.ventricular_beat(heart, shapes[kind], interval) for kind in sorted(kinds | {usual})},
+        usual=usual,
+        seconds=seconds,
+        rate=rate,
+    )
+
+
+def _add(canvas: Floats, starts: Samples, shape: Floats, sizes: Array) -> None:
+    """Add a shape (leads, samples) at each start, multiplied by the sizes (leads, starts)."""
+    for start, size in zip(starts, sizes.T.astype(np.float32), strict=True):
+        canvas[:, start : start + shape.shape[1]] += shape * size[:, None]
+
+
+def _to_leads(source: Steps, leads: tuple[str, ...]) -> Steps:
+    """Return the wanted leads of the eight independent ones; limb leads follow from I and II."""
+    one, two = source[0], source[1]
+    limb = {"III": lambda: two - one, "aVR": lambda: -((one + two) >> 1)}
+    limb |= {"aVL": lambda: one - (two >> 1), "aVF": lambda: two - (one >> 1)}
+    rows = dict(zip(hearts.SOURCE_LEADS, source, strict=True))
+    return np.stack([rows[lead] if lead in rows else limb[lead]() for lead in leads])

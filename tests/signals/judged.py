@@ -51,7 +51,7 @@ def swap(one: str, other: str) -> Change:
 
 def heart() -> Recording:
     """A made-up heart in sinus rhythm, 68 beats a minute, twelve leads at 500 Hz."""
-    options = SYNTHETIC.options.model_validate({"records": 7})
+    options = SYNTHETIC.options.model_validate({"records": 18, "seed": 32})
     nowhere: Any = None
     *_, entry = SYNTHETIC.entries(nowhere, options)
     made: Recording = SYNTHETIC.load(nowhere, entry, options)

@@ -32,8 +32,8 @@ ECTOPIC_P: Final = np.array([(0.0, 0.4, 0.75, 0.050, -0.095, 0.020), (0.25, 0.6,
 _NORMAL_QRS: Final = np.array(
     [
         (0.00, 0.20, 0.44, -0.20, 0.02, -0.30),  # septum: q on the left, r in V1
-        (0.14, 0.48, 0.76, 1.35, 0.80, 0.18),  # free walls: R
-        (0.44, 0.72, 1.00, -0.10, -0.14, 0.62),  # base: S
+        (0.14, 0.48, 0.76, 1.10, 0.66, 0.15),  # free walls: R
+        (0.44, 0.72, 1.00, -0.10, -0.12, 0.58),  # base: S
     ]
 )
 _LEFT_BLOCK_QRS: Final = np.array(

@@ -380,7 +380,7 @@ def test_recordings_of_a_patient_resemble_each_other_more() -> None:
     first, second = (np.array([beat_average(load(int(pair[place].record_id))) for pair in pairs]) for place in (0, 1))
     alike = np.corrcoef(first, second)[: len(pairs), len(pairs) :]
     own, others = np.diag(alike), alike[~np.eye(len(pairs), dtype=bool)]
-    assert own.min() > 0.95
+    assert own.min() > 0.9
     assert own.mean() > others.mean() + 0.05
     assert np.mean(alike.argmax(axis=1) == np.arange(len(pairs))) > 0.8
 

@@ -31,8 +31,8 @@ ECTOPIC_P: Final = np.array([(0.0, 0.4, 0.75, 0.050, -0.095, 0.020), (0.25, 0.6,
 """(2, 6): the same for an atrial beat from low in the atrium."""
 _NORMAL_QRS: Final = np.array(
     [
-        (0.00, 0.20, 0.44, -0.20, 0.02, -0.30),  # septum: q on the left, r in V1
-        (0.14, 0.48, 0.76, 1.10, 0.66, 0.15),  # free walls: R
+        (0.00, 0.20, 0.44, -0.19, 0.02, -0.25),  # septum: q on the left, r in V1
+        (0.14, 0.48, 0.76, 1.12, 0.66, 0.24),  # free walls: R
         (0.44, 0.72, 1.00, -0.10, -0.12, 0.58),  # base: S
     ]
 )
@@ -124,11 +124,11 @@ SPIKE: Final = np.array([-0.25, 0.75, -0.35])
 P, QRS, T = slice(None), slice(-3), slice(-2, None)
 """Rows of the waves in an atrial beat and a ventricular one."""
 _MOST_WAVES = 3
-T_FALL: Final = 0.118
+T_FALL: Final = 0.112
 """Seconds from the peak of T to its end, at 60 beats per minute."""
 ISOELECTRIC: Final = 0.02
 """Seconds from the end of QRS to the start of T."""
-T_PEAKED: Final = 0.55
+T_PEAKED: Final = 0.65
 """Share of the T wave that rises late, the remainder rises from its start on."""
 
 

@@ -54,13 +54,12 @@ MEANINGS: Final = {
     "STD-LAT": "lateral ST depression",
 }
 """Every label and what it means. The first label of a recording is its rhythm, the others are findings."""
-TASKS: Final = {"rhythm": RHYTHMS, "findings": tuple(MEANINGS)}
-"""Task -> classes, each a label of the same name. Rhythms exclude each other; findings do not."""
 STAYS: Final = 0.75
 """Chance that a recording shows its patient's usual rhythm, and a finding that may come and go."""
 PERSISTENT: Final = ("1AVB", "LBBB", "RBBB", "LVH", "RVH", "PACE")
+"""Findings that every recording of a patient shows, as far as its rhythm allows."""
 WITH_CONDUCTION, WITH_MORPHOLOGY = 0.32, 0.62
-"""Shares of patients."""
+"""Shares of patients with a finding of conduction, and with one of shape."""
 EXCLUDED: Final = {
     "AFIB": ("1AVB", "2AVB", "PAC"),
     "PVC": ("2AVB", "3AVB", "PAC", "PACE"),
@@ -102,8 +101,8 @@ class SyntheticOptions(Options):
 
     @property
     def own_classes(self) -> Mapping[str, tuple[str, ...]]:
-        """Classes of the chosen task."""
-        return {name: (name,) for name in TASKS[self.task]}
+        """Classes of the task, if it is not the dataset's own."""
+        return {} if self.task == "rhythm" else {name: (name,) for name in MEANINGS}
 
 
 def truth(record_id: str, options: SyntheticOptions) -> Truth:
@@ -151,9 +150,9 @@ def _entry(number: int, options: SyntheticOptions) -> Entry:
     )
 
 
-def _chosen(names: tuple[str, ...], place: float, stays: float) -> str:
-    """Return the finding at a place from 0 to 1, empty beyond it or while it is gone."""
-    name = names[int(place * len(names))] if place < 1 else ""
+def _chosen(names: tuple[str, ...], position: float, stays: float) -> str:
+    """Return the name at a position from 0 to 1; empty beyond 1, and while a passing finding is absent."""
+    name = names[int(position * len(names))] if position < 1 else ""
     return name if name in PERSISTENT or stays < STAYS else ""
 
 
@@ -178,7 +177,7 @@ def _number(stem: str) -> int:
 
 
 def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
-    """Make the recording of an entry's number, and all that the entry says again."""
+    """Make the recording with an entry's number."""
     number = _number(entry.file.removeprefix("synthetic/"))
     known = _entry(number, options)
     simulation, random = _simulate(number, options)

@@ -20,6 +20,8 @@ NOISE: Final = 0.009
 """mV: usual standard deviation of noise."""
 HUM: Final = (0.004, 0.018)
 """mV: range of the amplitude of mains hum."""
+PAIR_DEVIATION: Final = 104.5
+"""Standard deviation of the sum of two random bytes."""
 HUMMING: Final = 0.25
 """Share of recordings with mains hum."""
 
@@ -63,9 +65,9 @@ def disturbances(
     weights[:, 2] = random.uniform(0.4, 1.6, num_leads) * random.uniform(*HUM) * (random.random() < HUMMING)
     raw = random.bit_generator.random_raw(-(-num_leads * (num_samples + 1) // 8))  # 30 x faster than normal numbers
     flat = raw.astype("<u8", copy=False).view(np.int8)[: num_leads * (num_samples + 1)]
-    bytes_ = flat.reshape(num_leads, num_samples + 1).astype(np.float32)
-    level = NOISE * np.exp(0.45 * bounded(random) + 0.3 * bounded(random, num_leads, 1)) / 104.5
-    noise = bytes_[:, 1:] + bytes_[:, :-1]  # smoothed: less at the highest frequencies, as amplifiers have it
+    steps = flat.reshape(num_leads, num_samples + 1).astype(np.float32)
+    level = NOISE * np.exp(0.45 * bounded(random) + 0.3 * bounded(random, num_leads, 1)) / PAIR_DEVIATION
+    noise = steps[:, 1:] + steps[:, :-1]  # less noise at the highest frequencies
     noise *= level.astype(np.float32)
     noise += weights.astype(np.float32) @ waves
     return np.asarray(noise)

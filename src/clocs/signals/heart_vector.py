@@ -145,7 +145,7 @@ class Heart:
         chest: (source leads, 3): projection of the dipole onto the leads.
         tempo: Position within the range of heart rates of any rhythm, 0 to 1.
         pr, p_duration: Seconds at 60 beats per minute.
-        qrs_place: Position within the range of QRS durations, 0 to 1.
+        qrs_position: Position within the range of QRS durations, 0 to 1.
         qt: Seconds at 60 beats per minute with a QRS of 90 ms.
         origin: Index of the place that ectopic ventricular beats come from.
         wide_escape: Whether escape beats come from below the bundle of His.
@@ -162,7 +162,7 @@ class Heart:
     tempo: float
     pr: float
     p_duration: float
-    qrs_place: float
+    qrs_position: float
     qt: float
     origin: int
     wide_escape: bool
@@ -183,7 +183,7 @@ def make_heart(random: np.random.Generator) -> Heart:
         tempo=float(random.random()),
         pr=float(random.uniform(0.128, 0.184)),
         p_duration=float(random.uniform(0.088, 0.114)),
-        qrs_place=float(random.random()),
+        qrs_position=float(random.random()),
         qt=float(random.uniform(0.370, 0.415)),
         origin=int(random.integers(len(ECTOPIC))),
         wide_escape=bool(random.random() < 0.5),
@@ -239,7 +239,7 @@ class Beat:
 def ventricular_beat(heart: Heart, shape: Shape, interval: float) -> Beat:
     """Return QRS, ST and T of a heart that beats every ``interval`` seconds."""
     shortest, longest = shape.qrs_duration
-    duration = shortest + (longest - shortest) * heart.qrs_place
+    duration = shortest + (longest - shortest) * heart.qrs_position
     pace = math.cbrt(interval)
     end = heart.qt * pace + 0.6 * (duration - 0.09)
     count = len(shape.qrs)

@@ -5,10 +5,10 @@ from clocs.methods.cmlc import CMLC
 from clocs.methods.cmsc import CMSC
 from clocs.methods.cmsmlc import CMSMLC
 from clocs.methods.contrast import ContrastiveMethod, PatientContrast
+from clocs.methods.cpc import CPC
 from clocs.methods.jepa import JEPA
 from clocs.methods.mae import MAE
 from clocs.methods.masked import MaskedMethod
-from clocs.methods.cpc import CPC
 from clocs.methods.method import METHODS, Batch, Method, Outputs, build_method, changed_method, parse_method
 from clocs.methods.mtssl import MTSSL
 from clocs.methods.simclr import SimCLR
@@ -22,9 +22,9 @@ __all__ = [
     "CMLC",
     "CMSC",
     "CMSMLC",
+    "CPC",
     "JEPA",
     "MAE",
-    "CPC",
     "METHODS",
     "MTSSL",
     "Batch",

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.encoders import Encoder
 from clocs.encoders.patch_transformer import LONGEST_WAVE, Block
-from clocs.methods.method import Augmentations, Batch, Method
+from clocs.methods.method import Batch, Method
 
 MLP_RATIO = 4
 """Width of the hidden layer of a block, as a multiple of the block's width."""

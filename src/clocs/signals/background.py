@@ -61,7 +61,7 @@ def disturbances(
     """
     hertz = np.array([breath[0], random.uniform(0.04, 0.1), random.choice((50.0, 60.0))])
     waves = _sines(hertz, num_samples, rate, random)
-    weights = bounded(random, num_leads, 3) * (WANDER, WANDER, 1.0) * np.exp(0.4 * bounded(random))
+    weights = bounded(random, num_leads, 3) * (WANDER, WANDER, 1.0) * np.exp(0.6 * bounded(random))
     weights[:, 2] = random.uniform(0.4, 1.6, num_leads) * random.uniform(*HUM) * (random.random() < HUMMING)
     raw = random.bit_generator.random_raw(-(-num_leads * (num_samples + 1) // 8))  # 30 x faster than normal numbers
     flat = raw.astype("<u8", copy=False).view(np.int8)[: num_leads * (num_samples + 1)]

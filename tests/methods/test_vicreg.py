@@ -55,7 +55,7 @@ def test_the_expander_and_the_loss_written_out() -> None:
 
 @pytest.mark.parametrize("term", ["variance", "covariance"])
 def test_each_term_falls_when_it_is_trained_alone(term: str) -> None:
-    weights = {"invariance": 0.0, "variance": 0.0, "covariance": 0.0, term: 1.0}
+    weights: dict[str, Any] = {"invariance": 0.0, "variance": 0.0, "covariance": 0.0, term: 1.0}
     method = made(**weights)
     batch = {"views": method.views(frames(), torch.Generator().manual_seed(0))}
     optimizer = torch.optim.Adam(method.parameters(), lr=1e-2)

@@ -153,8 +153,8 @@ class S4D(Encoder):
     have any length. Differences from the paper: the stem reduces the sampling rate, and all parameters have the same
     learning rate. With all defaults there are 101,120 parameters.
 
-    In eval mode the convolutions are computed directly rather than by FFT, so that ONNX can hold them. This costs
-    more for frames of over about 250 positions after the stem.
+    In eval mode the convolutions are computed directly rather than by FFT, so that ONNX can hold them. Their time grows
+    with the square of the number of positions after the stem; a larger ``stem_stride`` keeps it small.
 
     Args:
         in_channels: Number of leads C.

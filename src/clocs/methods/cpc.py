@@ -29,7 +29,7 @@ class CPC(Method):
     copying. With all defaults, tokens of :class:`clocs.encoders.ResNet` see 1,065 samples and are 80 apart: at step 12
     a tenth is shared. Those of :class:`clocs.encoders.CNN` see 388 and are 216 apart: only step 1 shares samples. Raise
     ``first_step`` to leave near steps out. An encoder whose tokens see the whole frame, such as a transformer, knows
-    the future and learns little here.
+    the future and learns little here. Tokens of ``S4D(bidirectional=False)`` see the past only.
 
     The layers of the encoder after its tokens are not trained. Build it without them, as the ready configs do:
     ``ResNet(head="none", embedding_dim=192)`` embeds a frame as mean and maximum of its trained tokens. Otherwise its

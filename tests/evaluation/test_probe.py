@@ -36,7 +36,7 @@ from tests.inference.conftest import make_encoder
 
 CLASSES = {
     "two": {"regular": ("SR", "SB", "ST"), "irregular": ("AFIB", "PVC")},
-    "absent": {"slow": ("SB",), "paced": ("PACE",), "other": ("SR", "ST", "AFIB", "PVC")},
+    "absent": {"slow": ("SB",), "flutter": ("AFLT",), "other": ("SR", "ST", "AFIB", "PVC")},
     "overlapping": {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")},
 }
 

@@ -36,7 +36,7 @@ from tests.inference.conftest import make_encoder
 
 CLASSES = {
     "two": {"regular": ("SR", "SB", "ST"), "irregular": ("AFIB", "PVC")},
-    "absent": {"slow": ("SB",), "flutter": ("AFLT",), "other": ("SR", "ST", "AFIB", "PVC")},
+    "absent": {"slow": ("SB",), "pausing": ("PAUSE",), "other": ("SR", "ST", "AFIB", "PVC")},
     "overlapping": {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")},
 }
 
@@ -94,7 +94,7 @@ def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
     assert np.allclose(scores.sum(1), 1) is (name != "overlapping")
     if name == "absent":
         assert scores[:, 1].max() < 1e-9
-        assert found["test"]["frame"]["classes"]["paced"]["auc"]["value"] is None
+        assert found["test"]["frame"]["classes"]["pausing"]["auc"]["value"] is None
 
 
 def test_the_strength_is_the_one_that_validation_likes_best(store: Store, trained: Path, tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def drive(store: Path, tmp_path: Path) -> Driver:
     def run(method: str, *overrides: str, ranks: int = 1, check: bool = True, **extra: Any) -> Any:
         settings = [f"store={store}", f"runs={tmp_path / 'runs'}", f"devices={ranks}", "onnx=false", *overrides]
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks > 1 else []
-        script = str(Path(__file__).with_name("driver.py"))
-        command = [sys.executable, *launch, script, f"{method}-synthetic", json.dumps(extra), *settings]
+        script = ["-m", "tests.training.driver"]
+        command = [sys.executable, *launch, *script, f"{method}-synthetic", json.dumps(extra), *settings]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
         assert not check or done.returncode == 0, done.stderr[-3000:]
         return done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, Route
 
+from clocs.datasets.synthetic import MEANINGS
 from tests.service.viewer.conftest import PHONE, RECORDS, Visit
 
 
@@ -194,7 +195,8 @@ def test_the_map_is_coloured_and_groups_can_be_left_out(visit: Visit) -> None:
     page.evaluate("drawn()")
     drawn = [page.evaluate(picture)]
     keys = page.locator(".map-key").all_inner_texts()
-    assert {key.split()[0] for key in keys} == {"SR", "SB", "ST", "AFIB", "PVC"}
+    assert len(keys) > 3
+    assert {key.split()[0] for key in keys} <= {*MEANINGS, "other"}
     assert sum(int(key.split()[1]) for key in keys) == RECORDS / 2
     page.click(".map-key >> nth=0")
     assert page.get_attribute(".map-key >> nth=0", "aria-pressed") == "false"

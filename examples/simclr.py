@@ -1,0 +1,79 @@
+"""SimCLR in plain PyTorch: two augmented copies of a frame attract each other (Chen et al., 2020).
+
+A projection head is trained with the encoder and dropped afterwards.
+
+    python examples/simclr.py --epochs 20
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from torch.utils.data import DataLoader
+
+import clocs
+from clocs import augmentations, encoders, losses
+
+LEADS = "12"
+
+
+def open_store(folder: Path, records: int) -> clocs.Store:
+    """Make synthetic recordings on first use. Replace this by a store of your own."""
+    if not folder.exists():
+        clocs.split(clocs.ingest("synthetic", None, folder, options={"records": records}))
+    return clocs.open_store(folder)
+
+
+def frames(store: clocs.Store, part: str, views: int = 1) -> clocs.FrameDataset:
+    """Return frames of five seconds at 100 Hz of one part of the split."""
+    return clocs.FrameDataset(
+        store, split="default", part=part, leads=LEADS, all_leads=True, seconds=5, sampling_rate=100, views=views
+    )
+
+
+@torch.no_grad()
+def probe(encoder: encoders.Encoder, store: clocs.Store) -> float:
+    """Return the macro AUC of a linear classifier of the rhythm on frozen embeddings of test patients."""
+    rows = []
+    for part in ("train", "test"):
+        dataset = frames(store, part)
+        batch = dataset.batch(range(len(dataset)))
+        rows.append((encoder(batch["signal"][:, 0]), batch["target"].int().argmax(1)))
+    (fitted, known), (tested, truth) = rows
+    scores = LogisticRegression(max_iter=1000).fit(fitted, known).predict_proba(tested)
+    return float(roc_auc_score(truth, scores, multi_class="ovr"))
+
+
+def main() -> None:
+    """Train, and probe before and after."""
+    parser = argparse.ArgumentParser(description="Pre-train an encoder on synthetic ECGs.")
+    parser.add_argument("--store", type=Path, default=Path("stores/synthetic-examples"))
+    parser.add_argument("--records", type=int, default=400)
+    parser.add_argument("--epochs", type=int, default=10)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    store = open_store(options.store, options.records)
+    encoder = encoders.ResNet(in_channels=12, embedding_dim=64, stem_stride=1)
+    head = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+    augment = augmentations.Compose([augmentations.GaussianNoise(0.02), "scaling", "lead_dropout"])
+    criterion = losses.InfoNCELoss(temperature=0.1)
+    optimizer = torch.optim.AdamW([*encoder.parameters(), *head.parameters()], 1e-3)
+    loader = DataLoader(frames(store, "train"), batch_size=64, shuffle=True, drop_last=True)
+    print(f"before training: macro AUC {probe(encoder.eval(), store):.3f}")
+    for epoch in range(options.epochs):
+        encoder.train()
+        for batch in loader:
+            copies = batch["signal"].repeat(1, 2, 1, 1).flatten(0, 1)  # (B * 2, 12, S)
+            outputs = head(encoder(augment(copies))).unflatten(0, (-1, 2))
+            loss = criterion(outputs)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch + 1}: loss {loss.item():.4f}")
+    print(f"after training: macro AUC {probe(encoder.eval(), store):.3f}")
+
+
+if __name__ == "__main__":
+    main()

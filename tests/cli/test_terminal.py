@@ -174,6 +174,7 @@ def test_a_log_names_the_folder_and_the_step_at_which_a_run_resumes(
     ]
 
 
+@pytest.mark.slow
 def test_two_ranks_print_every_line_once(store: Path, tmp_path: Path) -> None:
     done = subprocess.run(_pretrain(store, tmp_path, "devices=2"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -24,11 +24,11 @@ def gradients(drive: Driver, folder: Path, method: str, ranks: int, *overrides: 
     return load_file(path)
 
 
-OTHERS = ("byol", "cmsmlc", "simclr", "mtssl", "supervised", "vicreg", "cpc")
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+METHODS = ("cmsc", "byol", "cmsmlc", "simclr", "mtssl", "supervised", "vicreg", "cpc")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 
 
-@pytest.mark.parametrize("method", ["cmsc", *SLOW])
+@pytest.mark.parametrize("method", SLOW)
 def test_loss_and_gradients_equal_one_process(method: str, drive: Driver, tmp_path: Path) -> None:
     """``same_patient`` is off: with 100 patients, batches of 64 repeat patients across ranks anyway."""
     one, two = (gradients(drive, tmp_path, method, ranks, *EXACT) for ranks in (1, 2))

@@ -27,7 +27,7 @@ class Batches:
     Items are numbered from 0 through all datasets, one after the other.
 
     Args:
-        datasets: Frames of each store, cut by :func:`frames_for_views`.
+        datasets: Frames of each store, cut by the policy that :func:`policy_for_views` returns.
         policies: The frame policy of each, whose normalisation the views get.
         method: The method that makes the views.
         seed: Root seed of the draws.

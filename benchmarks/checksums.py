@@ -19,7 +19,7 @@ from clocs.store.frames import Frames
 from clocs.store.reader import SKIP_CHECKSUMS
 
 BATCH, ROUNDS = 256, 60
-POLICY = FramePolicy(samples=2500, rate=500, leads=("II", "V2", "aVL", "aVR"))
+POLICY = FramePolicy(num_samples=2500, sampling_rate=500, leads=("II", "V2", "aVL", "aVR"))
 _FIRST_READ = """
 import json, os, sys, time
 import numpy as np, clocs

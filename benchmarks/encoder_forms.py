@@ -111,13 +111,13 @@ def encoder_forms() -> None:
 
 
 def _step(name: str, module: nn.Module, signals: Tensor) -> Callable[[], None]:
-    optimiser = torch.optim.Adam(module.parameters(), 1e-4, fused="not fused" not in name)
+    optimizer = torch.optim.Adam(module.parameters(), 1e-4, fused="not fused" not in name)
 
     def step() -> None:
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in name):
             loss = module(signals).float().square().mean()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 
     return step

@@ -54,7 +54,7 @@ def help_time() -> None:
 def synthetic_speed() -> None:
     """12-lead recordings of 10 s at 500 Hz, one core."""
     dataset = clocs.DATASETS.get("synthetic")
-    options = dataset.parse_options({"records": 3000})
+    options = dataset.parse_options({"num_records": 3000})
     source: Any = None
     entries = list(dataset.entries(source, options))
     spent = seconds(lambda: [dataset.load(source, entry, options) for entry in entries])
@@ -81,7 +81,7 @@ def gather_speed() -> None:
     """Random batches of 256 single-lead frames of 2,500 samples in mV, against one raw memory map."""
     with scratch() as folder:
         store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
-        frames = Frames(store, FramePolicy(samples=WINDOW, rate=500, leads=("II", "V2", "aVL", "aVR")))
+        frames = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=("II", "V2", "aVL", "aVR")))
         raw = np.memmap(folder / "raw", np.int16, "w+", shape=(len(frames), WINDOW))
         for start in range(0, len(frames), 4096):
             batch = frames.gather(np.arange(start, min(start + 4096, len(frames))))
@@ -109,12 +109,12 @@ def gather_speed() -> None:
 def lead_gather_speed() -> None:
     """Frames of all twelve leads, of which eight are stored: the time of a lead against that of a single-lead frame."""
     with scratch() as folder:
-        full = clocs.ingest("synthetic", None, folder / "twelve", options={"records": 2000})
+        full = clocs.ingest("synthetic", None, folder / "twelve", options={"num_records": 2000})
         stored = tuple(lead for lead in STANDARD if lead not in COMBINATIONS)
         signals = [recording.select(stored).signal for recording in full]
-        store = clocs.Store.from_arrays(folder / "eight", signals, rate=500, leads=stored, gate=OFF)
-        single = Frames(store, FramePolicy(samples=WINDOW, rate=500, leads=stored))
-        twelve = Frames(store, FramePolicy(samples=WINDOW, rate=500, leads=STANDARD), all_leads=True)
+        store = clocs.Store.from_arrays(folder / "eight", signals, sampling_rate=500, leads=stored, gate=OFF)
+        single = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=stored))
+        twelve = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=STANDARD), all_leads=True)
         random = np.random.default_rng(0)
         ways = [
             (frames, [random.integers(0, len(frames), BATCH) for _ in range(count)])
@@ -177,7 +177,7 @@ def open_growth() -> None:
 def _small_store(folder: Path, count: int) -> None:
     """Recordings of one lead and one second, drawn from a few synthetic ones under names of their own."""
     dataset = clocs.DATASETS.get("synthetic")
-    options = {"records": count, "leads": 1, "seconds": 1, "rate": 100}
+    options = {"num_records": count, "leads": 1, "seconds": 1, "sampling_rate": 100}
     parsed = dataset.parse_options(options)
     source: Any = None
     few = [dataset.load(source, entry, parsed) for entry in itertools.islice(dataset.entries(source, parsed), 64)]

@@ -62,8 +62,8 @@ def service_speed() -> None:
     costs = {name: [found[name]["processor"] / len(found[name]["times"]) for found in rounds] for name in ways}
     for name in ways:
         _print_times(name, [seconds for found in rounds for seconds in found[name]["times"]])
-        rate, cost = statistics.median(rates[name]), statistics.median(costs[name]) * 1e3
-        print(f"    {rate:.0f}/s, {cost:.1f} ms of processor time")
+        sampling_rate, cost = statistics.median(rates[name]), statistics.median(costs[name]) * 1e3
+        print(f"    {sampling_rate:.0f}/s, {cost:.1f} ms of processor time")
     functions, processes, served, *_ = ways
     print(f"  service / functions: {_ratio(rates[served], rates[functions]):.2f} x in requests/s, ", end="")
     print(f"{_ratio(costs[functions], costs[served]):.2f} x in processor time")
@@ -77,11 +77,11 @@ def service_overload() -> None:
         service = stack.enter_context(_served(folder))
         clients = stack.enter_context(_helper("clients", ecg, service.port, service.token))
         sustained = clients.measured(clients=CLIENTS, seconds=2 * SECONDS)
-        rate = OVERLOAD * len(sustained["answers"]) / sustained["seconds"]
-        clients.measured(rate=rate, seconds=SECONDS, keep=False)
-        print(f"  sustained {rate / OVERLOAD:.0f}/s, now {rate:.0f}/s for {OVERLOAD_SECONDS:.0f} s")
+        sampling_rate = OVERLOAD * len(sustained["answers"]) / sustained["seconds"]
+        clients.measured(sampling_rate=sampling_rate, seconds=SECONDS, keep=False)
+        print(f"  sustained {sampling_rate / OVERLOAD:.0f}/s, now {sampling_rate:.0f}/s for {OVERLOAD_SECONDS:.0f} s")
         for name, keep in (("kept connections", True), ("a connection each", False)):
-            _overloaded(service, clients, name, rate=rate, seconds=OVERLOAD_SECONDS, keep=keep)
+            _overloaded(service, clients, name, sampling_rate=sampling_rate, seconds=OVERLOAD_SECONDS, keep=keep)
 
 
 def _overloaded(service: _Service, clients: _Helper, name: str, **asked: Any) -> None:
@@ -175,7 +175,7 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def _four_leads(folder: Path) -> Path:
     """Ten seconds of four leads at 500 Hz as a WFDB record."""
     dataset = clocs.DATASETS.get("synthetic")
-    options = dataset.parse_options({"records": 1, "leads": 12})
+    options = dataset.parse_options({"num_records": 1, "leads": 12})
     nothing: Any = None
     recording = dataset.load(nothing, next(iter(dataset.entries(nothing, options))), options).select(LEADS)
     (folder / "ecg").mkdir()

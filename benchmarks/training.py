@@ -59,7 +59,7 @@ def chapman_loop(folder: Path) -> Loop:
     """A run as ``clocs pretrain cmsc-chapman`` makes it."""
     store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
     clocs.split(store)
-    config = resolve("cmsc-chapman", [f"store={folder / 'store'}", f"steps={STEPS}"])
+    config = resolve("cmsc-chapman", [f"store={folder / 'store'}", f"max_steps={STEPS}"])
     method = parse_method(config.method)
     parts = sources(config, method)
     data = training_data(config, method, parts)
@@ -83,14 +83,14 @@ def run_steps(loop: Loop) -> Callable[[], None]:
 def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None]:
     """The same model and loss on tensors in memory, and nothing else."""
     encoder = fresh_encoder(loop.config, sources(loop.config, loop.method)[0].policy)
-    optimiser = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
+    optimizer = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
 
     def steps() -> None:
         for views, patients in batches:
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             embeddings = encoder(views.flatten(0, 1)).unflatten(0, views.shape[:2])
             PatientNCELoss()(embeddings, patients).backward()
-            optimiser.step()
+            optimizer.step()
 
     return steps
 
@@ -98,7 +98,7 @@ def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None
 def _naive(batches: list[Tensor], names: list[list[str]]) -> Callable[[], None]:
     """Tensors in memory, torch's layers, one pass a view, and the patients' matrix from strings in Python."""
     encoder = Layers()
-    optimiser = torch.optim.Adam(encoder.parameters(), 1e-4)
+    optimizer = torch.optim.Adam(encoder.parameters(), 1e-4)
 
     def loss(first: Tensor, second: Tensor, patients: list[str]) -> Tensor:
         same = torch.tensor([[one == other for other in patients] for one in patients])
@@ -114,9 +114,9 @@ def _naive(batches: list[Tensor], names: list[list[str]]) -> Callable[[], None]:
 
     def steps() -> None:
         for views, patients in zip(batches, names, strict=True):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss(encoder(views[:, 0]), encoder(views[:, 1]), patients).backward()
-            optimiser.step()
+            optimizer.step()
 
     return steps
 

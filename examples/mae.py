@@ -22,7 +22,7 @@ LEADS = "12"
 def open_store(folder: Path, records: int) -> clocs.Store:
     """Make synthetic recordings on first use. Replace this by a store of your own."""
     if not folder.exists():
-        clocs.split(clocs.ingest("synthetic", None, folder, options={"records": records}))
+        clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": records}))
     return clocs.open_store(folder)
 
 

@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=400)
     options = parser.parse_args()
     if not options.store.exists():
-        clocs.split(clocs.ingest("synthetic", None, options.store, options={"records": options.records}))
+        clocs.split(clocs.ingest("synthetic", None, options.store, options={"num_records": options.records}))
     store = clocs.open_store(options.store)
     split, recordings = store.split(), list(store)
     rhythm = np.array([recording.labels[0] for recording in recordings])

@@ -15,7 +15,7 @@ TOGETHER: Final = ("physionet2020", "chapman", "physionet2017")
 ELSEWHERE: Final = ("physionet2017", "cardiology")
 FEW: Final = (10, 30, 100, 300, 1000)
 """Patients with labels; then all."""
-WITH_LABELS: Final[dict[str, Any]] = {"optimiser": "adamw", "learning_rate": 1e-3}
+WITH_LABELS: Final[dict[str, Any]] = {"optimizer": "adamw", "learning_rate": 1e-3}
 """How the residual network is trained with labels."""
 FINE: Final = 3e-4
 """Learning rate of fine-tuning."""
@@ -36,14 +36,14 @@ PAPERS_WEIGHTS: Final[dict[str, Any]] = {"off_diagonals": None}
 ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     UNCHANGED: {},
     "all positive pairs weigh alike, as is recommended": {"method": {"off_diagonals": "alike"}},
-    "the paper's network": {"encoder": {"name": "cnn"}, "principal": False},
+    "the paper's network": {"encoder": {"name": "cnn"}, "pca": False},
     "no other lead (CMSC)": {"method": {"name": "cmsc", "view_choice": None}},
     "no other segment (CMLC)": {
         "method": {"name": "cmlc", "view_choice": None},
         "frames": {
-            "normalisation": "none",
-            "rate": 500,
-            "source_samples": None,
+            "normalization": "none",
+            "sampling_rate": 500,
+            "num_source_samples": None,
         },  # of one segment: the paper states no rate
     },
     "all pairs of views": {"method": {"view_choice": "all"}},
@@ -51,8 +51,8 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "projection head": {"method": {"head": 128}},
     "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
     "frames scaled to 0..1": {"frames": {}},
-    "250 Hz": {"frames": {"normalisation": "none", "rate": 250, "samples": 1250}},
-    "the embedding that the loss saw": {"principal": False},
+    "250 Hz": {"frames": {"normalization": "none", "sampling_rate": 250, "num_samples": 1250}},
+    "the embedding that the loss saw": {"pca": False},
     "temperature 0.2": {"method": {"temperature": 0.2}},
     "float32": FLOAT32,
 }
@@ -62,25 +62,25 @@ GROWTH: Final[dict[str, dict[str, Any]]] = {
     "as recommended": {},
     "width 12": {"encoder": {"name": "resnet", "width": 12}},
     "width 48": {"encoder": {"name": "resnet", "width": 48}},
-    "10 % of the patients": {"patients": 0.1},
-    "30 % of the patients": {"patients": 0.3},
+    "10 % of the patients": {"patient_fraction": 0.1},
+    "30 % of the patients": {"patient_fraction": 0.3},
 }
 """Wider and narrower networks, and fewer unlabelled patients for as many steps."""
 
 
 def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | None = None) -> Pretraining:
     """As recommended, or with changes; the cell says all of it, so that it keeps its name when we change our mind."""
-    values = {**RECOMMENDED, "principal": True, **(changes or {})}
+    values = {**RECOMMENDED, "pca": True, **(changes or {})}
     method = {**RECOMMENDED["method"], **values.pop("method")}
     kept = {key: value for key, value in method.items() if key != "name" and value is not None}
     return Pretraining(
         method=method["name"],
         dataset=datasets[0],
-        more=datasets[1:],
+        extra_datasets=datasets[1:],
         preset="recommended",
         seed=seed,
-        epochs=values.pop("epochs"),
-        principal=values.pop("principal"),
+        max_epochs=values.pop("max_epochs"),
+        pca=values.pop("pca"),
         options=kept,
         config=values,
     )
@@ -91,29 +91,39 @@ def one_encoder(seed: int) -> Pretraining:
 
     Seed 0 is the one that we ship, trained in bfloat16; others are in float32.
     """
-    return encoder(seed, TOGETHER, {"take_turns": True, **(FLOAT32 if seed else {})})
+    return encoder(seed, TOGETHER, {"alternate_stores": True, **(FLOAT32 if seed else {})})
 
 
-def untrained(dataset: str, seed: int, *, principal: bool = False) -> Pretraining:
+def untrained(dataset: str, seed: int, *, pca: bool = False) -> Pretraining:
     """The recommended network as it starts; what it would have been trained with does not matter to it."""
     shape = {key: RECOMMENDED[key] for key in ("encoder", "frames")}
     method: str = RECOMMENDED["method"]["name"]
-    values: dict[str, Any] = {"preset": "recommended", "seed": seed, "epochs": 0, "config": shape}
-    return Pretraining(method=method, dataset=dataset, principal=principal, **values)
+    values: dict[str, Any] = {"preset": "recommended", "seed": seed, "max_epochs": 0, "config": shape}
+    return Pretraining(method=method, dataset=dataset, pca=pca, **values)
 
 
-def linear(start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, **values: Any) -> Evaluation:
+def linear(start: Pretraining, dataset: str, seed: int, label_fraction: float = 0.5, **values: Any) -> Evaluation:
     """By the recommended protocol; ``values``: other keys of the evaluation's config."""
-    given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "config": values}
+    given: dict[str, Any] = {"preset": "recommended", "label_fraction": label_fraction, "config": values}
     return Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed, **given)
 
 
 def trained(
-    start: Pretraining, dataset: str, seed: int, fraction: float = 0.5, epochs: int = EPOCHS_WITH_LABELS, **values: Any
+    start: Pretraining,
+    dataset: str,
+    seed: int,
+    label_fraction: float = 0.5,
+    max_epochs: int = EPOCHS_WITH_LABELS,
+    **values: Any,
 ) -> Evaluation:
     """All weights, with labels."""
     config = {**WITH_LABELS, **values}
-    given: dict[str, Any] = {"preset": "recommended", "fraction": fraction, "epochs": epochs, "config": config}
+    given: dict[str, Any] = {
+        "preset": "recommended",
+        "label_fraction": label_fraction,
+        "max_epochs": max_epochs,
+        "config": config,
+    }
     return Evaluation(protocol="finetune", start=start, dataset=dataset, seed=seed, **given)
 
 
@@ -126,7 +136,7 @@ def as_in_paper(method: str | None, protocol: Literal["linear", "finetune"], dat
 COMPARED: Final[dict[str, Callable[[str, int], Evaluation]]] = {
     "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
     "its network with random weights, principal components, linear": lambda data, seed: linear(
-        untrained(data, seed, principal=True), data, seed
+        untrained(data, seed, pca=True), data, seed
     ),
     "its network with random weights, linear": lambda data, seed: linear(untrained(data, seed), data, seed),
     "its network, trained with the labels": lambda data, seed: from_scratch(data, seed, None, 0.5),
@@ -149,7 +159,11 @@ def recommended(seeds: Iterable[int]) -> Iterator[AnyCell]:
 def few_frozen(dataset: str, seed: int, patients: int | None) -> Evaluation:
     """A linear classifier on the one encoder, with the labels of so many patients, whom the seed draws; None: all."""
     start = one_encoder(0)
-    return linear(start, dataset, seed, 1.0) if patients is None else linear(start, dataset, seed, labelled=patients)
+    return (
+        linear(start, dataset, seed, 1.0)
+        if patients is None
+        else linear(start, dataset, seed, num_labelled_patients=patients)
+    )
 
 
 def few_tuned(dataset: str, seed: int, patients: int | None) -> Evaluation:
@@ -157,9 +171,9 @@ def few_tuned(dataset: str, seed: int, patients: int | None) -> Evaluation:
     return trained(one_encoder(0), dataset, seed, 1.0, learning_rate=FINE, **_by_labels(patients))
 
 
-def from_scratch(dataset: str, seed: int, patients: int | None, fraction: float = 1.0) -> Evaluation:
+def from_scratch(dataset: str, seed: int, patients: int | None, label_fraction: float = 1.0) -> Evaluation:
     """The same network trained with labels alone."""
-    return trained(untrained(dataset, seed), dataset, seed, fraction, **_by_labels(patients))
+    return trained(untrained(dataset, seed), dataset, seed, label_fraction, **_by_labels(patients))
 
 
 def _by_labels(patients: int | None) -> dict[str, Any]:
@@ -167,8 +181,12 @@ def _by_labels(patients: int | None) -> dict[str, Any]:
 
     However few the labels, training goes as often over frames as with those of a thousand patients, in small batches.
     """
-    values: dict[str, Any] = {"best_by": "auc", "patience": PATIENCE_WITH_LABELS}
-    few = {"labelled": patients, "batch": 32, "repeats": max(FEW) // patients} if patients is not None else {}
+    values: dict[str, Any] = {"monitor": "auc", "patience": PATIENCE_WITH_LABELS}
+    few = (
+        {"num_labelled_patients": patients, "batch_size": 32, "passes_per_epoch": max(FEW) // patients}
+        if patients is not None
+        else {}
+    )
     return values | few
 
 
@@ -204,7 +222,7 @@ def ablation(seeds: Iterable[int]) -> Iterator[AnyCell]:
 def ablated(name: str, seed: int) -> Evaluation:
     """What is recommended but for the paper's weights, with one change and few steps."""
     method = {**PAPERS_WEIGHTS, **ABLATIONS[name].get("method", {})}
-    start = encoder(seed, ("physionet2020",), {**ABLATIONS[name], "method": method, "steps": SHORT})
+    start = encoder(seed, ("physionet2020",), {**ABLATIONS[name], "method": method, "max_steps": SHORT})
     return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})
 
 
@@ -217,6 +235,10 @@ def growth(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 def grown(name: str, seed: int) -> Evaluation:
     """What is recommended, larger or smaller."""
-    values = {"steps": MEDIUM, "epochs": MEDIUM, "patience": MEDIUM}  # however few steps an epoch of few patients has
+    values = {
+        "max_steps": MEDIUM,
+        "max_epochs": MEDIUM,
+        "patience": MEDIUM,
+    }  # however few steps an epoch of few patients has
     start = encoder(seed, ("physionet2020",), {**GROWTH[name], **values, **FLOAT32})  # so that times compare
     return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})

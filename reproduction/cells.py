@@ -38,7 +38,7 @@ class PaperCell(Cell):
 
     dataset: str
     preset: Preset = "paper"
-    embedding: int = 128
+    embedding_dim: int = 128
     leads: int = 4
     seed: int = 0
 
@@ -57,36 +57,36 @@ class Pretraining(PaperCell):
     kind: ClassVar[str] = "pretraining"
 
     method: str
-    epochs: int = Field(default=EPOCHS, ge=0)
+    max_epochs: int = Field(default=EPOCHS, ge=0)
     """At most. 0: the encoder as it starts."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the method, such as augmentations or BYOL's decay."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Other keys of the pre-training's config, such as encoder or frames."""
-    more: tuple[str, ...] = ()
+    extra_datasets: tuple[str, ...] = ()
     """Datasets that are trained on together with the first."""
-    principal: bool = False
+    pca: bool = False
     """Replace the last layer, after training, by a PCA of the pooled activations of every block."""
 
     @property
     def trained(self) -> Pretraining:
         """The same pre-training before its last layer is replaced."""
-        return self.model_copy(update={"principal": False})
+        return self.model_copy(update={"pca": False})
 
     @property
     def requires(self) -> tuple[Pretraining, ...]:
         """The training behind a PCA."""
-        return (self.trained,) if self.principal else ()
+        return (self.trained,) if self.pca else ()
 
     @property
     def datasets(self) -> tuple[str, ...]:
         """All datasets that it is trained on."""
-        return (self.dataset, *self.more)
+        return (self.dataset, *self.extra_datasets)
 
     @property
     def label(self) -> str:
         """The readable part of the name."""
-        return f"{self.method}-{'-'.join(self.datasets)}-e{self.embedding}-s{self.seed}"
+        return f"{self.method}-{'-'.join(self.datasets)}-e{self.embedding_dim}-s{self.seed}"
 
     def folder(self, workspace: Workspace) -> Path:
         """Return the folder of the trained encoder."""
@@ -98,15 +98,15 @@ class Pretraining(PaperCell):
 
     def workload(self) -> Workload:
         """Return thousands of frames that pass the network."""
-        if self.principal:  # its time includes that of its training
+        if self.pca:  # its time includes that of its training
             amount = sum(_training_frames(dataset, self.leads) for dataset in self.datasets)
-            return _workload(amount, "principal", self, self)
+            return _workload(amount, "pca", self, self)
         views = VIEWS.get(self.method, 2)
-        if self.config.get("steps") is not None:
-            amount = views * self.config["steps"] * self.config.get("batch", 256) / 1000
+        if self.config.get("max_steps") is not None:
+            amount = views * self.config["max_steps"] * self.config.get("batch_size", 256) / 1000
         else:
             frames = [_training_frames(dataset, self.leads, self.method in SEGMENTED) for dataset in self.datasets]
-            amount = views * self.epochs * sum(frames)
+            amount = views * self.max_epochs * sum(frames)
         return _workload(float(amount), "pretraining", self, self)
 
 
@@ -118,8 +118,8 @@ class Evaluation(PaperCell):
     protocol: Literal["linear", "finetune"] | Measure
     start: Pretraining | None
     """None: random weights, or a ``shipped`` encoder."""
-    fraction: float = 0.5
-    epochs: int = Field(default=100, gt=0)
+    label_fraction: float = 0.5
+    max_epochs: int = Field(default=100, gt=0)
     """Of fine-tuning, at most."""
     part: Literal["validation", "test"] = "test"
     """The part of the split whose patients are tested."""
@@ -130,7 +130,7 @@ class Evaluation(PaperCell):
 
     @model_validator(mode="after")
     def _one_encoder(self) -> Self:
-        if self.start is None and self.embedding != RANDOM_EMBEDDING:
+        if self.start is None and self.embedding_dim != RANDOM_EMBEDDING:
             raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start from one of epochs=0")
         if self.shipped and self.start is not None:
             raise ValueError(f"it starts either from {self.shipped} or from a pre-training")
@@ -141,7 +141,7 @@ class Evaluation(PaperCell):
         """The method that trained the encoder, or the name of a shipped encoder."""
         if self.start is None:
             return self.shipped or RANDOM
-        return self.start.method if self.start.epochs else RANDOM
+        return self.start.method if self.start.max_epochs else RANDOM
 
     @property
     def requires(self) -> tuple[Pretraining, ...]:
@@ -157,7 +157,7 @@ class Evaluation(PaperCell):
     def label(self) -> str:
         """The readable part of the name."""
         start = self.method if self.start is None else "-".join((self.start.method, *self.start.datasets))
-        return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding}-f{self.fraction:g}-s{self.seed}"
+        return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding_dim}-f{self.label_fraction:g}-s{self.seed}"
 
     @property
     def given_weights(self) -> str | None:
@@ -166,7 +166,7 @@ class Evaluation(PaperCell):
 
     def workload(self) -> Workload:
         """Return thousands of frames that are trained on; of frozen encoders, those that are embedded."""
-        passes = self.epochs * self.fraction if self.protocol == "finetune" else 1
+        passes = self.max_epochs * self.label_fraction if self.protocol == "finetune" else 1
         return _workload(_training_frames(self.dataset, self.leads) * passes, self.protocol, self, self.start)
 
 
@@ -223,9 +223,9 @@ def parse_cell(described: dict[str, Any]) -> AnyCell:
     return kind.model_validate({name: value for name, value in described.items() if name != "kind"})
 
 
-def random_start(embedding: int, seed: int) -> Pretraining | None:
+def random_start(embedding_dim: int, seed: int) -> Pretraining | None:
     """Return where an evaluation of the paper's network with random weights starts."""
-    if embedding == RANDOM_EMBEDDING:
+    if embedding_dim == RANDOM_EMBEDDING:
         return None
     # As a run starts with it: its weights come from the seed alone, whatever method and dataset.
-    return Pretraining(method="cmsc", dataset="chapman", embedding=embedding, seed=seed, epochs=0)
+    return Pretraining(method="cmsc", dataset="chapman", embedding_dim=embedding_dim, seed=seed, max_epochs=0)

@@ -72,9 +72,13 @@ def figure4(seeds: Iterable[int]) -> Iterator[AnyCell]:
     for seed in seeds:
         for source, target in (("chapman", "physionet2017"), ("physionet2020", "cardiology")):
             start = Pretraining(method="cmsc", dataset=source, seed=seed)
-            for fraction in (0.25, 1.0):
-                yield Evaluation(protocol="finetune", start=start, dataset=target, seed=seed, fraction=fraction)
-                yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed, fraction=fraction)
+            for label_fraction in (0.25, 1.0):
+                yield Evaluation(
+                    protocol="finetune", start=start, dataset=target, seed=seed, label_fraction=label_fraction
+                )
+                yield Evaluation(
+                    protocol="finetune", start=None, dataset=target, seed=seed, label_fraction=label_fraction
+                )
 
 
 AUGMENTATIONS = ("gaussian_noise", "flip_time", "flip_amplitude", "spec_augment_time", "spec_augment_frequency")
@@ -94,19 +98,25 @@ def figure3(seeds: Iterable[int]) -> Iterator[AnyCell]:
 def figure5(seeds: Iterable[int]) -> Iterator[AnyCell]:
     """Fine-tuning on Cardiology after Chapman, by length of the embedding and by share of the labels."""
     for seed in seeds:
-        by_embedding = [(embedding, 0.25) for embedding in (32, 64, 128, 256)]
-        for embedding, fraction in by_embedding + [(64, fraction) for fraction in (0.5, 0.75, 1.0)]:
+        by_embedding = [(embedding_dim, 0.25) for embedding_dim in (32, 64, 128, 256)]
+        for embedding_dim, label_fraction in by_embedding + [
+            (64, label_fraction) for label_fraction in (0.5, 0.75, 1.0)
+        ]:
             for method in ("random", "simclr", "cmsc", "cmlc", "cmsmlc"):
-                start = _start(method, embedding, seed)
-                values: dict[str, Any] = {"seed": seed, "embedding": embedding, "fraction": fraction}
+                start = _start(method, embedding_dim, seed)
+                values: dict[str, Any] = {
+                    "seed": seed,
+                    "embedding_dim": embedding_dim,
+                    "label_fraction": label_fraction,
+                }
                 yield Evaluation(protocol="finetune", start=start, dataset="cardiology", **values)
 
 
-def _start(method: str, embedding: int, seed: int) -> Pretraining | None:
+def _start(method: str, embedding_dim: int, seed: int) -> Pretraining | None:
     """Pre-trained on Chapman, or a network as it starts."""
     if method == "random":
-        return random_start(embedding, seed)
-    return Pretraining(method=method, dataset="chapman", seed=seed, embedding=embedding)
+        return random_start(embedding_dim, seed)
+    return Pretraining(method=method, dataset="chapman", seed=seed, embedding_dim=embedding_dim)
 
 
 def figure6(seeds: Iterable[int]) -> Iterator[AnyCell]:
@@ -125,8 +135,8 @@ def longer(seeds: Iterable[int]) -> Iterator[AnyCell]:
     for seed in seeds:
         for dataset in SOURCES:
             for method in METHODS:
-                for epochs in LONGER:
-                    start = Pretraining(method=method, dataset=dataset, seed=seed, epochs=epochs)
+                for max_epochs in LONGER:
+                    start = Pretraining(method=method, dataset=dataset, seed=seed, max_epochs=max_epochs)
                     yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
 
 
@@ -135,7 +145,7 @@ def leakage(seeds: Iterable[int]) -> Iterator[AnyCell]:
     for seed in seeds:
         changes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
             ({}, {}),
-            ({"split": APART}, {"leaks": "measured"}),
+            ({"split": APART}, {"on_leak": "measure"}),
         )
         for training, judging in changes:
             start = Pretraining(method="cmsc", dataset="physionet2020", seed=seed, config=training)
@@ -150,7 +160,7 @@ AUTHORS_LOSS: Final = {"form": "nt_xent"}
 """Of SimCLR."""
 
 
-def same_patient(seeds: Iterable[int]) -> Iterator[AnyCell]:
+def instances_per_patient(seeds: Iterable[int]) -> Iterator[AnyCell]:
     """CMSC by what pairs across a patient's instances weigh: as in the paper, as much as any other pair, nothing."""
     for seed in seeds:
         for dataset in SOURCES:
@@ -179,7 +189,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("released", "The released code's loss, and all it did, against the paper's word", released),
         Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
         Experiment("longer", "Table 1 with pre-training four times as long", longer),
-        Experiment("same-patient", "What pairs of one patient bring to CMSC, and should weigh", same_patient),
+        Experiment("same-patient", "What pairs of one patient bring to CMSC, and should weigh", instances_per_patient),
         Experiment("nt-xent", "SimCLR with the loss of its authors", nt_xent),
         Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
         Experiment("recommended", "The recommended encoder, its network at random, and with labels alone", recommended),

@@ -36,7 +36,7 @@ class PretrainingCondition(_Frozen):
 
     method: Method
     dataset: DatasetName
-    embedding: int
+    embedding_dim: int
     leads: Literal[4, 12]
     decay: float | None
     augmentations: tuple[str, ...] | None
@@ -50,8 +50,8 @@ class _Varied(_Frozen):
     pretraining: DatasetName | None
     """None with random weights."""
     evaluation: DatasetName
-    embedding: int
-    fraction: float = Field(gt=0, le=1)
+    embedding_dim: int
+    label_fraction: float = Field(gt=0, le=1)
     """Of the labelled training data."""
     leads: Literal[1, 4, 12]
     """Of the datasets that have several."""
@@ -76,7 +76,7 @@ class Condition(_Varied):
         return PretrainingCondition(
             method=self.method,
             dataset=self.pretraining,
-            embedding=self.embedding,
+            embedding_dim=self.embedding_dim,
             leads=self.leads,
             decay=self.decay,
             augmentations=self.augmentations,

@@ -26,7 +26,7 @@ from reproduction.paper_numbers import (
     results,
 )
 
-NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding": (128,), "leads": (4,), "augmentations": (None,)}
+NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding_dim": (128,), "leads": (4,), "augmentations": (None,)}
 """What figures 4 and 6 leave open, as the main text's tables have it."""
 
 
@@ -36,8 +36,8 @@ def cell_of(condition: Condition, seed: int) -> Evaluation:
         protocol=condition.protocol,
         start=_start(condition, seed),
         dataset=condition.evaluation,
-        embedding=condition.embedding,
-        fraction=condition.fraction,
+        embedding_dim=condition.embedding_dim,
+        label_fraction=condition.label_fraction,
         seed=seed,
         **_leads(condition.leads, condition.evaluation),
     )
@@ -45,7 +45,7 @@ def cell_of(condition: Condition, seed: int) -> Evaluation:
 
 def _start(condition: Condition, seed: int) -> Pretraining | None:
     if condition.pretrained is None:
-        return random_start(condition.embedding, seed)
+        return random_start(condition.embedding_dim, seed)
     return pretraining_of(condition.pretrained, seed)
 
 
@@ -54,7 +54,7 @@ def pretraining_of(condition: PretrainingCondition, seed: int) -> Pretraining:
     return Pretraining(
         method=condition.method,
         dataset=condition.dataset,
-        embedding=condition.embedding,
+        embedding_dim=condition.embedding_dim,
         seed=seed,
         options=_options(condition),
         **_leads(condition.leads, condition.dataset),
@@ -99,14 +99,14 @@ def _figure_cells(figure: Figure, seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 def _distances(varies: dict[str, tuple[Any, ...]], seed: int) -> Iterator[Evaluation]:
     """Within and between the validation patients of the dataset that was pre-trained on."""
-    judged = {"protocol": ("linear",), "fraction": (1.0,), "evaluation": varies["pretraining"]}
+    judged = {"protocol": ("linear",), "label_fraction": (1.0,), "evaluation": varies["pretraining"]}
     for condition in Panel(part="", varies={**varies, **judged}).conditions():
         assert condition.pretrained is not None
         yield Evaluation(
             protocol="distances",
             start=pretraining_of(condition.pretrained, seed),
             dataset=condition.evaluation,
-            embedding=condition.embedding,
+            embedding_dim=condition.embedding_dim,
             seed=seed,
             part="validation",
         )

@@ -16,7 +16,7 @@ class Settings:
     """What a preset decides. No preset has a split that leaks."""
 
     frames: FrameChoice
-    label_draw: LabelDraw
+    label_unit: LabelDraw
     train_mode: bool = False
     """Linear evaluation with BatchNorm and dropout active."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
@@ -32,15 +32,15 @@ class Settings:
 
 PRESETS: dict[Preset, Settings] = {
     # The paper does not say what a fraction of the labels is drawn over: our choice.
-    "paper": Settings(frames="paper", label_draw="patients"),
+    "paper": Settings(frames="paper", label_unit="patients"),
     "released": Settings(
         frames="paper",
-        label_draw="frames",
+        label_unit="frames",
         train_mode=True,
         encoder_options={"final_relu": False},
         contrast_options={"off_diagonals": "one_triangle", "pairs": "last"},
     ),
-    "recommended": Settings(frames="encoder", label_draw="patients"),
+    "recommended": Settings(frames="encoder", label_unit="patients"),
     # Nothing but what a cell says itself: for the search of what to recommend.
-    "trial": Settings(frames="encoder", label_draw="patients"),
+    "trial": Settings(frames="encoder", label_unit="patients"),
 }

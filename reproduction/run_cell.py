@@ -12,11 +12,11 @@ from clocs.core.files import write_bytes
 from clocs.core.options import checked
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
-from clocs.evaluation.judgement import levels
-from clocs.evaluation.principal import with_principal_components
+from clocs.evaluation.pca import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
 from clocs.evaluation.rows import Rows
+from clocs.evaluation.scoring import levels
 from clocs.experiments.grid import compute_cell
 from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import draw_replicates
@@ -43,7 +43,7 @@ def run_cell(cell: AnyCell, workspace: Workspace) -> dict[str, Any]:
     """Compute a cell and return its row."""
     if isinstance(cell, Evaluation):
         return _measure(cell, workspace) if cell.protocol in MEASURES else _evaluate(cell, workspace)
-    return _with_principal_components(cell, workspace) if cell.principal else _pretrain(cell, workspace)
+    return _with_principal_components(cell, workspace) if cell.pca else _pretrain(cell, workspace)
 
 
 def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
@@ -68,7 +68,9 @@ def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
 
 def _to_its_end(done: Mapping[str, Any], config: PretrainConfig) -> bool:
     """Whether its epochs or steps ended a run, and not that it got no better."""
-    return bool(done["epochs"] >= config.epochs or (config.steps is not None and done["steps"] >= config.steps))
+    return bool(
+        done["epochs"] >= config.max_epochs or (config.max_steps is not None and done["steps"] >= config.max_steps)
+    )
 
 
 def _with_principal_components(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def _with_principal_components(cell: Pretraining, workspace: Workspace) -> dict[
     trained, began = compute(cell.trained, workspace), time.process_time()
     stores = [workspace.store(dataset) for dataset in cell.datasets]
     with_principal_components(
-        cell.trained.folder(workspace), stores[0], cell.folder(workspace), more_stores=stores[1:], seed=cell.seed
+        cell.trained.folder(workspace), stores[0], cell.folder(workspace), extra_stores=stores[1:], seed=cell.seed
     )
     found = {key: trained[key] for key in ("result", "still_improving", "curves")}
     return {**found, "seconds": time.process_time() - began, "environment": environment()}
@@ -93,14 +95,14 @@ def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
         PretrainConfig,
         {
             **values,
-            "encoder": {**values["encoder"], "embedding_dim": cell.embedding},
+            "encoder": {**values["encoder"], "embedding_dim": cell.embedding_dim},
             "seed": cell.seed,
-            "epochs": cell.epochs,
+            "max_epochs": cell.max_epochs,
             "store": workspace.store(cell.dataset),
-            "more_stores": tuple(workspace.store(dataset) for dataset in cell.more),
+            "extra_stores": tuple(workspace.store(dataset) for dataset in cell.extra_datasets),
             "runs": workspace.runs,
             "onnx": False,
-            "threads": workspace.threads,
+            "num_threads": workspace.num_threads,
         },
         cell.label,
     )
@@ -110,10 +112,10 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     preset, began = PRESETS[cell.preset], time.process_time()
     start = _encoder(cell, workspace)
     given: dict[str, Any] = {
-        "fraction": cell.fraction,
+        "label_fraction": cell.label_fraction,
         "seed": cell.seed,
         "frames": preset.frames,
-        "label_draw": preset.label_draw,
+        "label_unit": preset.label_unit,
         "part": cell.part,
         **cell.config,
     }
@@ -122,7 +124,9 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
         values = checked(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
         found = probe(start, store, values, runs=workspace.runs)
     else:
-        training = checked(FinetuneConfig, {"epochs": cell.epochs, "threads": workspace.threads, **given}, cell.label)
+        training = checked(
+            FinetuneConfig, {"max_epochs": cell.max_epochs, "num_threads": workspace.num_threads, **given}, cell.label
+        )
         found = finetune(start, store, training, runs=workspace.runs)
     folder = Path(found["run"])
     _keep_replicates(cell, workspace, load_scores(folder))
@@ -148,7 +152,7 @@ def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
     epochs = finished_epochs(Path(training["run"]))
     return {
         "curves": {"validation_auc": [line["validation_auc"] for line in epochs]},
-        "still_improving": training["epochs"] >= cell.epochs and training["best_epoch"] == training["epochs"] - 1,
+        "still_improving": training["epochs"] >= cell.max_epochs and training["best_epoch"] == training["epochs"] - 1,
     }
 
 

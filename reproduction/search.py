@@ -18,23 +18,23 @@ STEPS: Final = 460
 METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "augmentations": AUGMENTATIONS}
 BASE: Final[Mapping[str, Any]] = {
     "encoder": {"name": "resnet"},
-    "frames": {"normalisation": "none"},
-    "optimiser": "adamw",
+    "frames": {"normalization": "none"},
+    "optimizer": "adamw",
     "learning_rate": 1e-3,
-    "steps": STEPS,
+    "max_steps": STEPS,
 }
 
-SLOWER: Final[Mapping[str, Any]] = {"normalisation": "none", "rate": 250, "samples": 1250}
+SLOWER: Final[Mapping[str, Any]] = {"normalization": "none", "sampling_rate": 250, "num_samples": 1250}
 
 THREE_DATASETS: Final[Mapping[str, Any]] = {
     "precision": "bf16-mixed",
-    "more": ("chapman", "physionet2017"),
+    "extra_datasets": ("chapman", "physionet2017"),
     "schedule": "cosine",
     "warmup_steps": 200,
     "patience": 400,
 }
-LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "steps": 12_000}
-IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "take_turns": True, "steps": 9_000}
+LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "max_steps": 12_000}
+IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "alternate_stores": True, "max_steps": 9_000}
 OWN_INSTANCE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "none"}
 """Positive pairs of one instance alone, none across a patient's instances."""
 ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "alike"}
@@ -52,32 +52,32 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "250 Hz, stem 7/2": {
         "precision": "bf16-mixed",
         "frames": SLOWER,
-        "encoder": {"name": "resnet", "stem_kernel": 7, "stem_stride": 2},
+        "encoder": {"name": "resnet", "stem_kernel_size": 7, "stem_stride": 2},
     },
     "same lead": {"precision": "bf16-mixed", "method": "cmsc", "view_choice": None},
     "learning rate 3e-3": {"precision": "bf16-mixed", "learning_rate": 3e-3},
-    "batch 512, half the steps": {"precision": "bf16-mixed", "batch": 512, "steps": STEPS // 2},
-    "batch 128, twice the steps": {"precision": "bf16-mixed", "batch": 128, "steps": 2 * STEPS},
+    "batch 512, half the steps": {"precision": "bf16-mixed", "batch_size": 512, "max_steps": STEPS // 2},
+    "batch 128, twice the steps": {"precision": "bf16-mixed", "batch_size": 128, "max_steps": 2 * STEPS},
     "scaled to 0..1": {"precision": "bf16-mixed", "frames": {}},
     "stem stride 3": {"precision": "bf16-mixed", "encoder": {"name": "resnet", "stem_stride": 3}},
-    "no head, eight times the steps": {"precision": "bf16-mixed", "steps": 8 * STEPS},
-    "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "steps": 8 * STEPS},
+    "no head, eight times the steps": {"precision": "bf16-mixed", "max_steps": 8 * STEPS},
+    "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "max_steps": 8 * STEPS},
     "decorrelation 0.3": {"precision": "bf16-mixed", "decorrelation": 0.3},
     "decorrelation 0.3, eight times the steps": {
         "precision": "bf16-mixed",
         "decorrelation": 0.3,
-        "steps": 8 * STEPS,
+        "max_steps": 8 * STEPS,
     },
     "no head, eight times the steps, principal components": {
         "precision": "bf16-mixed",
-        "steps": 8 * STEPS,
-        "principal": True,
+        "max_steps": 8 * STEPS,
+        "pca": True,
     },
     "head, eight times the steps, principal components": {
         "precision": "bf16-mixed",
         "head": 128,
-        "steps": 8 * STEPS,
-        "principal": True,
+        "max_steps": 8 * STEPS,
+        "pca": True,
     },
     "decorrelation 1": {"precision": "bf16-mixed", "decorrelation": 1.0},
     "three datasets, long": LONG,
@@ -87,20 +87,20 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "pairs within an instance alone": OWN_INSTANCE,
     "pairs within an instance alone, eight times the steps, principal components": {
         **OWN_INSTANCE,
-        "steps": 8 * STEPS,
-        "principal": True,
+        "max_steps": 8 * STEPS,
+        "pca": True,
     },
     "pairs within an instance alone, principal components": {**OWN_INSTANCE, "principal": True},
     "all positive pairs weigh alike, principal components": {**ALIKE, "principal": True},
     "pairs within an instance alone, principal components, temperature 0.2": {
         **OWN_INSTANCE,
-        "principal": True,
+        "pca": True,
         "temperature": 0.2,
     },
     "three datasets in turns, all positive pairs weigh alike, principal components": {
         **IN_TURNS,
         **ALIKE,
-        "principal": True,
+        "pca": True,
     },
 }
 """What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
@@ -120,11 +120,12 @@ def search(seeds: Iterable[int], names: Iterable[str] = TRIALS) -> Iterator[AnyC
 def trial(name: str, seed: int = 0) -> Evaluation:
     """One trial's evaluation, with the pre-training it needs."""
     changes = dict(TRIALS[name])
-    method, more = str(changes.pop("method", "cmsmlc")), changes.pop("more", ())
-    principal = bool(changes.pop("principal", False))
+    method, more = str(changes.pop("method", "cmsmlc")), changes.pop("extra_datasets", ())
+    pca = bool(changes.pop("pca", False))
     given = {**METHOD, **{key: value for key, value in changes.items() if key in OF_METHOD}}
     options = {key: value for key, value in given.items() if value is not None}
     config = {**BASE, **{key: value for key, value in changes.items() if key not in OF_METHOD}}
-    values: dict[str, Any] = {"method": method, "options": options, "config": config, "more": more, "epochs": 400}
-    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, principal=principal, **values)
+    values: dict[str, Any] = {"method": method, "options": options, "config": config, "max_epochs": 400}
+    values["extra_datasets"] = more
+    start = Pretraining(dataset=DATASET, preset="trial", seed=seed, pca=pca, **values)
     return Evaluation(protocol="linear", start=start, dataset=DATASET, preset="trial", seed=seed, part="validation")

@@ -22,9 +22,9 @@ RANDOM: Final[Encoder] = {"start": None}
 CMSC_CHAPMAN: Final[Encoder] = {"start": None, "shipped": "cmsc-chapman"}
 CMSC_PHYSIONET2020: Final[Encoder] = {"start": None, "shipped": "cmsc-physionet2020"}
 SMALL: Final[Encoder] = {"start": None, "shipped": "clocs-small"}
-SMALL_AS_TRAINED: Final[Encoder] = {"start": one_encoder(0).model_copy(update={"principal": False})}
-CMSC_LONG: Final[Encoder] = {"start": Pretraining(method="cmsc", dataset="chapman", epochs=LONG)}
-SIMCLR_LONG: Final[Encoder] = {"start": Pretraining(method="simclr", dataset="chapman", epochs=LONG)}
+SMALL_AS_TRAINED: Final[Encoder] = {"start": one_encoder(0).model_copy(update={"pca": False})}
+CMSC_LONG: Final[Encoder] = {"start": Pretraining(method="cmsc", dataset="chapman", max_epochs=LONG)}
+SIMCLR_LONG: Final[Encoder] = {"start": Pretraining(method="simclr", dataset="chapman", max_epochs=LONG)}
 
 SIMCLR: Final = f"SimCLR on Chapman, {LONG} epochs"
 TRAINED_ON: Final = "chapman"

@@ -60,8 +60,8 @@ def hospital_files(real_data: Path) -> Path:
 
 def make_recording(
     leads: tuple[str, ...] = ("I", "II", "V2"),
-    samples: int = 5000,
-    rate: float = 500.0,
+    num_samples: int = 5000,
+    sampling_rate: float = 500.0,
     seed: int = 0,
     record_id: str = "r0",
     patient_id: str = "p0",
@@ -69,13 +69,13 @@ def make_recording(
 ) -> Recording:
     """A smooth random signal of about 1 mV that passes the gate."""
     random = np.random.default_rng(seed)
-    walk = np.cumsum(random.normal(size=(len(leads), samples)), axis=1)
+    walk = np.cumsum(random.normal(size=(len(leads), num_samples)), axis=1)
     millivolts = walk / np.abs(walk).max(axis=1, keepdims=True)
     return Recording(
         digital=quantise(millivolts),
         gain=np.full(len(leads), 1000.0),
         baseline=np.zeros(len(leads), np.int32),
-        rate=rate,
+        sampling_rate=sampling_rate,
         leads=leads,
         record_id=record_id,
         patient_id=patient_id,

@@ -25,19 +25,19 @@ def test_the_table_is_that_of_the_code() -> None:
 
 def test_the_table_has_every_part() -> None:
     known = all_defaults()
-    assert known["PretrainConfig"]["batch"] == 256
+    assert known["PretrainConfig"]["batch_size"] == 256
     assert known["method cmsc"]["temperature"] == 0.1
     assert known["encoder resnet"]["width"] == 24
     assert known["augmentation gaussian_noise"]["sigma"] == 0.01
-    assert known["config simclr-cardiology"]["batch"] == 16
-    assert not {"store", "runs", "threads"} & known["PretrainConfig"].keys()
+    assert known["config simclr-cardiology"]["batch_size"] == 16
+    assert not {"store", "runs", "num_threads"} & known["PretrainConfig"].keys()
 
 
 def test_changed_and_missing_defaults_are_found_and_new_ones_are_not() -> None:
     old = {"method a": {"x": 1, "y": 2}, "method b": {"x": 1}}
     assert list(renamed(old, {**old, "method c": {"x": 1}})) == []
     assert list(renamed(old, {"method a": {"x": 1, "y": 3, "z": 4}})) == ["method a: y", "method b: x"]
-    assert list(renamed({"config a": {}}, {"config a": {"batch": 16}})) == ["config a: batch"]
+    assert list(renamed({"config a": {}}, {"config a": {"batch_size": 16}})) == ["config a: batch"]
 
 
 def test_a_changed_default_is_not_written_under_the_same_schema_number(

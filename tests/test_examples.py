@@ -20,7 +20,7 @@ MOST_LINES = 80
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Synthetic recordings with a split, as the examples make them."""
     folder = tmp_path_factory.mktemp("examples") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 160}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 160}))
     return folder
 
 

@@ -9,7 +9,7 @@ import clocs
 
 def test_functions_of_a_store_take_it_or_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    store = clocs.ingest("synthetic", None, folder, options={"records": 20, "leads": 1})
+    store = clocs.ingest("synthetic", None, folder, options={"num_records": 20, "leads": 1})
     made = clocs.split(folder)
     for place in (store, folder, str(folder)):
         assert clocs.info(place)["sha256"] == store.sha256

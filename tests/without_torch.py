@@ -33,7 +33,7 @@ def use(folder: Path, encoder: str) -> dict[str, Any]:
     import clocs
 
     folder.mkdir(parents=True)
-    store = clocs.ingest("synthetic", None, folder / "store", options={"records": 24, "leads": 12})
+    store = clocs.ingest("synthetic", None, folder / "store", options={"num_records": 24, "leads": 12})
     file = folder / "one.csv"
     clocs.write(store.recording(0), file)
     chosen = ("--encoder", encoder)

@@ -120,7 +120,7 @@ def parameters(start: Pretraining | None) -> int:
     """Of an encoder, without classifier and projection head; None: the paper's network."""
     values = {"name": "cnn"} if start is None else dict(start.config.get("encoder", {"name": "cnn"}))
     name = values.pop("name")
-    if start is not None and start.principal:
+    if start is not None and start.pca:
         name, values = "pca", {"encoder": {"name": name, **values}}
     return sum(each.numel() for each in build_encoder(name, values).parameters())
 
@@ -128,7 +128,7 @@ def parameters(start: Pretraining | None) -> int:
 def _training_time(estimates: Estimates, cell: Evaluation) -> Entry:
     """Of the pre-training, or of training with labels."""
     taught = cell if cell.protocol == "finetune" else cell.start
-    if taught is None or not taught.epochs:
+    if taught is None or not taught.max_epochs:
         return Entry("none")
     seconds = estimates.results.training_seconds(taught)
     return Entry(DASH if seconds is None else hours(seconds))

@@ -40,9 +40,9 @@ class Pair:
     @property
     def label(self) -> str:
         """What tells the two apart, and on which data."""
-        sides, usual = (self.first, self.second), {"embedding": 128, "fraction": 0.5}
+        sides, usual = (self.first, self.second), {"embedding_dim": 128, "label_fraction": 0.5}
         names, shared = [_named(each) for each in sides], ""
-        for mark, field in (("E", "embedding"), ("F", "fraction")):
+        for mark, field in (("E", "embedding"), ("F", "label_fraction")):
             values = [getattr(each, field) for each in sides]
             if values[0] != values[1]:
                 names = [f"{name} at {mark} = {value:g}" for name, value in zip(names, values, strict=True)]

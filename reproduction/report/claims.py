@@ -138,17 +138,17 @@ def _of_24() -> list[Question]:
     found = []
     for claim in paper().claims:
         if claim.id.startswith("transfer-4-e") and claim.numbers[0].value is not None:
-            embedding, stated = int(claim.id.removeprefix("transfer-4-e")), int(claim.numbers[0].value)
-            contests = [_family(embedding, *place) for place in product(TRANSFERS, FRACTIONS)]
+            embedding_dim, stated = int(claim.id.removeprefix("transfer-4-e")), int(claim.numbers[0].value)
+            contests = [_family(embedding_dim, *place) for place in product(TRANSFERS, FRACTIONS)]
             judge = partial(judge_count, contests=contests, chance=3 / 4, stated=stated)
-            says = f"CLOCS is above SimCLR in {stated} of {len(contests)} experiments at E = {embedding}."
+            says = f"CLOCS is above SimCLR in {stated} of {len(contests)} experiments at E = {embedding_dim}."
             found.append(_claimed(claim.id, judge, CHANCE_OF_BEST, says))
     return found
 
 
-def _family(embedding: int, transfer: tuple[str, str], fraction: float) -> Contest:
+def _family(embedding_dim: int, transfer: tuple[str, str], label_fraction: float) -> Contest:
     """The best of CLOCS against SimCLR."""
-    values: dict[str, Any] = {"embedding": embedding, "fraction": fraction, "protocol": "finetune"}
+    values: dict[str, Any] = {"embedding_dim": embedding_dim, "label_fraction": label_fraction, "protocol": "finetune"}
     simclr, *clocs = (at(method, source=transfer[0], target=transfer[1], **values) for method in ("simclr", *CLOCS))
     return Contest(tuple(clocs), (simclr,))
 
@@ -160,21 +160,24 @@ def _labels() -> list[Question]:
     panels = (("physionet2020", "cardiology"), ("chapman", "physionet2017"))
     fewer = [
         Pair(
-            at("cmsc", source=source, target=target, fraction=0.25, protocol="finetune"),
-            at("random", source=source, target=target, fraction=1.0, protocol="finetune"),
+            at("cmsc", source=source, target=target, label_fraction=0.25, protocol="finetune"),
+            at("random", source=source, target=target, label_fraction=1.0, protocol="finetune"),
         )
         for source, target in panels
     ]
     usual: dict[str, Any] = {"source": "chapman", "target": "cardiology", "protocol": "finetune"}
-    by_fraction = [{**usual, "embedding": 64, "fraction": fraction} for fraction in FRACTIONS]
-    longer = Pair(at("cmsc", **usual, embedding=128, fraction=0.25), at("cmsc", **usual, embedding=32, fraction=0.25))
+    by_fraction = [{**usual, "embedding_dim": 64, "label_fraction": label_fraction} for label_fraction in FRACTIONS]
+    longer = Pair(
+        at("cmsc", **usual, embedding_dim=128, label_fraction=0.25),
+        at("cmsc", **usual, embedding_dim=32, label_fraction=0.25),
+    )
     methods: tuple[Method, ...] = ("random", "simclr", "cmsc", "cmlc", "cmsmlc")
     more = [Pair(at(method, **by_fraction[-1]), at(method, **by_fraction[0])) for method in methods]
     return [
         _claimed("less-labels", _pairs(fewer), "By test AUC; the paper shows validation AUC (figure 4)."),
         _claimed("embedding-cmsc", _pairs([longer]), "The paper's difference: 0.030."),
         _claimed(
-            "fraction",
+            "label_fraction",
             _pairs(_each_above(["cmsmlc"], ["simclr"], [by_fraction[0], by_fraction[-1]])),
             "The paper's differences: 0.023 and 0.014.",
             "CMSMLC is above SimCLR at E = 64 with a quarter and with all of the labels, from Chapman to Cardiology.",

@@ -49,7 +49,7 @@ def claims_page(estimates: Estimates) -> Page:
 
 
 def _length(estimates: Estimates) -> str:
-    short, long = (cmsc_above_simclr(estimates, epochs) for epochs in LONGER)
+    short, long = (cmsc_above_simclr(estimates, max_epochs) for max_epochs in LONGER)
     return (
         f"Pre-training ends after {LONGER[0]} epochs at most, and its length can decide a verdict: on Chapman, CMSC "
         f"minus SimCLR is {short}; after {LONGER[1]} epochs it is {long} ([Our questions](ours.md))."

@@ -29,7 +29,7 @@ class Measured:
 
     method: str
     dataset: str
-    embedding: int
+    embedding_dim: int
     seed: int
     values: Mapping[str, Any]
 
@@ -41,7 +41,7 @@ class Measured:
     @property
     def title(self) -> str:
         """For a panel."""
-        return f"{METHOD_NAMES[self.method]}, E = {self.embedding}"
+        return f"{METHOD_NAMES[self.method]}, E = {self.embedding_dim}"
 
 
 def measured_distances(results: Results) -> list[Measured]:
@@ -49,16 +49,16 @@ def measured_distances(results: Results) -> list[Measured]:
     found = [_measured(each) for each in results.finished if "distances" in each.result]
     order = list(METHOD_NAMES)
     kept = [each for each in found if each is not None]
-    return sorted(kept, key=lambda each: (order.index(each.method), each.embedding, each.dataset, each.seed))
+    return sorted(kept, key=lambda each: (order.index(each.method), each.embedding_dim, each.dataset, each.seed))
 
 
 def _measured(found: Finished) -> Measured | None:
     start = found.cell.start if isinstance(found.cell, Evaluation) else None
-    if start is None or start.preset != "paper" or start.epochs != EPOCHS:
+    if start is None or start.preset != "paper" or start.max_epochs != EPOCHS:
         return None
     if start.options or start.config or found.cell.config:
         return None
-    return Measured(start.method, start.dataset, start.embedding, start.seed, found.result["distances"])
+    return Measured(start.method, start.dataset, start.embedding_dim, start.seed, found.result["distances"])
 
 
 def judge_distances(estimates: Estimates, level: Level) -> Outcome:
@@ -66,7 +66,7 @@ def judge_distances(estimates: Estimates, level: Level) -> Outcome:
     known = {
         (each.method, each.seed): each
         for each in measured_distances(estimates.results)
-        if (each.dataset, each.embedding) == (SOURCE, 128)
+        if (each.dataset, each.embedding_dim) == (SOURCE, 128)
     }
     both = [seed for method, seed in known if method == "cmsc" and ("simclr", seed) in known]
     if not both:

@@ -39,10 +39,10 @@ class Estimates:
     def __init__(self, results: Results) -> None:
         self.results, self._epochs = results, EPOCHS
 
-    def after(self, epochs: int) -> Estimates:
+    def after(self, max_epochs: int) -> Estimates:
         """Return the same for pre-trainings of so many epochs at most."""
         other = copy(self)
-        other._epochs = epochs
+        other._epochs = max_epochs
         return other
 
     def runs(self, condition: Condition, preset: str = "paper") -> Runs:

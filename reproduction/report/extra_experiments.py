@@ -13,10 +13,10 @@ from reproduction.experiments import (
     LONGER,
     METHODS,
     SAME_PATIENT,
+    instances_per_patient,
     leakage,
     nt_xent,
     released,
-    same_patient,
 )
 from reproduction.paper_numbers import SOURCES, Condition, Method
 from reproduction.presets import Preset
@@ -165,7 +165,7 @@ def _same_patient(estimates: Estimates) -> Table:
     for dataset in SOURCES:
         values = estimates.runs(condition("cmsc", dataset, dataset))
         for name, weight in SAME_PATIENT.items():
-            changed = _finished(estimates, same_patient, partial(_weighs, dataset, weight))
+            changed = _finished(estimates, instances_per_patient, partial(_weighs, dataset, weight))
             rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {name}", [changed, values])
     return Table(("", "per", "changed", "the paper", "gain", "p", "seeds"), tuple(rows))
 

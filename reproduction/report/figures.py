@@ -85,7 +85,7 @@ def figures_page(estimates: Estimates, gallery: Gallery) -> Page:
         kept = _first_seeds(
             each
             for each in measured_distances(estimates.results)
-            if each.dataset == SOURCE and each.embedding in embeddings and each.method in methods
+            if each.dataset == SOURCE and each.embedding_dim in embeddings and each.method in methods
         )
         shown = gallery.panels(_distances(number, kept))
         wanted = counted(len(embeddings) * len(methods), "encoder")
@@ -123,11 +123,11 @@ def _figure4(estimates: Estimates) -> Drawn:
         curves = {}
         given: dict[str, Any] = {"source": source, "target": target, "protocol": "finetune"}
         kinds: tuple[tuple[Method, float], ...] = (("cmsc", 0.25), ("random", 1.0), ("cmsc", 1.0), ("random", 0.25))
-        for method, fraction in kinds:
-            runs = estimates.results.evaluations(at(method, **given, fraction=fraction)).values()
+        for method, label_fraction in kinds:
+            runs = estimates.results.evaluations(at(method, **given, label_fraction=label_fraction)).values()
             seen = [np.asarray(run.row["curves"]["validation_auc"]) for run in runs if _has_curve(run.row)]
             if seen:
-                curves[f"{METHOD_NAMES[method]}, F = {fraction:g}"] = seen
+                curves[f"{METHOD_NAMES[method]}, F = {label_fraction:g}"] = seen
         if curves:
             title = arrow(at("cmsc", **given))
             ends = ", ".join(
@@ -143,8 +143,8 @@ def _has_curve(body: Any) -> bool:
 
 def _figure5(estimates: Estimates) -> Drawn:
     usual: dict[str, Any] = {"source": "chapman", "target": "cardiology", "protocol": "finetune"}
-    by_embedding = [{**usual, "embedding": embedding, "fraction": 0.25} for embedding in EMBEDDINGS]
-    by_fraction = [{**usual, "embedding": 64, "fraction": fraction} for fraction in FRACTIONS]
+    by_embedding = [{**usual, "embedding_dim": embedding_dim, "label_fraction": 0.25} for embedding_dim in EMBEDDINGS]
+    by_fraction = [{**usual, "embedding_dim": 64, "label_fraction": label_fraction} for label_fraction in FRACTIONS]
     panels = (
         ("a", by_embedding, [str(each) for each in EMBEDDINGS], "length of the embedding, E", "F = 0.25"),
         ("b", by_fraction, [f"{each:g}" for each in FRACTIONS], "share of the labels, F", "E = 64"),
@@ -172,7 +172,7 @@ def _first_seeds(found: Iterable[Measured]) -> list[Measured]:
     """One of each encoder."""
     kept: dict[tuple[str, int], Measured] = {}
     for each in found:
-        kept.setdefault((each.method, each.embedding), each)
+        kept.setdefault((each.method, each.embedding_dim), each)
     return list(kept.values())
 
 
@@ -186,7 +186,7 @@ def _distances(number: int, found: Sequence[Measured]) -> Drawn:
     for each, (edges, intra, inter) in zip(found, bins, strict=True):
         means = (each.values["intra"]["mean"], each.values["inter"]["mean"])
         shows = f"{each.title}: mean {means[0]:.3g} within patients, {means[1]:.3g} between"
-        name = f"figure-{number}-{each.method}-e{each.embedding}"
+        name = f"figure-{number}-{each.method}-e{each.embedding_dim}"
         drawn.append((name, draw_histograms(edges, intra, inter, means, each.title, reach), shows))
     return drawn
 

@@ -23,7 +23,7 @@ from reproduction.run_cell import REPLICATES_TABLE
 
 MOST_SEEDS: Final = 20
 """Seeds that are looked for."""
-FINETUNE_EPOCHS: Final[int] = Evaluation.model_fields["epochs"].default
+FINETUNE_EPOCHS: Final[int] = Evaluation.model_fields["max_epochs"].default
 """Most epochs of a fine-tuning that is compared with the paper."""
 
 
@@ -56,7 +56,7 @@ class Finished:
     @property
     def still_improving(self) -> bool:
         """Whether a run improved until its end. Early rows of runs with a number of steps do not say so."""
-        by_steps = self.cell.config.get("steps") == self.result.get("steps", 0)
+        by_steps = self.cell.config.get("max_steps") == self.result.get("steps", 0)
         at_end = by_steps and self.result["best_epoch"] == self.result["epochs"] - 1
         return bool(self.row.get("still_improving")) or at_end
 
@@ -106,7 +106,7 @@ class Results:
         return tuple(
             each
             for each in self.finished
-            if isinstance(each.cell, Pretraining) and each.cell.epochs and not each.cell.principal
+            if isinstance(each.cell, Pretraining) and each.cell.max_epochs and not each.cell.pca
         )
 
     @property
@@ -130,20 +130,20 @@ class Results:
 
     def training_seconds(self, cell: AnyCell) -> float | None:
         """Return the time of a cell with that of the training behind a replaced last layer; None if unknown."""
-        parts = (cell.trained, cell) if isinstance(cell, Pretraining) and cell.principal else (cell,)
+        parts = (cell.trained, cell) if isinstance(cell, Pretraining) and cell.pca else (cell,)
         times = [found.seconds if (found := self.of(part)) is not None else None for part in parts]
         known = [time for time in times if time is not None]
         return sum(known) if len(known) == len(times) else None
 
-    def evaluations(self, condition: Condition, preset: str = "paper", epochs: int = EPOCHS) -> Runs:
+    def evaluations(self, condition: Condition, preset: str = "paper", max_epochs: int = EPOCHS) -> Runs:
         """Return all seeds of one experiment of the paper.
 
         Args:
             condition: The experiment.
             preset: The preset that it was computed by.
-            epochs: The most epochs of its pre-training.
+            max_epochs: The most epochs of its pre-training.
         """
-        return self._by_condition(epochs).get((preset, condition), {})
+        return self._by_condition(max_epochs).get((preset, condition), {})
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -158,15 +158,15 @@ class Results:
             costs.learn(each.cell, each.seconds)
         return costs
 
-    def _by_condition(self, epochs: int) -> Mapping[tuple[str, Condition], Runs]:
-        if epochs not in self._conditions:
+    def _by_condition(self, max_epochs: int) -> Mapping[tuple[str, Condition], Runs]:
+        if max_epochs not in self._conditions:
             found: dict[tuple[str, Condition], dict[int, Finished]] = defaultdict(dict)
             for each in self.finished:
-                condition = condition_of(each.cell, epochs) if each.is_test else None
+                condition = condition_of(each.cell, max_epochs) if each.is_test else None
                 if condition is not None:
                     found[each.cell.preset, condition][each.cell.seed] = each
-            self._conditions[epochs] = {key: dict(sorted(runs.items())) for key, runs in found.items()}
-        return self._conditions[epochs]
+            self._conditions[max_epochs] = {key: dict(sorted(runs.items())) for key, runs in found.items()}
+        return self._conditions[max_epochs]
 
 
 def _parsed(name: str, row: Mapping[str, Any]) -> AnyCell:
@@ -177,23 +177,25 @@ def _parsed(name: str, row: Mapping[str, Any]) -> AnyCell:
         raise StoreError(f"{name} is not a finished cell of the reproduction: {error}") from error
 
 
-def condition_of(cell: AnyCell, epochs: int = EPOCHS) -> Condition | None:
+def condition_of(cell: AnyCell, max_epochs: int = EPOCHS) -> Condition | None:
     """Return an evaluation in the paper's terms, or None where the paper has no such experiment.
 
     Args:
         cell: The cell.
-        epochs: The most epochs of its pre-training.
+        max_epochs: The most epochs of its pre-training.
     """
     if not isinstance(cell, Evaluation) or cell.protocol not in ("linear", "finetune"):
         return None
     if cell.part != "test" or cell.shipped or not _only_paper_changes(cell, FINETUNE_EPOCHS):
         return None
-    values: dict[str, Any] = {name: getattr(cell, name) for name in ("protocol", "embedding", "fraction", "leads")}
+    values: dict[str, Any] = {
+        name: getattr(cell, name) for name in ("protocol", "embedding_dim", "label_fraction", "leads")
+    }
     start = cell.start
-    if start is None or start.epochs == 0:
+    if start is None or start.max_epochs == 0:
         return None if _from_elsewhere(start) else condition("random", cell.dataset, None, **values)
-    same = all(getattr(start, name) == getattr(cell, name) for name in ("preset", "embedding", "leads"))
-    if not same or start.more or start.principal or not _only_paper_changes(start, epochs):
+    same = all(getattr(start, name) == getattr(cell, name) for name in ("preset", "embedding_dim", "leads"))
+    if not same or start.extra_datasets or start.pca or not _only_paper_changes(start, max_epochs):
         return None
     options = dict(start.options)
     if "augmentations" in options:
@@ -206,20 +208,20 @@ def condition_of(cell: AnyCell, epochs: int = EPOCHS) -> Condition | None:
     return None if options else condition(start.method, cell.dataset, start.dataset, **values)  # type: ignore[arg-type]
 
 
-def _only_paper_changes(cell: AnyCell, epochs: int) -> bool:
+def _only_paper_changes(cell: AnyCell, max_epochs: int) -> bool:
     """Return whether a cell changes only what the paper varies; all twelve leads are named in its config."""
     named = {"leads"} if cell.leads == len(STANDARD) else set()
-    return cell.epochs == epochs and cell.config.keys() <= named
+    return cell.max_epochs == max_epochs and cell.config.keys() <= named
 
 
 def _from_elsewhere(start: Pretraining | None) -> bool:
     """Return whether untrained weights are not those of the paper's network."""
-    return start is not None and (start.preset != "paper" or bool(start.config) or start.principal)
+    return start is not None and (start.preset != "paper" or bool(start.config) or start.pca)
 
 
 def condition(method: Method, evaluation: str, pretraining: str | None = None, **values: Any) -> Condition:
     """Return an experiment of the paper, by default with E = 128, F = 0.5 and four leads."""
-    usual: dict[str, Any] = {"protocol": "linear", "embedding": 128, "fraction": 0.5, "leads": 4}
+    usual: dict[str, Any] = {"protocol": "linear", "embedding_dim": 128, "label_fraction": 0.5, "leads": 4}
     if method == "random" and evaluation in SINGLE_LEAD:
         values["leads"] = 1
     usual["augmentations"] = _usual_augmentations(method, pretraining)

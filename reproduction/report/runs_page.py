@@ -74,7 +74,7 @@ def _search(count: int) -> list[Block]:
 def limits(results: Results) -> tuple[str, ...]:
     """Return what a reader must know before drawing conclusions from these results."""
     tested = results.tested
-    trained = [each for each in results.trained if each.cell.epochs == EPOCHS and not each.cell.config]
+    trained = [each for each in results.trained if each.cell.max_epochs == EPOCHS and not each.cell.config]
     return (
         *_cap(trained),
         *_first_epoch(trained),
@@ -113,7 +113,7 @@ def _first_epoch(trained: Sequence[Finished]) -> list[str]:
 
 def _finetuned(tested: Sequence[Finished]) -> list[str]:
     """Return how many fine-tunings with the paper's cap it ended. Early rows do not say so."""
-    known = [each for each in tested if "still_improving" in each.row and each.cell.epochs == FINETUNE_EPOCHS]
+    known = [each for each in tested if "still_improving" in each.row and each.cell.max_epochs == FINETUNE_EPOCHS]
     improving = sum(bool(each.row["still_improving"]) for each in known)
     count = counted(len(known), "fine-tuning")
     text = f"Of {count}, {improving} still improved after {FINETUNE_EPOCHS} epochs, their cap."
@@ -172,7 +172,7 @@ def _pretraining(each: Finished) -> tuple[Entry, ...]:
     return (
         Entry(METHOD_NAMES.get(cell.method, cell.method), _changes(cell)),
         Entry(_datasets(cell)),
-        Entry(str(cell.embedding)),
+        Entry(str(cell.embedding_dim)),
         Entry(str(cell.seed)),
         Entry(cell.preset),
         Entry(str(result["epochs"])),

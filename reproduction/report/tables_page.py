@@ -152,7 +152,7 @@ def _where(printed: Sequence[Result]) -> str:
 
 def _varied(each: Condition) -> str:
     decay = f", decay {each.decay:g}" if each.decay not in (None, 0.9) else ""
-    return f"{each.embedding}, {each.fraction:g}{decay}"
+    return f"{each.embedding_dim}, {each.label_fraction:g}{decay}"
 
 
 def _place(number: int) -> str:

@@ -11,9 +11,9 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def noise(frames: int, samples: int, dtype: torch.dtype = torch.float64, leads: int = 1) -> torch.Tensor:
+def noise(frames: int, num_samples: int, dtype: torch.dtype = torch.float64, leads: int = 1) -> torch.Tensor:
     """Return (N, C, S) normal values, different in every lead."""
-    return torch.randn((frames, leads, samples), generator=seeded(99), dtype=dtype)
+    return torch.randn((frames, leads, num_samples), generator=seeded(99), dtype=dtype)
 
 
 def named(name: str, **options: float | str) -> Augmentation:

@@ -80,8 +80,15 @@ class TestContract:
         assert torch.equal(one.get_state(), single.get_state())
 
     def test_any_number_of_frames_leads_and_samples(self, name: str, dtype: torch.dtype) -> None:
-        for frames, leads, samples in (1, 1, 2500), (3, 12, 257), (3, 2, 129), (0, 3, 2500), (3, 0, 2500), (3, 2, 0):
-            signals = noise(frames, samples, dtype, leads)
+        for frames, leads, num_samples in (
+            (1, 1, 2500),
+            (3, 12, 257),
+            (3, 2, 129),
+            (0, 3, 2500),
+            (3, 0, 2500),
+            (3, 2, 0),
+        ):
+            signals = noise(frames, num_samples, dtype, leads)
             assert named(name, probability=1)(signals, seeded()).shape == signals.shape
 
     def test_signals_need_not_be_contiguous(self, name: str, dtype: torch.dtype) -> None:

@@ -36,7 +36,7 @@ def literal_masked(row: Array, options: SpectrogramMask, axis: int, start: int) 
 
 
 @pytest.mark.parametrize(
-    ("options", "axis", "samples", "bins"),
+    ("options", "axis", "num_samples", "bins"),
     [
         (SpecAugmentTime(window=64, hop=16), 1, 640, 41),
         (SpecAugmentTime(window=64, hop=16, width=0.5), 1, 607, 38),
@@ -46,9 +46,11 @@ def literal_masked(row: Array, options: SpectrogramMask, axis: int, start: int) 
         (SpecAugmentFrequency(window=62, hop=9), 0, 331, 32),
     ],
 )
-def test_each_row_has_one_of_the_paper_s_masks(options: SpectrogramMask, axis: int, samples: int, bins: int) -> None:
+def test_each_row_has_one_of_the_paper_s_masks(
+    options: SpectrogramMask, axis: int, num_samples: int, bins: int
+) -> None:
     """Every row equals the literal version with exactly one start of 0..N - N_m, and starts differ."""
-    signals = noise(12, samples)
+    signals = noise(12, num_samples)
     made = options(signals, seeded())[:, 0].numpy()
     starts = bins - round(options.width * bins) + 1
     found = []
@@ -80,7 +82,7 @@ def test_starts_are_even_over_all_that_fit() -> None:
 
 
 def test_repeats_place_masks_by_themselves() -> None:
-    kept = SpecAugmentTime(repeats=3, width=0.1).kept(torch.zeros((500, 1)), 40, seeded())
+    kept = SpecAugmentTime(num_masks=3, width=0.1).kept(torch.zeros((500, 1)), 40, seeded())
     masked = (~kept).sum(dim=-1)
     assert int(masked.min()) >= 4
     assert int(masked.max()) == 12
@@ -89,8 +91,8 @@ def test_repeats_place_masks_by_themselves() -> None:
 
 @pytest.mark.parametrize("name", ["spec_augment_time", "spec_augment_frequency"])
 def test_nothing_masked_gives_the_signal_back_and_everything_silence(name: str) -> None:
-    for samples in (2500, 2499, 257):
-        signals = noise(4, samples, torch.float32)
+    for num_samples in (2500, 2499, 257):
+        signals = noise(4, num_samples, torch.float32)
         np.testing.assert_allclose(named(name, width=0)(signals, seeded()), signals, rtol=0, atol=1e-5)
         assert named(name, width=1)(signals, seeded()).abs().max() == 0
 

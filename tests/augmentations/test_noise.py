@@ -31,9 +31,9 @@ def test_gaussian_noise_has_the_asked_deviation(sigma: float, relative: bool) ->
     assert np.abs(off_diagonal).max() < 6 / math.sqrt(2500)
 
 
-def drift(options: BaselineWander, rows: int, samples: int) -> Array:
+def drift(options: BaselineWander, rows: int, num_samples: int) -> Array:
     """What is added to silence."""
-    return options(torch.zeros((rows, 1, samples), dtype=torch.float64), seeded())[:, 0].numpy()
+    return options(torch.zeros((rows, 1, num_samples), dtype=torch.float64), seeded())[:, 0].numpy()
 
 
 def test_a_wander_is_the_sum_of_its_waves() -> None:
@@ -43,11 +43,11 @@ def test_a_wander_is_the_sum_of_its_waves() -> None:
     for row in range(12):
         count = 1 + int(3 * counts[row][0])
         for sample in range(50):
-            waves = [
+            num_waves = [
                 math.sin(2 * math.pi * ((0.25 + 2.25 * cycles[row][wave]) * sample / 50 + phases[row][wave]))
                 for wave in range(count)
             ]
-            assert made[row, sample] == pytest.approx(0.1 * sum(waves) / count, abs=1e-12)
+            assert made[row, sample] == pytest.approx(0.1 * sum(num_waves) / count, abs=1e-12)
 
 
 def test_every_lead_has_its_own_waves() -> None:
@@ -60,7 +60,7 @@ def test_every_lead_has_its_own_waves() -> None:
 
 def test_frequencies_and_phases_are_even() -> None:
     """One wave obeys x[t - 1] + x[t + 1] = 2 cos(w) x[t]; an even phase makes its start arcsine distributed."""
-    made = drift(BaselineWander(waves=1, slowest=5, fastest=50), 2000, 500)
+    made = drift(BaselineWander(num_waves=1, min_frequency=5, max_frequency=50), 2000, 500)
     middle, sides = made[:, 1:-1], made[:, :-2] + made[:, 2:]
     cycles = np.arccos((middle * sides).sum(1) / (2 * middle**2).sum(1)) * 500 / (2 * np.pi)
     assert scipy.stats.kstest(cycles, "uniform", args=(5, 45)).pvalue > 1e-3
@@ -69,7 +69,7 @@ def test_frequencies_and_phases_are_even() -> None:
 
 def test_one_to_three_waves_share_the_amplitude() -> None:
     """Windows of k waves span 2 k dimensions; k waves of amplitude a / k have the power a^2 / (2 k)."""
-    made = drift(BaselineWander(slowest=20, fastest=400), 600, 1000)
+    made = drift(BaselineWander(min_frequency=20, max_frequency=400), 600, 1000)
     assert np.abs(made).max() <= 0.1
     windows = np.lib.stride_tricks.sliding_window_view(made, 8, axis=1)
     counts = np.linalg.matrix_rank(windows, rtol=1e-9) / 2

@@ -317,7 +317,7 @@ BEFORE: list[tuple[dict[str, Any], list[float], float]] = [
         0.019691,
     ),
     (
-        {"name": "mask", "fill": "zero", "repeats": 3},
+        {"name": "mask", "fill": "zero", "num_masks": 3},
         [-1.32335, 0.0, 0.46382, 0.7944, 0.6132, -0.94738, 1.25772, 0.0, 0.92872, -0.30512, 0.0, -0.61052],
         0.175101,
     ),

@@ -50,7 +50,7 @@ def test_a_store_as_json_with_all_options(convert: Command, tmp_path: Path) -> N
     walk = np.cumsum(np.random.default_rng(0).normal(size=(2, 2, 5000)), axis=2) / 100
     walk[1, 0, 7] = np.nan
     table = {"record_id": ["r0", "r1"], "patient_id": ["Smith", "Jones"]}
-    Store.from_arrays(tmp_path / "store", list(walk), rate=500, leads=["I", "II"], table=table, gate=OFF)
+    Store.from_arrays(tmp_path / "store", list(walk), sampling_rate=500, leads=["I", "II"], table=table, gate=OFF)
     options = ("--to", "bdf", "--derived", "--patient-ids", "--fill-missing", "--workers", "1", "--json")
     summary = json.loads(convert(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (summary["format"], summary["written"], summary["kept"], summary["refused"]) == ("bdf", 2, 0, {})
@@ -82,7 +82,7 @@ def test_nothing_written_is_a_failure(convert: Command, tmp_path: Path) -> None:
 def test_mistakes_are_answered_with_what_to_do(
     arguments: tuple[str, ...], message: str, convert: Command, tmp_path: Path
 ) -> None:
-    clocs.write(make_recording(samples=10), tmp_path / "in" / "r.hea")
+    clocs.write(make_recording(num_samples=10), tmp_path / "in" / "r.hea")
     folder = tmp_path / "in"
     given = [str(word).format(**{"in": folder}) if "{" in word else word for word in arguments]
     given[1] = str(tmp_path / given[1])
@@ -101,7 +101,7 @@ def files(originals: Path, tmp_path: Path) -> Path:
                 (tmp_path / "archive" / "ward").mkdir(parents=True, exist_ok=True)
                 (tmp_path / "archive" / "ward" / Path(name).name).write_bytes(packed.read(name))
                 archive.writestr(f"ward/{Path(name).name}", packed.read(name))
-    ingest("synthetic", None, tmp_path / "store", options={"records": "3"})
+    ingest("synthetic", None, tmp_path / "store", options={"num_records": "3"})
     return tmp_path
 
 

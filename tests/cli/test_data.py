@@ -79,7 +79,7 @@ def test_recordings_are_listed_and_so_is_why_others_are_not(command: Command, or
     command("data", "split", "store")
     table = list(csv.DictReader(command("data", "records", "store", "--split", "default")[0].splitlines()))
     one = next(row for row in table if row["record_id"] == "MUSE_20180111_155115_19000")
-    assert (one["leads"].split(";"), one["rate"], one["seconds"]) == (list(STANDARD), "500.0", "10.0")
+    assert (one["leads"].split(";"), one["sampling_rate"], one["seconds"]) == (list(STANDARD), "500.0", "10.0")
     assert len(table) == 12
     assert {row["part"] for row in table} <= {"train", "validation", "test", "unused"}
     listed = json.loads(command("data", "records", "store", "--refused", "--json")[0])["records"]
@@ -99,7 +99,7 @@ def test_an_ingest_that_stores_nothing_fails(command: Command, tmp_path: Path) -
 
 
 def test_nothing_is_written_into_a_store(command: Command) -> None:
-    command("data", "ingest", "synthetic", "-", "store", "-o", "records=2")
+    command("data", "ingest", "synthetic", "-", "store", "-o", "num_records=2")
     ingest, embed = ("data", "ingest", "synthetic", "-", "store/shards/more"), ("embed", "store", "--out", "store/a")
     for told in (ingest, embed):
         assert "whose manifest names all that belongs there" in " ".join(command(*told, code=1)[1].split())
@@ -115,9 +115,9 @@ def test_a_full_disk_is_a_message() -> None:
 
 
 def test_after_a_store_has_grown_the_advice_leads_to_a_split_that_is_taken(command: Command) -> None:
-    command("data", "ingest", "synthetic", "-", "store", "-o", "records=20")
+    command("data", "ingest", "synthetic", "-", "store", "-o", "num_records=20")
     command("data", "split", "store")
-    command("data", "ingest", "synthetic", "-", "store", "-o", "records=30")
+    command("data", "ingest", "synthetic", "-", "store", "-o", "num_records=30")
     advice = " ".join(command("data", "check-leaks", "store", code=1)[1].split())
     (advised,) = re.findall(r"\(clocs (data split .* --name NEW --like default)\)", advice)
     command(*advised.split())
@@ -146,7 +146,7 @@ def test_the_gate_can_be_switched_off(originals: Path, clocs: Clocs, tmp_path: P
 
 def test_verify_names_the_damaged_file_and_exits_1(clocs: Clocs, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    clocs("data", "ingest", "synthetic", "-", store, "-o", "records=5")
+    clocs("data", "ingest", "synthetic", "-", store, "-o", "num_records=5")
     (shard,) = (store / "shards").glob("*.arrow")
     raw = bytearray(shard.read_bytes())
     raw[len(raw) // 2] ^= 4
@@ -157,7 +157,7 @@ def test_verify_names_the_damaged_file_and_exits_1(clocs: Clocs, tmp_path: Path)
 
 def test_checksums_that_a_store_lacks_are_written_or_skipped(clocs: Clocs, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    clocs("data", "ingest", "synthetic", "-", store, "-o", "records=5")
+    clocs("data", "ingest", "synthetic", "-", store, "-o", "num_records=5")
     (checksums,) = (store / "shards").glob("*.checksums.json")
     whole = checksums.read_bytes()
     checksums.unlink()

@@ -16,19 +16,19 @@ from tests.cli.conftest import Command
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evaluate") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 80, "leads": 4}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 80, "leads": 4}))
     return folder
 
 
 def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
-    out, err = command("evaluate", "probe", "random", store, "--fraction", 1, "--json")
+    out, err = command("evaluate", "probe", "random", store, "--label-fraction", 1, "--json")
     found = json.loads(out)
     assert err == ""
     interval = found["test"]["frame"]["auc"]
     assert 0 < interval["low"] < interval["value"] < interval["high"] < 1
     assert found["already_finished"] is False
 
-    table, _ = command("evaluate", "probe", "random", store, "--fraction", 1)
+    table, _ = command("evaluate", "probe", "random", store, "--label-fraction", 1)
     lines = [line.split() for line in table.splitlines()]
     assert [line[2] for line in lines if line[1:2] == ["per"]] == ["frame,", "recording,", "patient,"]
     classes = found["test"]["recording"]["classes"]
@@ -39,8 +39,8 @@ def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
 
 
 def test_labels_are_said_in_one_way(command: Command, store: Path) -> None:
-    words = ("evaluate", "probe", "random", store, "--labelled", 3, "--fraction", 0.25)
-    assert "--fraction and --labelled are two ways" in command(*words, code=1)[1]
+    words = ("evaluate", "probe", "random", store, "--num-labelled-patients", 3, "--label-fraction", 0.25)
+    assert "--label-fraction and --num-labelled-patients are two ways" in command(*words, code=1)[1]
 
 
 def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,7 @@ def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: p
 
 
 def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
-    words = ("finetune", "random", store, "--epochs", 1, "--batch", 16, "--json")
+    words = ("finetune", "random", store, "--max-epochs", 1, "--batch-size", 16, "--json")
     tuned = json.loads(command("evaluate", *words)[0])
     assert tuned["training"]["epochs"] == 1
     assert json.loads(command("evaluate", *words)[0])["already_finished"] is True
@@ -79,8 +79,8 @@ def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
 
 
 def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
-    few = ("--labelled", 4, "--json")
-    told = ("--epochs", 1, "--batch", 4, "--repeats", 2, "--best-by", "auc", "--optimiser", "adamw")
+    few = ("--num-labelled-patients", 4, "--json")
+    told = ("--max-epochs", 1, "--batch-size", 4, "--passes-per-epoch", 2, "--monitor", "auc", "--optimizer", "adamw")
     probed = json.loads(command("evaluate", "probe", "random", store, *few)[0])
     assert probed["patients"]["train"] == 4
     assert probed["notes"][0].startswith("no labelled patient has "), "there are more classes than patients"
@@ -94,12 +94,18 @@ def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
     [
         (("probe", "random", "{store}", "--frames", "mine"), "frames: Input should be 'encoder' or 'paper'"),
         (("probe", "random", "{store}", "--solver", "sgd"), "solver: "),
-        (("probe", "random", "{store}", "--fraction", "0"), "fraction: "),
-        (("finetune", "random", "{store}", "--label-draw", "leads"), "label_draw: "),
-        (("finetune", "random", "{store}", "--batch", "1"), "batch: "),
-        (("finetune", "random", "{store}", "--best-by", "luck"), "best_by: Input should be 'loss' or 'auc'"),
-        (("probe", "random", "{store}", "--labelled", "100000"), "labelled=100000: the training part has"),
-        (("probe", "random", "{store}", "--labelled", "1"), "or more labelled patients (--fraction, --labelled)"),
+        (("probe", "random", "{store}", "--label-fraction", "0"), "fraction: "),
+        (("finetune", "random", "{store}", "--label-unit", "leads"), "label_draw: "),
+        (("finetune", "random", "{store}", "--batch-size", "1"), "batch: "),
+        (("finetune", "random", "{store}", "--monitor", "luck"), "best_by: Input should be 'loss' or 'auc'"),
+        (
+            ("probe", "random", "{store}", "--num-labelled-patients", "100000"),
+            "num_labelled_patients=100000: the training part has",
+        ),
+        (
+            ("probe", "random", "{store}", "--num-labelled-patients", "1"),
+            "or more labelled patients (--label-fraction, --num-labelled-patients)",
+        ),
         (("probe", "nowhere", "{store}"), "neither a folder nor an encoder"),
         (("probe", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("probe", "random", "nowhere"), "nowhere"),
@@ -114,7 +120,7 @@ def test_mistakes_are_messages(arguments: tuple[str, ...], message: str, command
 
 
 @pytest.mark.parametrize("words", [("evaluate", "probe"), ("evaluate", "finetune"), ("audit",)], ids=" ".join)
-@pytest.mark.parametrize("option", [("--threads", "0"), ("--seed", "-1")], ids=" ".join)
+@pytest.mark.parametrize("option", [("--num-threads", "0"), ("--seed", "-1")], ids=" ".join)
 def test_numbers_out_of_range_are_refused(
     words: tuple[str, ...], option: tuple[str, str], command: Command, store: Path
 ) -> None:

@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> Path:
     """Headers and samples, with labels of the classes that the example's dataset has."""
     folder = tmp_path / "files"
     folder.mkdir()
-    made = ingest("synthetic", None, tmp_path / "made", options={"records": 60, "leads": 1})
+    made = ingest("synthetic", None, tmp_path / "made", options={"num_records": 60, "leads": 1})
     for number, recording in enumerate(made):
         write(replace(recording, labels=(("SR", "AF", "AFL")[number % 3],)), folder / f"r{number}.hea")
     return folder
@@ -71,13 +71,22 @@ def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> N
     clocs = ("-m", "clocs")
     _run(package, *clocs, "data", "ingest", "example", str(files), "store")
     _run(package, *clocs, "data", "split", "store")
-    told = ["store=store", "batch=8", "steps=2", "encoder.name=example", "encoder.width=8", "encoder.embedding_dim=16"]
+    told = [
+        "store=store",
+        "batch_size=8",
+        "max_steps=2",
+        "encoder.name=example",
+        "encoder.width=8",
+        "encoder.embedding_dim=16",
+    ]
     chosen = "method.augmentations=[{name: example, size: 0.2}]"
     done = json.loads(_run(package, *clocs, "pretrain", "example-example", *told, chosen, "--json").splitlines()[-1])
     training = json.loads((tmp_path / done["best"] / "config.json").read_bytes())
     assert training["encoder"]["options"]["width"] == 8
     assert training["training"]["method"]["augmentations"] == [{"name": "example", "probability": 1.0, "size": 0.2}]
-    probed = json.loads(_run(package, *clocs, "evaluate", "probe", done["best"], "store", "--fraction", "1", "--json"))
+    probed = json.loads(
+        _run(package, *clocs, "evaluate", "probe", done["best"], "store", "--label-fraction", "1", "--json")
+    )
     assert set(probed["test"]["recording"]["classes"]) == {"SR", "AF"}
 
 

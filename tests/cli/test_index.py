@@ -19,7 +19,7 @@ from tests.inference.conftest import make_encoder
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, an encoder, and an index that no test changes."""
     folder = tmp_path_factory.mktemp("similar")
-    ingest("synthetic", None, folder / "store", options={"records": 24, "leads": 4})
+    ingest("synthetic", None, folder / "store", options={"num_records": 24, "leads": 4})
     make_encoder(folder / "encoder")
     for arguments in (
         ("embed", folder / "store", "--encoder", folder / "encoder", "--out", folder / "archive"),

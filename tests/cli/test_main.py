@@ -19,7 +19,7 @@ COMMANDS = {name for names in PANELS.values() for name in names}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    clocs.split(clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 100, "leads": 1}))
+    clocs.split(clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 100, "leads": 1}))
     return tmp_path / "store"
 
 
@@ -44,8 +44,8 @@ def interrupted(arguments: list[str], at_work: str, folder: Path) -> tuple[int, 
 @pytest.mark.parametrize(
     ("arguments", "at_work"),
     [
-        (["data", "ingest", "synthetic", "-", "large", "-o", "records=1000000"], "large/receipts/*.json"),
-        (["pretrain", "cmsc-synthetic", "store=store", "batch=16", "epochs=4000"], "runs/*/metrics.jsonl"),
+        (["data", "ingest", "synthetic", "-", "large", "-o", "num_records=1000000"], "large/receipts/*.json"),
+        (["pretrain", "cmsc-synthetic", "store=store", "batch_size=16", "max_epochs=4000"], "runs/*/metrics.jsonl"),
     ],
     ids=["ingest", "pretrain"],
 )

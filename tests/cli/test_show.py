@@ -14,7 +14,7 @@ from clocs.cli.main import main
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("show") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 60, "leads": 4}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 60, "leads": 4}))
     return folder
 
 
@@ -43,7 +43,7 @@ def test_augmentations_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_curves_of_runs_are_drawn(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=16"]
+    here = [f"store={store}", f"runs={tmp_path}", "max_steps=1", "batch_size=16"]
     runs = [clocs.pretrain(name, here)["run"] for name in ("cmsc-synthetic", "byol-synthetic")]
     out = tmp_path / "curves.svg"
     assert run(monkeypatch, "curves", *runs, "--out", out, "--title", "both") == 0

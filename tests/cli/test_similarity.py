@@ -14,7 +14,7 @@ from tests.cli.conftest import Command
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("similarity") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 240, "leads": 4}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 240, "leads": 4}))
     return folder
 
 

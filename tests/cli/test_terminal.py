@@ -143,12 +143,12 @@ def test_rank_zero_alone_prints(
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("progress") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 200, "leads": 4}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 200, "leads": 4}))
     return folder
 
 
 def _pretrain(store: Path, runs: Path, *more: str) -> list[str]:
-    overrides = [f"store={store}", f"runs={runs}", "steps=6", "batch=32", "checkpoint_steps=2"]
+    overrides = [f"store={store}", f"runs={runs}", "max_steps=6", "batch_size=32", "checkpoint_every=2"]
     return [sys.executable, "-m", "clocs", "pretrain", "cmsc-synthetic", *overrides, *more]
 
 

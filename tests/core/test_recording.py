@@ -23,7 +23,7 @@ def small(digital: list[list[int]], dtype: type[np.int16] | type[np.int32] = np.
         digital=np.array(digital, dtype),
         gain=np.array([100.0, 1000.0]),
         baseline=np.array([10, -5], np.int32),
-        rate=250.0,
+        sampling_rate=250.0,
         leads=("I", "II"),
     )
 
@@ -56,7 +56,7 @@ def test_raw_steps_refuse_to_be_millivolt_but_give_physical() -> None:
 
 def test_length_in_samples_and_seconds() -> None:
     recording = small([[0] * 500, [0] * 500])
-    assert (recording.samples, recording.seconds) == (500, 2.0)
+    assert (recording.num_samples, recording.seconds) == (500, 2.0)
 
 
 def test_select_takes_rows_in_the_order_asked_with_their_own_scale() -> None:

@@ -25,15 +25,15 @@ def test_a_strip_belongs_to_the_patient_it_is_named_after(real_data: Path) -> No
 def test_classes_and_policy_give_the_papers_frames(real_data: Path) -> None:
     """Counted once more from the JSON files alone: the paper has 4,584 + 1,109 + 1,386 = 7,079 frames."""
     class_of = {label: name for name, labels in CARDIOLOGY.classes.items() for label in labels}
-    window = CARDIOLOGY.frames["evaluation"].source_samples
+    window = CARDIOLOGY.frames["evaluation"].num_source_samples
     assert window == 256
     every = kept = 0
     with zipfile.ZipFile(real_data / "cardiology.zip") as archive:
         committees = [name for name in archive.namelist() if "_grp" in name and name.endswith(".episodes.json")]
         for name in committees:
-            samples = archive.getinfo(name.rsplit("_grp", 1)[0] + ".ecg").file_size // 2
+            num_samples = archive.getinfo(name.rsplit("_grp", 1)[0] + ".ecg").file_size // 2
             episodes = json.loads(archive.read(name))["episodes"]
-            for start in range(0, samples - window + 1, window):
+            for start in range(0, num_samples - window + 1, window):
                 labels = [e["rhythm_name"] for e in episodes if e["onset"] <= start + 1 <= e["offset"]]
                 every += 1
                 kept += class_of.keys() >= set(labels)

@@ -119,5 +119,5 @@ def test_without_its_table_or_with_another_it_is_refused(tmp_path: Path) -> None
 
 def test_the_paper_lost_one_lead_of_the_broken_off_record() -> None:
     """10,646 x 4 leads, less 8 missing V2 and this one, are the paper's 42,575 instances."""
-    assert CHAPMAN.frames["evaluation"].excluded == ((BROKEN_OFF, "V2"),)
+    assert CHAPMAN.frames["evaluation"].excluded_leads == ((BROKEN_OFF, "V2"),)
     assert CHAPMAN.expected["instances"] == 10_646 * 4 - 8 - 1

@@ -42,8 +42,8 @@ def test_its_frame_policies_are_valid_and_fit_the_encoders(dataset: Dataset) -> 
     assert set(dataset.frames) <= {"evaluation", "segments"}
     for purpose, policy in dataset.frames.items():
         assert FramePolicy.model_validate(policy.model_dump()) == policy
-        assert policy.samples == 2500
-        assert policy.segments == (2 if purpose == "segments" else 1)
+        assert policy.num_samples == 2500
+        assert policy.num_segments == (2 if purpose == "segments" else 1)
         assert set(policy.leads) <= {*STANDARD, "ECG"}
 
 
@@ -63,7 +63,7 @@ def test_what_a_store_keeps_of_it_is_json(dataset: Dataset) -> None:
 
 
 def test_its_options_say_what_they_mean_and_take_their_defaults(dataset: Dataset) -> None:
-    told = dataset.told_options()
+    told = dataset.describe_options()
     assert all(option["meaning"].endswith(".") for option in told.values())
     assert dataset.parse_options({name: option["default"] for name, option in told.items()}) == dataset.options()
 
@@ -98,9 +98,9 @@ def test_the_papers_datasets_have_classes_and_counts(name: str) -> None:
 
 def test_all_wrong_options_are_said_at_once() -> None:
     with pytest.raises(ConfigError, match=r"records.*seconds"):
-        DATASETS.get("synthetic").parse_options({"records": 0, "seconds": "long"})
+        DATASETS.get("synthetic").parse_options({"num_records": 0, "seconds": "long"})
     with pytest.raises(ConfigError, match=r"rate: Input should be 'best', '500' or '100'"):
-        DATASETS.get("ptbxl").parse_options({"rate": "250"})
+        DATASETS.get("ptbxl").parse_options({"sampling_rate": "250"})
 
 
 @pytest.mark.parametrize(

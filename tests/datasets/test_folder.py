@@ -287,8 +287,8 @@ def test_a_recording_depends_on_its_own_row_and_not_on_the_table(archive: Path, 
     assert (before == after, old == new, before == other) == (True, False, False)
     moved = FOLDER.parse_options({"table": str(table)})
     assert moved.of_recordings() == FOLDER.parse_options({}).of_recordings() == {"table": None}
-    rate = DATASETS.get("ptbxl").parse_options({"rate": "100"})
-    assert rate.of_recordings() == {"rate": "100"}
+    sampling_rate = DATASETS.get("ptbxl").parse_options({"sampling_rate": "100"})
+    assert sampling_rate.of_recordings() == {"sampling_rate": "100"}
 
 
 @pytest.mark.parametrize("options", [{"patients": "p.csv"}, {"keep": "labels"}])
@@ -328,7 +328,7 @@ def test_archives_that_cannot_be_opened_are_listed_and_refused(archive: Path, ke
             with pytest.raises(FormatError, match=reason) as refusal:
                 FOLDER.load(source, found[name], chosen)
             assert ("Smith" in str(refusal.value)) == told
-            assert ("Smith" in str(FOLDER.shown(found[name], chosen))) == told
+            assert ("Smith" in str(FOLDER.redact(found[name], chosen))) == told
 
 
 def test_damage_within_an_archive_is_one_files_refusal(archive: Path) -> None:
@@ -339,14 +339,14 @@ def test_damage_within_an_archive_is_one_files_refusal(archive: Path) -> None:
     (archive / "more.zip").write_bytes(raw.replace(b"11,13\n", b"99,99\n"))
     found = entries(archive)
     source, options = open_source(archive), FOLDER.parse_options({})
-    assert FOLDER.load(source, found["more.zip/c.csv"], options).samples == 1
+    assert FOLDER.load(source, found["more.zip/c.csv"], options).num_samples == 1
     with pytest.raises(FormatError, match="damaged in its archive"):
         FOLDER.load(source, found["more.zip/d.csv"], options)
 
 
 def test_labels_make_the_classes_that_are_told(tmp_path: Path) -> None:
     """Told other ones, the store has another version of the very same shards."""
-    made = clocs.ingest("synthetic", None, tmp_path / "made", options={"records": 10, "leads": 1})
+    made = clocs.ingest("synthetic", None, tmp_path / "made", options={"num_records": 10, "leads": 1})
     (tmp_path / "archive").mkdir()
     lines = ["file,labels"]
     for number in range(len(made)):

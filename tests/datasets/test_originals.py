@@ -47,7 +47,7 @@ def test_each_original_passes_or_is_refused_for_what_is_wrong_with_it(originals:
 
 
 def test_the_100_hz_copies_of_ptbxl_pass_too(originals: Path) -> None:
-    assert judged(originals / "ptbxl", "ptbxl", rate="100") == (60, {})
+    assert judged(originals / "ptbxl", "ptbxl", sampling_rate="100") == (60, {})
 
 
 def test_the_longest_the_shortest_and_the_largest_are_among_those_that_pass(originals: Path) -> None:
@@ -56,5 +56,5 @@ def test_the_longest_the_shortest_and_the_largest_are_among_those_that_pass(orig
     options = kind.parse_options({})
     seen = [kind.load(place, entry, options) for entry in kind.entries(place, options)]
     assert {recording.record_id: recording.seconds for recording in seen}["A4133"] == 144
-    assert min(recording.samples for recording in seen) == 3000
+    assert min(recording.num_samples for recording in seen) == 3000
     assert max(abs(recording.signal).max() for recording in seen) > 10

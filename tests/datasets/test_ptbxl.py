@@ -31,7 +31,7 @@ def make(folder: Path, rows: str, *files: str) -> Path:
 def test_every_original_has_its_row_as_pandas_reads_it(originals: Path) -> None:
     raw = open_source(originals).read("ptbxl/ptbxl_database.csv")
     rows = pd.read_csv(io.BytesIO(raw), index_col="ecg_id").to_dict("index")
-    found = entries(originals / "ptbxl", rate="100")
+    found = entries(originals / "ptbxl", sampling_rate="100")
     assert len(found) == 60
     for entry in found:
         row = rows[int(Path(entry.file).stem.removesuffix("_lr"))]
@@ -45,7 +45,7 @@ def test_the_better_copy_is_taken_where_it_is(originals: Path) -> None:
     files = [entry.file for entry in entries(originals / "ptbxl")]
     assert sum(file.startswith("records500/") for file in files) == 6
     assert sum(file.startswith("records100/") for file in files) == 54
-    assert [entry.file for entry in entries(originals / "ptbxl", rate="500")] == files[:6]
+    assert [entry.file for entry in entries(originals / "ptbxl", sampling_rate="500")] == files[:6]
 
 
 def test_the_classes_are_the_publishers_superclasses(originals: Path) -> None:

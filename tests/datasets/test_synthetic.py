@@ -26,7 +26,7 @@ from clocs.signals.simulation import Truth
 NOWHERE = FolderSource.__new__(FolderSource)
 """A source that fails when touched: none is needed."""
 RHYTHMS = ("SR", "SB", "ST", "AFIB", "PVC")
-QUIET = SyntheticOptions(records=6000, noise=0)
+QUIET = SyntheticOptions(num_records=6000, noise=0)
 EIGHT = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
 
 
@@ -65,44 +65,49 @@ def lead(recording: Recording, name: str) -> npt.NDArray[np.float64]:
 def extreme(recording: Recording, known: Truth, name: str) -> float:
     """The median over beats of a lead's largest deflection within QRS, in mV, with its sign."""
     values = lead(recording, name)
-    cuts = [values[at : at + round(qrs * recording.rate)] for at, qrs in zip(known.qrs_onsets, known.qrs, strict=True)]
+    cuts = [
+        values[at : at + round(qrs * recording.sampling_rate)]
+        for at, qrs in zip(known.qrs_onsets, known.qrs, strict=True)
+    ]
     return float(np.median([cut[np.abs(cut).argmax()] for cut in cuts[:-1]]))
 
 
 def late_part(recording: Recording, known: Truth, name: str) -> float:
     """The median over beats of a lead's mean in the last 40 ms of QRS, in mV."""
-    values, width = lead(recording, name), round(0.04 * recording.rate)
-    ends = known.qrs_onsets + np.rint(known.qrs * recording.rate).astype(int)
+    values, width = lead(recording, name), round(0.04 * recording.sampling_rate)
+    ends = known.qrs_onsets + np.rint(known.qrs * recording.sampling_rate).astype(int)
     return float(np.median([values[end - width : end].mean() for end in ends[:-1]]))
 
 
 def at_j(recording: Recording, known: Truth, name: str) -> float:
     """The median over beats of a lead 60 ms after QRS, in mV."""
-    after = known.qrs_onsets + np.rint((known.qrs + 0.06) * recording.rate).astype(int)
-    return float(np.median(lead(recording, name)[after[after < recording.samples]]))
+    after = known.qrs_onsets + np.rint((known.qrs + 0.06) * recording.sampling_rate).astype(int)
+    return float(np.median(lead(recording, name)[after[after < recording.num_samples]]))
 
 
 def r_peaks(recording: Recording) -> npt.NDArray[np.intp]:
     """Beats found without the generator's help: steep stretches over all chest leads together."""
     chest = recording.select(EIGHT).signal
-    steep = np.square(sosfiltfilt(butter(2, (5, 25), "bandpass", fs=recording.rate, output="sos"), chest)).sum(axis=0)
+    steep = np.square(sosfiltfilt(butter(2, (5, 25), "bandpass", fs=recording.sampling_rate, output="sos"), chest)).sum(
+        axis=0
+    )
     smooth = np.convolve(steep, np.ones(60) / 60, "same")
     inside = np.concatenate([np.zeros(100), smooth, np.zeros(100)])
-    found, _ = find_peaks(inside, height=0.1 * np.quantile(smooth, 0.98), distance=int(0.28 * recording.rate))
+    found, _ = find_peaks(inside, height=0.1 * np.quantile(smooth, 0.98), distance=int(0.28 * recording.sampling_rate))
     return np.asarray(found - 100)
 
 
 def intervals(recording: Recording) -> npt.NDArray[np.float64]:
     """Seconds between beats that lie wholly inside."""
     beats = r_peaks(recording)
-    beats = beats[(beats > 60) & (beats < recording.samples - 60)]
-    return np.diff(beats) / recording.rate
+    beats = beats[(beats > 60) & (beats < recording.num_samples - 60)]
+    return np.diff(beats) / recording.sampling_rate
 
 
 def beat_average(recording: Recording) -> npt.NDArray[np.float64]:
     """The median QRS of all leads as one vector."""
     signal = recording.signal
-    cuts = [signal[:, beat - 40 : beat + 40] for beat in r_peaks(recording) if 40 <= beat < recording.samples - 40]
+    cuts = [signal[:, beat - 40 : beat + 40] for beat in r_peaks(recording) if 40 <= beat < recording.num_samples - 40]
     average = np.median(cuts, axis=0)
     return np.asarray(average - np.median(average, axis=1, keepdims=True), np.float64).ravel()
 
@@ -124,8 +129,8 @@ def test_a_recording_has_the_form_that_was_asked_for() -> None:
 
 
 def test_a_recording_carries_what_its_entry_says() -> None:
-    for entry in entries(records=50):
-        made = SYNTHETIC.load(NOWHERE, entry, SyntheticOptions(records=50))
+    for entry in entries(num_records=50):
+        made = SYNTHETIC.load(NOWHERE, entry, SyntheticOptions(num_records=50))
         assert (made.record_id, made.patient_id, made.age, made.sex, made.labels) == (
             entry.record_id,
             entry.patient_id,
@@ -136,14 +141,14 @@ def test_a_recording_carries_what_its_entry_says() -> None:
 
 
 def test_order_and_number_of_records_change_nothing() -> None:
-    forward = {entry.file: load(int(entry.record_id), records=40).digital for entry in entries(records=40)}
-    for entry in reversed(entries(records=4000)[:40]):
-        again = load(int(entry.record_id), records=4000)
+    forward = {entry.file: load(int(entry.record_id), num_records=40).digital for entry in entries(num_records=40)}
+    for entry in reversed(entries(num_records=4000)[:40]):
+        again = load(int(entry.record_id), num_records=4000)
         np.testing.assert_array_equal(again.digital, forward[entry.file])
 
 
 def test_more_records_only_add_to_those_before() -> None:
-    assert entries(records=3000)[:1500] == entries(records=1500)
+    assert entries(num_records=3000)[:1500] == entries(num_records=1500)
 
 
 def test_records_and_seeds_differ() -> None:
@@ -154,8 +159,8 @@ def test_records_and_seeds_differ() -> None:
 
 
 def test_identity_is_of_the_record_not_of_the_set() -> None:
-    assert load(7, records=10).provenance.sha256 == load(7, records=99).provenance.sha256
-    assert load(7).provenance.sha256 != load(7, rate=250).provenance.sha256
+    assert load(7, num_records=10).provenance.sha256 == load(7, num_records=99).provenance.sha256
+    assert load(7).provenance.sha256 != load(7, sampling_rate=250).provenance.sha256
 
 
 def test_fewer_leads_are_the_same_leads() -> None:
@@ -177,7 +182,7 @@ def test_einthoven_and_goldberger_hold_to_rounding() -> None:
 
 
 def test_the_default_gate_passes_everything() -> None:
-    for entry in entries(records=400):
+    for entry in entries(num_records=400):
         assert assess(SYNTHETIC.load(NOWHERE, entry, SyntheticOptions()), GatePolicy()) == []
 
 
@@ -227,9 +232,9 @@ def test_intervals_measured_on_the_quiet_signal_are_the_true_ones() -> None:
             found = np.array(
                 [starts[wave] - starts[wave - 1], ends[wave] - starts[wave], ends[wave + 1] - starts[wave]]
             )
-            off = found / recording.rate - (pr, qrs, qt)
+            off = found / recording.sampling_rate - (pr, qrs, qt)
             assert (np.abs(off) <= (0.004, 0.004, 0.008)).all(), (recording.record_id, off)
-            off_p = (ends[wave - 1] - starts[wave - 1]) / recording.rate - known.p_duration
+            off_p = (ends[wave - 1] - starts[wave - 1]) / recording.sampling_rate - known.p_duration
             assert abs(off_p) <= 0.008
             measured += 1
     assert measured > 200
@@ -238,14 +243,14 @@ def test_intervals_measured_on_the_quiet_signal_are_the_true_ones() -> None:
 @pytest.mark.parametrize("rhythm", RHYTHMS)
 def test_beats_are_found_where_they_are_said_to_be(rhythm: str) -> None:
     for recording, known in having(rhythm, count=15):
-        true = known.qrs_onsets[(known.qrs_onsets > 60) & (known.qrs_onsets < recording.samples - 120)]
+        true = known.qrs_onsets[(known.qrs_onsets > 60) & (known.qrs_onsets < recording.num_samples - 120)]
         found = r_peaks(recording)
         assert all(np.abs(found - at - 22).min() < 50 for at in true), recording.record_id
 
 
 def test_axes_are_those_of_the_areas_in_i_and_avf() -> None:
     for recording, known in having("SB"):
-        at, end = known.qrs_onsets[1], known.qrs_onsets[1] + round(known.qrs[1] * recording.rate)
+        at, end = known.qrs_onsets[1], known.qrs_onsets[1] + round(known.qrs[1] * recording.sampling_rate)
         one, foot = (float(lead(recording, name)[at:end].sum()) for name in ("I", "aVF"))
         off = np.degrees(np.arctan2(foot * 2 / np.sqrt(3), one)) - known.qrs_axis
         assert abs((off + 180) % 360 - 180) < 5
@@ -375,7 +380,7 @@ def test_escape_and_pacing_make_fibrillation_regular() -> None:
 
 
 def test_recordings_of_a_patient_resemble_each_other_more() -> None:
-    sinus = [entry for entry in entries(records=1500) if entry.labels in (("SR",), ("SB",), ("ST",))]
+    sinus = [entry for entry in entries(num_records=1500) if entry.labels in (("SR",), ("SB",), ("ST",))]
     pairs = [pair for pair in itertools.pairwise(sinus) if pair[0].patient_id == pair[1].patient_id][:25]
     first, second = (np.array([beat_average(load(int(pair[place].record_id))) for pair in pairs]) for place in (0, 1))
     alike = np.corrcoef(first, second)[: len(pairs), len(pairs) :]
@@ -386,7 +391,7 @@ def test_recordings_of_a_patient_resemble_each_other_more() -> None:
 
 
 def test_patients_own_their_recordings_age_and_sex() -> None:
-    made = entries(records=90, recordings_per_patient=3)
+    made = entries(num_records=90, recordings_per_patient=3)
     by_patient = {patient: list(group) for patient, group in itertools.groupby(made, lambda entry: entry.patient_id)}
     assert len(by_patient) == 30
     assert all(len(group) == 3 and len({(e.age, e.sex) for e in group}) == 1 for group in by_patient.values())
@@ -394,13 +399,13 @@ def test_patients_own_their_recordings_age_and_sex() -> None:
 
 
 def test_every_rhythm_has_its_share() -> None:
-    labels = [entry.labels[0] for entry in entries(records=5000)]
+    labels = [entry.labels[0] for entry in entries(num_records=5000)]
     for rhythm in RHYTHMS:
         assert 0.17 < labels.count(rhythm) / len(labels) < 0.23
 
 
 def test_findings_have_their_share_and_compatible_company() -> None:
-    labels = [entry.labels for entry in entries(records=5000)]
+    labels = [entry.labels for entry in entries(num_records=5000)]
     for finding in set(MEANINGS) - set(RHYTHMS):
         assert 0.02 < np.mean([finding in of for of in labels]) < 0.09, finding
     assert all(of[0] in RHYTHMS and not set(of[1:]) & set(RHYTHMS) and len(of) <= 3 for of in labels)
@@ -409,7 +414,7 @@ def test_findings_have_their_share_and_compatible_company() -> None:
 
 
 def test_lasting_findings_are_in_every_recording_of_a_patient() -> None:
-    made = entries(records=3000, recordings_per_patient=3)
+    made = entries(num_records=3000, recordings_per_patient=3)
     by_patient = [made[start : start + 3] for start in range(0, 3000, 3)]
     for finding in ("LBBB", "RBBB", "LVH", "RVH"):
         shown = [sum(finding in entry.labels for entry in group) for group in by_patient]
@@ -427,7 +432,7 @@ def test_tasks_are_classes() -> None:
 def test_listing_takes_no_memory() -> None:
     tracemalloc.start()
     try:
-        listed = sum(1 for _ in SYNTHETIC.entries(NOWHERE, SyntheticOptions(records=50_000, seed=9)))
+        listed = sum(1 for _ in SYNTHETIC.entries(NOWHERE, SyntheticOptions(num_records=50_000, seed=9)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -441,7 +446,7 @@ def test_truth_of_no_record_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"leads": 3}, {"seconds": 0.5}, {"rate": 10}, {"records": 0}, {"seed": -1}, {"recording": 2}]
+    "wrong", [{"leads": 3}, {"seconds": 0.5}, {"sampling_rate": 10}, {"num_records": 0}, {"seed": -1}, {"recording": 2}]
 )
 def test_impossible_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -449,7 +454,7 @@ def test_impossible_options_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_options_may_be_text() -> None:
-    assert SYNTHETIC.parse_options({"leads": "4", "records": "5"}) == SyntheticOptions(leads=4, records=5)
+    assert SYNTHETIC.parse_options({"leads": "4", "num_records": "5"}) == SyntheticOptions(leads=4, num_records=5)
 
 
 def test_a_foreign_file_is_refused() -> None:
@@ -464,14 +469,20 @@ def test_a_foreign_file_is_refused() -> None:
     repeats=st.integers(1, 5),
     leads=st.sampled_from([1, 2, 4, 12]),
     seconds=st.floats(1, 20),
-    rate=st.sampled_from([100.0, 250.0, 257.0, 300.0, 500.0, 1000.0]),
+    sampling_rate=st.sampled_from([100.0, 250.0, 257.0, 300.0, 500.0, 1000.0]),
 )
 def test_any_options_give_a_sound_recording(
-    number: int, seed: int, repeats: int, leads: int, seconds: float, rate: float
+    number: int, seed: int, repeats: int, leads: int, seconds: float, sampling_rate: float
 ) -> None:
-    options = {"seed": seed, "recordings_per_patient": repeats, "leads": leads, "seconds": seconds, "rate": rate}
+    options = {
+        "seed": seed,
+        "recordings_per_patient": repeats,
+        "leads": leads,
+        "seconds": seconds,
+        "sampling_rate": sampling_rate,
+    }
     recording = load(number, **options)
-    assert recording.digital.shape == (leads, round(seconds * rate))
+    assert recording.digital.shape == (leads, round(seconds * sampling_rate))
     assert np.abs(recording.digital.astype(int)).max() < 8000
     assert [finding for finding in assess(recording, GatePolicy()) if finding.reason != "short"] == []
     np.testing.assert_array_equal(load(number, **options).digital, recording.digital)

@@ -30,16 +30,16 @@ from clocs.drawing.batch import (
 PATIENTS = np.array([7, 3, 7, 5, 3, 7])
 
 
-def make_views(instances: int = 3, views: int = 2, samples: int = 50) -> Views:
+def make_views(instances: int = 3, views: int = 2, num_samples: int = 50) -> Views:
     random = np.random.default_rng(0)
-    plain = random.normal(size=(instances, views, samples)).astype(np.float32)
+    plain = random.normal(size=(instances, views, num_samples)).astype(np.float32)
     values = plain + np.float32(0.5)
     values[0, 0] = plain[0, 0]
     return Views(
         values=values,
         plain=plain,
         rates=np.array([10.0, 20.0, 50.0])[:instances],
-        offsets=np.arange(views) * samples,
+        offsets=np.arange(views) * num_samples,
         names=tuple(f"segment {number + 1}" for number in range(views)),
         instances=tuple(f"record {number}" for number in range(instances)),
     )

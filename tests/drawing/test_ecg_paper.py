@@ -23,16 +23,18 @@ from clocs.drawing.figure import save_figure
 from clocs.signals.leads import STANDARD, derive
 
 
-def make(leads: tuple[str, ...] = STANDARD, seconds: float = 10.0, rate: float = 500.0, size: float = 0.5) -> Recording:
+def make(
+    leads: tuple[str, ...] = STANDARD, seconds: float = 10.0, sampling_rate: float = 500.0, size: float = 0.5
+) -> Recording:
     """Sharp beats of another height in each lead, upright and inverted in turn, on an offset."""
-    time = np.arange(round(seconds * rate)) / rate
+    time = np.arange(round(seconds * sampling_rate)) / sampling_rate
     beat = np.exp(-0.5 * (((time % 0.8) - 0.4) / 0.012) ** 2)
     heights = np.array([(size + 0.1 * row) * (-1) ** row for row in range(len(leads))])
     return Recording(
         digital=np.rint(1000 * heights[:, None] * beat + 40).astype(np.int16),
         gain=np.full(len(leads), 1000.0),
         baseline=np.zeros(len(leads), np.int32),
-        rate=rate,
+        sampling_rate=sampling_rate,
         leads=leads,
         record_id="r1",
         patient_id="p1",
@@ -87,7 +89,7 @@ def test_every_lead_is_drawn_with_its_own_samples() -> None:
     assert tuple(drawn) == recording.leads
     for lead, signal in zip(recording.leads, recording.signal, strict=True):
         x, y = (np.asarray(values, dtype=float) for values in drawn[lead].get_data())
-        np.testing.assert_allclose(x, np.arange(recording.samples) / recording.rate)
+        np.testing.assert_allclose(x, np.arange(recording.num_samples) / recording.sampling_rate)
         np.testing.assert_allclose(y - y[0], signal - signal[0], atol=1e-5)
 
 
@@ -144,7 +146,7 @@ def test_an_unknown_lead_is_refused() -> None:
 
 
 def test_a_stretch_of_a_long_recording() -> None:
-    recording = make(("ECG",), seconds=60.0, rate=300.0)
+    recording = make(("ECG",), seconds=60.0, sampling_rate=300.0)
     figure = draw_recording(recording, start=20.3, seconds=5.0)
     y = np.asarray(traces(figure)["ECG"].get_ydata(), dtype=float)
     expected = recording.signal[0, 6090:7590]

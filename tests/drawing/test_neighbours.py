@@ -19,17 +19,17 @@ from clocs.formats import read
 
 
 def make(
-    first: float, leads: tuple[str, ...] = ("II", "V2", "aVL"), rate: float = 500.0, seconds: float = 10.0
+    first: float, leads: tuple[str, ...] = ("II", "V2", "aVL"), sampling_rate: float = 500.0, seconds: float = 10.0
 ) -> Recording:
     """A sharp beat each 0.9 s, the first where told, with a slow wave after it."""
-    time = np.arange(round(seconds * rate)) / rate
+    time = np.arange(round(seconds * sampling_rate)) / sampling_rate
     phase = (time - first + 0.45) % 0.9 - 0.45
     beat = np.exp(-0.5 * (phase / 0.012) ** 2) + 0.3 * np.exp(-0.5 * ((phase - 0.25) / 0.05) ** 2)
     return Recording(
         digital=np.rint(1000 * beat * np.arange(1, len(leads) + 1)[:, None]).astype(np.int16),
         gain=np.full(len(leads), 1000.0),
         baseline=np.zeros(len(leads), np.int32),
-        rate=rate,
+        sampling_rate=sampling_rate,
         leads=leads,
         record_id=f"at {first}",
     )
@@ -48,7 +48,7 @@ def peak_seconds(line: Line2D) -> float:
 
 
 def test_all_are_drawn_to_one_scale_and_aligned() -> None:
-    recordings = [make(0.7), make(0.51, rate=250.0), make(0.2, seconds=9.0)]
+    recordings = [make(0.7), make(0.51, sampling_rate=250.0), make(0.2, seconds=9.0)]
     figure = draw_neighbours(recordings, ["query", "one", "two"], seconds=6.0)
     (axes,) = figure.axes
     zero, unit = axes.transData.transform([(0, 0), (1, 1)])
@@ -81,10 +81,10 @@ def test_captions_stand_above_their_recordings_in_order() -> None:
 
 
 @pytest.mark.parametrize("first", [0.53, 0.9, 0.45])
-@pytest.mark.parametrize("rate", [250.0, 500.0])
-def test_the_first_beat_is_found(first: float, rate: float) -> None:
+@pytest.mark.parametrize("sampling_rate", [250.0, 500.0])
+def test_the_first_beat_is_found(first: float, sampling_rate: float) -> None:
     expected = first if first >= LEAD_IN else first + 0.9
-    assert first_beat(make(first, rate=rate)) == pytest.approx(expected, abs=0.025)
+    assert first_beat(make(first, sampling_rate=sampling_rate)) == pytest.approx(expected, abs=0.025)
 
 
 def test_a_spike_is_not_taken_for_all_beats() -> None:
@@ -106,8 +106,8 @@ def test_where_no_beat_is_found_it_starts_at_the_start() -> None:
 def test_real_beats(originals: Path, record: str) -> None:
     """Against the beats that another library's detector (XQRS of wfdb) finds in the same lead."""
     recording = read(originals / "ludb" / "data" / f"{record}.hea").select(("II",))
-    beats = wfdb.processing.xqrs_detect(recording.signal[0].astype(float), recording.rate, verbose=False)
-    beats = beats[beats >= LEAD_IN * recording.rate] / recording.rate
+    beats = wfdb.processing.xqrs_detect(recording.signal[0].astype(float), recording.sampling_rate, verbose=False)
+    beats = beats[beats >= LEAD_IN * recording.sampling_rate] / recording.sampling_rate
     assert first_beat(recording) == pytest.approx(beats[0], abs=0.06)
 
 

@@ -28,16 +28,16 @@ def torchs_block(dropout: float = 0.0) -> list[nn.Module]:
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.parametrize("samples", [100, 104, 108])
-def test_the_fused_block_equals_torchs_own_layers(channels: int, samples: int) -> None:
+@pytest.mark.parametrize("num_samples", [100, 104, 108])
+def test_the_fused_block_equals_torchs_own_layers(channels: int, num_samples: int) -> None:
     """Values, gradients and running statistics; outputs of even and odd length."""
-    torch.manual_seed(samples + channels)
+    torch.manual_seed(num_samples + channels)
     block = Block(channels, 16, dropout=0.0).double()
     nn.init.normal_(block.norm.weight)  # of both signs
     nn.init.normal_(block.norm.bias)
     literal = nn.Sequential(nn.Conv1d(channels, 16, 7, 3, bias=False), *torchs_block()).double()
     literal.load_state_dict(dict(zip(literal.state_dict(), block.state_dict().values(), strict=True)))
-    inputs = [torch.randn(6, channels, samples).double().mul(3).add(50).requires_grad_() for _ in range(2)]
+    inputs = [torch.randn(6, channels, num_samples).double().mul(3).add(50).requires_grad_() for _ in range(2)]
     inputs[1].data.copy_(inputs[0].data)
     outputs = [layers(values) for layers, values in zip((block, literal), inputs, strict=True)]
     torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-10)

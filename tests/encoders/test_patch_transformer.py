@@ -171,7 +171,7 @@ def test_parameters_counted_by_hand() -> None:
 
 def test_frames_without_a_whole_patch_and_widths_that_do_not_fit_are_refused() -> None:
     encoder = PatchTransformer()
-    assert [encoder.num_tokens(samples) for samples in (25, 49, 2500)] == [1, 1, 100]
+    assert [encoder.num_tokens(num_samples) for num_samples in (25, 49, 2500)] == [1, 1, 100]
     with pytest.raises(ConfigError, match="24 samples are shorter than a patch of 25"):
         encoder(torch.randn(1, 1, 24))
     for options in ({"width": 50, "num_heads": 4}, {"width": 9, "num_heads": 3}):
@@ -202,7 +202,7 @@ def test_features_reach_every_weight_that_pca_leaves() -> None:
 def test_the_onnx_file_gives_what_torch_gives(in_channels: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = PatchTransformer(in_channels=in_channels, embedding_dim=8, depth=2).eval()
-    policy = FramePolicy(samples=510, rate=100, leads=STANDARD if in_channels > 1 else ())
+    policy = FramePolicy(num_samples=510, sampling_rate=100, leads=STANDARD if in_channels > 1 else ())
     save_encoder(tmp_path, encoder, about(policy) | {"encoder": describe_encoder(encoder)})
     assert finish_encoder(tmp_path) == ""
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])

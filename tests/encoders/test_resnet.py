@@ -50,16 +50,16 @@ def with_weights_of(encoder: ResNet, channels: int) -> Literal:
     return literal
 
 
-@pytest.mark.parametrize(("channels", "samples"), [(1, 2500), (1, 333), (12, 500)])
-def test_values_gradients_and_statistics_equal_torchs_own_layers(channels: int, samples: int) -> None:
-    torch.manual_seed(samples)
+@pytest.mark.parametrize(("channels", "num_samples"), [(1, 2500), (1, 333), (12, 500)])
+def test_values_gradients_and_statistics_equal_torchs_own_layers(channels: int, num_samples: int) -> None:
+    torch.manual_seed(num_samples)
     encoder = ResNet(in_channels=channels).double()
     for layer in encoder.modules():
         if isinstance(layer, nn.BatchNorm2d):
             nn.init.normal_(layer.weight)  # of both signs
             nn.init.normal_(layer.bias)
     literal = with_weights_of(encoder, channels)
-    ours = torch.randn(5, channels, samples, dtype=torch.float64).add(3).requires_grad_()
+    ours = torch.randn(5, channels, num_samples, dtype=torch.float64).add(3).requires_grad_()
     theirs = ours.detach().clone().requires_grad_()
     weights = torch.randn(5, 128, dtype=torch.float64)
     for network, signals in ((encoder, ours), (literal, theirs)):
@@ -107,7 +107,7 @@ def test_lengths_and_widths_are_those_of_the_options_with_channels_last_in_memor
     made = outputs_of(build_encoder("resnet"), torch.randn(2, 1, 2500))
     assert [value.shape[1::2] for value in made] == [(24, 500), (24, 250), (48, 125), (72, 63), (96, 32)]
     assert all(value.is_contiguous(memory_format=torch.channels_last) for value in made)
-    options = {"width": 8, "depth": 2, "kernel": 3, "stem_kernel": 4, "stem_stride": 2, "in_channels": 3}
+    options = {"width": 8, "depth": 2, "kernel_size": 3, "stem_kernel_size": 4, "stem_stride": 2, "in_channels": 3}
     small = build_encoder("resnet", options)
     assert [value.shape[1::2] for value in outputs_of(small, torch.randn(2, 3, 100))] == [(8, 51), (8, 26), (16, 13)]
     kernels = [layer.kernel_size for layer in small.modules() if isinstance(layer, nn.Conv2d)]
@@ -116,8 +116,8 @@ def test_lengths_and_widths_are_those_of_the_options_with_channels_last_in_memor
 
 def test_one_network_takes_any_length_and_has_no_relu_at_its_end() -> None:
     encoder = build_encoder("resnet", {"embedding_dim": 16}).eval()
-    for samples in (1, 14, 250, 2499, 5000):
-        assert encoder(torch.randn(3, 1, samples)).shape == (3, 16)
+    for num_samples in (1, 14, 250, 2499, 5000):
+        assert encoder(torch.randn(3, 1, num_samples)).shape == (3, 16)
     assert (encoder(torch.randn(8, 1, 2500)) < 0).any()
 
 
@@ -127,7 +127,7 @@ def test_every_block_can_be_pooled_with_the_same_weights_before() -> None:
     torch.manual_seed(0)
     last = ResNet(**options).eval()
     torch.manual_seed(0)
-    every = ResNet(**options, pooling="every").eval()
+    every = ResNet(**options, pooling="all_blocks").eval()
     signals = torch.randn(2, 1, 300)
     _, *blocks = outputs_of(last, signals)
     expected = [pooled for block in blocks for pooled in (block.mean((2, 3)), block.amax((2, 3)))]
@@ -153,9 +153,9 @@ def test_dropout_is_drawn_from_the_seed_in_training_only() -> None:
 
 def test_an_even_kernel_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"kernel: .*must be odd"):
-        build_encoder("resnet", {"kernel": 8})
+        build_encoder("resnet", {"kernel_size": 8})
     with pytest.raises(ValueError, match="must be odd"):
-        ResNet(kernel=8)
+        ResNet(kernel_size=8)
 
 
 def test_initial_weights_and_outputs_of_one_lead_are_those_of_the_first_version() -> None:
@@ -182,7 +182,7 @@ def test_twelve_leads_are_mixed_in_the_stem() -> None:
     torch.testing.assert_close(twelve(signals), one(signals[:, 7:8]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("pooling", "size"), [("last", 192), ("every", 480)])
+@pytest.mark.parametrize(("pooling", "size"), [("last", 192), ("all_blocks", 480)])
 def test_without_a_head_the_embedding_is_the_pooled_activations(pooling: Any, size: int) -> None:
     encoder = ResNet(embedding_dim=size, pooling=pooling, head="none").eval()
     signals = torch.randn(2, 1, 500)

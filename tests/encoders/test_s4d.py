@@ -163,7 +163,7 @@ def test_the_network_in_eval_mode_is_the_one_that_was_trained(in_channels: int) 
 
 
 def test_embedding_and_features_by_hand() -> None:
-    encoder = S4D(2, 6, width=4, depth=2, state_dim=4, stem_kernel=7, stem_stride=3).double().eval()
+    encoder = S4D(2, 6, width=4, depth=2, state_dim=4, stem_kernel_size=7, stem_stride=3).double().eval()
     scrambled(encoder)
     signals = torch.randn(3, 2, 100, dtype=torch.float64)
     stem = nn.functional.conv1d(signals, encoder.stem.weight, encoder.stem_bias, stride=3, padding=3)
@@ -201,8 +201,8 @@ def test_parameters_counted_by_hand() -> None:
 def test_any_length_and_options_that_do_not_fit() -> None:
     encoder = S4D(width=4, depth=1)
     for mode in (True, False):
-        for samples in (1, 14, 250, 2499):
-            assert encoder.train(mode)(torch.randn(2, 1, samples)).shape == (2, 128)
+        for num_samples in (1, 14, 250, 2499):
+            assert encoder.train(mode)(torch.randn(2, 1, num_samples)).shape == (2, 128)
     with pytest.raises(ConfigError, match="0 samples are too short"):
         encoder.num_tokens(0)
     with pytest.raises(ConfigError, match=r"state_dim: .*multiple of 2"):
@@ -235,7 +235,7 @@ def test_half_precision_trains(mode: bool) -> None:
 
 def exported(encoder: Encoder, folder: Path, num_samples: int) -> onnx.ModelProto:
     """Save an encoder and write its ONNX file."""
-    policy = FramePolicy(samples=num_samples, rate=100, leads=STANDARD if encoder.in_channels > 1 else ())
+    policy = FramePolicy(num_samples=num_samples, sampling_rate=100, leads=STANDARD if encoder.in_channels > 1 else ())
     save_encoder(folder, encoder, about(policy) | {"encoder": describe_encoder(encoder)})
     assert finish_encoder(folder) == ""
     return onnx.load(folder / "model.onnx")

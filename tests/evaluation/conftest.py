@@ -20,7 +20,7 @@ def make_store(folder: Path, classes: Mapping[str, tuple[str, ...]] | None = Non
     """Synthetic recordings, two a patient, with the split ``default``; ``classes`` other than the five rhythms."""
     dataset = DATASETS.get("synthetic")
     dataset = dataset if classes is None else replace(dataset, classes=classes)
-    made = ingest(dataset, None, folder, options={"records": 160, "leads": 4, **options})
+    made = ingest(dataset, None, folder, options={"num_records": 160, "leads": 4, **options})
     make_split(made)
     return made
 
@@ -37,4 +37,4 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def trained(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The best encoder of a short CMSC run on the split ``default``."""
     here = [f"store={store.folder}", f"runs={tmp_path_factory.mktemp('runs')}"]
-    return Path(pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32"])["best"])
+    return Path(pretrain("cmsc-synthetic", [*here, "max_epochs=1", "batch_size=32"])["best"])

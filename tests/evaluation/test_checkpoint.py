@@ -26,7 +26,7 @@ def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -
     assert same_weights(encoder.module, begun)
     assert not encoder.module.training
     assert (encoder.folder, encoder.label, encoder.told()["method"]) == (None, "random", "random")
-    assert encoder.about["input"]["rate"] == 500
+    assert encoder.about["input"]["sampling_rate"] == 500
     other = load_encoder_checkpoint("random", store, seed=4)
     assert not same_weights(encoder.module, other.module)
     assert encoder.identity != other.identity

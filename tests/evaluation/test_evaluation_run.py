@@ -24,7 +24,7 @@ def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path
     assert not (tmp_path / "runs").exists()
     labels = {label for number in range(len(bare)) for label in bare.recording(number).labels}
     dataset = replace(clocs.DATASETS.get("synthetic"), classes={label: (label,) for label in labels})
-    again = clocs.ingest(dataset, None, tmp_path / "store", options={"records": 120, "leads": 1})
+    again = clocs.ingest(dataset, None, tmp_path / "store", options={"num_records": 120, "leads": 1})
     assert again.manifest.shards == bare.manifest.shards
     clocs.split(again, "again")
     found = probe("random", again, clocs.ProbeConfig(split="again"), runs=tmp_path / "runs")

@@ -21,8 +21,8 @@ import clocs.evaluation.finetune as tuning
 from clocs.core.errors import ConfigError, LeakError
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.evaluation.finetune import FinetuneConfig, finetune
-from clocs.evaluation.judgement import judge
 from clocs.evaluation.results import compare, load_scores
+from clocs.evaluation.scoring import judge
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from clocs.training.config import PretrainConfig
@@ -33,7 +33,7 @@ from clocs.training.seen import load_seen
 from tests.conftest import make_recording
 from tests.evaluation.conftest import make_store
 
-CONFIG = FinetuneConfig(epochs=2, batch=32, learning_rate=1e-3)
+CONFIG = FinetuneConfig(max_epochs=2, batch_size=32, learning_rate=1e-3)
 OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")}
 
 
@@ -95,7 +95,7 @@ def test_the_test_part_is_judged_with_intervals(store: Store, tuned: dict[str, A
 def test_training_begins_with_the_encoder_it_is_given(start: str, store: Store, trained: Path, tmp_path: Path) -> None:
     """At a learning rate of nearly nothing, its weights are what is left."""
     checkpoint = str(trained) if start == "trained" else "random"
-    still = CONFIG.model_copy(update={"epochs": 1, "learning_rate": 1e-12})
+    still = CONFIG.model_copy(update={"max_epochs": 1, "learning_rate": 1e-12})
     found = finetune(checkpoint, store, still, runs=tmp_path)
     before = load_encoder_checkpoint(checkpoint, store).module.state_dict()
     after = load_encoder_folder(best(found))[0].state_dict()
@@ -109,7 +109,7 @@ def test_a_finished_one_is_looked_up(
     store: Store, trained: Path, tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = Path(tuned["run"]).parent
-    other = finetune(trained, store, CONFIG.model_copy(update={"seed": 1, "epochs": 1}), runs=runs)
+    other = finetune(trained, store, CONFIG.model_copy(update={"seed": 1, "max_epochs": 1}), runs=runs)
     assert other["run"] != tuned["run"]
     assert not other["already_finished"]
     monkeypatch.setattr(tuning, "rows_of", None)
@@ -162,7 +162,7 @@ def test_classes_that_overlap_are_labels(tmp_path: Path) -> None:
     np.testing.assert_allclose(kept, torch.sigmoid(values).numpy(), atol=1e-5)
     told = load_encoder_folder(best(found))[1]["training"]
     assert told["method"]["multi_label"] is True
-    assert told["fraction"] == 0.5
+    assert told["label_fraction"] == 0.5
 
 
 def test_recordings_without_the_usual_leads_also_tell_that_classes_overlap(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_recordings_without_the_usual_leads_also_tell_that_classes_overlap(tmp_p
     table = tmp_path / "table.csv"
     table.write_text("file,labels\n" + "".join(f"{name},{labels}\n" for name, (_, labels) in layouts.items()))
     store = clocs.ingest("folder", archive, tmp_path / "store", options={"table": str(table), "classes": "SR,AF,LBBB"})
-    assert tuning._multi_label(store, FramePolicy(samples=2500, rate=500))
+    assert tuning._multi_label(store, FramePolicy(num_samples=2500, sampling_rate=500))
 
 
 def test_it_has_seen_what_its_start_had_seen(
@@ -216,27 +216,27 @@ def test_the_papers_batch_and_what_else_training_is_told(
         return told[-1]
 
     unusual = ["encoder.final_relu=false", "encoder.dropout=0.3", "encoder.embedding_dim=16"]
-    here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1"]
+    here = [f"store={store.folder}", f"runs={tmp_path}", "max_steps=1"]
     other = Path(pretrain("cmsc-synthetic", [*here, *unusual])["best"])
     monkeypatch.setattr(tuning, "pretrain", caught)
-    config = ask(fraction=0.25, label_draw="frames", seed=4)
-    assert (config.batch, config.epochs, config.patience, config.learning_rate) == (256, 400, 15, 1e-4)
-    assert (config.fraction, config.label_draw, config.seed) == (0.25, "frames", 4)
-    assert config.initial == str(trained)
+    config = ask(label_fraction=0.25, label_unit="frames", seed=4)
+    assert (config.batch_size, config.max_epochs, config.patience, config.learning_rate) == (256, 400, 15, 1e-4)
+    assert (config.label_fraction, config.label_unit, config.seed) == (0.25, "frames", 4)
+    assert config.init_from == str(trained)
     assert (config.encoder["embedding_dim"], config.encoder["final_relu"]) == (128, True)
     assert "leads" not in config.frames, "it knows all of the store's: the run keeps its name"
-    config = ask(other, batch=8)
-    assert config.batch == 8
+    config = ask(other, batch_size=8)
+    assert config.batch_size == 8
     unusual_options = {"in_channels": 1, "embedding_dim": 16, "dropout": 0.3, "final_relu": False}
     assert config.encoder == {"name": "cnn", **unusual_options}
     monkeypatch.setitem(tuning.SMALL_BATCH, "synthetic", 16)
-    assert ask().batch == 16
+    assert ask().batch_size == 16
     assert tuning.SMALL_BATCH["cardiology"] == 16, "the paper's"
 
 
 def test_training_takes_the_leads_that_judge(store: Store, tmp_path: Path) -> None:
     """Of a store that names none, those that the encoder knows: two of four."""
-    here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1", "batch=32", "leads=II,V2"]
+    here = [f"store={store.folder}", f"runs={tmp_path}", "max_steps=1", "batch_size=32", "leads=II,V2"]
     start = pretrain("cmsc-synthetic", here)["best"]
     found = finetune(start, store, CONFIG, runs=tmp_path)
     assert load_encoder_folder(best(found))[1]["input"]["leads"] == ["II", "V2"]
@@ -249,10 +249,10 @@ def test_training_takes_the_leads_that_judge(store: Store, tmp_path: Path) -> No
 
 def test_the_best_epoch_is_that_of_the_highest_auc_if_asked(store: Store, tmp_path: Path) -> None:
     """A learning rate that is far too high: loss and AUC then choose different epochs."""
-    given = {"epochs": 6, "batch": 32, "learning_rate": 0.1, "repeats": 2}
+    given = {"max_epochs": 6, "batch_size": 32, "learning_rate": 0.1, "passes_per_epoch": 2}
     found = {}
     for by in ("loss", "auc"):
-        done = finetune("random", store, FinetuneConfig.model_validate({**given, "best_by": by}), runs=tmp_path)
+        done = finetune("random", store, FinetuneConfig.model_validate({**given, "monitor": by}), runs=tmp_path)
         epochs = finished_epochs(Path(done["training"]["run"]))
         found[by] = done["training"]["best_epoch"]
         assert found[by] == (np.argmin, np.argmax)[by == "auc"]([each[f"validation_{by}"] for each in epochs])
@@ -262,10 +262,10 @@ def test_the_best_epoch_is_that_of_the_highest_auc_if_asked(store: Store, tmp_pa
 
 
 def test_an_auc_needs_labels(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="best_by=auc: cmsc uses no labels"):
-        pretrain("cmsc-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "best_by=auc"])
+    with pytest.raises(ConfigError, match="monitor=auc: cmsc uses no labels"):
+        pretrain("cmsc-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "monitor=auc"])
 
 
 def test_too_few_labels_for_a_batch_are_said(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="do not fill a batch of 256"):
-        finetune("random", store, FinetuneConfig(fraction=0.02), runs=tmp_path)
+        finetune("random", store, FinetuneConfig(label_fraction=0.02), runs=tmp_path)

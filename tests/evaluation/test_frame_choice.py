@@ -12,7 +12,9 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from tests.inference.conftest import POLICY, about
 
-CHAPMAN = FramePolicy(samples=2500, source_samples="recording", normalisation="unit", excluded=(("r", "V2"),))
+CHAPMAN = FramePolicy(
+    num_samples=2500, num_source_samples="recording", normalization="minmax", excluded_leads=(("r", "V2"),)
+)
 """As Chapman's for evaluation: the rate is left open."""
 
 
@@ -32,16 +34,18 @@ def store_with(store: Store, policy: FramePolicy, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, Any] = {"leads": ("ECG",), "label_at": "start", "excluded": (("r7", "ECG"),)}
-    own = FramePolicy(samples=2500, segments=2, source_samples=256, **kept)
-    trained = FramePolicy(samples=1000, segments=2, rate=100, normalisation="unit", leads=("II", "V2"))
+    kept: dict[str, Any] = {"leads": ("ECG",), "label_at": "start", "excluded_leads": (("r7", "ECG"),)}
+    own = FramePolicy(num_samples=2500, num_segments=2, num_source_samples=256, **kept)
+    trained = FramePolicy(
+        num_samples=1000, num_segments=2, sampling_rate=100, normalization="minmax", leads=("II", "V2")
+    )
     found = chosen(told(trained), store_with(store, own, monkeypatch), "encoder")
-    assert found == FramePolicy(samples=1000, rate=100, normalisation="unit", **kept)
+    assert found == FramePolicy(num_samples=1000, sampling_rate=100, normalization="minmax", **kept)
     assert mismatches(told(trained), found, store) == []
 
 
 def test_an_encoder_at_the_datasets_own_rate_gets_its_frames(store: Store) -> None:
-    trained = FramePolicy(samples=2500, segments=2, rate=500)
+    trained = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500)
     assert chosen(told(trained), store, "encoder") == store.policy("evaluation")
 
 
@@ -49,10 +53,10 @@ def test_an_encoder_without_a_rate_knows_its_own_dataset_only(store: Store, monk
     with pytest.raises(ConfigError, match="--frames paper"):
         chosen(told(CHAPMAN), store, "encoder")
     here = store_with(store, CHAPMAN, monkeypatch)
-    without_exclusion = CHAPMAN.model_copy(update={"excluded": ()})
+    without_exclusion = CHAPMAN.model_copy(update={"excluded_leads": ()})
     assert chosen(told(without_exclusion), here, "encoder") == CHAPMAN
     with pytest.raises(ConfigError, match="--frames paper"):
-        chosen(told(FramePolicy(samples=2500, source_samples=2500, normalisation="unit")), here, "encoder")
+        chosen(told(FramePolicy(num_samples=2500, num_source_samples=2500, normalization="minmax")), here, "encoder")
 
 
 def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
@@ -63,7 +67,7 @@ def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
     assert mismatches(told(POLICY), CHAPMAN, store) == [
         "the encoder was trained at 500 Hz, these frames have no stated rate"
     ]
-    other = FramePolicy(samples=2500, rate=250)
+    other = FramePolicy(num_samples=2500, sampling_rate=250)
     assert mismatches(told(CHAPMAN), other, store) == [
         "the encoder was trained at no stated rate, these frames have 250 Hz"
     ]
@@ -73,7 +77,7 @@ def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
 def test_another_unit_is_noted_where_amplitudes_are_left_as_they_are(store: Store) -> None:
     steps = {**told(CHAPMAN), "unit": "adu"}
     assert mismatches(steps, CHAPMAN, store) == []  # scaled to 0..1
-    (note,) = mismatches(steps, CHAPMAN.model_copy(update={"normalisation": "none"}), store)
+    (note,) = mismatches(steps, CHAPMAN.model_copy(update={"normalization": "none"}), store)
     assert note == "the encoder was trained on amplitudes in adu, these frames have mV"
 
 
@@ -83,23 +87,25 @@ def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
     shards = [shard.model_copy(update={"unit": "adu"}) for shard in store.manifest.shards]
     manifest = store.manifest.model_copy(update={"shards": shards})
     monkeypatch.setattr(store, "manifest", manifest)
-    plain, scaled = (FramePolicy(samples=2500, rate=500, normalisation=kind) for kind in ("none", "unit"))
+    plain, scaled = (
+        FramePolicy(num_samples=2500, sampling_rate=500, normalization=kind) for kind in ("none", "minmax")
+    )
     found = chosen(told(plain), store, "encoder")
-    assert found.normalisation == "typical"
+    assert found.normalization == "typical"
     (note,) = mismatches(told(plain), found, store)
     assert note.endswith("these frames have adu, scaled to the amplitude of an ordinary lead")
-    assert chosen({**told(plain), "unit": "adu"}, store, "encoder").normalisation == "none"
-    assert chosen(told(scaled), store, "encoder").normalisation == "unit"
+    assert chosen({**told(plain), "unit": "adu"}, store, "encoder").normalization == "none"
+    assert chosen(told(scaled), store, "encoder").normalization == "minmax"
 
 
 def test_frames_of_another_length_do_not_fit(store: Store) -> None:
-    short = FramePolicy(samples=1000, segments=2, rate=100)
+    short = FramePolicy(num_samples=1000, num_segments=2, sampling_rate=100)
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
         chosen(told(short), store, "paper")
 
 
 def test_of_a_dataset_without_a_choice_of_leads_those_are_taken_that_the_encoder_knows(store: Store) -> None:
-    trained = FramePolicy(samples=2500, rate=500)
+    trained = FramePolicy(num_samples=2500, sampling_rate=500)
     there = sorted(store.leads())
     known = {**told(trained), "leads": ["V6R", there[0]]}
     assert chosen(known, store, "encoder").leads == (there[0],)
@@ -109,7 +115,7 @@ def test_of_a_dataset_without_a_choice_of_leads_those_are_taken_that_the_encoder
 @pytest.mark.parametrize("choice", ["encoder", "paper"])
 def test_an_encoder_of_several_leads_gets_its_own_in_their_order(store: Store, choice: FrameChoice) -> None:
     """Whatever leads the dataset's policy names: one is one channel."""
-    trained = FramePolicy(samples=2500, segments=2, rate=500, allow_missing_leads=True)
+    trained = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500, allow_missing_leads=True)
     known = {**told(trained), "leads": ["V1", "I"]}
     found = chosen(known, store, choice, in_channels=2)
-    assert (found.leads, found.allow_missing_leads, found.segments) == (("V1", "I"), True, 1)
+    assert (found.leads, found.allow_missing_leads, found.num_segments) == (("V1", "I"), True, 1)

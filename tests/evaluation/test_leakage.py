@@ -130,7 +130,7 @@ def test_the_same_signals_with_other_leads_are_recognised(
 
 def with_leads(recording: Recording, leads: tuple[str, ...], seed: int) -> Recording:
     """Of the leads that it has those, and others made up."""
-    drawn = np.random.default_rng(seed).integers(-500, 500, (len(leads), recording.samples))
+    drawn = np.random.default_rng(seed).integers(-500, 500, (len(leads), recording.num_samples))
     rows = [
         recording.digital[recording.leads.index(lead)] if lead in recording.leads else drawn[place]
         for place, lead in enumerate(leads)

@@ -124,7 +124,7 @@ def test_a_single_class_is_refused() -> None:
     train = make_rows(0)
     train.truth[:] = [True, False, False]
     for solver in ("lbfgs", "adam"):
-        with pytest.raises(ConfigError, match=r"single class.*\(--fraction, --labelled\)"):
+        with pytest.raises(ConfigError, match=r"single class.*\(--label-fraction, --num-labelled-patients\)"):
             fit_linear(train, make_rows(1), solver=solver)
 
 

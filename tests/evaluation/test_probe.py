@@ -21,10 +21,10 @@ import clocs.evaluation.evaluation_run as evaluation_run
 import clocs.evaluation.probe as probing
 from clocs.core.errors import ConfigError, LeakError
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.judgement import judge
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
 from clocs.evaluation.rows import Rows, rows_of
+from clocs.evaluation.scoring import judge
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
@@ -84,7 +84,7 @@ def test_its_auc_is_scikit_learns(store: Store, trained: Path, tmp_path: Path) -
 def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
     """Two; one that no recording has; several at once."""
     store = make_store(tmp_path / "store", CLASSES[name], records=120)
-    found = probe("random", store, ProbeConfig(fraction=1), runs=tmp_path)
+    found = probe("random", store, ProbeConfig(label_fraction=1), runs=tmp_path)
     module = load_encoder_checkpoint("random", store).module
     train, test = (embedded(module, store, store.split().mask(part)) for part in ("train", "test"))
     value = found["test"]["frame"]["auc"]["value"]
@@ -98,7 +98,7 @@ def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
 
 
 def test_the_strength_is_the_one_that_validation_likes_best(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(fraction=1), runs=tmp_path)
+    found = probe(trained, store, ProbeConfig(label_fraction=1), runs=tmp_path)
     module, split = load_encoder_folder(trained)[0], store.split()
     train, validation = (embedded(module, store, split.mask(part)) for part in ("train", "validation"))
     aucs = {strength: literal_auc(train, validation, strength) for strength in (0.001, 0.01, 0.1, 1.0, 10.0)}
@@ -142,7 +142,7 @@ def test_a_probe_is_made_once_and_a_seed_draws_other_labels(
 
 def test_options_without_weights_make_another_encoder(store: Store, tmp_path: Path) -> None:
     """The same weights behind another stride are another network: its result must not be looked up."""
-    here = [f"store={store.folder}", f"runs={tmp_path}", "epochs=0", "batch=32"]
+    here = [f"store={store.folder}", f"runs={tmp_path}", "max_epochs=0", "batch_size=32"]
     starts = [pretrain("cmsc-synthetic", [*here, f"encoder.final_relu={on}"])["best"] for on in ("true", "false")]
     hashes = {load_encoder_folder(Path(start))[1]["weights_sha256"] for start in starts}
     assert len(hashes) == 1
@@ -152,7 +152,7 @@ def test_options_without_weights_make_another_encoder(store: Store, tmp_path: Pa
 
 
 def test_another_encoder_or_a_split_made_anew_is_another_question(store: Store, trained: Path, tmp_path: Path) -> None:
-    here = [f"store={store.folder}", f"runs={tmp_path}", "steps=1"]
+    here = [f"store={store.folder}", f"runs={tmp_path}", "max_steps=1"]
     others = [pretrain("cmsc-synthetic", [*here, f"seed={seed}"])["best"] for seed in (1, 2)]
     shutil.copytree(store.folder, tmp_path / "store")
     shutil.rmtree(tmp_path / "store" / "splits")
@@ -191,29 +191,34 @@ def test_train_mode_differs_and_repeats(store: Store, trained: Path, tmp_path: P
 
 
 def test_labels_may_be_drawn_over_frames(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(fraction=0.25, label_draw="frames"), runs=tmp_path)
+    found = probe(trained, store, ProbeConfig(label_fraction=0.25, label_unit="frames"), runs=tmp_path)
     assert found["rows"]["train"] == 104 * 8 // 4
     assert found["patients"]["train"] > 45, "some frames of nearly all 52"
-    assert probe(trained, store, ProbeConfig(fraction=0.25), runs=tmp_path)["patients"]["train"] == 13
+    assert probe(trained, store, ProbeConfig(label_fraction=0.25), runs=tmp_path)["patients"]["train"] == 13
 
 
 def test_the_papers_solver(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(solver="adam", fraction=1), runs=tmp_path)
+    found = probe(trained, store, ProbeConfig(solver="adam", label_fraction=1), runs=tmp_path)
     assert found["strength"] is None
     assert 0 <= found["test"]["frame"]["auc"]["value"] <= 1
-    assert found["run"] != probe(trained, store, ProbeConfig(fraction=1), runs=tmp_path)["run"]
+    assert found["run"] != probe(trained, store, ProbeConfig(label_fraction=1), runs=tmp_path)["run"]
 
 
-def encoder_for(folder: Path, samples: int, rate: float, store: Store) -> Path:
+def encoder_for(folder: Path, num_samples: int, sampling_rate: float, store: Store) -> Path:
     """An encoder of other frames, trained on the store's split."""
-    module, told = load_encoder_folder(make_encoder(folder, FramePolicy(samples=samples, rate=rate)))
+    module, told = load_encoder_folder(
+        make_encoder(folder, FramePolicy(num_samples=num_samples, sampling_rate=sampling_rate))
+    )
     told["training"] = {"store_sha256": store.sha256, "split_sha256": store.split().sha256}
     save_encoder(folder, module, told)
     return folder
 
 
 def test_another_rate_is_resampled_or_noted(store: Store, tmp_path: Path) -> None:
-    slow, fast = (encoder_for(tmp_path / str(rate), n, rate, store) for n, rate in ((1000, 100), (2500, 250)))
+    slow, fast = (
+        encoder_for(tmp_path / str(sampling_rate), n, sampling_rate, store)
+        for n, sampling_rate in ((1000, 100), (2500, 250))
+    )
     found = probe(slow, store, runs=tmp_path / "runs")
     assert found["rows"]["test"] == 32 * 4, "one frame of 10 s a lead"
     assert found["notes"] == []
@@ -231,7 +236,7 @@ def test_a_leak_leaves_no_result(store: Store, trained: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"fraction": 0}, {"fraction": 1.2}, {"frames": "mine"}, {"label_draw": "x"}, {"a": 1}]
+    "wrong", [{"label_fraction": 0}, {"label_fraction": 1.2}, {"frames": "mine"}, {"label_unit": "x"}, {"a": 1}]
 )
 def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
@@ -240,12 +245,12 @@ def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_number_of_labelled_patients_is_a_fraction_of_them(store: Store, trained: Path, tmp_path: Path) -> None:
     people = len(np.unique(store.patients()[0][store.split().mask("train")]))
-    found = probe(trained, store, ProbeConfig(labelled=people // 2), runs=tmp_path)
+    found = probe(trained, store, ProbeConfig(num_labelled_patients=people // 2), runs=tmp_path)
     assert found["patients"]["train"] == people // 2
-    same = probe(trained, store, ProbeConfig(fraction=people // 2 / people), runs=tmp_path)
+    same = probe(trained, store, ProbeConfig(label_fraction=people // 2 / people), runs=tmp_path)
     assert np.array_equal(scores_of(found), scores_of(same))
     with pytest.raises(ConfigError, match=f"has {people} patients"):
-        probe(trained, store, ProbeConfig(labelled=people + 1), runs=tmp_path)
+        probe(trained, store, ProbeConfig(num_labelled_patients=people + 1), runs=tmp_path)
 
 
 def test_validation_patients_judge_where_the_test_part_must_stay_closed(

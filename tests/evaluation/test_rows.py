@@ -20,18 +20,18 @@ SOME = np.arange(160) % 10 < 2
 """Both recordings of every fifth patient."""
 
 
-@pytest.mark.parametrize("rate", [500, 250])
-def test_rows_are_the_modules_with_the_recordings_own_facts(rate: float, store: Store, trained: Path) -> None:
+@pytest.mark.parametrize("sampling_rate", [500, 250])
+def test_rows_are_the_modules_with_the_recordings_own_facts(sampling_rate: float, store: Store, trained: Path) -> None:
     """At 250 Hz frames are resampled."""
     module = load_encoder_folder(trained)[0]
-    policy = FramePolicy(samples=2500, rate=rate)
+    policy = FramePolicy(num_samples=2500, sampling_rate=sampling_rate)
     rows = rows_of(module, store, policy, SOME)
     frames = Frames(store, policy, records=SOME)
     with torch.no_grad():
         expected = module(torch.from_numpy(frames.gather(np.arange(len(frames)))))
     np.testing.assert_allclose(rows.values, expected.numpy(), atol=1e-5)
     assert rows.values.dtype == np.float32
-    assert len(rows.values) == 32 * 4 * (2 if rate == 500 else 1)
+    assert len(rows.values) == 32 * 4 * (2 if sampling_rate == 500 else 1)
     owners: dict[int, str] = {}
     for number in range(len(rows.values)):
         recording = store.recording(int(rows.record[number]))
@@ -96,7 +96,7 @@ def test_a_module_that_changes_itself_is_caught(module: nn.Module, store: Store)
 
 def test_a_part_without_frames_is_said(store: Store, trained: Path) -> None:
     module, policy = load_encoder_folder(trained)[0], store.policy("evaluation")
-    for given, records in ((policy, np.zeros(160, bool)), (FramePolicy(samples=9000, rate=500), SOME)):
+    for given, records in ((policy, np.zeros(160, bool)), (FramePolicy(num_samples=9000, sampling_rate=500), SOME)):
         with pytest.raises(ConfigError, match="No recording of this part"):
             rows_of(module, store, given, records)
 

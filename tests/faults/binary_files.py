@@ -53,8 +53,8 @@ def _compressed() -> bytes:
     one = struct.pack("<H", 2) + struct.pack("<BBBhI", 1, 17, 1, 0, 0) + struct.pack("<BBBhI", 1, 1, 0, 1, 1)
     sections = {2: struct.pack("<H", 1) + one, 3: lead_section([(1, 1, 1000), (2, 1, 1000)], subtracted=True)}
     sections |= {4: beat_section(300, 61, beats), 5: data_section([row[:150] for row in rows])}
-    for number, interval, samples in ((5, 2000, 150), (6, 8000, 295)):
-        bits = ["".join("0" + format(value % 65536, "016b") for value in row[:samples]) for row in rows]
+    for number, interval, num_samples in ((5, 2000, 150), (6, 8000, 295)):
+        bits = ["".join("0" + format(value % 65536, "016b") for value in row[:num_samples]) for row in rows]
         coded = [int(text.ljust(-(-len(text) // 16) * 16, "0"), 2).to_bytes(-(-len(text) // 16) * 2) for text in bits]
         head = struct.pack("<HHBBHH", 2500, interval, 0, number == 6, *map(len, coded))
         sections[number] = head + b"".join(coded)

@@ -32,15 +32,26 @@ EVALUATED = 4
 def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[AnyCell]:
     """So many cells, pre-trainings that are waited for included."""
     for seed in range(count * EVALUATED // (EVALUATED + 1)):
-        config = {"steps": 6, "batch": 16, "checkpoint_steps": 2}
+        config = {"max_steps": 6, "batch_size": 16, "checkpoint_every": 2}
         pretraining = Pretraining(
-            method="cmsc", dataset="synthetic", preset="recommended", embedding=16, seed=seed, epochs=1, config=config
+            method="cmsc",
+            dataset="synthetic",
+            preset="recommended",
+            embedding_dim=16,
+            seed=seed,
+            max_epochs=1,
+            config=config,
         )
         if seed % EVALUATED:
             yield pretraining
         else:
             yield Evaluation(
-                protocol="linear", start=pretraining, dataset="synthetic", preset="recommended", embedding=16, seed=seed
+                protocol="linear",
+                start=pretraining,
+                dataset="synthetic",
+                preset="recommended",
+                embedding_dim=16,
+                seed=seed,
             )
 
 

@@ -76,7 +76,7 @@ def read_case(files: Files, name: str, folder: Path | None) -> str:
             raise MemoryError("refused only after memory ran out") from error
         canonical_json(str(error))  # it will stand in a receipt
         return type(error).__name__
-    assert recording.samples > 0
+    assert recording.num_samples > 0
     canonical_json([*identity.items()])
     canonical_json([vars(finding) for finding in assess(recording, GatePolicy())])
     recording.physical()
@@ -94,7 +94,7 @@ def _store(recording: Recording, folder: Path) -> None:
     back = Shard(path, write_shard(path, [without_derived(recording)])).recording(0)
     assert np.array_equal(back.digital, recording.digital)
     assert np.array_equal(back.gain, recording.gain)
-    assert (back.leads, back.rate, back.labels) == (recording.leads, recording.rate, recording.labels)
+    assert (back.leads, back.sampling_rate, back.labels) == (recording.leads, recording.sampling_rate, recording.labels)
     assert back.episodes == recording.episodes
 
 
@@ -121,7 +121,7 @@ def attempt(data: Path, kind: str, number: int, folder: Path) -> tuple[str, floa
         files, name = enlarged(data, kind.removeprefix(LARGE), LARGE_BYTES)
         with limited(sum(map(len, files.values()))):
             recording = read_from(MemorySource(files), name)
-        return f"read {recording.samples > 1 << 17}", 0.0
+        return f"read {recording.num_samples > 1 << 17}", 0.0
     if kind not in KINDS:
         started = time.process_time()
         return provoked(kind), time.process_time() - started

@@ -84,7 +84,7 @@ def check_readable(folder: Path, version: int, recordings: int) -> None:
     """An earlier version is whole, whatever happened after it: every byte, and every recording."""
     assert verify(folder) == []
     store = open_store(folder, version)
-    assert len([recording.samples for recording in store]) == recordings
+    assert len([recording.num_samples for recording in store]) == recordings
 
 
 @contextmanager

@@ -32,7 +32,7 @@ WORKERS = {"processes": "LokyProcess", "ray": "ray::run_task"}
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("grid") / "stores"
-    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"records": 60, "leads": 1}))
+    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"num_records": 60, "leads": 1}))
     return folder
 
 

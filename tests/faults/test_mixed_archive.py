@@ -29,7 +29,7 @@ AGAIN = 0.05
 
 
 def made_up(count: int) -> Iterator[Recording]:
-    options, nowhere = SYNTHETIC.parse_options({"records": count}), None
+    options, nowhere = SYNTHETIC.parse_options({"num_records": count}), None
     for entry in SYNTHETIC.entries(nowhere, options):  # type: ignore[arg-type]  # it reads no source
         yield SYNTHETIC.load(nowhere, entry, options)  # type: ignore[arg-type]
 

@@ -130,13 +130,13 @@ class Training:
     """Eight steps in two epochs with a checkpoint after every second, recorded."""
 
     def __init__(self, folder: Path) -> None:
-        store = clocs.ingest("synthetic", None, folder / "store", options={"records": 48, "leads": 1})
+        store = clocs.ingest("synthetic", None, folder / "store", options={"num_records": 48, "leads": 1})
         clocs.split(store)
         self.settings = [
             f"store={store.folder}",
-            "batch=8",
-            "epochs=2",
-            "checkpoint_steps=2",
+            "batch_size=8",
+            "max_epochs=2",
+            "checkpoint_every=2",
             "encoder.embedding_dim=8",
         ]
         self.root = folder / "disk"

@@ -85,19 +85,19 @@ def ishne_file(
     step: int = 5000,
     block: bytes = b"",
     last_name: str = "Example",
-    rate: int = 500,
+    sampling_rate: int = 500,
     announced: int | None = None,
 ) -> bytes:
     """An ISHNE Holter file."""
     data = np.array(list(rows.values()))
-    samples = data.shape[1] if counted is None else counted
+    num_samples = data.shape[1] if counted is None else counted
     head = struct.pack(
-        "<iiiih40s40s20s", len(block), samples, 522, 522 + len(block), 1, b"Anna", last_name.encode(), b"H-77"
+        "<iiiih40s40s20s", len(block), num_samples, 522, 522 + len(block), 1, b"Anna", last_name.encode(), b"H-77"
     )
     head += struct.pack("<hh3h3h3h3h", 2, 0, 24, 12, 1950, 25, 12, 2000, 26, 12, 2000, 7, 30, 5)
     head += struct.pack("<h12h", announced or len(data), *codes, *[0] * (12 - len(codes))) + bytes(24)
     head += struct.pack("<12h", *[step] * len(data), *[0] * (12 - len(data)))
-    head += struct.pack("<h40sh80s80s88s", 0, b"recorder", rate, b"made up", b"nobody", b"") + block
+    head += struct.pack("<h40sh80s80s88s", 0, b"recorder", sampling_rate, b"made up", b"nobody", b"") + block
     return b"ISHNE1.0" + struct.pack("<H", binascii.crc_hqx(head, 0xFFFF)) + head + data.T.astype("<i2").tobytes()
 
 
@@ -129,12 +129,12 @@ def atc_block(kind: bytes, content: bytes) -> bytes:
     return block + struct.pack("<I", sum(block))
 
 
-def atc_file(*blocks: bytes, uuid: str = "uuid-1", rate: int = 300, nanovolts: int = 500) -> bytes:
+def atc_file(*blocks: bytes, uuid: str = "uuid-1", sampling_rate: int = 300, nanovolts: int = 500) -> bytes:
     """An ATC file: 0.5 uV steps at 300 Hz."""
     info = struct.pack(
         "<32s40s44s32s32s32s52s", b"2020-01-02T03:04:05+01:00", uuid.encode(), b"", b"", b"", b"", b"SN=AC9,BAT=5"
     )
-    form = atc_block(b"fmt ", struct.pack("<BHHB2x", 1, rate, nanovolts, 2))
+    form = atc_block(b"fmt ", struct.pack("<BHHB2x", 1, sampling_rate, nanovolts, 2))
     return b"".join([b"ALIVE\0\0\0\3\0\0\0", atc_block(b"info", info), form, *blocks])
 
 
@@ -148,7 +148,7 @@ def atc_leads(rows: Rows = TWO) -> list[bytes]:
 def edf_file(
     rows: Rows = TWO,
     *,
-    samples: Sequence[int] = (),
+    num_samples: Sequence[int] = (),
     units: Sequence[str] = (),
     limits: tuple[str, str, str, str] = ("-3276.8", "3276.7", "-32768", "32767"),
     seconds: str = "0.002",
@@ -156,7 +156,7 @@ def edf_file(
     **fixed: str,
 ) -> bytes:
     """An EDF file, by default one sample of each signal a data record; 0.1 uV steps."""
-    count, each = len(rows), list(samples) or [1] * len(rows)
+    count, each = len(rows), list(num_samples) or [1] * len(rows)
     there = len(next(iter(rows.values()))) // each[0]
     about = {
         "patient": "X X X X",

@@ -59,8 +59,8 @@ class Case:
     recording: Recording
     heart_rate: int
     """As a device would state it, where the format has a place for that."""
-    rate: float
-    samples: int
+    sampling_rate: float
+    num_samples: int
     leads: int
     """As the file announces them."""
 
@@ -75,13 +75,15 @@ class Case:
 
     def holding(self, recording: Recording) -> Case:
         """Another recording, announced as it is."""
-        samples, leads = recording.digital.shape[::-1]
-        return replace(self, recording=recording, rate=recording.rate, samples=samples, leads=leads)
+        num_samples, leads = recording.digital.shape[::-1]
+        return replace(
+            self, recording=recording, sampling_rate=recording.sampling_rate, num_samples=num_samples, leads=leads
+        )
 
     @property
     def timed(self) -> Recording:
         """The recording at the announced rate."""
-        return replace(self.recording, rate=self.rate)
+        return replace(self.recording, sampling_rate=self.sampling_rate)
 
 
 def real_cases(archive: Path) -> Iterator[Case]:
@@ -90,29 +92,31 @@ def real_cases(archive: Path) -> Iterator[Case]:
         for found in originals(archive, publisher):
             if not set(STANDARD) <= set(found.leads):
                 continue
-            values = millivolts(found.select(STANDARD))[:, : round(SECONDS * found.rate)]
+            values = millivolts(found.select(STANDARD))[:, : round(SECONDS * found.sampling_rate)]
             recording = replace(
                 found.select(STANDARD),
                 digital=quantise(values, GAIN),
                 gain=np.full(len(STANDARD), GAIN),
                 baseline=np.zeros(len(STANDARD), np.int32),
-                provenance=replace(found.provenance, declared_samples=None),
+                provenance=replace(found.provenance, num_declared_samples=None),
             )
             beats = find_beats(recording)
             if recording.digital.dtype == np.int16 and beats and not assess(recording, FOLDER.gate):
-                yield Case(recording, round(60 / beats.interval), recording.rate, recording.samples, len(STANDARD))
+                yield Case(
+                    recording, round(60 / beats.interval), recording.sampling_rate, recording.num_samples, len(STANDARD)
+                )
 
 
 def _wfdb(case: Case) -> Files:
     files = WRITERS.get("wfdb").encode(case.timed, "case").files
-    said = rf"\g<1> {case.leads} \g<2> {case.samples}".encode()
+    said = rf"\g<1> {case.leads} \g<2> {case.num_samples}".encode()
     return {"case.hea": re.sub(rb"^(\S+) \d+ (\S+) \d+", said, files[".hea"]), "case.dat": files[".dat"]}
 
 
 def _dicom(case: Case) -> Files:
     dataset = pydicom.dcmread(io.BytesIO(WRITERS.get("dicom").encode(case.timed, "case").files[".dcm"]))
     group = dataset.WaveformSequence[0]
-    group.NumberOfWaveformSamples, group.NumberOfWaveformChannels = case.samples, case.leads
+    group.NumberOfWaveformSamples, group.NumberOfWaveformChannels = case.num_samples, case.leads
     interval, name = Dataset(), Dataset()
     name.CodeValue, name.CodingSchemeDesignator, name.CodeMeaning = "5.10.2.1-3", "SCPECG", "RR Interval"
     interval.ConceptNameCodeSequence, interval.NumericValue = [name], str(round(60_000 / case.heart_rate))
@@ -124,24 +128,24 @@ def _dicom(case: Case) -> Files:
 
 def _edf(case: Case) -> Files:
     raw = bytearray(WRITERS.get("edf").encode(case.timed, "case").files[".edf"])
-    records = round(int(raw[236:244]) * case.samples / case.recording.samples)
+    records = round(int(raw[236:244]) * case.num_samples / case.recording.num_samples)
     raw[236:244], raw[252:256] = str(records).ljust(8).encode(), str(case.leads + 1).ljust(4).encode()
     return {"case": bytes(raw)}
 
 
 def _clocs_csv(case: Case) -> Files:
     raw = WRITERS.get("csv").encode(case.recording, "case").files[".csv"]
-    raw = re.sub(rb"# rate: .*", f"# rate: {case.rate}".encode(), raw)
-    return {"case": re.sub(rb"# samples: \d+", b"# samples: %d" % case.samples, raw)}
+    raw = re.sub(rb"# sampling_rate: .*", f"# rate: {case.sampling_rate}".encode(), raw)
+    return {"case": re.sub(rb"# num_samples: \d+", b"# num_samples: %d" % case.num_samples, raw)}
 
 
 def _muse(case: Case) -> Files:
     leads = [muse_lead(lead, steps, step=f"{case.microvolts:g}") for lead, steps in case.rows.items()]
     text = muse(
-        muse_waveform("Rhythm", *leads, base=f"{case.rate:g}"),
+        muse_waveform("Rhythm", *leads, base=f"{case.sampling_rate:g}"),
         about=f"<RestingECGMeasurements><VentricularRate>{case.heart_rate}</VentricularRate></RestingECGMeasurements>",
     )
-    return _told(text.replace(f"CountTotal>{case.recording.samples}<", f"CountTotal>{case.samples}<"))
+    return _told(text.replace(f"CountTotal>{case.recording.num_samples}<", f"CountTotal>{case.num_samples}<"))
 
 
 def _aecg(case: Case) -> Files:
@@ -149,7 +153,7 @@ def _aecg(case: Case) -> Files:
     leads = [aecg_lead(lead.upper(), " ".join(map(str, steps)), scale=scale) for lead, steps in case.rows.items()]
     stated = f"""<subjectOf><annotationSet><component><annotation><code code="MDC_ECG_HEART_RATE"/>
 <value value="{case.heart_rate}" unit="bpm"/></annotation></component></annotationSet></subjectOf></series>"""
-    series = aecg_series(aecg_time(f'value="{1 / case.rate:.7g}" unit="s"'), *leads)
+    series = aecg_series(aecg_time(f'value="{1 / case.sampling_rate:.7g}" unit="s"'), *leads)
     return _told(aecg(series.replace("</series>", stated)))
 
 
@@ -157,11 +161,11 @@ def _philips(case: Case) -> Files:
     text = philips(
         case.recording.digital.astype("<i2").tobytes(),
         labels=" ".join(case.recording.leads),
-        more=f'durationperchannel="{round(1000 * case.samples / case.rate)}" numberofleads="{case.leads}"',
+        more=f'durationperchannel="{round(1000 * case.num_samples / case.sampling_rate)}" numberofleads="{case.leads}"',
         about=f"<interpretations><heartrate>{case.heart_rate}</heartrate></interpretations>",
     )
     text = text.replace('resolution="5"', f'resolution="{case.microvolts:g}"')
-    return _told(text.replace('samplespersecond="500"', f'samplespersecond="{case.rate:g}"'))
+    return _told(text.replace('samplespersecond="500"', f'samplespersecond="{case.sampling_rate:g}"'))
 
 
 def _cardiosoft(case: Case) -> Files:
@@ -170,14 +174,14 @@ def _cardiosoft(case: Case) -> Files:
         about=f"<RestingECGMeasurements><VentricularRate>{case.heart_rate}</VentricularRate></RestingECGMeasurements>",
         resolution=f'<Resolution units="uVperLsb">{case.microvolts:g}</Resolution>',
     )
-    text = text.replace("CountTotal>4<", f"CountTotal>{case.samples}<")
-    return _told(text.replace('"Hz">500<', f'"Hz">{case.rate:g}<'))
+    text = text.replace("CountTotal>4<", f"CountTotal>{case.num_samples}<")
+    return _told(text.replace('"Hz">500<', f'"Hz">{case.sampling_rate:g}<'))
 
 
 def _schiller(case: Case) -> Files:
     text = schiller(case.rows).replace("<unitperbit>1.0<", f"<unitperbit>{case.microvolts:g}<")
-    text = text.replace("<data>", f"<samplecount>{case.samples}</samplecount><data>")
-    return _told(text.replace("<value>500<", f"<value>{case.rate:g}<"))
+    text = text.replace("<data>", f"<samplecount>{case.num_samples}</samplecount><data>")
+    return _told(text.replace("<value>500<", f"<value>{case.sampling_rate:g}<"))
 
 
 def _told(text: str) -> Files:
@@ -188,9 +192,9 @@ def _scp(case: Case) -> Files:
     numbers = [1 + EIGHT.index(lead) for lead in case.recording.leads]
     measured = struct.pack("<BBHH", 0, 0, round(60_000 / case.heart_rate), 29999)
     sections = {
-        3: lead_section([(number, 1, case.samples) for number in numbers[: case.leads]]),
+        3: lead_section([(number, 1, case.num_samples) for number in numbers[: case.leads]]),
         6: data_section(
-            list(case.rows.values()), nanovolts=round(1000 * case.microvolts), interval=round(1e6 / case.rate)
+            list(case.rows.values()), nanovolts=round(1000 * case.microvolts), interval=round(1e6 / case.sampling_rate)
         ),
         7: measured,
     }
@@ -202,21 +206,21 @@ def _ishne(case: Case) -> Files:
     raw = ishne_file(
         case.rows,
         codes=codes,
-        counted=case.samples,
+        counted=case.num_samples,
         step=round(1000 * case.microvolts),
-        rate=round(case.rate),
+        sampling_rate=round(case.sampling_rate),
         announced=case.leads,
     )
     return {"case": raw}
 
 
 def _mfer(case: Case) -> Files:
-    number = struct.pack("<h", round(case.rate))
+    number = struct.pack("<h", round(case.sampling_rate))
     power, mantissa = (-6, 1) if case.microvolts == 1 else (-3, 1) if case.microvolts > 1 else (-9, 1)
     definitions = (
         mfer_tag(0x0B, b"\0\0" + number),
         mfer_tag(0x0C, bytes([0, power % 256]) + struct.pack("<h", mantissa)),
-        mfer_tag(0x04, struct.pack("<I", case.samples)),
+        mfer_tag(0x04, struct.pack("<I", case.num_samples)),
         mfer_tag(0x06, struct.pack("<I", 1)),
     )
     raw = mfer_file(case.rows, *definitions)
@@ -225,14 +229,14 @@ def _mfer(case: Case) -> Files:
 
 def _alivecor(case: Case) -> Files:
     blocks = atc_leads({lead: case.rows[lead] for lead in STANDARD[:6]})
-    raw = atc_file(*blocks, rate=round(case.rate), nanovolts=round(1000 * case.microvolts))
-    told = struct.pack("<I", 2 * case.recording.samples)
-    return {"case": raw.replace(told, struct.pack("<I", 2 * case.samples))}
+    raw = atc_file(*blocks, sampling_rate=round(case.sampling_rate), nanovolts=round(1000 * case.microvolts))
+    told = struct.pack("<I", 2 * case.recording.num_samples)
+    return {"case": raw.replace(told, struct.pack("<I", 2 * case.num_samples))}
 
 
 def _apple(case: Case) -> Files:
     unit = {1.0: "µV", 1000.0: "mV"}.get(case.microvolts, "nV")
-    lines = [line.replace("512.844", f"{case.rate:g}").replace("µV", unit) for line in APPLE_LINES]
+    lines = [line.replace("512.844", f"{case.sampling_rate:g}").replace("µV", unit) for line in APPLE_LINES]
     lines = [line.replace("Lead I", f"Lead {case.recording.leads[0]}") for line in lines]
     return {"case": apple_file([f"{value}.000" for value in next(iter(case.rows.values()))], lines)}
 
@@ -249,8 +253,8 @@ class Form:
     write: Callable[[Case], Files]
     leads: tuple[str, ...] = STANDARD
     silent: tuple[str, ...] = ()
-    """Of ``rate``, ``samples``, ``leads``, ``names``, ``unit``: what the format has no place for."""
-    rate: float | None = None
+    """Of ``sampling_rate``, ``num_samples``, ``leads``, ``names``, ``unit``: what the format has no place for."""
+    sampling_rate: float | None = None
     """Of all its files; None: that of the recording."""
     repeated: int = 1
     """How often the 10 s come, to be as long as its files are."""
@@ -259,7 +263,7 @@ class Form:
 FORMS = {
     "wfdb": Form(_wfdb),
     "muse-xml": Form(_muse, EIGHT, ("leads",)),
-    "aecg": Form(_aecg, silent=("samples", "leads")),
+    "aecg": Form(_aecg, silent=("num_samples", "leads")),
     "philips-xml": Form(_philips),
     "cardiosoft-xml": Form(_cardiosoft, silent=("leads",)),
     "schiller-xml": Form(_schiller, silent=("leads",)),
@@ -269,16 +273,19 @@ FORMS = {
     "ishne": Form(_ishne),
     "mfer": Form(_mfer, EIGHT),
     "alivecor": Form(_alivecor, STANDARD[:6], ("leads",), 300.0),
-    "apple-watch": Form(_apple, ("I",), ("samples", "leads"), 512.0, repeated=3),
+    "apple-watch": Form(_apple, ("I",), ("num_samples", "leads"), 512.0, repeated=3),
     "clocs-csv": Form(_clocs_csv, silent=("leads",)),
-    "chapman-csv": Form(_chapman, silent=("rate", "samples", "leads"), rate=500.0),
+    "chapman-csv": Form(_chapman, silent=("sampling_rate", "num_samples", "leads"), sampling_rate=500.0),
 }
 
 
 def case_of(case: Case, form: Form) -> Case:
     """A case with the leads, and at the rate, of a format's files; nothing else of it changes."""
     chosen = case.recording.select(form.leads)
-    rate = form.rate or chosen.rate
-    times, known = np.arange(int(chosen.seconds * rate)) / rate, np.arange(chosen.samples) / chosen.rate
+    sampling_rate = form.sampling_rate or chosen.sampling_rate
+    times, known = (
+        np.arange(int(chosen.seconds * sampling_rate)) / sampling_rate,
+        np.arange(chosen.num_samples) / chosen.sampling_rate,
+    )
     digital = np.stack([np.interp(times, known, row) for row in chosen.digital]).round().astype(np.int16)
-    return case.holding(replace(chosen, digital=np.tile(digital, form.repeated), rate=rate))
+    return case.holding(replace(chosen, digital=np.tile(digital, form.repeated), sampling_rate=sampling_rate))

@@ -20,7 +20,7 @@ class Reading:
     """Leads in millivolt by name, in the file's order, and what is said about them."""
 
     leads: dict[str, npt.NDArray[np.float64]]
-    rate: float
+    sampling_rate: float
     age: float | None
     sex: str | None
 
@@ -44,6 +44,6 @@ def ecgdatakit_reads(raw: bytes, folder: Path, name: str = "independent.xml") ->
 def same(ours: Recording, theirs: Reading) -> None:
     """Leads, order, rate, person, and millivolts to a trillionth."""
     assert ours.leads == tuple(theirs.leads)
-    assert (ours.rate, ours.age, ours.sex) == (theirs.rate, theirs.age, theirs.sex)
+    assert (ours.sampling_rate, ours.age, ours.sex) == (theirs.sampling_rate, theirs.age, theirs.sex)
     values = (ours.digital - ours.baseline[:, None].astype(np.float64)) / ours.gain[:, None]
     np.testing.assert_allclose(values, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-12)

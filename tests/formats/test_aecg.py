@@ -57,7 +57,7 @@ def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Pa
     source = open_source(hospital_files)
     recording = read_from(source, name)
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
-    assert (*recording.digital.shape, recording.rate) == SHAPES[name]
+    assert (*recording.digital.shape, recording.sampling_rate) == SHAPES[name]
 
 
 def test_the_digits_of_the_rhythm_are_kept(hospital_files: Path) -> None:
@@ -91,7 +91,7 @@ def test_leads_are_named_by_their_code_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("increment", "rate"),
+    ("increment", "sampling_rate"),
     [
         ('value="0.002" unit="s"', 500.0),
         ('value="2" unit="ms"', 500.0),
@@ -107,10 +107,10 @@ def test_leads_are_named_by_their_code_in_any_order() -> None:
     ],
 )
 @pytest.mark.parametrize("code", ["TIME_ABSOLUTE", "TIME_RELATIVE"])
-def test_the_rate_follows_from_the_increment(increment: str, rate: float, code: str) -> None:
+def test_the_rate_follows_from_the_increment(increment: str, sampling_rate: float, code: str) -> None:
     """A whole rate where its increment, rounded as it is written, is that: 1/300 s is written 0.0033333."""
     recording = made(aecg(aecg_series(aecg_time(increment, code), aecg_lead("I", "1 2"))))
-    assert recording.rate == pytest.approx(rate, rel=1e-14)
+    assert recording.sampling_rate == pytest.approx(sampling_rate, rel=1e-14)
 
 
 @pytest.mark.parametrize(

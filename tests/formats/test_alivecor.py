@@ -45,11 +45,13 @@ def test_every_file_holds_the_samples_that_follow_its_block_names(name: str, hos
     source = open_source(hospital_files)
     raw = source.read(name)
     recording = read_from(source, name)
-    assert (recording.leads, recording.samples) == FILES[name]
-    assert (recording.rate, set(recording.gain.tolist())) == (300.0, {2000.0})
+    assert (recording.leads, recording.num_samples) == FILES[name]
+    assert (recording.sampling_rate, set(recording.gain.tolist())) == (300.0, {2000.0})
     for row, block in enumerate((b"ecg ", b"ecg2", b"ecg3", b"ecg4", b"ecg5", b"ecg6")[: len(recording.leads)]):
-        (found,) = re.finditer(re.escape(block + struct.pack("<I", 2 * recording.samples)), raw)
-        np.testing.assert_array_equal(recording.digital[row], np.frombuffer(raw, "<i2", recording.samples, found.end()))
+        (found,) = re.finditer(re.escape(block + struct.pack("<I", 2 * recording.num_samples)), raw)
+        np.testing.assert_array_equal(
+            recording.digital[row], np.frombuffer(raw, "<i2", recording.num_samples, found.end())
+        )
 
 
 def test_the_limb_leads_of_a_six_lead_file_fit_einthoven(hospital_files: Path) -> None:
@@ -100,7 +102,7 @@ def test_twelve_leads_of_newer_files() -> None:
 def test_leads_of_different_length_are_cut() -> None:
     blocks = [atc_block(b"ecg ", bytes(8)), atc_block(b"ecg2", bytes(6))]
     recording = made(atc_file(*blocks))
-    assert recording.samples == 3
+    assert recording.num_samples == 3
     assert recording.provenance.notes == ("cut 1 longer leads to the length of the shortest",)
 
 

@@ -39,7 +39,7 @@ def made(raw: bytes) -> Recording:
 
 def test_an_english_file() -> None:
     recording = made(apple_file())
-    assert (recording.leads, recording.rate, recording.age, recording.sex) == (("I",), 512.844, 70.0, None)
+    assert (recording.leads, recording.sampling_rate, recording.age, recording.sex) == (("I",), 512.844, 70.0, None)
     assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
     np.testing.assert_allclose(1000 * recording.signal[0], [-48.673, 0, 59.681, 1200.5], rtol=1e-6)
     assert recording.record_id == "ecg_2020-12-25"
@@ -49,7 +49,7 @@ def test_an_english_file() -> None:
 def test_a_german_file_with_decimal_commas(quoted: bool) -> None:
     values = ["-48,673", "0", "59,681", "1200,5"]
     recording = made(apple_file([f'"{value}"' for value in values] if quoted else values, GERMAN))
-    assert (recording.leads, recording.rate, recording.age) == (("I",), 511.109, 70.0)
+    assert (recording.leads, recording.sampling_rate, recording.age) == (("I",), 511.109, 70.0)
     assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
 
 
@@ -60,14 +60,14 @@ def test_a_german_file_that_starts_with_a_whole_number() -> None:
 
 def test_a_japanese_file() -> None:
     recording = made(apple_file(lines=JAPANESE))
-    assert (recording.leads, recording.rate, recording.age) == (("ECG",), 512.0, 70.0)
+    assert (recording.leads, recording.sampling_rate, recording.age) == (("ECG",), 512.0, 70.0)
 
 
 def test_windows_line_ends_a_byte_order_mark_and_semicolons() -> None:
     raw = b"\xef\xbb\xbf" + apple_file().replace(b"\n", b"\r\n")
     assert made(raw).digital.tolist() == [[-48673, 0, 59681, 1200500]]
     lines = [line.replace(",", ";", 1) for line in APPLE_LINES]
-    assert made(apple_file(lines=lines)).rate == 512.844
+    assert made(apple_file(lines=lines)).sampling_rate == 512.844
 
 
 @given(st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=50), st.sampled_from([".", ","]))
@@ -105,7 +105,7 @@ def test_birth_dates_that_mean_one_day_only(birth: str, age: float | None) -> No
 
 def test_a_name_that_looks_like_a_rate_is_a_name() -> None:
     lines = ["Name,50 Cent", *APPLE_LINES[1:]]
-    assert made(apple_file(lines=lines)).rate == 512.844
+    assert made(apple_file(lines=lines)).sampling_rate == 512.844
     assert identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")["patient_name"] == ("50 Cent",)
 
 

@@ -40,7 +40,11 @@ def test_every_file_is_read_as_its_text_has_it(name: str, hospital_files: Path) 
     recording = read_from(open_source(hospital_files), name)
     assert recording.leads == STANDARD == tuple(lead for lead, _ in rows)
     assert recording.digital.tolist() == [[int(word) for word in text.split(",")] for _, text in rows]
-    assert (recording.rate, recording.samples, recording.provenance.declared_samples) == (500.0, 5000, 5000)
+    assert (recording.sampling_rate, recording.num_samples, recording.provenance.num_declared_samples) == (
+        500.0,
+        5000,
+        5000,
+    )
     assert set(recording.gain) == {200.0}
     assert clocs.read(hospital_files / name).provenance.derived_leads == ()
 
@@ -50,9 +54,9 @@ def test_the_scale_is_that_of_the_files_own_measurements(name: str, hospital_fil
     """CardioSoft states the R amplitude of its median beat in uV and the heart rate, lead by lead."""
     text = open_source(hospital_files).read(name).decode("latin-1")
     stated = re.search(r'<RAmplitude units="uV">([^<]*)<', text)
-    rate = re.search(r'<VentricularRate units="BPM">(\d+)<', text)
+    sampling_rate = re.search(r'<VentricularRate units="BPM">(\d+)<', text)
     assert stated
-    assert rate
+    assert sampling_rate
     recording = clocs.read(hospital_files / name)
     beats = 0
     for lead, amplitude in zip(recording.leads, stated[1].split(","), strict=True):
@@ -67,7 +71,7 @@ def test_the_scale_is_that_of_the_files_own_measurements(name: str, hospital_fil
             heights = signal[1:-1][peaks] - level
             assert np.median(heights) == pytest.approx(float(amplitude) / 1000, rel=0.15)
             beats = max(beats, len(heights))
-    assert beats == pytest.approx(float(rate[1]) / 6, abs=1.5)
+    assert beats == pytest.approx(float(sampling_rate[1]) / 6, abs=1.5)
     assert assess(recording, GatePolicy()) == []
 
 

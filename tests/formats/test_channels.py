@@ -19,9 +19,11 @@ def channel(lead: str = "I", steps: tuple[int, ...] = (1, 2, 3), gain: float = 2
     return Channel(lead, np.array(steps, np.int64), gain, baseline)
 
 
-def made(*channels: Channel, rate: float = 500.0, name: str = "in/rec.1.xml", declared: int | None = None) -> Recording:
+def made(
+    *channels: Channel, sampling_rate: float = 500.0, name: str = "in/rec.1.xml", declared: int | None = None
+) -> Recording:
     return recording_of(
-        channels, rate, b"raw", name, "form", declared=declared, notes=["said"], person=Person(5.0, "male")
+        channels, sampling_rate, b"raw", name, "form", declared=declared, notes=["said"], person=Person(5.0, "male")
     )
 
 
@@ -40,17 +42,22 @@ def test_what_a_recording_says() -> None:
     assert (recording.gain.tolist(), recording.baseline.tolist()) == ([200.0, 200.0, -1.0], [0, 4, 0])
     assert (recording.record_id, recording.age, recording.sex, recording.patient_id) == ("rec.1", 5.0, "male", "")
     about = recording.provenance
-    assert (about.source, about.format, about.declared_samples, about.notes) == ("in/rec.1.xml", "form", 7, ("said",))
+    assert (about.source, about.format, about.num_declared_samples, about.notes) == (
+        "in/rec.1.xml",
+        "form",
+        7,
+        ("said",),
+    )
     assert about.sha256 == hashlib.sha256(b"raw").hexdigest()
 
 
 @pytest.mark.parametrize(("declared", "kept"), [(None, None), (0, None), (-3, None), (10**12, 10**12), (10**30, None)])
 def test_a_claim_that_no_store_holds_is_dropped(declared: int | None, kept: int | None) -> None:
-    assert made(channel(), declared=declared).provenance.declared_samples == kept
+    assert made(channel(), declared=declared).provenance.num_declared_samples == kept
 
 
 @pytest.mark.parametrize(
-    ("channels", "rate", "said"),
+    ("channels", "sampling_rate", "said"),
     [
         ((), 500.0, "0 leads"),
         ((channel(),) * (MAX_CHANNELS + 1), 500.0, "257 leads"),
@@ -65,9 +72,9 @@ def test_a_claim_that_no_store_holds_is_dropped(declared: int | None, kept: int 
         ((channel(steps=(2**31,)),), 500.0, "do not fit 32 bits"),
     ],
 )
-def test_what_cannot_be_a_recording_is_refused(channels: tuple[Channel, ...], rate: float, said: str) -> None:
+def test_what_cannot_be_a_recording_is_refused(channels: tuple[Channel, ...], sampling_rate: float, said: str) -> None:
     with pytest.raises(FormatError, match=rf"rec\.1\.xml: .*{said}"):
-        made(*channels, rate=rate)
+        made(*channels, sampling_rate=sampling_rate)
 
 
 @pytest.mark.parametrize(

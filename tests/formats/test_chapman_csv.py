@@ -38,9 +38,9 @@ def test_every_original_agrees_with_pandas(recordings: dict[str, tuple[Recording
     for name, (recording, raw) in recordings.items():
         table = pd.read_csv(io.BytesIO(raw), header=None)
         assert recording.leads == STANDARD
-        assert recording.rate == 500
+        assert recording.sampling_rate == 500
         assert recording.record_id == name
-        assert table.shape == (recording.samples, 12)
+        assert table.shape == (recording.num_samples, 12)
         np.testing.assert_allclose(1000 * recording.signal, table.to_numpy().T, atol=0.5001, rtol=1e-6)
 
 
@@ -52,7 +52,7 @@ def test_the_first_sample_is_not_eaten_as_a_header(recordings: dict[str, tuple[R
 
 def test_the_broken_off_file_keeps_what_it_has(recordings: dict[str, tuple[Recording, bytes]]) -> None:
     recording, _ = recordings[BROKEN_OFF]
-    assert recording.samples == 1926
+    assert recording.num_samples == 1926
     absent = np.isnan(recording.signal)
     assert absent.sum() == 7
     assert absent[STANDARD.index("aVF") :, -1].all()
@@ -63,7 +63,7 @@ def test_the_wfdb_copy_of_each_record_agrees(recordings: dict[str, tuple[Recordi
     copies = open_source(real_data / "chapman.zip" / "WFDBRecords")
     for name, (recording, _) in recordings.items():
         copy = read_from(copies, f"{name}.hea")
-        common = min(copy.samples, recording.samples)
+        common = min(copy.num_samples, recording.num_samples)
         assert common == (1925 if name == BROKEN_OFF else 5000)
         ours, theirs = recording.select(SHARED).signal[:, :common], copy.select(SHARED).signal[:, :common]
         np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
@@ -72,14 +72,14 @@ def test_the_wfdb_copy_of_each_record_agrees(recordings: dict[str, tuple[Recordi
 
 def test_one_row_is_one_sample(tmp_path: Path) -> None:
     recording = read(make(tmp_path, ROW), derive_leads=False)
-    assert recording.samples == 1
+    assert recording.num_samples == 1
     np.testing.assert_allclose(1000 * recording.signal[:, 0], [10.5 * column for column in range(12)], atol=0.501)
     assert recording.provenance.notes == ()
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\n\n"])
 def test_the_end_of_the_file_does_not_matter(tmp_path: Path, ending: str) -> None:
-    assert read(make(tmp_path, ROW + "\n" + ROW + ending)).samples == 2
+    assert read(make(tmp_path, ROW + "\n" + ROW + ending)).num_samples == 2
 
 
 @pytest.mark.parametrize("word", ["NaN", "nan", ""])

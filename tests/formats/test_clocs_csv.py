@@ -16,7 +16,7 @@ from clocs.core.sources import open_source
 from clocs.formats.clocs_csv import CLOCS_CSV
 from clocs.formats.reading import identity_from, read_from
 
-START = "# clocs ECG 1\n# rate: 500\n"
+START = "# clocs ECG 2\n# sampling_rate: 500\n"
 
 
 def read_text(folder: Path, text: str | bytes) -> Recording:
@@ -26,7 +26,7 @@ def read_text(folder: Path, text: str | bytes) -> Recording:
 
 def test_the_first_line_a_rate_and_names_are_enough(tmp_path: Path) -> None:
     recording = read_text(tmp_path, START + "Time ,I,avf\n0,0.001,-1.5\n0.002,,2\n0.004,NaN,0.0004\n")
-    assert (recording.leads, recording.rate, recording.unit) == (("I", "aVF"), 500.0, "mV")
+    assert (recording.leads, recording.sampling_rate, recording.unit) == (("I", "aVF"), 500.0, "mV")
     np.testing.assert_array_equal(recording.signal, np.array([[0.001, np.nan, np.nan], [-1.5, 2, 0]], np.float32))
 
 
@@ -52,7 +52,7 @@ def test_values_over_16_bits_make_it_wide(tmp_path: Path) -> None:
     rows = "\n".join(["0.1,0.2"] * 200_000 + ["40,-40", ",1"])
     recording = read_text(tmp_path, START + "I,II\n" + rows + "\n")
     assert recording.digital.dtype == np.int32
-    assert recording.samples == 200_002
+    assert recording.num_samples == 200_002
     assert recording.signal[:, -2].tolist() == [40, -40]
     assert np.isnan(recording.signal[0, -1])
 
@@ -98,9 +98,9 @@ def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("# clocs ECG 1\nI\n1\n", "its rate or a gain is out of range"),
-        ("# clocs ECG 1\n# rate: x\nI\n1\n", "'rate' says is no JSON"),
-        ("# clocs ECG 1\n# rate: [1]\nI\n1\n", "cannot be read"),
+        ("# clocs ECG 2\nI\n1\n", "its rate or a gain is out of range"),
+        ("# clocs ECG 2\n# sampling_rate: x\nI\n1\n", "'sampling_rate' says is no JSON"),
+        ("# clocs ECG 2\n# sampling_rate: [1]\nI\n1\n", "cannot be read"),
         (START + "# gain: [0]\nI\n1\n", "out of range"),
         (START + '# unit: "parsec"\nI\n1\n', "none of V, mV, uV, nV and adu"),
         (START + '# unit: "ADU"\nI\n1\n', "none of V, mV, uV, nV and adu"),
@@ -119,7 +119,7 @@ def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
         (START + "time\n1\n", "0 leads"),
         (START + "I,i\n1,2\n", "named twice"),
         (START + "I,II\n", "no samples"),
-        (START + "# samples: 2\nI\n1\n2", "breaks off inside its last row"),
+        (START + "# num_samples: 2\nI\n1\n2", "breaks off inside its last row"),
         (START + "time,I\n0,1\n0.004,1\n0.008,1\n0.012,1\n", "not those of 4 samples at 500 Hz"),
         (START + "I,II\n1,2\n3\n", "not 2 numbers a row"),
         (START + "I,II\n1,hello\n", "not 2 numbers a row"),

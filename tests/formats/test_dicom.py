@@ -61,8 +61,8 @@ def test_every_file_is_read_as_pydicom_scales_it(name: str, hospital_files: Path
     source = open_source(hospital_files)
     recording = read_from(source, name)
     assert recording.leads == TWELVE
-    assert (recording.rate, recording.samples, recording.age, recording.sex) == FILES[name]
-    assert recording.provenance.declared_samples == recording.samples
+    assert (recording.sampling_rate, recording.num_samples, recording.age, recording.sex) == FILES[name]
+    assert recording.provenance.num_declared_samples == recording.num_samples
     np.testing.assert_allclose(recording.physical(), bare(source.read(name)), rtol=0, atol=1e-6)
 
 
@@ -127,7 +127,7 @@ def test_a_general_ecg_is_read() -> None:
     recording = made(dicom_file(dicom_group()))
     assert recording.leads == ("I", "II")
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
-    assert (recording.rate, recording.gain.tolist()) == (500.0, [400.0, 400.0])
+    assert (recording.sampling_rate, recording.gain.tolist()) == (500.0, [400.0, 400.0])
     np.testing.assert_allclose(recording.signal, bare(dicom_file(dicom_group())), rtol=0, atol=1e-6)
 
 
@@ -160,13 +160,13 @@ def test_the_rhythm_is_chosen_wherever_it_stands(label: str) -> None:
 def test_an_original_is_preferred_to_a_longer_one_derived_from_it() -> None:
     long: Rows = {"I": [9] * 5000, "II": [9] * 5000}
     filtered = dicom_group(long, WaveformOriginality="DERIVED")
-    assert made(dicom_file(filtered, dicom_group())).samples == 4
-    assert made(dicom_file(filtered)).samples == 5000
+    assert made(dicom_file(filtered, dicom_group())).num_samples == 4
+    assert made(dicom_file(filtered)).num_samples == 5000
 
 
 def test_of_two_groups_alike_the_larger_is_read_with_a_note() -> None:
     recording = made(dicom_file(dicom_group({"I": (1,), "II": (2,)}), dicom_group()))
-    assert recording.samples == 4
+    assert recording.num_samples == 4
     assert recording.provenance.notes == ("left out 1 more groups of the same kind",)
 
 
@@ -270,7 +270,7 @@ def test_the_age_is_that_stated_or_follows_from_the_dates(age: str, birth: str, 
 
 def test_fewer_samples_than_announced_are_read_as_far_as_they_go() -> None:
     recording = made(dicom_file(dicom_group(NumberOfWaveformSamples=10**9)))
-    assert (recording.samples, recording.provenance.declared_samples) == (4, 10**9)
+    assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**9)
 
 
 @pytest.mark.parametrize(

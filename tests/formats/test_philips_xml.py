@@ -61,8 +61,8 @@ def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Pa
     recording = read_from(source, name)
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
     assert recording.leads[:12] == STANDARD
-    assert recording.samples == recording.provenance.declared_samples == 5500
-    assert (recording.rate, set(recording.gain)) == (500.0, {200.0})
+    assert recording.num_samples == recording.provenance.num_declared_samples == 5500
+    assert (recording.sampling_rate, set(recording.gain)) == (500.0, {200.0})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,12 @@ def test_settings_may_stand_with_the_signal_as_in_version_1_03() -> None:
     for attribute in ("samplespersecond", "resolution", "signaloffset", "leadlabels"):
         text = re.sub(rf'{attribute}="[^"]*"', "", text)
     recording = made(text)
-    assert (recording.rate, recording.gain[0], recording.leads, recording.samples) == (250.0, 400.0, STANDARD, 2)
+    assert (recording.sampling_rate, recording.gain[0], recording.leads, recording.num_samples) == (
+        250.0,
+        400.0,
+        STANDARD,
+        2,
+    )
 
 
 XLI = 'compression="XLI"'
@@ -154,7 +159,7 @@ XLI = 'compression="XLI"'
         (philips().replace("Base64", "Hex"), "not Base64 of 16 bits"),
         (philips().replace('bitspersample="16"', 'bitspersample="8"'), "not Base64 of 16 bits"),
         (philips().replace('samplespersecond="500"', ""), "no number in samplingrate"),
-        (philips().replace('samplespersecond="500"', 'samplespersecond="1e300"'), "rate"),
+        (philips().replace('samplespersecond="500"', 'samplespersecond="1e300"'), "sampling_rate"),
         (philips().replace('resolution="5"', 'resolution="0"'), "is no voltage"),
         (philips().replace('signaloffset="0"', 'signaloffset="0.5"'), "signaloffset"),
         (philips().replace('signaloffset="0"', 'signaloffset="1e12"'), "out of range"),
@@ -175,7 +180,7 @@ def test_a_damaged_block_of_a_real_file_is_refused_or_of_other_length(hospital_f
 
 def test_a_claimed_duration_takes_no_memory() -> None:
     recording = made(philips(more=f'durationperchannel="{10**12}"'))
-    assert (recording.samples, recording.provenance.declared_samples) == (4, 10**12 // 2)
+    assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**12 // 2)
 
 
 def patient(inside: str) -> str:

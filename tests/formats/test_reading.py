@@ -35,7 +35,7 @@ def csv(folder: Path) -> Path:
 
 
 def clocs_csv(folder: Path) -> Path:
-    (folder / "k1.csv").write_text("# clocs ECG 1\n# rate: 500\ntime,I,II\n0,1,2\n0.002,3,12\n")
+    (folder / "k1.csv").write_text("# clocs ECG 2\n# sampling_rate: 500\ntime,I,II\n0,1,2\n0.002,3,12\n")
     return folder / "k1.csv"
 
 
@@ -133,7 +133,7 @@ def test_a_record_inside_a_zip_is_named_by_its_path(named: str, originals: Path)
     folder = originals / "cpsc2018" / "Training_WFDB"
     recording = read(folder / named)
     same(recording, read_from(open_source(originals), "cpsc2018/Training_WFDB/A0001.hea"))
-    assert recording.samples == 7500
+    assert recording.num_samples == 7500
 
 
 @pytest.mark.parametrize("name", FORMATS.names())

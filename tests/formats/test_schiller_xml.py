@@ -38,7 +38,11 @@ def test_the_file_is_read_as_its_text_has_it(hospital_files: Path) -> None:
     recording = clocs.read(hospital_files / FILE)
     assert (recording.leads, recording.provenance.derived_leads) == (STANDARD, ())
     assert recording.digital.tolist() == rows
-    assert (recording.rate, recording.samples, recording.provenance.declared_samples) == (500.0, 4998, 4998)
+    assert (recording.sampling_rate, recording.num_samples, recording.provenance.num_declared_samples) == (
+        500.0,
+        4998,
+        4998,
+    )
     assert (recording.age, recording.sex) == (None, "male")
 
 
@@ -51,7 +55,7 @@ def test_rate_and_scale_are_those_of_the_files_own_measurements(hospital_files: 
     signal = dict(zip(recording.leads, recording.signal.astype(float), strict=True))
     steep = np.flatnonzero(np.abs(np.diff(signal["V2"])) > 0.4 * np.abs(np.diff(signal["V2"])[10:]).max())
     beats = steep[np.flatnonzero(np.diff(steep, prepend=-1000) > 200)]
-    between = np.diff(beats[beats > 10]) / recording.rate
+    between = np.diff(beats[beats > 10]) / recording.sampling_rate
     assert 60 / np.mean(between) == pytest.approx(float(stated[1]), abs=1.5)
     np.testing.assert_allclose(signal["III"], signal["II"] - signal["I"], atol=1e-6)
     r_wave = re.findall(r"<name>R_AMPL</name>\s*<value>([\d.]+)<", text)[STANDARD.index("aVL")]

@@ -34,7 +34,7 @@ def same(ours: Recording, path: Path) -> None:
     np.testing.assert_array_equal(ours.gain, raw.adc_gain)
     np.testing.assert_array_equal(ours.baseline, raw.baseline)
     assert set(raw.units) == {"mV"}
-    assert (ours.rate, ours.samples) == (raw.fs, raw.sig_len)
+    assert (ours.sampling_rate, ours.num_samples) == (raw.fs, raw.sig_len)
     assert [lead.lower() for lead in ours.leads] == [name.lower() for name in raw.sig_name]
     theirs = wfdb.rdrecord(str(path)).p_signal.T.astype(np.float32)
     np.testing.assert_array_equal(ours.signal, theirs)
@@ -222,8 +222,8 @@ def test_the_length_is_what_is_there_and_the_headers_word_is_kept(
 ) -> None:
     length = "" if declared is None else f" {declared}"
     recording = make(tmp_path, f"r 1 360{length}\nr.dat 16 200/mV 16 0 0 0 0 I\n")
-    assert recording.samples == kept
-    assert recording.provenance.declared_samples == (declared or None)
+    assert recording.num_samples == kept
+    assert recording.provenance.num_declared_samples == (declared or None)
 
 
 def test_a_part_of_the_last_frame_is_dropped(tmp_path: Path) -> None:
@@ -262,8 +262,8 @@ def test_a_header_that_claims_a_huge_length_takes_no_memory(tmp_path: Path, code
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
-    assert recording.samples <= 96
-    assert recording.provenance.declared_samples == 10**15
+    assert recording.num_samples <= 96
+    assert recording.provenance.num_declared_samples == 10**15
 
 
 def test_a_flac_stream_of_other_channels_is_refused(tmp_path: Path) -> None:
@@ -280,4 +280,4 @@ def test_a_cut_off_flac_stream_is_refused_or_short(tmp_path: Path) -> None:
         recording = read_from(open_source(tmp_path), "r.hea")
     except FormatError:
         return
-    assert recording.samples < recording.provenance.declared_samples == 20_000  # type: ignore[operator]
+    assert recording.num_samples < recording.provenance.num_declared_samples == 20_000  # type: ignore[operator]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from clocs.core.errors import FormatError
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import wanting
+from clocs.formats.reading import missing_companions
 from clocs.formats.wfdb.header import parse_header
 from clocs.formats.wfdb.record import WFDB
 from tests.formats.wfdb_records import make, refused
@@ -53,10 +53,12 @@ def test_comments_are_read_in_either_encoding(encoding: str) -> None:
     assert header.comments == ("Dx: Århus, Müller",)
 
 
-@pytest.mark.parametrize(("field", "rate"), [("360", 360.0), ("128.5", 128.5), ("500/250(0)", 500.0), ("", 250.0)])
-def test_the_rate_as_the_manual_writes_it(field: str, rate: float) -> None:
+@pytest.mark.parametrize(
+    ("field", "sampling_rate"), [("360", 360.0), ("128.5", 128.5), ("500/250(0)", 500.0), ("", 250.0)]
+)
+def test_the_rate_as_the_manual_writes_it(field: str, sampling_rate: float) -> None:
     """header(5): a counter frequency may follow; 250 where no rate is given."""
-    assert parse_header(f"r 1 {field}\nr.dat 16\n".encode(), "r.hea").rate == rate
+    assert parse_header(f"r 1 {field}\nr.dat 16\n".encode(), "r.hea").sampling_rate == sampling_rate
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
         except FormatError:
             continue
         assert 1 <= len(header.signals) <= 256
-        assert header.rate > 0
+        assert header.sampling_rate > 0
 
 
 @pytest.mark.parametrize(
@@ -140,12 +142,12 @@ def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "r.hea").write_text("\n".join(["r 3 500 10", *lines]))
     source = open_source(tmp_path)
-    assert wanting(source, "s/r.hea") == {"s/a.dat": None, "s/b.dat": None, "s/c.dat": None}
+    assert missing_companions(source, "s/r.hea") == {"s/a.dat": None, "s/b.dat": None, "s/c.dat": None}
     for file, size in {"a.dat": 24, "b.dat": 9, "c.dat": 1}.items():
         (tmp_path / "s" / file).write_bytes(bytes(size))
-    assert wanting(source, "s/r.hea") == {"s/b.dat": 9}, "how long a compressed file must be is not known"
+    assert missing_companions(source, "s/r.hea") == {"s/b.dat": 9}, "how long a compressed file must be is not known"
     (tmp_path / "s" / "r.hea").write_text("no header")
-    assert wanting(source, "s/r.hea") == {}
+    assert missing_companions(source, "s/r.hea") == {}
 
 
 def test_what_is_no_code_is_left_out_with_a_note(tmp_path: Path) -> None:
@@ -155,10 +157,10 @@ def test_what_is_no_code_is_left_out_with_a_note(tmp_path: Path) -> None:
 
 def test_signal_files_of_several_lengths_are_cut_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "r.hea").write_text("r 2 500\na.dat 16 1000/mV 16 0 0 0 0 I\nb.dat 16 1000/millivolts 16 0 0 0 0 II\n")
-    for file, samples in (("a.dat", 10), ("b.dat", 7)):
-        (tmp_path / file).write_bytes(bytes(2 * samples))
+    for file, num_samples in (("a.dat", 10), ("b.dat", 7)):
+        (tmp_path / file).write_bytes(bytes(2 * num_samples))
     recording = read_from(open_source(tmp_path), "r.hea")
-    assert (recording.leads, recording.samples, recording.unit) == (("I", "II"), 7, "mV")
+    assert (recording.leads, recording.num_samples, recording.unit) == (("I", "II"), 7, "mV")
     assert recording.provenance.notes == ("its signal files differ in length, by 3 samples",)
 
 

@@ -79,8 +79,8 @@ def test_what_is_no_recording_is_refused(name: str) -> None:
         empty,
         dataclasses.replace(good, gain=np.array([0.0, 1, 1])),
         dataclasses.replace(good, gain=np.array([np.nan, 1, 1])),
-        dataclasses.replace(good, rate=0.0),
-        dataclasses.replace(good, rate=float("inf")),
+        dataclasses.replace(good, sampling_rate=0.0),
+        dataclasses.replace(good, sampling_rate=float("inf")),
     ):
         with pytest.raises(SignalError, match="recording 'r0'"):
             encode(wrong, writer, "r", Contents())
@@ -91,7 +91,7 @@ def test_the_disk_fails_at_every_call(name: str, tmp_path: Path) -> None:
     """Full, at each step of the write: a clear error, and no half file."""
     target = tmp_path / "out" / f"r{WRITERS.get(name).suffixes[0]}"
     target.parent.mkdir()
-    recording = make_recording(samples=100)
+    recording = make_recording(num_samples=100)
     whole = Disk()
     with on(whole):
         clocs.write(recording, target)

@@ -63,7 +63,7 @@ def test_a_wrong_rate_is_seen_where_something_else_tells_it(form: str, originals
     """The heart rate that a device states, the rate that a device always has, or a column of times."""
     some = cases(originals)[:: len(cases(originals)) // SHARE][:SHARE]
     found = outcomes(form, "rate halved", some) + outcomes(form, "rate doubled", some)
-    assert found["rate"] + found["unreadable"] >= (SHARE if form in STATED else 2 * SHARE)
+    assert found["sampling_rate"] + found["unreadable"] >= (SHARE if form in STATED else 2 * SHARE)
 
 
 @pytest.mark.slow

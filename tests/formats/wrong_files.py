@@ -55,11 +55,11 @@ def _scaled(factor: float) -> Fault:
 
 
 def _timed(factor: float) -> Fault:
-    return lambda case, choice: replace(case, rate=case.rate * factor)
+    return lambda case, choice: replace(case, sampling_rate=case.sampling_rate * factor)
 
 
 def _announced(factor: float) -> Fault:
-    return lambda case, choice: replace(case, samples=round(case.samples * factor))
+    return lambda case, choice: replace(case, num_samples=round(case.num_samples * factor))
 
 
 def _fewer_leads(case: Case, choice: random.Random) -> Case | None:
@@ -73,7 +73,7 @@ def _electrodes(one: str, other: str) -> Fault:
         rows = dict(zip(case.recording.leads, case.recording.digital.astype(np.float64), strict=True))
         if "I" not in rows or ("II" not in rows and "LL" in (one, other)):
             return None
-        at = {"RA": np.zeros(case.recording.samples), "LA": rows["I"], "LL": rows.get("II", rows["I"])}
+        at = {"RA": np.zeros(case.recording.num_samples), "LA": rows["I"], "LL": rows.get("II", rows["I"])}
         at[one], at[other] = at[other], at[one]
         middle = (at["RA"] + at["LA"] + at["LL"]) / 3
         measured = {"I": at["LA"] - at["RA"], "II": at["LL"] - at["RA"], "III": at["LL"] - at["LA"]}
@@ -92,13 +92,13 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "names in another order than the leads": (_alphabetical, "names"),
     "unit 1,000 times too large": (_scaled(1000), "unit"),
     "unit 1,000 times too small": (_scaled(0.001), "unit"),
-    "rate halved": (_timed(0.5), "rate"),
-    "rate doubled": (_timed(2), "rate"),
+    "rate halved": (_timed(0.5), "sampling_rate"),
+    "rate doubled": (_timed(2), "sampling_rate"),
     "arm electrodes exchanged": (_electrodes("RA", "LA"), ""),
     "right arm and leg exchanged": (_electrodes("RA", "LL"), ""),
     "left arm and leg exchanged": (_electrodes("LA", "LL"), ""),
-    "twice the samples announced": (_announced(2), "samples"),
-    "half the samples announced": (_announced(0.5), "samples"),
+    "twice the samples announced": (_announced(2), "num_samples"),
+    "half the samples announced": (_announced(0.5), "num_samples"),
     "a lead fewer announced": (_fewer_leads, "leads"),
     "cut short": (lambda case, choice: case, ""),
 }
@@ -130,5 +130,9 @@ def outcome(files: Files, truth: Recording) -> str:
         return "unreadable"
     if found := assess(read, FOLDER.gate):
         return min((finding.reason for finding in found), key=REASONS.index)
-    same = read.leads == truth.leads and read.rate == truth.rate and read.samples == truth.samples
+    same = (
+        read.leads == truth.leads
+        and read.sampling_rate == truth.sampling_rate
+        and read.num_samples == truth.num_samples
+    )
     return "corrected" if same and np.allclose(millivolts(read), millivolts(truth), rtol=0, atol=6e-4) else "stored"

@@ -26,7 +26,7 @@ from clocs.training.onnx_export import finish_encoder
 from tests.conftest import make_recording
 
 LEADS = ("II", "V2", "aVL", "aVR")
-POLICY = FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS)
+POLICY = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500, normalization="minmax", leads=LEADS)
 EMBEDDING = 32
 Maker = Callable[..., Path]
 
@@ -34,17 +34,17 @@ Maker = Callable[..., Path]
 def about(policy: FramePolicy, unit: str = "mV", **options: Any) -> dict[str, Any]:
     """What config.json of a run's best encoder says."""
     return {
-        "format": "clocs-encoder-1",
+        "format": "clocs-encoder-2",
         "encoder": {
             "name": "cnn",
-            "options": {"embedding_dim": EMBEDDING, "in_channels": 1, "num_samples": policy.samples, **options},
+            "options": {"embedding_dim": EMBEDDING, "in_channels": 1, "num_samples": policy.num_samples, **options},
         },
         "input": {
             "unit": unit,
-            "rate": policy.rate,
-            "samples": policy.samples,
+            "sampling_rate": policy.sampling_rate,
+            "num_samples": policy.num_samples,
             "leads": list(policy.leads),
-            "normalisation": policy.normalisation,
+            "normalization": policy.normalization,
             "policy": policy.model_dump(mode="json"),
         },
         "training": {"dataset": "chapman"},
@@ -63,7 +63,7 @@ def make_encoder(
         channels = config["encoder"]["options"]["in_channels"]
         with torch.no_grad():
             for _ in range(5):
-                module(torch.rand(16, channels, policy.samples))
+                module(torch.rand(16, channels, policy.num_samples))
     save_encoder(folder, module, config)
     return folder
 
@@ -78,7 +78,7 @@ def make_twelve_leads(folder: Path, **told: Any) -> Path:
     with torch.no_grad():
         for _ in range(5):
             module(torch.rand(16, 12, 1000))
-    policy = FramePolicy(samples=1000, rate=200, leads=STANDARD)
+    policy = FramePolicy(num_samples=1000, sampling_rate=200, leads=STANDARD)
     config = about(policy) | {"encoder": describe_encoder(module)}
     save_encoder(folder, module, config | {"input": {**config["input"], **told}})
     assert finish_encoder(folder) == ""
@@ -126,7 +126,7 @@ def make_classifier(
         classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2), bins) for place, name in enumerate(names)),
         multi_label=multi_label,
         temperature=1.7,
-        cannot_recognise=("It has seen no paced rhythm.",),
+        limitations=("It has seen no paced rhythm.",),
         leads=leads,
         trained_on={"dataset": "chapman", "split_sha256": "0" * 64},
         encoder_sha256=encoder_sha256,

@@ -93,7 +93,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
         "weight": ((3, EMBEDDING), "<f4"),
         "bias": ((3,), "<f4"),
     }
-    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-1"
+    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-2"
 
 
 @pytest.mark.parametrize("name", ["classifier.json", "classifier.safetensors"])

@@ -57,9 +57,11 @@ def scaled(window: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray((window - window.min()) / (window.max() - window.min()))
 
 
-@pytest.mark.parametrize(("name", "rate"), [("records500/00000/00001_hr", 500), ("records100/00000/00001_lr", 100)])
+@pytest.mark.parametrize(
+    ("name", "sampling_rate"), [("records500/00000/00001_hr", 500), ("records100/00000/00001_lr", 100)]
+)
 def test_a_ptbxl_file_against_wfdb_scipy_and_the_network_by_hand(
-    name: str, rate: int, originals: Path, encoder: PretrainedEncoder, tmp_path: Path
+    name: str, sampling_rate: int, originals: Path, encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
     source = open_source(originals / "ptbxl")
     for ending in ("hea", "dat"):
@@ -69,7 +71,7 @@ def test_a_ptbxl_file_against_wfdb_scipy_and_the_network_by_hand(
     for start in (0.0, 5.0):
         for lead in LEADS:
             signal = record.p_signal[:, [item.lower() for item in record.sig_name].index(lead.lower())]
-            signal = signal if rate == 500 else resample_poly(signal, 5, 1, padtype="edge")
+            signal = signal if sampling_rate == 500 else resample_poly(signal, 5, 1, padtype="edge")
             rows.append((lead, start))
             expected.append(scaled(signal[int(start * 500) : int((start + 5) * 500)]))
     found = encoder.embed(tmp_path / f"{Path(name).name}.hea")
@@ -78,7 +80,7 @@ def test_a_ptbxl_file_against_wfdb_scipy_and_the_network_by_hand(
     assert found.values.std() > 0.01, "an embedding that says nothing would pass"
     np.testing.assert_allclose(found.pooled(), found.values.mean(axis=0))
     unused = "leads I, III, aVF, V1, V3, V4, V5, V6 not used: the encoder was trained on II, V2, aVL, aVR"
-    assert found.notes == ((unused,) if rate == 500 else ("resampled from 100 Hz to 500 Hz", unused))
+    assert found.notes == ((unused,) if sampling_rate == 500 else ("resampled from 100 Hz to 500 Hz", unused))
 
 
 RECORDS = {
@@ -180,7 +182,7 @@ def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
     about = unseal(path.read_bytes(), "")
     for changes, message in (
         ({"format": "clocs-encoder-9"}, "clocs-encoder-9"),
-        ({"input": {**about["input"], "rate": 250.0}}, "not those of the policy"),
+        ({"input": {**about["input"], "sampling_rate": 250.0}}, "not those of the policy"),
         ({"input": {}}, "does not say what it takes"),
     ):
         path.write_bytes(seal({**about, **changes}))
@@ -189,7 +191,7 @@ def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_encoder_without_a_rate_embeds_ready_frames_only(tmp_path: Path, originals: Path) -> None:
-    policy = FramePolicy(samples=2500, source_samples="recording", normalisation="unit", leads=LEADS)
+    policy = FramePolicy(num_samples=2500, num_source_samples="recording", normalization="minmax", leads=LEADS)
     encoder = load_encoder(make_encoder(tmp_path, policy))
     with pytest.raises(ConfigError, match="no rate to bring a recording to"):
         encoder.embed(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
@@ -208,7 +210,7 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
     assert [item.probability for item in found.classes] == sorted(expected, reverse=True)
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
     assert found.notes == rows.notes
-    assert found.cannot_recognise == ("It has seen no paced rhythm.",)
+    assert found.limitations == ("It has seen no paced rhythm.",)
     for item in found.classes:
         high = item.probability > 0.5
         words = "of 10 validation patients with 50 to 100%, 60% had it", "of 40 validation patients with 0 to 50%, 25%"
@@ -265,7 +267,7 @@ def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
 def test_a_recording_is_classified_by_who_knows_its_leads(
     leads: tuple[str, ...], name: str, of_both: PretrainedEncoder
 ) -> None:
-    recording = make_recording(leads, samples=5000)
+    recording = make_recording(leads, num_samples=5000)
     rows = of_both.embed(recording)
     for found in (of_both.classify(recording), of_both.classify(recording, classifier=name)):
         assert found.classifier == name
@@ -276,7 +278,7 @@ def test_a_recording_is_classified_by_who_knows_its_leads(
 def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: PretrainedEncoder) -> None:
     """Unless the user says so: then without a track record."""
     for leads, name, other in ((("ECG",), "many", "single"), (LEADS, "single", "many")):
-        recording = make_recording(leads, samples=5000)
+        recording = make_recording(leads, num_samples=5000)
         with pytest.raises(LeadError, match=f"'{name}' was fitted on .*for it: {other}.*--any-lead"):
             of_both.classify(recording, classifier=name)
         found = of_both.classify(recording, classifier=name, any_lead=True)
@@ -288,14 +290,14 @@ def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: Pretrai
 
 def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncoder) -> None:
     """Not refused: a heart on the right looks the same."""
-    exchanged, slow = arms_exchanged(), replace(heart(), rate=250.0, provenance=Provenance(heart_rate=68))
+    exchanged, slow = arms_exchanged(), replace(heart(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
     assert of_both.classify(exchanged).notes[-1].startswith("lead I: P, QRS and T point down: arms exchanged")
     assert of_both.classify(slow).notes[-1].startswith("rate: 34 beats a minute at 250 Hz, but the file says 68")
     assert not any("Check" in note for note in of_both.classify(heart()).notes)
 
 
 def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:
-    recording = make_recording(("II", "ECG"), samples=5000)
+    recording = make_recording(("II", "ECG"), num_samples=5000)
     found, alone = of_both.classify(recording), of_both.classify(recording.select(("II",)))
     assert found.classes == alone.classes
     assert found.notes[-1] == "lead ECG not counted: classifier 'many' was fitted on II, V2, aVL, aVR"
@@ -309,8 +311,8 @@ def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) ->
 
 def test_a_recording_that_lacks_a_lead_has_no_track_record(of_both: PretrainedEncoder) -> None:
     """Validation patients had all leads, and so had those whose means were adjusted."""
-    recording = make_recording(LEADS, samples=5000)
-    for whole in (of_both.classify(recording), of_both.classify(make_recording(("ECG",), samples=5000))):
+    recording = make_recording(LEADS, num_samples=5000)
+    for whole in (of_both.classify(recording), of_both.classify(make_recording(("ECG",), num_samples=5000))):
         assert all(item.track_record.startswith("of ") for item in whole.classes)
     part = of_both.classify(recording.select(("II", "aVL", "aVR")))
     told = {(item.validation, item.track_record) for item in part.classes}
@@ -318,13 +320,13 @@ def test_a_recording_that_lacks_a_lead_has_no_track_record(of_both: PretrainedEn
 
 
 def test_leads_that_no_classifier_knows_are_refused(of_both: PretrainedEncoder) -> None:
-    recording = make_recording(("V5",), samples=5000)
+    recording = make_recording(("V5",), num_samples=5000)
     found = of_both.classify(recording, any_lead=True)
     assert (found.classifier, {item.validation for item in found.classes}) == ("many", {None})
     only = copy.copy(of_both)
     only.classifiers = {"many": of_both.classifiers["many"]}
     with pytest.raises(LeadError, match=r"'many' was fitted on .*for it: none"):
-        only.classify(make_recording(("ECG",), samples=5000))
+        only.classify(make_recording(("ECG",), num_samples=5000))
 
 
 def test_a_shipped_encoder_takes_a_strip_for_a_strip(originals: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_missing_lead_is_refused_unless_training_left_leads_out(
 
 
 def test_an_unnamed_lead_goes_where_the_policy_says_or_is_refused(dropping: Path) -> None:
-    encoder, strip = load_encoder(dropping), make_recording(("ECG",), samples=5000)
+    encoder, strip = load_encoder(dropping), make_recording(("ECG",), num_samples=5000)
     with pytest.raises(LeadError, match="none of these is there"):
         encoder.embed(strip)
     policy = encoder.input.policy.model_copy(update={"unnamed_lead": "II"})
@@ -91,7 +91,7 @@ def test_an_unnamed_lead_goes_where_the_policy_says_or_is_refused(dropping: Path
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("twelve") / "store"
-    clocs.ingest("synthetic", None, folder, options={"records": 12, "leads": 12})
+    clocs.ingest("synthetic", None, folder, options={"num_records": 12, "leads": 12})
     return folder
 
 

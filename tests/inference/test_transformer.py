@@ -27,7 +27,7 @@ LEADS = ("II", "V2")
 
 @pytest.fixture
 def embedder(encoder_folder: Path) -> EcgEmbedder:
-    return EcgEmbedder(str(encoder_folder), rate=500, leads=LEADS, unit="mV")
+    return EcgEmbedder(str(encoder_folder), sampling_rate=500, leads=LEADS, unit="mV")
 
 
 def signals(count: int) -> npt.NDArray[np.float32]:
@@ -36,7 +36,7 @@ def signals(count: int) -> npt.NDArray[np.float32]:
 
 def test_rows_are_those_of_embed(embedder: EcgEmbedder, encoder: PretrainedEncoder, originals: Path) -> None:
     arrays = signals(3)
-    expected = [encoder.embed(array, rate=500, leads=LEADS, unit="mV").pooled() for array in arrays]
+    expected = [encoder.embed(array, sampling_rate=500, leads=LEADS, unit="mV").pooled() for array in arrays]
     np.testing.assert_array_equal(embedder.fit_transform(arrays), np.stack(expected))
     np.testing.assert_array_equal(embedder.transform(list(arrays)), np.stack(expected))
     file = originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea"
@@ -79,7 +79,7 @@ def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
     with pytest.raises(NotFittedError):
         EcgEmbedder(encoder_folder).transform(signals(1))
     with pytest.raises(ConfigError, match="give leads and unit"):
-        EcgEmbedder(encoder_folder, rate=500).fit(signals(1))
+        EcgEmbedder(encoder_folder, sampling_rate=500).fit(signals(1))
     with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
         EcgEmbedder("nowhere").fit(signals(1))
     with pytest.raises(ConfigError, match="give a list"):
@@ -87,7 +87,7 @@ def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
     with pytest.raises(ConfigError, match="give the column"):
         EcgEmbedder(encoder_folder).fit(pd.DataFrame({"file": ["ecg.hea"]}))  # type: ignore[arg-type]
     with pytest.raises(LeadError, match=r"ECG 0: .*any_lead=True"):
-        EcgEmbedder(encoder_folder, rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))
+        EcgEmbedder(encoder_folder, sampling_rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))
 
 
 def test_a_file_that_needs_an_extra_is_answered_with_how_to_get_it(encoder_folder: Path, without_extra: Path) -> None:

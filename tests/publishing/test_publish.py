@@ -94,11 +94,11 @@ def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, st
 def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_path: Path) -> None:
     """Their order is that of training; both parts of both stores are listed as seen."""
     other = make_store(tmp_path / "other", records=120, seed=5)
-    here = [f"store={store.folder}", f"more_stores=[{other.folder}]", f"runs={tmp_path / 'runs'}"]
-    best = pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32", "frames.normalisation=none"])["best"]
+    here = [f"store={store.folder}", f"extra_stores=[{other.folder}]", f"runs={tmp_path / 'runs'}"]
+    best = pretrain("cmsc-synthetic", [*here, "max_epochs=1", "batch_size=32", "frames.normalization=none"])["best"]
     with pytest.raises(ConfigError, match="in their order"):
-        publish(best, other, tmp_path / "out", "both", more_stores=[store])
-    found = publish(best, store, tmp_path / "out", "both", more_stores=[other.folder])
+        publish(best, other, tmp_path / "out", "both", extra_stores=[store])
+    found = publish(best, store, tmp_path / "out", "both", extra_stores=[other.folder])
     encoder = load_encoder(tmp_path / "out")
     assert list(found["test"]) == list(encoder.classifiers) == ["synthetic", "synthetic-2"]
     hashes = [item.card.trained_on["store_sha256"] for item in encoder.classifiers.values()]
@@ -116,8 +116,8 @@ def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_pa
 def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp_path: Path) -> None:
     """Trained on one store and then on another: patients of the first may not test what is published either."""
     other = make_store(tmp_path / "other", records=120, seed=5)
-    here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", f"initial={trained}"]
-    best = Path(pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32"])["best"])
+    here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", f"init_from={trained}"]
+    best = Path(pretrain("cmsc-synthetic", [*here, "max_epochs=1", "batch_size=32"])["best"])
     publish(best, other, tmp_path / "out", "second")
     for folder in (best, tmp_path / "out"):
         with pytest.raises(LeakError):
@@ -153,7 +153,7 @@ def test_nobody_who_trained_the_encoder_tests_a_classifier(store: Store, trained
     with pytest.raises(ConfigError, match="trained with 'default'; leave the split out"):
         publish(trained, store, tmp_path / "out", "name", split="other")
     with pytest.raises(ConfigError, match="all stores that the encoder was trained with"):
-        publish(trained, store, tmp_path / "out", "name", more_stores=[make_store(tmp_path / "more", seed=5)])
+        publish(trained, store, tmp_path / "out", "name", extra_stores=[make_store(tmp_path / "more", seed=5)])
     assert not (tmp_path / "out").exists()
 
 
@@ -181,7 +181,7 @@ def test_recordings_are_not_passed_on_with_an_encoder(store: Store, trained: Pat
 
 def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
     make_split(store, "all", policy=SplitPolicy(train=0.8, validation=0.2, test=0))
-    here = [f"store={store.folder}", f"runs={tmp_path}", "split=all", "steps=1", "batch=32"]
+    here = [f"store={store.folder}", f"runs={tmp_path}", "split=all", "max_steps=1", "batch_size=32"]
     best = pretrain("cmsc-synthetic", here)["best"]
     with pytest.raises(ConfigError, match=r"split 'all' of .* has nobody in its test part"):
         publish(best, store, tmp_path / "out", "name")
@@ -207,7 +207,7 @@ def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
     folder = shipped_encoders()[name]
     encoder = load_encoder(name)
     assert encoder.embedding_dim == 128
-    assert (encoder.input.rate, encoder.input.samples) == (500.0, 2500)
+    assert (encoder.input.sampling_rate, encoder.input.num_samples) == (500.0, 2500)
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_600_000
     card = (folder / "README.md").read_text()
     assert "## What the embeddings give away" in card

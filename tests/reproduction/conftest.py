@@ -24,7 +24,7 @@ SEEDS = {
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stores")
-    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"records": 160, "leads": 1}))
+    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"num_records": 160, "leads": 1}))
     return folder
 
 
@@ -39,8 +39,8 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("complete")
     cells = [cell for name, seeds in SEEDS.items() for cell in EXPERIMENTS[name].cells(range(seeds))]
     write_results(folder / "results", [*cells, trial("base")])
-    for embedding in (32, 64, 128, 256):
-        write_distances(folder / "results", "cmsc", embedding, 0.9)
+    for embedding_dim in (32, 64, 128, 256):
+        write_distances(folder / "results", "cmsc", embedding_dim, 0.9)
     write_distances(folder / "results", "simclr", 128, 0.6)
     make_report(folder / "results", folder / "report")
     return folder

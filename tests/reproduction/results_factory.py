@@ -10,8 +10,8 @@ import numpy as np
 
 from clocs.core.files import content_hash
 from clocs.core.run_identity import identity_name
-from clocs.evaluation.judgement import judge, levels
 from clocs.evaluation.rows import Rows
+from clocs.evaluation.scoring import judge, levels
 from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import draw_replicates
 from reproduction.cells import EPOCHS, LEVELS, AnyCell, Evaluation, Pretraining
@@ -30,7 +30,7 @@ CURVE_EPOCHS = 6
 FIGURES = {
     *(f"figure-3-{method}" for method in ("simclr", "cmsc")),
     *("figure-4a", "figure-4b", "figure-5a", "figure-5b", "figure-6-simclr-e128", "figure-6-cmsc-e128"),
-    *(f"figure-9-cmsc-e{embedding}" for embedding in (32, 64, 128, 256)),
+    *(f"figure-9-cmsc-e{embedding_dim}" for embedding_dim in (32, 64, 128, 256)),
 }
 """Of a report with all results."""
 LEARNING = "figure-learning"
@@ -38,14 +38,14 @@ LEARNING = "figure-learning"
 
 
 def method_of(cell: Evaluation) -> str:
-    return "random" if cell.start is None or cell.start.epochs == 0 else cell.start.method
+    return "random" if cell.start is None or cell.start.max_epochs == 0 else cell.start.method
 
 
 def usual_strength(cell: Evaluation) -> float:
     """More with more labels, longer pre-training and leaks; less with augmentations and by the released loss."""
-    strength = STRENGTH[method_of(cell)] * (0.6 + 0.4 * cell.fraction)
+    strength = STRENGTH[method_of(cell)] * (0.6 + 0.4 * cell.label_fraction)
     if cell.start is not None:
-        strength *= (0.8 if cell.start.options else 1.0) * (1.2 if cell.start.epochs > EPOCHS else 1.0)
+        strength *= (0.8 if cell.start.options else 1.0) * (1.2 if cell.start.max_epochs > EPOCHS else 1.0)
     strength *= 0.9 if cell.preset == "released" else 1.0
     return strength + (0.4 if cell.config else 0.0)
 
@@ -81,8 +81,8 @@ def learning(improving: bool) -> dict[str, list[float]]:
 
 def write_pretraining(folder: Path, cell: Pretraining, **told: Any) -> str:
     improving = cell.method != "byol"
-    best = cell.epochs - 1 if improving else 0
-    result = {"epochs": cell.epochs, "steps": 100 * cell.epochs, "best_epoch": best, "validation_loss": 1.5}
+    best = cell.max_epochs - 1 if improving else 0
+    result = {"epochs": cell.max_epochs, "steps": 100 * cell.max_epochs, "best_epoch": best, "validation_loss": 1.5}
     found = {"result": result, "still_improving": improving, "seconds": 600.0, "curves": learning(improving)}
     return write_cell(folder, cell, {**found, **told})
 
@@ -126,8 +126,8 @@ def write_results(
     return folder
 
 
-def write_distances(folder: Path, method: str, embedding: int, separation: float) -> None:
-    start = Pretraining(method=method, dataset="physionet2020", embedding=embedding)
+def write_distances(folder: Path, method: str, embedding_dim: int, separation: float) -> None:
+    start = Pretraining(method=method, dataset="physionet2020", embedding_dim=embedding_dim)
     told: dict[str, Any] = {"edges": np.linspace(0, 10, 11).tolist(), "intra": [1, 5, 9, 5, 1, 0, 0, 0, 0, 0]}
     found = {
         "intra": {"mean": 2.5},
@@ -136,6 +136,6 @@ def write_distances(folder: Path, method: str, embedding: int, separation: float
         "histogram": {**told, "inter": [0, 0, 0, 1, 5, 9, 9, 5, 1, 0]},
     }
     cell = Evaluation(
-        protocol="distances", start=start, dataset="physionet2020", embedding=embedding, part="validation"
+        protocol="distances", start=start, dataset="physionet2020", embedding_dim=embedding_dim, part="validation"
     )
     write_cell(folder, cell, {"result": {"distances": found}, "seconds": 3.0})

@@ -41,7 +41,7 @@ from tests.reproduction.results_factory import write_results
 CHANGED = {
     UNCHANGED: set(),
     "all positive pairs weigh alike, as is recommended": {"off_diagonals"},
-    "the paper's network": {"encoder", "principal"},
+    "the paper's network": {"encoder", "pca"},
     "no other lead (CMSC)": {"name", "view_choice"},
     "no other segment (CMLC)": {"name", "view_choice", "frames"},
     "all pairs of views": {"view_choice"},
@@ -50,7 +50,7 @@ CHANGED = {
     "no positives across a patient's instances": {"off_diagonals"},
     "frames scaled to 0..1": {"frames"},
     "250 Hz": {"frames"},
-    "the embedding that the loss saw": {"principal"},
+    "the embedding that the loss saw": {"pca"},
     "temperature 0.2": {"temperature"},
     "float32": {"precision"},
 }
@@ -60,9 +60,9 @@ segment are to be told the rate of two; only the residual network has blocks."""
 
 def strength(cell: Evaluation) -> float:
     """More of everything is better: labels, patients."""
-    known = cell.config.get("labelled", 2000)
-    base = 0.4 if cell.start is None or cell.start.epochs == 0 else 1.4
-    patients = 1 if cell.start is None else cell.start.config.get("patients", 1)
+    known = cell.config.get("num_labelled_patients", 2000)
+    base = 0.4 if cell.start is None or cell.start.max_epochs == 0 else 1.4
+    patients = 1 if cell.start is None else cell.start.config.get("patient_fraction", 1)
     return float(base + 0.3 * np.log10(known) + {0.1: -0.5, 0.3: -0.2}.get(patients, 0))
 
 
@@ -85,8 +85,8 @@ def test_a_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> Non
     workspace = Workspace(tmp_path, tmp_path, tmp_path)
     start = trial("three datasets in turns, all positive pairs weigh alike, principal components").start
     assert start is not None
-    assert start.principal
-    assert one_encoder(0).principal
+    assert start.pca
+    assert one_encoder(0).pca
     assert pretrain_config(one_encoder(0), workspace) == pretrain_config(start, workspace)
 
 
@@ -100,7 +100,7 @@ def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
 def test_other_seeds_of_few_labels_ask_the_same_encoder_with_other_labels() -> None:
     """So that they cost no other pre-training."""
     again = [cell for cell in few_labels([1]) if isinstance(cell, Evaluation)]
-    pretrained = [cell.start for cell in again if cell.start is not None and cell.start.epochs]
+    pretrained = [cell.start for cell in again if cell.start is not None and cell.start.max_epochs]
     assert len(pretrained) == 2 * len(again) / 3
     assert all(start == one_encoder(0) for start in pretrained)
     assert {cell.seed for cell in again} == {1}
@@ -113,7 +113,7 @@ def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
         assert cell.start is not None
         values = pretrain_config(cell.start, workspace).identity()
         others = {key: value for key, value in values.items() if key != "method"}
-        return {**others, **values["method"], "principal": cell.start.principal}
+        return {**others, **values["method"], "pca": cell.start.pca}
 
     base = told(ablated(UNCHANGED, 0))
     for name in ABLATIONS:
@@ -129,11 +129,13 @@ def test_changed_recipes_can_be_judged_and_have_their_steps(cell: Evaluation, tm
     assert cell.start is not None
     config = pretrain_config(cell.start, Workspace(tmp_path, tmp_path, tmp_path))
     policy = DATASETS.get(cell.start.dataset).frames[METHODS.get(cell.start.method).frame_policy]
-    assert policy.model_copy(update=config.frames).rate is not None
-    assert config.steps is not None
-    fewest = int(4_402 * config.patients) // config.batch  # recordings, of one patient each; the paper's table 4
-    assert planned_steps(config, max(fewest, 1)) == config.steps
-    assert config.patience >= config.epochs, "nothing but the steps ends it"
+    assert policy.model_copy(update=config.frames).sampling_rate is not None
+    assert config.max_steps is not None
+    fewest = (
+        int(4_402 * config.patient_fraction) // config.batch_size
+    )  # recordings, of one patient each; the paper's table 4
+    assert planned_steps(config, max(fewest, 1)) == config.max_steps
+    assert config.patience >= config.max_epochs, "nothing but the steps ends it"
 
 
 def test_networks_as_they_start_are_trained_for_no_epoch(workspace: Workspace) -> None:

@@ -41,10 +41,11 @@ def test_work_is_counted_in_the_papers_frames() -> None:
     assert work(changed(CMSC, dataset="physionet2020")) == pytest.approx(EPOCHS * 2 * 24_080 / 1000)
     assert work(changed(CMSC, method="simclr", dataset="physionet2020")) == pytest.approx(EPOCHS * 2 * 51_880 / 1000)
     assert work(changed(CMSC, leads=12)) == pytest.approx(3 * work(CMSC))
-    assert work(changed(CMSC, more=("physionet2020",))) == pytest.approx(EPOCHS * 2 * (25_543 + 24_080) / 1000)
-    assert work(changed(CMSC, config={"steps": 10, "batch": 50})) == 1
-    assert work(changed(CMSC, epochs=0)) == 0
-    assert work(tuned(fraction=0.25)) == pytest.approx(100 * 0.25 * 4_584 / 1000)
+    both = changed(CMSC, extra_datasets=("physionet2020",))
+    assert work(both) == pytest.approx(EPOCHS * 2 * (25_543 + 24_080) / 1000)
+    assert work(changed(CMSC, config={"max_steps": 10, "batch_size": 50})) == 1
+    assert work(changed(CMSC, max_epochs=0)) == 0
+    assert work(tuned(label_fraction=0.25)) == pytest.approx(100 * 0.25 * 4_584 / 1000)
     assert work(tuned(leads=12)) == work(tuned())
     assert work(tuned(protocol="linear")) == pytest.approx(4.584)
 
@@ -60,7 +61,7 @@ def test_the_most_similar_cells_decide_what_a_cell_costs() -> None:
     costs.learn(CMSC, 1_500.0)
     assert costs.estimate(changed(CMSC, seed=2)).basis == "same method, dataset and preset"
     assert costs.estimate(changed(CMSC, preset="released")).basis == "same method and dataset"
-    assert costs.estimate(changed(CMSC, epochs=2 * EPOCHS, leads=12)).seconds == pytest.approx(1_500 * 2 * 3)
+    assert costs.estimate(changed(CMSC, max_epochs=2 * EPOCHS, leads=12)).seconds == pytest.approx(1_500 * 2 * 3)
 
 
 def test_a_search_tells_nothing_of_other_cells() -> None:
@@ -77,7 +78,7 @@ def test_a_store_with_all_leads_is_all_that_12_leads_need(tmp_path: Path) -> Non
     twelve = changed(CMSC, dataset="synthetic", leads=12)
     for leads in (4, 12):
         folder = tmp_path / str(leads)
-        clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"records": 20, "leads": leads}))
+        clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"num_records": 20, "leads": leads}))
     found = [twelve.missing_inputs(Workspace(tmp_path / name, tmp_path, tmp_path)) for name in ("4", "12", "none")]
     assert found == [[FULL_DOWNLOADS], [], ["store of synthetic", FULL_DOWNLOADS]]
 
@@ -88,7 +89,7 @@ def test_single_lead_datasets_never_need_12(tmp_path: Path) -> None:
 
 
 def test_a_pre_training_needs_all_of_its_datasets(workspace: Workspace) -> None:
-    both = changed(CMSC, dataset="synthetic", more=("chapman", "ptbxl"))
+    both = changed(CMSC, dataset="synthetic", extra_datasets=("chapman", "ptbxl"))
     evaluation = Evaluation(protocol="linear", start=both, dataset="synthetic")
     for cell in (both, evaluation):
         assert cell.missing_inputs(workspace) == ["store of chapman", "store of ptbxl"]

@@ -81,13 +81,18 @@ def test_what_was_measured_is_told() -> None:
     [
         (
             Pair(
-                condition("cmsc", "cardiology", "chapman", fraction=0.25, protocol="finetune"),
-                condition("random", "cardiology", fraction=1.0, protocol="finetune"),
+                condition("cmsc", "cardiology", "chapman", label_fraction=0.25, protocol="finetune"),
+                condition("random", "cardiology", label_fraction=1.0, protocol="finetune"),
             ),
             "CMSC at F = 0.25 − random weights at F = 1, Chapman → Cardiology",
         ),
         (
-            Pair(*(condition(name, "cardiology", "chapman", fraction=0.25, embedding=64) for name in ("cmsc", "cmlc"))),
+            Pair(
+                *(
+                    condition(name, "cardiology", "chapman", label_fraction=0.25, embedding_dim=64)
+                    for name in ("cmsc", "cmlc")
+                )
+            ),
             "CMSC − CMLC, Chapman → Cardiology, E = 64, F = 0.25",
         ),
         (

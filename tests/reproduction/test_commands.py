@@ -23,7 +23,7 @@ Command = Callable[..., tuple[str, str]]
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduce") / "stores"
-    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"records": 60, "leads": 1}))
+    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options={"num_records": 60, "leads": 1}))
     return folder
 
 
@@ -31,15 +31,15 @@ def tiny(seeds: Iterable[int]) -> Iterator[AnyCell]:
     """Two pre-trainings with an evaluation each, and one that lacks its data."""
     for seed in seeds:
         for steps in (1, 2):
-            config = {"batch": 16, "steps": steps}
-            start = Pretraining(method="cmsc", dataset="synthetic", seed=seed, epochs=1, config=config)
+            config = {"batch_size": 16, "max_steps": steps}
+            start = Pretraining(method="cmsc", dataset="synthetic", seed=seed, max_epochs=1, config=config)
             yield Evaluation(protocol="linear", start=start, dataset="synthetic", preset="recommended", seed=seed)
         yield Evaluation(protocol="linear", start=None, dataset="chapman", leads=12, seed=seed)
 
 
 def wrong(seeds: Iterable[int]) -> Iterator[AnyCell]:
     """One that fails."""
-    yield Pretraining(method="cmsc", dataset="synthetic", epochs=1, options={"temperature": -1})
+    yield Pretraining(method="cmsc", dataset="synthetic", max_epochs=1, options={"temperature": -1})
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ def stretches(dataset: str) -> list[float]:
 
 def widenings(**where: object) -> int:
     """Steps to fewer labels at which CMSC minus SimCLR grows."""
-    first, second = ({r.fraction: r.value for r in results(method=m, **where)} for m in ("cmsc", "simclr"))
-    gaps = [first[fraction] - second[fraction] for fraction in sorted(first, reverse=True)]
+    first, second = ({r.label_fraction: r.value for r in results(method=m, **where)} for m in ("cmsc", "simclr"))
+    gaps = [first[label_fraction] - second[label_fraction] for label_fraction in sorted(first, reverse=True)]
     return sum(after > before for before, after in pairwise(gaps))
 
 
@@ -105,7 +105,7 @@ def share_of(part: int, whole: int) -> float:
 
 def rises(table: int) -> int:
     """Methods that have more with all labels than with a quarter, from Chapman to Cardiology."""
-    ends = [{r.method: r.value for r in results(table=table, column=1, fraction=f)} for f in (0.25, 1)]
+    ends = [{r.method: r.value for r in results(table=table, column=1, label_fraction=f)} for f in (0.25, 1)]
     return sum(ends[1][method] > ends[0][method] for method in ends[0])
 
 
@@ -146,19 +146,19 @@ def recounted() -> dict[str, list[list[float]]]:
         "linear-12-best": [[number_of(range(11, 15), best("cmsc"))]],
         "linear-12-e64": [[pairs([12], ("cmlc",), "simclr")], [pairs([12], ("cmsmlc",), "simclr")]],
         **{
-            f"transfer-4-e{embedding}": [
+            f"transfer-4-e{embedding_dim}": [
                 [number_of([table], family_above)],
                 [share_of(number_of([table], family_above), 24)],
                 *([best_on(table, "cmsc")] if table == 15 else []),
             ]
-            for table, embedding in zip(range(15, 19), (32, 64, 128, 256), strict=True)
+            for table, embedding_dim in zip(range(15, 19), (32, 64, 128, 256), strict=True)
         },
         **{
-            f"transfer-12-e{embedding}": [
+            f"transfer-12-e{embedding_dim}": [
                 [number_of([table], above("cmsc", "simclr"))],
                 [share_of(number_of([table], above("cmsc", "simclr")), 24)],
             ]
-            for table, embedding in zip(range(19, 23), (32, 64, 128, 256), strict=True)
+            for table, embedding_dim in zip(range(19, 23), (32, 64, 128, 256), strict=True)
         },
         "transfer-12-cmsc": [[number_of(range(19, 23), above("cmsc", other))] for other in ("cmlc", "cmsmlc")],
         "transfer-12-e32-gap": [[], [], [], [], [], [], [widenings(table=19, column=1)]],
@@ -201,10 +201,10 @@ def test_in_test_auc_fewer_labels_do_what_the_note_says() -> None:
     won = {}
     for leads in (4, 12):
         for before, after in (("physionet2020", "cardiology"), ("chapman", "physionet2017")):
-            few = results(protocol="finetune", method="cmsc", leads=leads, fraction=0.25, pretraining=before)
+            few = results(protocol="finetune", method="cmsc", leads=leads, label_fraction=0.25, pretraining=before)
             few = tuple(result for result in few if result.evaluation == after)
-            full = {r.embedding: r.value for r in results(method="random", fraction=1, evaluation=after)}
-            won[leads, after] = sum(result.value > full[result.embedding] for result in few)
+            full = {r.embedding_dim: r.value for r in results(method="random", label_fraction=1, evaluation=after)}
+            won[leads, after] = sum(result.value > full[result.embedding_dim] for result in few)
             assert len(few) == 4
     assert won == {(4, "cardiology"): 0, (4, "physionet2017"): 0, (12, "cardiology"): 0, (12, "physionet2017"): 4}
 

@@ -161,16 +161,16 @@ def test_every_result_has_the_condition_of_its_headings(source: list[str]) -> No
         assert (result.pretraining is None) == (result.method == "random")
         captions = [line for line in above if line.startswith(r"\caption")]
         fractions = re.findall(r"\$F=([\d.]+)\$", captions[-1])
-        assert [result.fraction] == [float(each) for each in fractions]
+        assert [result.label_fraction] == [float(each) for each in fractions]
         parts = sum(r"\begin{subtable}" in line for line in above)
         assert result.part == ("abcd"[parts - 1] if parts else "")
         (leads,) = re.findall(r"using (?:all )?(\d+) leads", captions[0])
         assert result.leads == int(leads)
         if 7 <= result.table <= 22:
             heading = next(line for line in reversed(source[:first]) if "section{" in line)
-            assert re.findall(r"Embedding Dimension.*= ?(\d+)", heading) == [str(result.embedding)]
+            assert re.findall(r"Embedding Dimension.*= ?(\d+)", heading) == [str(result.embedding_dim)]
         else:
-            assert result.embedding == 128
+            assert result.embedding_dim == 128
 
 
 def test_settings_and_claims_are_on_their_lines(source: list[str]) -> None:
@@ -238,7 +238,7 @@ def test_what_is_printed_again_is_the_same() -> None:
         assert len({(result.value, result.deviation) for result in same}) == 1
     assert max(map(len, found)) == 6  # random weights at E = 128, F = 0.5 in tables 2, 17 and 21, in two columns each
     assert {len(results_of(result.condition)) for result in results(table=2, method="cmsc")} == {2}
-    assert {len(results_of(result.condition)) for result in results(table=24, decay=0.9, fraction=0.5)} == {3}
+    assert {len(results_of(result.condition)) for result in results(table=24, decay=0.9, label_fraction=0.5)} == {3}
 
 
 def test_the_parts_of_a_dataset_add_up_to_what_the_package_finds() -> None:
@@ -254,7 +254,7 @@ def test_the_parts_of_a_dataset_add_up_to_what_the_package_finds() -> None:
 def test_the_layers_make_the_inputs_of_the_fourth() -> None:
     width = told("all", "frame_samples")
     for layer in ("layer 1", "layer 2", "layer 3"):
-        width = ((width - told(layer, "kernel")) // told("encoder", "stride") + 1) // told(layer, "max_pool")
+        width = ((width - told(layer, "kernel_size")) // told("encoder", "stride") + 1) // told(layer, "max_pool")
     assert width * told("layer 3", "channels_out") == told("layer 4", "inputs")
 
 
@@ -282,5 +282,11 @@ def test_a_result_that_differs_from_what_is_printed_is_refused() -> None:
 
 def test_a_well_known_number() -> None:
     (result,) = results(table=1, method="cmsc", evaluation="chapman")
-    assert (result.value, result.deviation, result.bold, result.leads, result.fraction) == (0.896, 0.005, True, 4, 0.5)
-    assert [setting.value for setting in settings(subject="cardiology", name="batch")] == [16]
+    assert (result.value, result.deviation, result.bold, result.leads, result.label_fraction) == (
+        0.896,
+        0.005,
+        True,
+        4,
+        0.5,
+    )
+    assert [setting.value for setting in settings(subject="cardiology", name="batch_size")] == [16]

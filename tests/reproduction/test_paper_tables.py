@@ -55,11 +55,11 @@ def test_all_together_are_the_papers_grid() -> None:
     assert len(evaluations) == sum(size.linear.values()) + sum(size.finetune.values()) - 1
     first = [(*cell.requires, cell)[0] for cell in every.values()]
     roots = {cell.key: cell for cell in first}.values()
-    trained = [cell for cell in roots if isinstance(cell, Pretraining) and cell.epochs]
+    trained = [cell for cell in roots if isinstance(cell, Pretraining) and cell.max_epochs]
     by_leads = {leads: sum(cell.leads == leads for cell in trained) for leads in (4, 12)}
     assert by_leads == {4: size.pretrainings[4] - 1, 12: size.pretrainings[12]}
-    fresh = [cell for cell in roots if isinstance(cell, Pretraining) and not cell.epochs]
-    assert sorted(cell.embedding for cell in fresh) == [32, 64, 256]
+    fresh = [cell for cell in roots if isinstance(cell, Pretraining) and not cell.max_epochs]
+    assert sorted(cell.embedding_dim for cell in fresh) == [32, 64, 256]
 
 
 def test_cells_are_shared_with_our_tables() -> None:
@@ -97,15 +97,15 @@ def test_12_leads_are_named_where_a_dataset_has_them(workspace: Workspace) -> No
 
 def test_random_weights_of_any_size_are_those_of_the_seed(workspace: Workspace) -> None:
     """An encoder that was not trained is the one that ``random`` names, where that exists."""
-    fresh = Pretraining(method="cmsc", dataset="synthetic", seed=3, epochs=0)
+    fresh = Pretraining(method="cmsc", dataset="synthetic", seed=3, max_epochs=0)
     compute(fresh, workspace)
     kept, _ = load_encoder_folder(fresh.folder(workspace))
     named = load_encoder_checkpoint("random", open_store(workspace.store("synthetic")), seed=3).module
     assert all(torch.equal(a, b) for a, b in zip(kept.state_dict().values(), named.state_dict().values(), strict=True))
-    (result, *_) = results(table=15, method="random", evaluation="cardiology", fraction=0.25)
+    (result, *_) = results(table=15, method="random", evaluation="cardiology", label_fraction=0.25)
     start = cell_of(result.condition, 3).start
     assert start is not None
-    assert (start.epochs, start.embedding, start.seed) == (0, 32, 3)
+    assert (start.max_epochs, start.embedding_dim, start.seed) == (0, 32, 3)
 
 
 def test_a_name_that_does_not_exist_is_refused() -> None:
@@ -117,7 +117,9 @@ def test_a_name_that_does_not_exist_is_refused() -> None:
 def test_random_weights_are_chosen_by_that_name_alone(name: str, many: int) -> None:
     """Seven settings of figure 5; on two datasets a linear one, of its own network with two embeddings, and ours."""
     every = list(EXPERIMENTS[name].cells(range(1)))
-    random = [cell for cell in every if isinstance(cell, Evaluation) and (cell.start is None or not cell.start.epochs)]
+    random = [
+        cell for cell in every if isinstance(cell, Evaluation) and (cell.start is None or not cell.start.max_epochs)
+    ]
     kept = [cell for cell in every if chosen_cells("random", "")(cell)]
     assert kept == random
     assert len([cell for cell in kept if isinstance(cell, Evaluation) and cell.protocol != "finetune"]) in (0, many)

@@ -105,7 +105,7 @@ def test_claims_about_table_1_are_judged_by_length(tmp_path: Path) -> None:
     """CMSC is above SimCLR after 100 epochs and below it after 25."""
 
     def strength(cell: Evaluation) -> float:
-        long = cell.start is not None and cell.start.epochs == 100
+        long = cell.start is not None and cell.start.max_epochs == 100
         return usual_strength(cell) if long else 2.0 - usual_strength(cell)
 
     cells = [cell for cell in EXPERIMENTS["longer"].cells(range(1)) if isinstance(cell, Evaluation)]
@@ -152,7 +152,7 @@ def test_the_released_loss_and_leaks_are_held_against_their_like(complete: Path)
         assert gain == pytest.approx(first - second, abs=1.1e-3)
     told = Results(complete / "results").of(
         Evaluation(
-            protocol="linear", start=Pretraining(method="cmsc", dataset="chapman", epochs=100), dataset="chapman"
+            protocol="linear", start=Pretraining(method="cmsc", dataset="chapman", max_epochs=100), dataset="chapman"
         )
     )
     assert told is not None

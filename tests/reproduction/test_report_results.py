@@ -35,7 +35,7 @@ def test_our_experiments_are_conditions_of_the_paper_but_for_what_leaks_and_anot
             assert isinstance(cell, Evaluation)
             if condition_of(cell) is None:
                 unknown.append((name, cell.config))
-    assert unknown == [("released", {}), ("released", {}), ("leakage", {"leaks": "measured"})]
+    assert unknown == [("released", {}), ("released", {}), ("leakage", {"on_leak": "measure"})]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_our_experiments_are_conditions_of_the_paper_but_for_what_leaks_and_anot
     [
         LINEAR.model_copy(update={"config": {"solver": "adam"}}),
         LINEAR.model_copy(update={"part": "validation"}),
-        LINEAR.model_copy(update={"epochs": 50}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"epochs": 400})}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"more": ("physionet2020",)})}),
+        LINEAR.model_copy(update={"max_epochs": 50}),
+        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"max_epochs": 400})}),
+        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"extra_datasets": ("physionet2020",)})}),
         LINEAR.model_copy(update={"start": CMSC.model_copy(update={"options": {"temperature": 0.5}})}),
         LINEAR.model_copy(update={"start": CMSC.model_copy(update={"config": {"split": "apart"}})}),
         LINEAR.model_copy(update={"start": CMSC.model_copy(update={"preset": "released"})}),
@@ -64,7 +64,7 @@ def test_what_the_paper_does_not_do_is_no_condition(cell: Evaluation) -> None:
 
 
 def test_random_weights_by_either_way_are_one_condition() -> None:
-    start = CMSC.model_copy(update={"epochs": 0})
+    start = CMSC.model_copy(update={"max_epochs": 0})
     expected = condition("random", "chapman")
     assert condition_of(LINEAR.model_copy(update={"start": None})) == expected
     assert condition_of(LINEAR.model_copy(update={"start": start})) == expected
@@ -76,7 +76,7 @@ def test_cells_are_found_by_what_they_are(tmp_path: Path) -> None:
     found = results.of(LINEAR)
     assert found is not None
     assert found.name.startswith(LINEAR.label)
-    assert results.of(LINEAR.model_copy(update={"fraction": 0.25})) is None
+    assert results.of(LINEAR.model_copy(update={"label_fraction": 0.25})) is None
     runs = results.evaluations(condition("cmsc", "chapman", "chapman"))
     assert list(runs) == [0, 1]
     assert results.evaluations(condition("cmsc", "chapman", "chapman"), "released") == {}
@@ -121,7 +121,7 @@ def test_costs_are_those_of_the_finished_cells(tmp_path: Path) -> None:
 
 
 def test_the_time_of_a_replaced_layer_includes_its_training(tmp_path: Path) -> None:
-    refined = CMSC.model_copy(update={"principal": True})
+    refined = CMSC.model_copy(update={"pca": True})
     write_cell(tmp_path, refined, {"result": {}, "seconds": 3.0})
     assert Results(tmp_path).training_seconds(refined) is None
     write_cell(tmp_path, CMSC, {"result": {}, "seconds": 700.0})

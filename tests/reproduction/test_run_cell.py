@@ -18,7 +18,7 @@ from reproduction.paper_tables import find_experiment
 from reproduction.run_cell import REPLICATES_TABLE, compute, pretrain_config, run_cell
 from reproduction.search import search
 
-CMSC = Pretraining(method="cmsc", dataset="synthetic", epochs=1, preset="recommended")
+CMSC = Pretraining(method="cmsc", dataset="synthetic", max_epochs=1, preset="recommended")
 
 
 def linear(start: Pretraining | None = CMSC, **values: Any) -> Evaluation:
@@ -26,7 +26,7 @@ def linear(start: Pretraining | None = CMSC, **values: Any) -> Evaluation:
 
 
 def test_a_grid_is_computed_once_and_looked_up_after(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells: list[AnyCell] = [linear(), linear(fraction=0.25), linear(None)]
+    cells: list[AnyCell] = [linear(), linear(label_fraction=0.25), linear(None)]
     assert len([cell for task in tasks(cells, workspace, run_cell) for cell in task.cells]) == 4
     assert run_grid(cells, workspace, run_cell).finished == 4
     monkeypatch.setattr(module, "pretrain", None)
@@ -59,7 +59,7 @@ def test_a_deleted_encoder_is_trained_again_for_a_new_evaluation(workspace: Work
 
 def test_principal_components_come_after_a_pretraining_that_is_computed_once(workspace: Workspace) -> None:
     plain = CMSC.model_copy(update={"config": {"encoder": {"name": "resnet", "width": 8}}})
-    refined = plain.model_copy(update={"principal": True})
+    refined = plain.model_copy(update={"pca": True})
     assert run_grid([linear(refined), linear(plain)], workspace, run_cell, engine="processes", workers=2).failed == []
     assert compute(refined, workspace)["result"] == compute(plain, workspace)["result"]
     weights = [(cell.folder(workspace) / "model.safetensors").read_bytes() for cell in (plain, refined)]
@@ -109,7 +109,7 @@ def test_what_leaks_is_measured_and_marked(workspace: Workspace) -> None:
     compute(apart, workspace)
     with pytest.raises(LeakError):
         compute(linear(apart), workspace)
-    found = compute(linear(apart, config={"leaks": "measured"}), workspace)["result"]
+    found = compute(linear(apart, config={"on_leak": "measure"}), workspace)["result"]
     assert found["contract"]["leaks"] > 0
 
 
@@ -125,7 +125,7 @@ def test_distances_and_learning_curves_are_kept(workspace: Workspace) -> None:
     found = compute(apart, workspace)["result"]["distances"]
     for kind in ("intra", "inter"):
         assert sum(found["histogram"][kind]) == found[kind]["pairs"] > 0
-    values = {"preset": "recommended", "epochs": 2, "config": {"batch": 16}}
+    values = {"preset": "recommended", "max_epochs": 2, "config": {"batch_size": 16}}
     tuned = Evaluation.model_validate({"protocol": "finetune", "start": CMSC, "dataset": "synthetic", **values})
     row = compute(tuned, workspace)
     assert len(row["curves"]["validation_auc"]) == 2

@@ -60,7 +60,12 @@ def test_a_head_alone_can_be_asked_for(path: str, client: Served) -> None:
 def test_model(client: Served) -> None:
     found = checked(schemas.ModelAbout, client.get("/api/v1/model"))
     encoder = load_encoder("cmsc-chapman")
-    assert (found["encoder"], found["embedding"], found["rate"], found["seconds"]) == ("cmsc-chapman", 128, 500.0, 5.0)
+    assert (found["encoder"], found["embedding_dim"], found["sampling_rate"], found["seconds"]) == (
+        "cmsc-chapman",
+        128,
+        500.0,
+        5.0,
+    )
     assert found["leads"] == list(encoder.input.leads)
     assert [item["name"] for item in found["classes"]] == [item.name for item in encoder.classifier().card.classes]
     assert [item["name"] for item in found["classifiers"]] == list(encoder.classifiers)
@@ -141,9 +146,9 @@ def test_figures(client: Served, real_data: Path) -> None:
 
 def test_a_minute_of_twelve_leads_is_drawn(open_handed: Served) -> None:
     """As much as a preview has; more is refused."""
-    samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
-    rows = "\n".join(",".join(map(str, row)) for row in samples)
-    files = {"long.csv": f"# clocs ECG 1\n# rate: 1000\n{','.join(STANDARD)}\n{rows}\n".encode()}
+    num_samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
+    rows = "\n".join(",".join(map(str, row)) for row in num_samples)
+    files = {"long.csv": f"# clocs ECG 2\n# rate: 1000\n{','.join(STANDARD)}\n{rows}\n".encode()}
     assert open_handed.post("/api/v1/figure?format=pdf&seconds=60", files).body.startswith(b"%PDF")
     told = problem(open_handed.post("/api/v1/figure?format=pdf&seconds=61", files), 422, "wrong-option")
     assert "seconds: " in told["detail"]

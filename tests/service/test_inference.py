@@ -55,7 +55,7 @@ def test_an_error_comes_back() -> None:
     async def scenario() -> None:
         threads = Threads(1)
         try:
-            await threads.run(load_encoder().classify, make_recording(("I", "II", "V2"), samples=500))
+            await threads.run(load_encoder().classify, make_recording(("I", "II", "V2"), num_samples=500))
         finally:
             threads.close()
 

@@ -19,7 +19,7 @@ def shown(recording: Recording) -> Preview:
 
 
 def test_values_are_those_of_the_recording() -> None:
-    recording = make_recording(("I", "II", "aVR"), samples=700)
+    recording = make_recording(("I", "II", "aVR"), num_samples=700)
     found = shown(recording)
     assert [lead.name for lead in found.leads] == ["I", "II", "aVR"]
     assert found.signal.scale == {"I": 0.001, "II": 0.001, "aVR": 0.001}
@@ -28,7 +28,7 @@ def test_values_are_those_of_the_recording() -> None:
 
 
 def test_an_artefact_in_one_lead_leaves_the_others_fine() -> None:
-    recording = make_recording(("I", "II"), samples=600)
+    recording = make_recording(("I", "II"), num_samples=600)
     digital = recording.digital.astype(np.int32)
     digital[0, 5] = 400 * recording.gain[0]
     found = shown(replace(recording, digital=digital))
@@ -37,7 +37,7 @@ def test_an_artefact_in_one_lead_leaves_the_others_fine() -> None:
 
 
 def test_a_missing_sample_is_marked() -> None:
-    recording = make_recording(("I",), samples=600)
+    recording = make_recording(("I",), num_samples=600)
     digital = recording.digital.copy()
     digital[0, 5] = missing_value(digital.dtype)
     found = shown(replace(recording, digital=digital))
@@ -50,7 +50,7 @@ def test_large_values_get_a_coarser_scale(unit: str, peak: float) -> None:
     values = np.array([[-peak, 0, peak / 2, peak]])
     gain = 1000.0 if unit == "mV" else 1.0
     recording = replace(
-        make_recording(("I",), samples=4),
+        make_recording(("I",), num_samples=4),
         digital=np.rint(values * gain).astype(np.int32),
         gain=np.array([gain]),
         unit=unit,  # type: ignore[arg-type]
@@ -64,5 +64,5 @@ def test_large_values_get_a_coarser_scale(unit: str, peak: float) -> None:
 
 
 def test_a_name_cannot_break_out_of_the_json() -> None:
-    recording = replace(make_recording(("I",), samples=600), leads=('"]}<script>',))
+    recording = replace(make_recording(("I",), num_samples=600), leads=('"]}<script>',))
     assert list(json.loads(preview_json(recording, 1.2))["signal"]["samples"]) == ['"]}<script>']

@@ -15,8 +15,8 @@ from tests.service.serving import served
 JOINT = (
     "encoder={name: resnet, in_channels: 12, embedding_dim: 16, width: 4, depth: 2}",
     f"leads={','.join(STANDARD)}",
-    "batch=32",
-    "epochs=2",
+    "batch_size=32",
+    "max_epochs=2",
     "onnx=false",
 )
 
@@ -32,7 +32,7 @@ def published(store: Path, folder: Path, *overrides: str) -> Path:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred recordings of fifty patients, twelve leads."""
     folder = tmp_path_factory.mktemp("store") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 100, "leads": 12}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 100, "leads": 12}))
     return folder
 
 

@@ -24,7 +24,7 @@ def twelve(change: Change | None = None) -> Recording:
     return replace(full, digital=digital, provenance=Provenance())
 
 
-EVERYTHING = GatePolicy(judge_rate=True, judge_electrodes=True)
+EVERYTHING = GatePolicy(check_sampling_rate=True, check_electrodes=True)
 
 
 def found(recording: Recording, policy: GatePolicy = EVERYTHING) -> set[tuple[str, str]]:
@@ -51,7 +51,7 @@ def swap(one: str, other: str) -> Change:
 
 def heart() -> Recording:
     """A made-up heart in sinus rhythm, 68 beats a minute, twelve leads at 500 Hz."""
-    options = SYNTHETIC.options.model_validate({"records": 18, "seed": 32})
+    options = SYNTHETIC.options.model_validate({"num_records": 18, "seed": 32})
     nowhere: Any = None
     *_, entry = SYNTHETIC.entries(nowhere, options)
     made: Recording = SYNTHETIC.load(nowhere, entry, options)

@@ -24,7 +24,7 @@ from clocs.signals.quality import OFF, assess
 from tests.conftest import make_recording
 
 RATE = 500.0
-BEATS_ONLY = OFF.model_copy(update={"judge_rate": True, "judge_electrodes": True})
+BEATS_ONLY = OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
 
 
 def waves(interval: float, seconds: float = 10.0, qrs: float = 0.02, t_delay: float = 0.25) -> Recording:
@@ -39,7 +39,7 @@ def waves(interval: float, seconds: float = 10.0, qrs: float = 0.02, t_delay: fl
         digital=quantise(np.stack([beat, 0.8 * beat, -beat])),
         gain=np.full(3, 1000.0),
         baseline=np.zeros(3, np.int32),
-        rate=RATE,
+        sampling_rate=RATE,
         leads=("I", "II", "V2"),
     )
 
@@ -65,11 +65,11 @@ def test_waves_point_where_they_do() -> None:
 
 
 @given(st.sampled_from([100.0, 128.0, 250.0, 257.0, 1000.0]))
-def test_seconds_follow_the_stated_rate(rate: float) -> None:
-    found = find_beats(replace(waves(0.8), rate=rate))
-    if rate > 125:  # else the beats are too far apart for the longest that is looked for
+def test_seconds_follow_the_stated_rate(sampling_rate: float) -> None:
+    found = find_beats(replace(waves(0.8), sampling_rate=sampling_rate))
+    if sampling_rate > 125:  # else the beats are too far apart for the longest that is looked for
         assert found is not None
-        assert found.interval == pytest.approx(0.8 * RATE / rate, rel=0.02)
+        assert found.interval == pytest.approx(0.8 * RATE / sampling_rate, rel=0.02)
 
 
 def test_missing_samples_and_leads_of_other_names_do_no_harm() -> None:
@@ -82,22 +82,22 @@ def test_missing_samples_and_leads_of_other_names_do_no_harm() -> None:
         assert found.interval == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.parametrize("recording", [make_recording(samples=400), waves(0.8, seconds=2.0), waves(5.0)])
+@pytest.mark.parametrize("recording", [make_recording(num_samples=400), waves(0.8, seconds=2.0), waves(5.0)])
 def test_too_few_beats_are_none(recording: Recording) -> None:
     assert find_beats(recording) is None
 
 
-@pytest.mark.parametrize("rate", [1.0, 5.0, 7.0, 10.0, 12.0, 25.0, 49.9])
+@pytest.mark.parametrize("sampling_rate", [1.0, 5.0, 7.0, 10.0, 12.0, 25.0, 49.9])
 @pytest.mark.parametrize("beats", [0.8, 1.0, 1.5, 2.5])
-def test_at_a_few_hertz_there_are_no_beats_and_the_rate_is_the_reason(rate: float, beats: float) -> None:
+def test_at_a_few_hertz_there_are_no_beats_and_the_rate_is_the_reason(sampling_rate: float, beats: float) -> None:
     """A QRS complex lasts a tenth of a second: too short for such rates."""
-    times = np.arange(600) / rate
+    times = np.arange(600) / sampling_rate
     spikes = 1000 * np.exp(-(((times * beats % 1 - 0.5) / 0.02) ** 2))
     for noise in (0, 1, 30):
         digital = (spikes + np.random.default_rng(noise).normal(0, noise, 600))[None].astype(np.int16)
-        recording = replace(make_recording(("II",), samples=600, rate=rate), digital=digital)
+        recording = replace(make_recording(("II",), num_samples=600, sampling_rate=sampling_rate), digital=digital)
         assert find_beats(recording) is None
-        assert [finding.reason for finding in assess(recording, BEATS_ONLY)] == ["rate"]
+        assert [finding.reason for finding in assess(recording, BEATS_ONLY)] == ["sampling_rate"]
 
 
 def test_a_flat_recording_has_no_beats() -> None:
@@ -178,7 +178,7 @@ def count(data: Path, name: str, every: int) -> dict[str, Counter[str]]:
                 continue
             found.setdefault(f"as it is{kind}", Counter())[verdict(one)] += 1
             for word, factor in (("half", 0.5), ("twice", 2.0)):
-                wrong = replace(one, rate=one.rate * factor)
+                wrong = replace(one, sampling_rate=one.sampling_rate * factor)
                 found.setdefault(f"{word} the rate{kind}", Counter())[verdict(wrong)] += 1
         if "I" in recording.leads:
             turned = silent.digital.copy()
@@ -209,7 +209,7 @@ def test_all_real_recordings(name: str, refused: int, real_data: Path, capsys: p
 
 
 def test_a_folder_is_judged_by_its_beats(originals: Path) -> None:
-    assert FOLDER.gate.judge_rate
-    assert FOLDER.gate.judge_electrodes
+    assert FOLDER.gate.check_sampling_rate
+    assert FOLDER.gate.check_electrodes
     others: list[Any] = [dataset for dataset in DATASETS if dataset.name != "folder"]
-    assert not any(dataset.gate.judge_rate or dataset.gate.judge_electrodes for dataset in others)
+    assert not any(dataset.gate.check_sampling_rate or dataset.gate.check_electrodes for dataset in others)

@@ -19,75 +19,84 @@ from clocs.signals.framing import FramePolicy
 VALUES = arrays(np.float32, (3, 24), elements=st.floats(-50, 50, width=32))
 
 
-def literal_count(samples: Fraction | int, window: int) -> int:
+def literal_count(num_samples: Fraction | int, window: int) -> int:
     """Cut windows off the front for as long as there are whole ones."""
     count = 0
-    while samples >= window:
-        samples -= window
+    while num_samples >= window:
+        num_samples -= window
         count += 1
     return count
 
 
-def count(policy: FramePolicy, samples: int, rate: float) -> int:
-    return int(policy.count(np.array([samples]), np.array([rate]))[0])
+def count(policy: FramePolicy, num_samples: int, sampling_rate: float) -> int:
+    return int(policy.count(np.array([num_samples]), np.array([sampling_rate]))[0])
 
 
 @given(st.integers(0, 3000), st.integers(1, 300), st.floats(50, 2000))
-def test_frames_of_source_samples_are_counted_as_they_are_cut(samples: int, window: int, rate: float) -> None:
-    policy = FramePolicy(samples=100, source_samples=window)
-    assert count(policy, samples, rate) == literal_count(samples, window)
+def test_frames_of_source_samples_are_counted_as_they_are_cut(
+    num_samples: int, window: int, sampling_rate: float
+) -> None:
+    policy = FramePolicy(num_samples=100, num_source_samples=window)
+    assert count(policy, num_samples, sampling_rate) == literal_count(num_samples, window)
 
 
 @given(st.integers(0, 80_000), st.integers(50, 2000), st.sampled_from([250, 500]), st.integers(1, 3))
 def test_frames_at_a_rate_are_those_of_the_resampled_length(
-    samples: int, rate: int, to_rate: int, segments: int
+    num_samples: int, sampling_rate: int, to_rate: int, segments: int
 ) -> None:
     """In exact fractions: a recording of n samples has n * to / from samples at the other rate."""
-    policy = FramePolicy(samples=1250, segments=segments, rate=to_rate)
-    assert count(policy, samples, float(rate)) == literal_count(Fraction(samples * to_rate, rate), 1250 * segments)
+    policy = FramePolicy(num_samples=1250, num_segments=segments, sampling_rate=to_rate)
+    assert count(policy, num_samples, float(sampling_rate)) == literal_count(
+        Fraction(num_samples * to_rate, sampling_rate), 1250 * segments
+    )
 
 
 @given(st.integers(1, 40), st.integers(50, 2000), st.integers(-1, 1))
-def test_a_recording_of_just_so_many_frames_has_them(frames: int, rate: int, more: int) -> None:
+def test_a_recording_of_just_so_many_frames_has_them(frames: int, sampling_rate: int, more: int) -> None:
     """At the edge, where floating point would lose a frame or add one: 5 s frames of whole seconds."""
-    policy = FramePolicy(samples=2500, rate=500)
-    assert count(policy, frames * 5 * rate + more, float(rate)) == frames - (more < 0)
+    policy = FramePolicy(num_samples=2500, sampling_rate=500)
+    assert count(policy, frames * 5 * sampling_rate + more, float(sampling_rate)) == frames - (more < 0)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20))
-def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(samples: list[int]) -> None:
-    rates = np.full(len(samples), 500.0)
-    whole = FramePolicy(samples=2500, source_samples="recording").count(np.array(samples), rates)
-    assert whole.tolist() == [int(length > 0) for length in samples]
-    cut = FramePolicy(samples=250, rate=500)
-    assert cut.count(np.array(samples), rates).tolist() == [count(cut, length, 500.0) for length in samples]
+def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(num_samples: list[int]) -> None:
+    rates = np.full(len(num_samples), 500.0)
+    whole = FramePolicy(num_samples=2500, num_source_samples="recording").count(np.array(num_samples), rates)
+    assert whole.tolist() == [int(length > 0) for length in num_samples]
+    cut = FramePolicy(num_samples=250, sampling_rate=500)
+    assert cut.count(np.array(num_samples), rates).tolist() == [count(cut, length, 500.0) for length in num_samples]
 
 
 @pytest.mark.parametrize(
-    ("samples", "rate", "segments", "frames"),
+    ("num_samples", "sampling_rate", "segments", "frames"),
     [(5000, 500.0, 1, 2), (5000, 500.0, 2, 1), (4999, 500.0, 2, 0), (1000, 100.0, 1, 2), (9000, 300.0, 2, 3)],
 )
-def test_counts_done_by_hand(samples: int, rate: float, segments: int, frames: int) -> None:
-    assert count(FramePolicy(samples=2500, segments=segments, rate=500), samples, rate) == frames
+def test_counts_done_by_hand(num_samples: int, sampling_rate: float, segments: int, frames: int) -> None:
+    assert (
+        count(FramePolicy(num_samples=2500, num_segments=segments, sampling_rate=500), num_samples, sampling_rate)
+        == frames
+    )
 
 
 @pytest.mark.parametrize(
-    ("policy", "rate", "window"),
+    ("policy", "sampling_rate", "window"),
     [
-        (FramePolicy(samples=2500, rate=500), 500, 2500),
-        (FramePolicy(samples=2500, segments=2, rate=500), 500, 5000),
-        (FramePolicy(samples=2500, segments=2, rate=500), 300, 3000),
-        (FramePolicy(samples=2500, source_samples=256), 200, 256),
-        (FramePolicy(samples=2500, source_samples="recording"), 500, None),
+        (FramePolicy(num_samples=2500, sampling_rate=500), 500, 2500),
+        (FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500), 500, 5000),
+        (FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500), 300, 3000),
+        (FramePolicy(num_samples=2500, num_source_samples=256), 200, 256),
+        (FramePolicy(num_samples=2500, num_source_samples="recording"), 500, None),
     ],
 )
-def test_the_window_is_what_one_frame_takes_of_a_recording(policy: FramePolicy, rate: float, window: int) -> None:
-    assert policy.window(rate) == window
+def test_the_window_is_what_one_frame_takes_of_a_recording(
+    policy: FramePolicy, sampling_rate: float, window: int
+) -> None:
+    assert policy.window(sampling_rate) == window
 
 
 @given(VALUES)
 def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.NDArray[np.float32]) -> None:
-    frames = FramePolicy(samples=8, segments=3, source_samples=24).shape_windows(values[:, None])[:, :, 0]
+    frames = FramePolicy(num_samples=8, num_segments=3, num_source_samples=24).shape_windows(values[:, None])[:, :, 0]
     assert frames.shape == (3, 3, 8)
     for row in range(3):
         assert [value for segment in frames[row].tolist() for value in segment] == values[row].tolist()
@@ -96,7 +105,7 @@ def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.N
 @given(VALUES)
 def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray[np.float32]) -> None:
     """Against a literal loop in double precision; a constant segment becomes 0."""
-    policy = FramePolicy(samples=8, segments=3, source_samples=24, normalisation="unit")
+    policy = FramePolicy(num_samples=8, num_segments=3, num_source_samples=24, normalization="minmax")
     frames = policy.shape_windows(values[:, None])[:, :, 0]
     for row in range(3):
         for segment in range(3):
@@ -111,7 +120,7 @@ def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray
 def test_typical_amplitude_is_free_of_gain_and_offset() -> None:
     """By Python's statistics: mean 0, standard deviation 0.15; a constant segment becomes 0."""
     steps = np.random.default_rng(0).normal(size=(3, 1, 16)).astype(np.float32)
-    policy = FramePolicy(samples=8, segments=2, source_samples=16, normalisation="typical")
+    policy = FramePolicy(num_samples=8, num_segments=2, num_source_samples=16, normalization="typical")
     frames = policy.shape_windows(steps)
     for piece in frames.reshape(-1, 8).tolist():
         assert statistics.fmean(piece) == pytest.approx(0, abs=1e-6)
@@ -122,7 +131,7 @@ def test_typical_amplitude_is_free_of_gain_and_offset() -> None:
 
 def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
     window = np.sin(2 * np.pi * 4 * np.arange(256) / 256).astype(np.float32)
-    frame = FramePolicy(samples=2500, source_samples=256).shape_windows(window[None, None])
+    frame = FramePolicy(num_samples=2500, num_source_samples=256).shape_windows(window[None, None])
     assert frame.shape == (1, 1, 1, 2500)
     np.testing.assert_allclose(frame[0, 0, 0], np.sin(2 * np.pi * 4 * np.arange(2500) / 2500), atol=1e-5)
 
@@ -130,15 +139,15 @@ def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"samples": 2500}, "give either rate or source_samples"),
-        ({"samples": 2500, "rate": 500, "source_samples": 2500}, "give either rate or source_samples"),
-        ({"samples": 0, "rate": 500}, "samples"),
-        ({"samples": 2500, "rate": -1}, "rate"),
-        ({"samples": 2500, "rate": 500, "segments": 0}, "segments"),
-        ({"samples": 2500, "rate": 500, "normalisation": "zscore"}, "normalisation"),
-        ({"samples": 2500, "rate": 500, "label_at": "end"}, "label_at"),
-        ({"samples": 2500, "source_samples": "all"}, "source_samples"),
-        ({"samples": 2500, "rate": 500, "sample": 1}, "Extra inputs"),
+        ({"num_samples": 2500}, "give either rate or source_samples"),
+        ({"num_samples": 2500, "sampling_rate": 500, "num_source_samples": 2500}, "give either rate or source_samples"),
+        ({"num_samples": 0, "sampling_rate": 500}, "num_samples"),
+        ({"num_samples": 2500, "sampling_rate": -1}, "sampling_rate"),
+        ({"num_samples": 2500, "sampling_rate": 500, "num_segments": 0}, "num_segments"),
+        ({"num_samples": 2500, "sampling_rate": 500, "normalization": "zscore"}, "normalization"),
+        ({"num_samples": 2500, "sampling_rate": 500, "label_at": "end"}, "label_at"),
+        ({"num_samples": 2500, "num_source_samples": "all"}, "num_source_samples"),
+        ({"num_samples": 2500, "sampling_rate": 500, "sample": 1}, "Extra inputs"),
     ],
 )
 def test_policies_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
@@ -147,7 +156,9 @@ def test_policies_that_make_no_sense_are_refused(wrong: dict[str, Any], said: st
 
 
 def test_a_policy_is_fixed_and_survives_json() -> None:
-    policy = FramePolicy(samples=2500, source_samples="recording", leads=("II",), excluded=(("r1", "V2"),))
+    policy = FramePolicy(
+        num_samples=2500, num_source_samples="recording", leads=("II",), excluded_leads=(("r1", "V2"),)
+    )
     assert FramePolicy.model_validate_json(policy.model_dump_json()) == policy
     with pytest.raises(ValidationError, match="frozen"):
-        policy.samples = 1
+        policy.num_samples = 1

@@ -29,7 +29,7 @@ from tests.signals.judged import found, row, swap, twelve
 )
 def test_swapped_leads_are_refused_by_their_equations(pair: tuple[str, str], at_least: set[str]) -> None:
     reasons = found(twelve(swap(*pair)))
-    assert {reason for reason, _ in reasons} == {"identity"}
+    assert {reason for reason, _ in reasons} == {"lead_equations"}
     assert {lead for _, lead in reasons} >= at_least
 
 
@@ -38,7 +38,7 @@ def test_swapped_leads_of_a_real_record_are_refused(originals: Path) -> None:
     recording = read_from(source, "00001_hr.hea")
     assert found(recording) == set()
     swapped = replace(recording, leads=("II", "I", *recording.leads[2:]))
-    assert {reason for reason, _ in found(swapped)} == {"identity"}
+    assert {reason for reason, _ in found(swapped)} == {"lead_equations"}
 
 
 ALIKE: dict[tuple[str, ...], set[tuple[str, str]]] = {
@@ -60,7 +60,7 @@ def test_exchanged_names_are_found_in_any_three_limb_leads(limbs: tuple[str, ...
     for one, other in itertools.combinations(some.leads, 2):
         swap = {one: other, other: one}
         wrong = replace(some, leads=tuple(swap.get(lead, lead) for lead in some.leads))
-        seen = set() if (one, other) in ALIKE.get(limbs, ()) else {"identity"}
+        seen = set() if (one, other) in ALIKE.get(limbs, ()) else {"lead_equations"}
         assert {reason for reason, _ in found(wrong)} == seen, (one, other)
 
 
@@ -78,7 +78,7 @@ def test_exchanged_names_of_chapmans_four_leads_are_found(pair: tuple[str, str],
     assert found(recording) == set()
     swap = dict((pair, pair[::-1]))
     wrong = replace(recording, leads=tuple(swap.get(lead, lead) for lead in recording.leads))
-    assert found(wrong) == {("identity", lead) for lead in pair}
+    assert found(wrong) == {("lead_equations", lead) for lead in pair}
     assert all(finding.detail.endswith(swap[finding.lead]) for finding in assess(wrong, GatePolicy()))
 
 
@@ -98,7 +98,7 @@ def test_spikes_on_all_leads_do_not_pass_for_a_lead_swap(originals: Path) -> Non
     assert np.abs(recording.signal).max() > 30
     assert found(recording) == set()
     swapped = replace(recording, leads=("II", "I", *recording.leads[2:]))
-    assert {reason for reason, _ in found(swapped)} == {"identity"}
+    assert {reason for reason, _ in found(swapped)} == {"lead_equations"}
 
 
 def test_missing_chest_leads_do_not_hide_swapped_limb_leads() -> None:
@@ -106,11 +106,11 @@ def test_missing_chest_leads_do_not_hide_swapped_limb_leads() -> None:
         swap("aVR", "aVL")(digital)
         digital[row("V1")] = -32768
 
-    assert found(twelve(change)) == {("missing", "V1"), ("identity", "aVR"), ("identity", "aVL")}
+    assert found(twelve(change)) == {("missing", "V1"), ("lead_equations", "aVR"), ("lead_equations", "aVL")}
 
 
 def test_a_derived_lead_is_not_held_against_its_own_equation() -> None:
     derived = derive(make_recording())
     wrong = replace(derived, gain=np.where(np.array(derived.leads) == "III", 300.0, derived.gain))
     assert found(wrong) == set()
-    assert found(replace(wrong, provenance=Provenance())) == {("identity", "III")}
+    assert found(replace(wrong, provenance=Provenance())) == {("lead_equations", "III")}

@@ -31,7 +31,11 @@ def pair(
     baseline: tuple[int, int] = (0, 0),
 ) -> Recording:
     return Recording(
-        digital=digital, gain=np.array(gain), baseline=np.array(baseline, np.int32), rate=500.0, leads=("I", "II")
+        digital=digital,
+        gain=np.array(gain),
+        baseline=np.array(baseline, np.int32),
+        sampling_rate=500.0,
+        leads=("I", "II"),
     )
 
 

@@ -19,14 +19,17 @@ from tests.conftest import make_recording
 from tests.signals.judged import EVERYTHING, Change, arms_exchanged, found, heart, put, row, swap, twelve
 
 PLANTED: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
-    "length": (replace(twelve(), provenance=Provenance(declared_samples=5001)), {("length", "")}),
-    "short": (make_recording(samples=499), {("short", "")}),
+    "length": (replace(twelve(), provenance=Provenance(num_declared_samples=5001)), {("length", "")}),
+    "short": (make_recording(num_samples=499), {("short", "")}),
     "missing": (twelve(put("V2", -32768, 17, 18)), {("missing", "V2")}),
     "flat": (twelve(put("V3", 40, 0, 5000)), {("flat", "V3")}),
     "amplitude": (replace(make_recording(), gain=np.array([1000.0, 1.0, 1000.0])), {("amplitude", "II")}),
     "saturated": (twelve(put("V5", 2500, 1000, 1101)), {("saturated", "V5")}),
-    "identity": (twelve(swap("aVR", "aVL")), {("identity", "aVR"), ("identity", "aVL")}),
-    "rate": (replace(heart(), rate=250.0, provenance=Provenance(heart_rate=68)), {("rate", "")}),
+    "lead_equations": (twelve(swap("aVR", "aVL")), {("lead_equations", "aVR"), ("lead_equations", "aVL")}),
+    "sampling_rate": (
+        replace(heart(), sampling_rate=250.0, provenance=Provenance(heart_rate=68)),
+        {("sampling_rate", "")},
+    ),
     "electrodes": (arms_exchanged(), {("electrodes", "I")}),
 }
 
@@ -40,8 +43,8 @@ def test_a_lead_at_its_nearer_rail_is_saturated_whatever_the_other_end_does() ->
 
 
 def test_a_rate_at_which_no_beat_can_be_seen_is_refused() -> None:
-    assert found(replace(heart(), rate=49.9)) == {("rate", "")}
-    assert found(replace(heart(), rate=1.0), GatePolicy()) == set(), "only where rates are judged"
+    assert found(replace(heart(), sampling_rate=49.9)) == {("sampling_rate", "")}
+    assert found(replace(heart(), sampling_rate=1.0), GatePolicy()) == set(), "only where rates are judged"
 
 
 def test_each_reason_has_a_planted_fault() -> None:
@@ -68,9 +71,9 @@ OFF_ALONE: dict[str, dict[str, bool | None]] = {
     "flat": {"min_span": None},
     "amplitude": {"max_amplitude": None},
     "saturated": {"max_saturated_seconds": None},
-    "identity": {"max_identity_error": None},
-    "rate": {"judge_rate": False},
-    "electrodes": {"judge_electrodes": False},
+    "lead_equations": {"max_lead_equation_error": None},
+    "sampling_rate": {"check_sampling_rate": False},
+    "electrodes": {"check_electrodes": False},
 }
 
 
@@ -162,7 +165,7 @@ def test_any_content_is_judged_and_the_order_of_leads_does_not_matter(
         digital=digital,
         gain=np.full(count, gain),
         baseline=np.full(count, zero, np.int32),
-        rate=20.0,
+        sampling_rate=20.0,
         leads=tuple(names[:count]),
         unit="mV" if unit == "mV" else "adu",
     )
@@ -184,7 +187,7 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> Non
 
 def test_a_calibration_pulse_at_the_end_is_no_fault_of_the_leads() -> None:
     """As Philips carts write it: 1 mV on all leads at once, which no heart can make."""
-    beats = derive(make_recording(("I", "II", "V1"), samples=5500))
+    beats = derive(make_recording(("I", "II", "V1"), num_samples=5500))
     held = replace(beats, provenance=replace(beats.provenance, derived_leads=()))
     assert assess(held, GatePolicy()) == []
     pulse = held.digital.copy()
@@ -194,4 +197,4 @@ def test_a_calibration_pulse_at_the_end_is_no_fault_of_the_leads() -> None:
     pulse[:, 5300:5500] = np.round(5 * held.gain)[:, None]
     pulse[2, 5300:5500] = 0
     found = assess(replace(held, digital=pulse), GatePolicy())
-    assert "identity" in {finding.reason for finding in found}, "on some leads only, it is one"
+    assert "lead_equations" in {finding.reason for finding in found}, "on some leads only, it is one"

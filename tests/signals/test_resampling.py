@@ -14,35 +14,37 @@ from hypothesis import strategies as st
 from clocs.signals.resampling import Floats, resample, resampled_length, stretch
 
 
-def sine(hertz: float, rate: float, seconds: float = 10.0) -> Floats:
-    time = np.arange(round(seconds * rate)) / rate
+def sine(hertz: float, sampling_rate: float, seconds: float = 10.0) -> Floats:
+    time = np.arange(round(seconds * sampling_rate)) / sampling_rate
     return np.sin(2 * np.pi * hertz * time + 0.3).astype(np.float32)
 
 
-@pytest.mark.parametrize(("rate", "to_rate"), [(500, 250), (250, 500), (300, 500), (360, 500), (1000, 500), (257, 500)])
+@pytest.mark.parametrize(
+    ("sampling_rate", "to_rate"), [(500, 250), (250, 500), (300, 500), (360, 500), (1000, 500), (257, 500)]
+)
 @pytest.mark.parametrize("hertz", [1.0, 7.0, 25.0])
-def test_a_sine_keeps_its_frequency_and_size(rate: float, to_rate: float, hertz: float) -> None:
+def test_a_sine_keeps_its_frequency_and_size(sampling_rate: float, to_rate: float, hertz: float) -> None:
     """Closed form: the same sine, sampled at the other rate; half a second at each end is the filter's."""
-    made = resample(sine(hertz, rate), rate, to_rate)
+    made = resample(sine(hertz, sampling_rate), sampling_rate, to_rate)
     assert made.dtype == np.float32
     assert made.shape == (math.ceil(10 * to_rate),)
     edge = round(to_rate / 2)
     np.testing.assert_allclose(made[edge:-edge], sine(hertz, to_rate)[edge:-edge], atol=0.01)
 
 
-@pytest.mark.parametrize("rate", [499.8, 999.8, 249.89, 250.1, 124.99])
-def test_rates_near_a_simple_ratio_do_not_drift(rate: float) -> None:
+@pytest.mark.parametrize("sampling_rate", [499.8, 999.8, 249.89, 250.1, 124.99])
+def test_rates_near_a_simple_ratio_do_not_drift(sampling_rate: float) -> None:
     """Ten minutes on, a tone is where it should be; a ratio of 1 in place of 0.9996 would be a quarter second off."""
-    made = resample(sine(2.0, rate, 600.0), rate, 500)
-    samples = np.array([round(600 * rate)])
-    assert abs(len(made) - resampled_length(samples, rate, 500)[0]) <= 1
+    made = resample(sine(2.0, sampling_rate, 600.0), sampling_rate, 500)
+    num_samples = np.array([round(600 * sampling_rate)])
+    assert abs(len(made) - resampled_length(num_samples, sampling_rate, 500)[0]) <= 1
     late = slice(590 * 500, 590 * 500 + 2500)
     np.testing.assert_allclose(made[late], sine(2.0, 500, 600.0)[late], atol=0.02)
 
 
-@pytest.mark.parametrize("rate", [150_000, 1_000_000])
-def test_rates_a_thousand_times_apart(rate: float) -> None:
-    made = resample(sine(2.0, rate, 2.0), rate, 100)
+@pytest.mark.parametrize("sampling_rate", [150_000, 1_000_000])
+def test_rates_a_thousand_times_apart(sampling_rate: float) -> None:
+    made = resample(sine(2.0, sampling_rate, 2.0), sampling_rate, 100)
     np.testing.assert_allclose(made[50:-50], sine(2.0, 100, 2.0)[50:-50], atol=0.01)
 
 

@@ -53,10 +53,10 @@ def literal(made: Simulation, lead: str, sample: int) -> float:
         (made.ventricular[int(kind)], at) for at, kind in zip(made.beats.ventricular, made.beats.kinds, strict=True)
     ]
     for beat, at in onsets:
-        seen = vector(beat, (sample - round(at * made.rate)) / made.rate)
+        seen = vector(beat, (sample - round(at * made.sampling_rate)) / made.sampling_rate)
         total += sum(made.heart.chest[row, axis] * seen[axis] for axis in range(3))
     for at, kind in zip(made.beats.ventricular, made.beats.kinds, strict=True):
-        if kind == PACED and sample == round(at * made.rate) - 1:
+        if kind == PACED and sample == round(at * made.sampling_rate) - 1:
             total += float(made.heart.chest[row] @ SPIKE)
     return total * 1000
 
@@ -65,7 +65,7 @@ def literal(made: Simulation, lead: str, sample: int) -> float:
 def test_a_drawing_is_the_sum_of_its_waves(labels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clocs.signals.simulation.SWING", 0.0)
     random = np.random.default_rng(3)
-    made = simulate(labels, make_heart(random), seconds=3, rate=250, random=random)
+    made = simulate(labels, make_heart(random), seconds=3, sampling_rate=250, random=random)
     drawn = dict(zip(LEADS, made.draw(LEADS, 0.0, random).astype(float), strict=True))
     for lead in ("I", "II", "V1", "V6"):
         expected = [literal(made, lead, sample) for sample in range(0, 750, 3)]
@@ -75,7 +75,7 @@ def test_a_drawing_is_the_sum_of_its_waves(labels: tuple[str, ...], monkeypatch:
 
 def test_beats_swing_with_the_breath_by_a_few_percent() -> None:
     random = np.random.default_rng(0)
-    made = simulate(("SR",), make_heart(random), seconds=10, rate=500, random=random)
+    made = simulate(("SR",), make_heart(random), seconds=10, sampling_rate=500, random=random)
     (lead,) = made.draw(("II",), 0.0, random).astype(float)
     onsets = made.truth().qrs_onsets[:-1]
     peaks = np.array([np.abs(lead[at : at + 50]).max() for at in onsets])

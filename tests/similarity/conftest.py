@@ -17,7 +17,7 @@ from clocs.training.pretrain import pretrain
 def judged_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Four hundred recordings of two hundred patients, four leads, with the splits ``default`` and ``other``."""
     folder = tmp_path_factory.mktemp("judged") / "store"
-    made = clocs.ingest("synthetic", None, folder, options={"records": 400, "leads": 4})
+    made = clocs.ingest("synthetic", None, folder, options={"num_records": 400, "leads": 4})
     clocs.split(made)
     clocs.split(made, "other", seed=1)
     return made
@@ -27,7 +27,7 @@ def judged_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def judged_encoder(judged_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The best encoder of a short CMSC run on the split ``default``."""
     here = [f"store={judged_store.folder}", f"runs={tmp_path_factory.mktemp('runs')}"]
-    return Path(pretrain("cmsc-synthetic", [*here, "epochs=1", "batch=32"])["best"])
+    return Path(pretrain("cmsc-synthetic", [*here, "max_epochs=1", "batch_size=32"])["best"])
 
 
 @pytest.fixture(scope="session")

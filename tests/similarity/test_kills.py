@@ -47,7 +47,7 @@ def prepared(operation: str, folder: Path) -> Path:
     start = folder / "start"
     start.mkdir(parents=True)
     if operation == "embed":
-        ingest("synthetic", None, folder / "store", options={"records": 14, "leads": 4, "seconds": 5})
+        ingest("synthetic", None, folder / "store", options={"num_records": 14, "leads": 4, "seconds": 5})
         make_encoder(folder / "encoder")
         return folder
     write_archive(start / "first", ROWS[:25], VECTORS[:25])

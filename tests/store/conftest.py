@@ -54,14 +54,16 @@ def store_of(tmp_path: Path) -> Maker:
 def varied() -> list[Recording]:
     """Recordings that differ in leads, length, rate, gain, type of integer, and have missing samples."""
     made = [
-        make_recording(seed=number, record_id=f"r{number}", patient_id=f"p{number // 2}", samples=5000 + 1250 * number)
+        make_recording(
+            seed=number, record_id=f"r{number}", patient_id=f"p{number // 2}", num_samples=5000 + 1250 * number
+        )
         for number in range(5)
     ]
-    wide = make_recording(leads=("II", "I", "V2", "V5"), seed=7, record_id="wide", patient_id="p7", samples=6000)
+    wide = make_recording(leads=("II", "I", "V2", "V5"), seed=7, record_id="wide", patient_id="p7", num_samples=6000)
     digital = wide.digital.astype(np.int32) * 40
     made.append(replace(wide, digital=digital, gain=wide.gain * 40, baseline=np.array([3, -5, 0, 9], np.int32)))
-    made.append(make_recording(rate=250.0, seed=8, record_id="slow", patient_id="p8", samples=3000))
-    gap = make_recording(seed=9, record_id="gap", patient_id="p9", samples=7600)
+    made.append(make_recording(sampling_rate=250.0, seed=8, record_id="slow", patient_id="p8", num_samples=3000))
+    gap = make_recording(seed=9, record_id="gap", patient_id="p9", num_samples=7600)
     holed = gap.digital.copy()
     holed[2, 100:110] = np.iinfo(np.int16).min
     made.append(replace(gap, digital=holed))

@@ -45,7 +45,7 @@ class Planted:
 
 def made(leads: tuple[str, ...], number: int) -> Recording:
     """A heart made up of numbers alone."""
-    options, nowhere = SYNTHETIC.parse_options({"records": number + 1}), None
+    options, nowhere = SYNTHETIC.parse_options({"num_records": number + 1}), None
     *_, entry = SYNTHETIC.entries(nowhere, options)  # type: ignore[arg-type]  # it reads no source
     recording: Recording = SYNTHETIC.load(nowhere, entry, options)  # type: ignore[arg-type]
     return replace(recording.select(leads), patient_id="", labels=())
@@ -145,7 +145,7 @@ def plant(raw: bytes, values: list[str], random: np.random.Generator) -> tuple[b
     return raw, planted
 
 
-def samples(hospital_files: Path, trial: Path, random: np.random.Generator) -> Iterator[Planted]:
+def num_samples(hospital_files: Path, trial: Path, random: np.random.Generator) -> Iterator[Planted]:
     """Sample files with their identities replaced, where they can still be read: a number must stay one."""
     source = open_source(hospital_files)
     for name in [name for name in source.names() if name.lower().endswith(PLANTED_IN)]:

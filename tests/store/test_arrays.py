@@ -16,8 +16,8 @@ from tests.conftest import make_recording
 
 def stored(folder: Path, table: Any, count: int) -> list[Recording]:
     """The recordings of a store of arrays with that table."""
-    signals = [make_recording(("I", "II"), samples=2500, seed=seed).signal for seed in range(count)]
-    return list(Store.from_arrays(folder / "arrays", signals, rate=500, leads=("I", "II"), table=table))
+    signals = [make_recording(("I", "II"), num_samples=2500, seed=seed).signal for seed in range(count)]
+    return list(Store.from_arrays(folder / "arrays", signals, sampling_rate=500, leads=("I", "II"), table=table))
 
 
 @pytest.mark.parametrize("frame", [False, True])
@@ -66,9 +66,9 @@ def test_a_tables_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:
 
 
 def test_the_same_samples_cut_elsewhere_are_another_version(tmp_path: Path) -> None:
-    whole = make_recording(("I", "II"), samples=10_000).signal
+    whole = make_recording(("I", "II"), num_samples=10_000).signal
     for version, cut in enumerate((4000, 7000), 1):
         parts = [whole[:, :cut], whole[:, cut:]]
-        made = Store.from_arrays(tmp_path / "arrays", parts, rate=500, leads=("I", "II"))
+        made = Store.from_arrays(tmp_path / "arrays", parts, sampling_rate=500, leads=("I", "II"))
         assert made.manifest.version == version
-        assert [recording.samples for recording in made] == [cut, 10_000 - cut]
+        assert [recording.num_samples for recording in made] == [cut, 10_000 - cut]

@@ -26,13 +26,15 @@ from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
 SAMPLES = 15_000
-POLICY = FramePolicy(samples=500, source_samples=500, leads=("I", "II"))
+POLICY = FramePolicy(num_samples=500, num_source_samples=500, leads=("I", "II"))
 
 
 @pytest.fixture
 def store(store_of: Maker) -> Store:
     """Two shards of several chunks each."""
-    return store_of([make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}", samples=SAMPLES) for n in range(8)])
+    return store_of(
+        [make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}", num_samples=SAMPLES) for n in range(8)]
+    )
 
 
 def shard_path(store: Store, number: int = 0) -> Path:

@@ -62,7 +62,7 @@ def test_a_file_goes_into_a_folder_under_its_name(archive: Path, tmp_path: Path)
 @pytest.mark.parametrize("name", ["cpsc2018/Training_WFDB/A0001.mat", "cpsc2018/Training_WFDB/A0001"])
 def test_a_file_of_a_zip_may_be_named_by_its_path(originals: Path, tmp_path: Path, name: str) -> None:
     convert(originals / name, tmp_path / "a.edf")
-    assert clocs.read(tmp_path / "a.edf").samples == 7500
+    assert clocs.read(tmp_path / "a.edf").num_samples == 7500
 
 
 def test_a_folder_becomes_a_folder_and_refusals_have_reasons(archive: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def store(tmp_path: Path) -> Store:
         "patient_id": ["Smith-42", "Smith-42", "Jones"],
         "age": [70, 71, 3],
     }
-    return Store.from_arrays(tmp_path / "store", list(walk), rate=500, leads=["I", "II"], table=about)
+    return Store.from_arrays(tmp_path / "store", list(walk), sampling_rate=500, leads=["I", "II"], table=about)
 
 
 def test_a_store_becomes_a_folder(store: Store, tmp_path: Path) -> None:

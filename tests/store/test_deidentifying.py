@@ -31,7 +31,7 @@ from tests.conftest import make_recording
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.store.conftest import Maker
 from tests.store.mixed_archive import mixed_archive
-from tests.store.planted import Planted, encoded, faker, occurring, samples, write_planted
+from tests.store.planted import Planted, encoded, faker, num_samples, occurring, write_planted
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def planted(hospital_files: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     """An archive of files with planted identities, also in the files' names."""
     random = np.random.default_rng(0)
     folder, trial = tmp_path_factory.mktemp("planted"), tmp_path_factory.mktemp("trial") / "trial"
-    every = [*samples(hospital_files, trial, random), *encoded(faker(random), words=True)]
+    every = [*num_samples(hospital_files, trial, random), *encoded(faker(random), words=True)]
     return folder, write_planted(every, folder, named=True)
 
 
@@ -97,7 +97,7 @@ def test_what_is_planted_past_the_readers_is_found_each_of_it(
     fields = list(places)
     recordings = [
         replace(
-            make_recording(("II",), samples=500, seed=number, record_id=f"r{number}"),
+            make_recording(("II",), num_samples=500, seed=number, record_id=f"r{number}"),
             **places[fields[number % len(fields)]](fake),
         )
         for number, fake in enumerate(every)
@@ -139,7 +139,7 @@ def test_one_patient_in_three_formats_is_one(hospital_files: Path, key: Path, tm
 
 
 def test_leads_that_a_policy_leaves_out_stay_out_under_pseudonyms(store_of: Maker, key: Path, tmp_path: Path) -> None:
-    frames = {"evaluation": FramePolicy(samples=2500, rate=500, excluded=(("Smith 1", "V2"),))}
+    frames = {"evaluation": FramePolicy(num_samples=2500, sampling_rate=500, excluded_leads=(("Smith 1", "V2"),))}
     made = [make_recording(seed=number, record_id=f"Smith {number}") for number in range(3)]
     plain = store_of(made, frames=frames)
     hidden = deidentify_to(plain.folder, tmp_path / "out", key).store
@@ -157,7 +157,7 @@ def named(store_of: Maker) -> Store:
         replace(make_recording(seed=number, record_id=f"Smith {number}", patient_id=f"Smith {number // 2}"), **about)  # type: ignore[arg-type]
         for number in range(3)
     ]
-    return store_of([*made, make_recording(samples=10, record_id="Smith 9")])
+    return store_of([*made, make_recording(num_samples=10, record_id="Smith 9")])
 
 
 def test_a_store_made_before_is_deidentified_into_another(named: Store, key: Path, tmp_path: Path) -> None:

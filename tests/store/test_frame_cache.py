@@ -19,8 +19,8 @@ from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
 LEADS = ("II", "V2", "aVL")
-CUT = FramePolicy(samples=2500, source_samples=2500, leads=LEADS)
-STRETCHED = FramePolicy(samples=500, source_samples=256, leads=LEADS)
+CUT = FramePolicy(num_samples=2500, num_source_samples=2500, leads=LEADS)
+STRETCHED = FramePolicy(num_samples=500, num_source_samples=256, leads=LEADS)
 
 
 def test_cache_holds_what_gather_gives_and_is_named_by_content(store_of: Maker, tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_o
 def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_their_user_looks(
     store_of: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = store_of([make_recording(rate=250)])
+    store = store_of([make_recording(sampling_rate=250)])
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-    cached = Frames(store, FramePolicy(samples=500, rate=500)).cached()
+    cached = Frames(store, FramePolicy(num_samples=500, sampling_rate=500)).cached()
     assert cached._cache is not None
     place = cached._cache.path.parent
     assert not place.is_relative_to(store.folder)
@@ -82,7 +82,7 @@ def test_one_cache_serves_any_recordings(
     random = np.random.default_rng(0)
     for _ in range(4):
         mask = random.random(len(store)) < 0.5
-        for policy in (STRETCHED, FramePolicy(samples=300, source_samples=600)):
+        for policy in (STRETCHED, FramePolicy(num_samples=300, num_source_samples=600)):
             if all_leads and not policy.leads:
                 continue
             frames = Frames(store, policy, records=mask, all_leads=all_leads)

@@ -25,13 +25,15 @@ from tests.store.conftest import Maker
 Frame = npt.NDArray[np.float32]
 LEADS = ("II", "V2", "aVL")
 POLICIES = {
-    "cut": FramePolicy(samples=2500, source_samples=2500, leads=LEADS),
-    "two segments": FramePolicy(samples=1250, segments=2, rate=500, leads=LEADS),
-    "scaled": FramePolicy(samples=1000, source_samples=1000, normalisation="unit", leads=LEADS),
-    "stretched": FramePolicy(samples=500, source_samples=256, leads=LEADS),
-    "whole": FramePolicy(samples=400, source_samples="recording", leads=LEADS),
-    "all leads": FramePolicy(samples=2500, source_samples=2500),
-    "excluded": FramePolicy(samples=2500, source_samples=2500, leads=LEADS, excluded=(("r1", "V2"),)),
+    "cut": FramePolicy(num_samples=2500, num_source_samples=2500, leads=LEADS),
+    "two segments": FramePolicy(num_samples=1250, num_segments=2, sampling_rate=500, leads=LEADS),
+    "scaled": FramePolicy(num_samples=1000, num_source_samples=1000, normalization="minmax", leads=LEADS),
+    "stretched": FramePolicy(num_samples=500, num_source_samples=256, leads=LEADS),
+    "whole": FramePolicy(num_samples=400, num_source_samples="recording", leads=LEADS),
+    "all leads": FramePolicy(num_samples=2500, num_source_samples=2500),
+    "excluded_leads": FramePolicy(
+        num_samples=2500, num_source_samples=2500, leads=LEADS, excluded_leads=(("r1", "V2"),)
+    ),
 }
 
 
@@ -39,29 +41,29 @@ def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, F
     """Frame number, lead and samples of every instance, cut one by one in plain Python."""
     found = []
     for lead in policy.leads or recording.leads:
-        if lead not in recording.leads or (recording.record_id, lead) in policy.excluded:
+        if lead not in recording.leads or (recording.record_id, lead) in policy.excluded_leads:
             continue
         values = recording.physical()[recording.leads.index(lead)].astype(np.float64)
         native = len(values)
-        if policy.rate is not None and policy.rate != recording.rate:
-            window = round(policy.samples * policy.segments * recording.rate / policy.rate)
-        elif policy.rate is not None:
-            window = policy.samples * policy.segments
+        if policy.sampling_rate is not None and policy.sampling_rate != recording.sampling_rate:
+            window = round(policy.num_samples * policy.num_segments * recording.sampling_rate / policy.sampling_rate)
+        elif policy.sampling_rate is not None:
+            window = policy.num_samples * policy.num_segments
         else:
-            window = native if policy.source_samples == "recording" else int(policy.source_samples or 0)
+            window = native if policy.num_source_samples == "recording" else int(policy.num_source_samples or 0)
         for frame in range(native // window):
             cut = values[frame * window : (frame + 1) * window]
             if np.isnan(cut).any():
                 continue
-            if policy.rate is not None and policy.rate != recording.rate:
-                up = int(policy.rate // recording.rate)
+            if policy.sampling_rate is not None and policy.sampling_rate != recording.sampling_rate:
+                up = int(policy.sampling_rate // recording.sampling_rate)
                 whole = resample_poly(values, up, 1, padtype="edge")
-                length = policy.samples * policy.segments
+                length = policy.num_samples * policy.num_segments
                 cut = whole[frame * length : (frame + 1) * length]
-            elif len(cut) != policy.samples * policy.segments:
-                cut = resample(cut, policy.samples * policy.segments)
-            segments = cut.reshape(policy.segments, policy.samples)
-            if policy.normalisation == "unit":
+            elif len(cut) != policy.num_samples * policy.num_segments:
+                cut = resample(cut, policy.num_samples * policy.num_segments)
+            segments = cut.reshape(policy.num_segments, policy.num_samples)
+            if policy.normalization == "minmax":
                 segments = np.stack([(one - one.min()) / (one.max() - one.min()) for one in segments])
             found.append((frame, lead, segments.astype(np.float32)))
     return found
@@ -70,7 +72,7 @@ def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, F
 @pytest.mark.parametrize("name", POLICIES)
 def test_frames_equal_a_literal_loop(store_of: Maker, varied: list[Recording], name: str) -> None:
     policy = POLICIES[name]
-    recordings = [item for item in varied if policy.rate is None or item.record_id != "gap"]
+    recordings = [item for item in varied if policy.sampling_rate is None or item.record_id != "gap"]
     store = store_of(recordings, gate=OFF, per_shard=3)
     frames = Frames(store, policy)
     records, numbers, leads = frames.locate(np.arange(len(frames)))
@@ -132,7 +134,7 @@ def test_all_leads_are_those_that_most_recordings_have_in_one_order(store_of: Ma
     layouts = [("V1", "II"), ("I", "II", "V1"), ("V1", "II", "I"), ("II", "I", "V1", "V2"), ("II", "V1", "I")]
     made = [make_recording(leads, seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n, leads in enumerate(layouts)]
     store = store_of(made, gate=OFF, per_shard=2)
-    frames = Frames(store, FramePolicy(samples=2500, source_samples=2500), all_leads=True)
+    frames = Frames(store, FramePolicy(num_samples=2500, num_source_samples=2500), all_leads=True)
     assert frames.leads == ("I", "II", "V1", "III", "aVR", "aVL", "aVF")
     records, numbers, _ = frames.locate(np.arange(len(frames)))
     assert set(records) == {1, 2, 3, 4}
@@ -140,29 +142,31 @@ def test_all_leads_are_those_that_most_recordings_have_in_one_order(store_of: Ma
         recording = store.recording(int(record)).select(frames.leads)
         window = recording.physical()[:, number * 2500 : (number + 1) * 2500]
         np.testing.assert_allclose(frames.gather([item])[0, :, 0], window, atol=1e-6)
-    few = Frames(store, FramePolicy(samples=2500, source_samples=2500), all_leads=True, records=np.arange(5) == 0)
+    few = Frames(
+        store, FramePolicy(num_samples=2500, num_source_samples=2500), all_leads=True, records=np.arange(5) == 0
+    )
     assert (few.leads, len(few)) == (("V1", "II"), 2)
 
 
 def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of: Maker) -> None:
     """250 to 500 Hz: the filter reaches ten samples; a frame that it would reach a gap from is none."""
-    clean = make_recording(("II",), samples=5000, rate=250.0)
+    clean = make_recording(("II",), num_samples=5000, sampling_rate=250.0)
     signal = clean.digital.copy()
     for place in (1255, 3900):  # just after the first of four frames, and within the fourth
         signal[0, place] = np.iinfo(signal.dtype).min
     store = store_of([clean], gate=OFF), store_of([replace(clean, digital=signal)], name="gaps", gate=OFF)
-    policy = FramePolicy(samples=2500, rate=500, leads=("II",))
+    policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=("II",))
     whole, gaps = (Frames(each, policy) for each in store)
     _, numbers, _ = gaps.locate(np.arange(len(gaps)))
     assert (len(whole), numbers.tolist()) == (4, [2])
     np.testing.assert_array_equal(gaps.gather([0]), whole.gather([2]))
 
 
-@pytest.mark.parametrize("rate", [100.0, 257.0, 300.0, 333.3, 1000.0])
-def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, rate: float) -> None:
-    recording = make_recording(("II",), samples=int(30.7 * rate), rate=rate)
-    frames = Frames(store_of([recording], gate=OFF), FramePolicy(samples=2500, rate=500, leads=("II",)))
-    ratio = 500 / Fraction(str(rate))
+@pytest.mark.parametrize("sampling_rate", [100.0, 257.0, 300.0, 333.3, 1000.0])
+def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, sampling_rate: float) -> None:
+    recording = make_recording(("II",), num_samples=int(30.7 * sampling_rate), sampling_rate=sampling_rate)
+    frames = Frames(store_of([recording], gate=OFF), FramePolicy(num_samples=2500, sampling_rate=500, leads=("II",)))
+    ratio = 500 / Fraction(str(sampling_rate))
     whole = resample_poly(recording.physical()[0], ratio.numerator, ratio.denominator, padtype="edge")
     assert len(frames) == 6
     for number in range(len(frames)):
@@ -176,27 +180,27 @@ def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
     """Else a day of ECG, resampled whole for every frame, would take hours."""
     lengths = []
 
-    def resample(signal: Frame, rate: float, to_rate: float) -> Frame:
+    def resample(signal: Frame, sampling_rate: float, to_rate: float) -> Frame:
         lengths.append(signal.shape[-1])
         return np.repeat(signal, 2, axis=-1)
 
     monkeypatch.setattr("clocs.store.frames.resample", resample)
-    store = store_of([make_recording(("II",), samples=250 * 600, rate=250.0)], gate=OFF)
-    Frames(store, FramePolicy(samples=2500, rate=500)).gather(np.arange(120))
+    store = store_of([make_recording(("II",), num_samples=250 * 600, sampling_rate=250.0)], gate=OFF)
+    Frames(store, FramePolicy(num_samples=2500, sampling_rate=500)).gather(np.arange(120))
     assert len(lengths) == 3, "first, last and all other frames"
     assert max(lengths) < 1250 + 50
 
 
 def test_long_names_of_leads_are_kept(store_of: Maker) -> None:
     leads = ("Bipolar chest lead A", "Bipolar chest lead B")
-    frames = Frames(store_of([make_recording(leads)], gate=OFF), FramePolicy(samples=5000, source_samples=5000))
+    frames = Frames(store_of([make_recording(leads)], gate=OFF), FramePolicy(num_samples=5000, num_source_samples=5000))
     assert frames.locate([0, 1])[2].tolist() == list(leads) == list(frames.leads)
 
 
 def test_labels_at_the_frames_first_sample(store_of: Maker) -> None:
     episodes = (Episode(0, 2500, "A"), Episode(2500, 2501, "B"), Episode(2501, 5000, "A"), Episode(5000, 7500, "C"))
-    recording = replace(make_recording(samples=7500), episodes=episodes)
-    policy = FramePolicy(samples=2500, source_samples=2500, leads=("II",), label_at="start")
+    recording = replace(make_recording(num_samples=7500), episodes=episodes)
+    policy = FramePolicy(num_samples=2500, num_source_samples=2500, leads=("II",), label_at="start")
     classes = {"a": ("A",), "b": ("B",)}
     store = store_of([recording], classes=classes, frames={"evaluation": policy})
     frames = store.frames("evaluation")
@@ -212,7 +216,7 @@ def test_targets_by_recording(store_of: Maker) -> None:
         ],
         classes={"a": ("A", "A2"), "b": ("B",)},
     )
-    frames = Frames(store, FramePolicy(samples=5000, source_samples=5000, leads=("II",)))
+    frames = Frames(store, FramePolicy(num_samples=5000, num_source_samples=5000, leads=("II",)))
     assert frames.targets([0, 1, 2]).tolist() == [[True, False], [True, True], [False, False]]
 
 
@@ -248,6 +252,6 @@ def test_real_frames_equal_their_recordings(originals: Path, tmp_path: Path) -> 
         (record,), (number,), (lead,) = frames.locate([item])
         recording = store.recording(int(record))
         signal = recording.signal[recording.leads.index(str(lead))]
-        whole = signal if recording.rate == 500 else resample_poly(signal, 5, 1, padtype="edge")
+        whole = signal if recording.sampling_rate == 500 else resample_poly(signal, 5, 1, padtype="edge")
         window = whole[number * 2500 : (number + 1) * 2500]
         np.testing.assert_allclose(frames.gather([item])[0, 0], window, atol=1e-4)

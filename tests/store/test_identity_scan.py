@@ -111,7 +111,9 @@ def test_what_is_planted_in_a_column_is_found_there(store_of: Maker, column: str
 
 
 def test_what_is_planted_in_the_quarantine_is_found(store_of: Maker) -> None:
-    short = replace(make_recording(samples=100), record_id="Smith, John", provenance=Provenance("in/1953-05-08.xml"))
+    short = replace(
+        make_recording(num_samples=100), record_id="Smith, John", provenance=Provenance("in/1953-05-08.xml")
+    )
     hits = scan_identities(store_of([pseudonymous(1), short]).folder).hits
     found = {(hit.file.split("/")[0].split("-")[0], hit.field, hit.kind) for hit in hits}
     assert found == {

@@ -29,8 +29,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten CSV files of a lead each; those of ``c`` and ``h`` are too short to be stored."""
     folder = tmp_path_factory.mktemp("files")
     for seed, name in enumerate(NAMES):
-        samples = 300 if name in "ch" else 1000 + seed
-        write(make_recording(("II",), samples=samples, seed=seed, record_id=name), folder / f"{name}.csv", "csv")
+        num_samples = 300 if name in "ch" else 1000 + seed
+        write(
+            make_recording(("II",), num_samples=num_samples, seed=seed, record_id=name), folder / f"{name}.csv", "csv"
+        )
     return folder
 
 
@@ -89,12 +91,12 @@ def test_what_is_gone_goes_and_its_neighbours_stay(gone: str, neighbours: str, f
 def test_a_changed_file_is_read_again(files: Path, tmp_path: Path) -> None:
     source, store = tmp_path / "source", tmp_path / "store"
     grow(files, source, "abdef", store)
-    write(make_recording(("II",), samples=2000, seed=99), source / "e.csv", "csv", overwrite=True)
+    write(make_recording(("II",), num_samples=2000, seed=99), source / "e.csv", "csv", overwrite=True)
     counting = Counting()
     made = ingest(counting.dataset, source, store)
     assert "e" in counting.read
     assert set(counting.read) <= set("ef")
-    assert made.recording("e").samples == 2000
+    assert made.recording("e").num_samples == 2000
     assert stored(made) == ["a", "b", "d", "e", "f"]
 
 

@@ -146,7 +146,7 @@ def test_a_store_lies_apart_from_what_it_is_made_of(within: str, tmp_path: Path)
 
 
 def test_a_store_is_of_one_dataset(tmp_path: Path) -> None:
-    first = ingest("synthetic", None, tmp_path / "store", options={"records": 2})
+    first = ingest("synthetic", None, tmp_path / "store", options={"num_records": 2})
     with pytest.raises(ConfigError, match="is a store of the dataset 'synthetic'; choose another folder for 'folder'"):
         ingest("folder", records(tmp_path / "files", "a"), tmp_path / "store")
     assert open_store(tmp_path / "store").sha256 == first.sha256

@@ -26,14 +26,14 @@ from tests.store.conftest import Maker
 Frame = npt.NDArray[np.float64]
 POLICIES = st.fixed_dictionaries(
     {
-        "samples": st.sampled_from([500, 1250]),
+        "num_samples": st.sampled_from([500, 1250]),
         "segments": st.integers(1, 2),
-        "rate": st.just(500.0),
+        "sampling_rate": st.just(500.0),
         "leads": st.lists(st.sampled_from(STANDARD), min_size=1, unique=True).map(tuple),
-        "normalisation": st.sampled_from(["none", "unit", "typical"]),
-        "normalisation_over": st.sampled_from(["lead", "frame"]),
+        "normalization": st.sampled_from(["none", "minmax", "typical"]),
+        "normalization_scope": st.sampled_from(["lead", "frame"]),
         "allow_missing_leads": st.booleans(),
-        "excluded": st.lists(
+        "excluded_leads": st.lists(
             st.tuples(st.sampled_from(["r0", "r1", "wide", "gap"]), st.sampled_from(STANDARD)), max_size=3
         ).map(tuple),
     }
@@ -42,25 +42,25 @@ POLICIES = st.fixed_dictionaries(
 
 def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, Frame, list[bool]]]:
     """Frame number, (segments, leads, samples) and mask of every frame, in plain Python and double precision."""
-    length, found = policy.samples * policy.segments, []
+    length, found = policy.num_samples * policy.num_segments, []
     rows = dict(zip(recording.leads, recording.physical().astype(np.float64), strict=True))
     if policy.unnamed_lead is not None and policy.unnamed_lead not in rows and "ECG" in rows:
         rows[policy.unnamed_lead] = rows["ECG"]
-    for number in range(recording.samples // length):
+    for number in range(recording.num_samples // length):
         windows = {}
         for lead in policy.leads:
             window = rows[lead][number * length : (number + 1) * length] if lead in rows else np.array([np.nan])
-            if not np.isnan(window).any() and (recording.record_id, lead) not in policy.excluded:
+            if not np.isnan(window).any() and (recording.record_id, lead) not in policy.excluded_leads:
                 windows[lead] = window
         mask = [lead in windows for lead in policy.leads]
         if any(mask) if policy.allow_missing_leads else all(mask):
-            frame = np.zeros((policy.segments, len(policy.leads), policy.samples))
-            for segment in range(policy.segments):
-                cut = slice(segment * policy.samples, (segment + 1) * policy.samples)
+            frame = np.zeros((policy.num_segments, len(policy.leads), policy.num_samples))
+            for segment in range(policy.num_segments):
+                cut = slice(segment * policy.num_samples, (segment + 1) * policy.num_samples)
                 pieces = {lead: window[cut] for lead, window in windows.items()}
                 for lead, piece in pieces.items():
-                    of = piece if policy.normalisation_over == "lead" else np.concatenate(list(pieces.values()))
-                    frame[segment, policy.leads.index(lead)] = scaled(piece, of, policy.normalisation)
+                    of = piece if policy.normalization_scope == "lead" else np.concatenate(list(pieces.values()))
+                    frame[segment, policy.leads.index(lead)] = scaled(piece, of, policy.normalization)
             found.append((number, frame, mask))
     return found
 
@@ -74,11 +74,11 @@ def scaled(values: Frame, of: Frame, how: str) -> Frame:
 @pytest.fixture
 def at_one_rate(varied: list[Recording]) -> list[Recording]:
     """Recordings that have other leads, gains and gaps; one has just V1 and V2, one an unnamed lead."""
-    few = make_recording(("V1", "V2"), seed=20, record_id="few", patient_id="p20", samples=6000)
-    unnamed = make_recording(("ECG",), seed=21, record_id="unnamed", patient_id="p21", samples=6000)
+    few = make_recording(("V1", "V2"), seed=20, record_id="few", patient_id="p20", num_samples=6000)
+    unnamed = make_recording(("ECG",), seed=21, record_id="unnamed", patient_id="p21", num_samples=6000)
     digital = few.digital.copy()
     digital[:, 1000:1010] = np.iinfo(digital.dtype).min
-    return [*(each for each in varied if each.rate == 500), replace(few, digital=digital), unnamed]
+    return [*(each for each in varied if each.sampling_rate == 500), replace(few, digital=digital), unnamed]
 
 
 def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rate: list[Recording]) -> None:
@@ -111,25 +111,25 @@ def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rat
 
 def test_an_unnamed_lead_goes_to_the_channel_that_the_policy_names(store_of: Maker) -> None:
     store = store_of([make_recording(("ECG",)), make_recording(("I", "II"), seed=1, record_id="r1")], gate=OFF)
-    policy = FramePolicy(samples=2500, rate=500, leads=("I", "V1"), allow_missing_leads=True)
+    policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=("I", "V1"), allow_missing_leads=True)
     with pytest.raises(ConfigError, match=r"unnamed lead \('ECG'\) and none of the leads I, V1. Set unnamed_lead"):
         Frames(store, policy, all_leads=True)
     frames = Frames(store, policy.model_copy(update={"unnamed_lead": "V1"}), all_leads=True)
     assert frames.lead_mask([0, len(frames) - 1]).tolist() == [[False, True], [True, False]]
-    plain = Frames(store, FramePolicy(samples=2500, rate=500, leads=("ECG",)))
+    plain = Frames(store, FramePolicy(num_samples=2500, sampling_rate=500, leads=("ECG",)))
     np.testing.assert_array_equal(frames.gather([0])[0, 1], plain.gather([0])[0])
-    single = Frames(store, FramePolicy(samples=2500, rate=500, leads=("V1",), unnamed_lead="V1"))
+    single = Frames(store, FramePolicy(num_samples=2500, sampling_rate=500, leads=("V1",), unnamed_lead="V1"))
     assert single.locate([0])[2].tolist() == ["V1"]
     with pytest.raises(ValidationError, match="unnamed_lead: 'V6' is not among the leads I, V1"):
-        FramePolicy(samples=2500, rate=500, leads=("I", "V1"), unnamed_lead="V6")
+        FramePolicy(num_samples=2500, sampling_rate=500, leads=("I", "V1"), unnamed_lead="V6")
 
 
 def test_missing_leads_of_resampled_frames_stay_zero(store_of: Maker) -> None:
-    gapped = make_recording(("I", "II", "V1"), samples=5000, rate=250.0)
+    gapped = make_recording(("I", "II", "V1"), num_samples=5000, sampling_rate=250.0)
     digital = gapped.digital.copy()
     digital[2, 1300] = np.iinfo(digital.dtype).min
     stores = store_of([gapped], gate=OFF), store_of([replace(gapped, digital=digital)], name="gap", gate=OFF)
-    policy = FramePolicy(samples=1000, rate=500, leads=("V1", "aVL", "V6"), allow_missing_leads=True)
+    policy = FramePolicy(num_samples=1000, sampling_rate=500, leads=("V1", "aVL", "V6"), allow_missing_leads=True)
     whole, frames = (Frames(store, policy, all_leads=True) for store in stores)
     items = np.arange(len(frames))
     assert frames.lead_mask(items)[:, 0].tolist() == [number != 2 for number in items]
@@ -142,7 +142,7 @@ def test_missing_leads_of_resampled_frames_stay_zero(store_of: Maker) -> None:
 def test_each_stored_lead_is_read_once() -> None:
     """Twelve leads from eight that are stored; and two derived ones, for which I and II are read as well."""
     stored = ("V6", "I", "II", "V1", "V2", "V3", "V4", "V5")
-    policy = FramePolicy(samples=2500, rate=500, leads=STANDARD)
+    policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD)
     made = recipe(stored, policy, all_leads=True)
     assert made is not None
     plan = lead_plan(made)

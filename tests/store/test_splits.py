@@ -124,20 +124,20 @@ def test_an_extract_of_one_lead_stays_with_its_ecg(lead: str, tmp_path: Path) ->
 
 def test_a_split_cannot_be_like_one_of_other_patients(tmp_path: Path) -> None:
     """As where an ingest forgot the table: every patient would be dealt anew."""
-    signals = [make_recording(seed=number, samples=2600).signal for number in range(20)]
+    signals = [make_recording(seed=number, num_samples=2600).signal for number in range(20)]
     leads, names = ("I", "II", "V2"), {"patient_id": [f"p{n // 2}" for n in range(20)]}
-    make_split(Store.from_arrays(tmp_path, signals, rate=500, leads=leads, table=names))
-    without = Store.from_arrays(tmp_path, signals[:18], rate=500, leads=leads)
+    make_split(Store.from_arrays(tmp_path, signals, sampling_rate=500, leads=leads, table=names))
+    without = Store.from_arrays(tmp_path, signals[:18], sampling_rate=500, leads=leads)
     with pytest.raises(ConfigError, match="nobody of this version is in split 'default'"):
         make_split(without, "second", like="default")
 
 
 def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
-    signals = [make_recording(seed=number, samples=2600).signal for number in range(60)]
+    signals = [make_recording(seed=number, num_samples=2600).signal for number in range(60)]
 
     def version(count: int) -> Store:
         table = {"record_id": [f"r{n}" for n in range(count)], "patient_id": [f"p{n // 2}" for n in range(count)]}
-        return Store.from_arrays(tmp_path, signals[:count], rate=500, leads=("I", "II", "V2"), table=table)
+        return Store.from_arrays(tmp_path, signals[:count], sampling_rate=500, leads=("I", "II", "V2"), table=table)
 
     first = make_split(version(40))
     grown = version(60)
@@ -155,7 +155,9 @@ def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
 @pytest.fixture
 def store(store_of: Maker) -> Store:
     """Forty recordings of twenty patients; r0 and r30 are one signal under two patients' names."""
-    recordings = [make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n // 2}", samples=2600) for n in range(40)]
+    recordings = [
+        make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n // 2}", num_samples=2600) for n in range(40)
+    ]
     recordings[30] = replace(recordings[0], record_id="r30", patient_id="p15")
     return store_of(recordings, per_shard=16)
 
@@ -252,7 +254,7 @@ def test_a_split_belongs_to_one_version(store: Store, store_of: Maker) -> None:
 
 
 def test_recordings_without_a_frame_are_unused(store_of: Maker) -> None:
-    store = store_of([make_recording(seed=n, record_id=f"r{n}", samples=2500 if n else 2000) for n in range(9)])
+    store = store_of([make_recording(seed=n, record_id=f"r{n}", num_samples=2500 if n else 2000) for n in range(9)])
     split = make_split(store)
     assert np.flatnonzero(split.mask("unused")).tolist() == [0]
     with pytest.raises(ConfigError, match="no part 'dev'"):

@@ -38,7 +38,7 @@ def test_recordings_come_back_exactly(store_of: Maker, varied: list[Recording]) 
         derived = store.recording(before.record_id).provenance.derived_leads
         np.testing.assert_array_equal(after.signal, before.signal)
         assert set(derived) == {"III", "aVR", "aVL", "aVF"}, "I and II are there, so the others follow"
-        for field in ("rate", "unit", "record_id", "patient_id", "site", "age", "sex", "labels", "episodes"):
+        for field in ("sampling_rate", "unit", "record_id", "patient_id", "site", "age", "sex", "labels", "episodes"):
             assert getattr(after, field) == getattr(before, field), field
     for row, before in enumerate(varied):
         shard, place = store.locate(row)
@@ -118,17 +118,17 @@ def test_from_arrays_and_a_data_frame(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     signals = np.cumsum(random.normal(size=(4, 2, 3000)), axis=2) / 100
     table = pd.DataFrame({"record_id": list("abcd"), "patient_id": [1, 1, 2, 3], "age": [50, None, 70, 80]})
-    store = Store.from_arrays(tmp_path / "arrays", signals, rate=500, leads=("i", "ii"), table=table)
+    store = Store.from_arrays(tmp_path / "arrays", signals, sampling_rate=500, leads=("i", "ii"), table=table)
     assert [store.recording(n).patient_id for n in range(4)] == ["1", "1", "2", "3"]
     assert store.recording("b").age is None
     np.testing.assert_allclose(store.recording("c").select(("I", "II")).signal, signals[2], atol=0.0005 + 1e-6)
     signals[0, 0, 0] = np.nan
-    again = Store.from_arrays(tmp_path / "arrays", signals, rate=500, leads=("I", "II"), table=table)
+    again = Store.from_arrays(tmp_path / "arrays", signals, sampling_rate=500, leads=("I", "II"), table=table)
     assert (again.manifest.version, again.manifest.quarantined) == (2, {"missing": 1})
     with pytest.raises(ConfigError, match="unknown: colour"):
-        Store.from_arrays(tmp_path / "x", signals, rate=500, leads=("I", "II"), table={"colour": list("abcd")})
+        Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II"), table={"colour": list("abcd")})
     with pytest.raises(ConfigError, match="3 leads"):
-        Store.from_arrays(tmp_path / "x", signals, rate=500, leads=("I", "II", "III"))
+        Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II", "III"))
 
 
 def test_what_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:

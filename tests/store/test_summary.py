@@ -41,7 +41,7 @@ def row(archive: Path, account: FileAccount) -> str:
     said = account.detail.removeprefix(f"{account.file}: ")
     if account.outcome == "stored":
         recording = read_from(open_source(archive), account.file)
-        said = f"{lead_set(list(recording.leads))}, {recording.rate:g} Hz, {recording.seconds:.1f} s"
+        said = f"{lead_set(list(recording.leads))}, {recording.sampling_rate:g} Hz, {recording.seconds:.1f} s"
     outcome = f"refused: {account.reason}" if account.reason else account.outcome
     return f"| `{account.file}` | {account.format} | {outcome} | {said} |\n"
 

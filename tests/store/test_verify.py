@@ -16,7 +16,7 @@ from tests.store.conftest import Maker
 
 @pytest.fixture
 def store(store_of: Maker) -> Store:
-    made = store_of([make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}", samples=2500) for n in range(6)])
+    made = store_of([make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}", num_samples=2500) for n in range(6)])
     make_split(made)
     return made
 

@@ -32,7 +32,7 @@ def data_of(config: PretrainConfig, parts: tuple[Source, ...] | None = None) -> 
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two hundred recordings of a hundred patients, four leads."""
     folder = tmp_path_factory.mktemp("training") / "store"
-    made = clocs.ingest("synthetic", None, folder, options={"records": 200, "leads": 4})
+    made = clocs.ingest("synthetic", None, folder, options={"num_records": 200, "leads": 4})
     clocs.split(made)
     return folder
 
@@ -41,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred and sixty recordings of eighty patients, twelve leads."""
     folder = tmp_path_factory.mktemp("twelve") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 160, "leads": 12}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 160, "leads": 12}))
     return folder
 
 
@@ -49,7 +49,7 @@ def twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred and sixty recordings with one lead, of other patients."""
     folder = tmp_path_factory.mktemp("other") / "store"
-    clocs.split(clocs.ingest("synthetic", None, folder, options={"records": 160, "leads": 1, "seed": 5}))
+    clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 160, "leads": 1, "seed": 5}))
     return folder
 
 

@@ -40,7 +40,7 @@ def _write_gradients(path: str, seed: int) -> None:
     """Replace training by one step on a fixed global batch; keep its loss and gradients."""
 
     def train(self: loops.Loop, about: object, start: object, progress: object) -> loops.State:
-        items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch]
+        items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch_size]
         loss = self.step(self.share(self.data.train, items, "train", 0, 0))
         if self.is_rank_zero:
             gradients = {name: value.grad for name, value in self.method.named_parameters() if value.grad is not None}

@@ -17,7 +17,7 @@ from clocs.training.encoder_module import load_encoder_folder, load_head, save_e
 from clocs.training.runs import Run
 
 OPTIONS = parse_encoder("cnn", {"num_samples": 400, "embedding_dim": 8})
-ABOUT = {"format": "clocs-encoder-1", "encoder": {"name": "cnn", "options": OPTIONS}}
+ABOUT = {"format": "clocs-encoder-2", "encoder": {"name": "cnn", "options": OPTIONS}}
 
 
 @pytest.fixture
@@ -38,16 +38,16 @@ class Saving:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.model = nn.Linear(2, 1)
-        self.optimiser = torch.optim.Adam(self.model.parameters())
+        self.optimizer = torch.optim.Adam(self.model.parameters())
 
     def save(self, *steps: int) -> None:
         """Take a step, log a line and write a checkpoint, for each step."""
         for step in steps:
             self.model(torch.ones(1, 2)).sum().backward()
-            self.optimiser.step()
+            self.optimizer.step()
             self.run.metrics.append(step=step)
             metrics = self.run.metrics.sync()
-            save_checkpoint(self.run.checkpoints, step, self.model, self.optimiser, {"at": step}, metrics)
+            save_checkpoint(self.run.checkpoints, step, self.model, self.optimizer, {"at": step}, metrics)
 
     def chosen(self) -> tuple[int, tuple[str, ...]]:
         found = newest_undamaged(self.run.checkpoints, self.run.metrics.path)
@@ -121,7 +121,7 @@ def test_after_a_damaged_one_the_next_checkpoint_keeps_the_one_it_came_from(savi
     assert saving.chosen()[0] == 3
     found = newest_undamaged(saving.run.checkpoints, saving.run.metrics.path)
     assert found is not None
-    load_checkpoint(found, saving.model, saving.optimiser)
+    load_checkpoint(found, saving.model, saving.optimizer)
     saving.run.rewind(found.metrics)
     saving.save(6)
     assert saving.files == [f"step-0000000{step}.{ending}" for step in (3, 6) for ending in ("json", "safetensors")]
@@ -134,7 +134,7 @@ def test_another_checkpoint_than_the_one_chosen_is_not_loaded(saving: Saving) ->
     assert found is not None
     found.tensors.write_bytes(found.tensors.read_bytes()[:-4] + bytes(4))
     with pytest.raises(IntegrityError, match=rf"^{found.tensors}: content differs from its hash"):
-        load_checkpoint(found, saving.model, saving.optimiser)
+        load_checkpoint(found, saving.model, saving.optimizer)
 
 
 def test_the_folder_of_a_run_is_refused_with_the_name_of_its_encoder(run: Run, encoder: nn.Module) -> None:

@@ -25,7 +25,7 @@ def test_every_ready_config_resolves(name: str) -> None:
 
 def test_the_papers_settings() -> None:
     config = resolve("cmsc-chapman")
-    assert (config.batch, config.learning_rate, config.optimiser) == (256, 1e-4, "adam")
+    assert (config.batch_size, config.learning_rate, config.optimizer) == (256, 1e-4, "adam")
     assert config.method["temperature"] == 0.1
     tasks = [task["name"] for task in resolve("mtssl-chapman").method["augmentations"]]
     assert tasks == ["scaling", "flip_amplitude", "flip_time"], "appendix C: three tasks on Chapman"
@@ -33,8 +33,8 @@ def test_the_papers_settings() -> None:
 
 
 def test_keys_are_laid_over() -> None:
-    config = resolve("cmsc-chapman", ["batch=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"])
-    assert (config.batch, config.leads) == (64, ("II", "V2"))
+    config = resolve("cmsc-chapman", ["batch_size=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"])
+    assert (config.batch_size, config.leads) == (64, ("II", "V2"))
     assert resolve(config.model_dump(), ["leads=lead ii,v2"]).identity() == config.identity()
     assert config.method["temperature"] == 0.2
     assert config.encoder == {**resolve("cmsc-chapman").encoder, "dropout": 0.0}
@@ -44,7 +44,7 @@ def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("base: simclr-chapman\nbatch: 32\n")
     config = resolve(path, ["seed=3"])
-    assert (config.method["name"], config.batch, config.seed) == ("simclr", 32, 3)
+    assert (config.method["name"], config.batch_size, config.seed) == ("simclr", 32, 3)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
         ({"method": {"name": "cmsmlc", "head": 64}}, "method", {"head": 64, "view_choice": "random_pair"}),
         ({"method": {"name": "cmsc", "head": 64}}, "method", {"name": "cmsc", "head": 64, "augmentations": []}),
         ({"method": "simclr"}, "method", {"name": "simclr", "temperature": 0.1}),
-        ({"frames": {"samples": 1000}}, "frames", {"normalisation": "none", "samples": 1000}),
+        ({"frames": {"num_samples": 1000}}, "frames", {"normalization": "none", "num_samples": 1000}),
     ],
 )
 def test_sections_are_laid_over_key_by_key(
@@ -92,7 +92,7 @@ def test_a_methods_name_may_have_a_hyphen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(METHODS._parts, "my-simclr", MySimCLR)
     assert "my-simclr-synthetic" in ready_configs()
     config = resolve("my-simclr-synthetic")
-    assert (config.method["name"], str(config.store), config.batch) == ("my-simclr", "stores/synthetic", 64)
+    assert (config.method["name"], str(config.store), config.batch_size) == ("my-simclr", "stores/synthetic", 64)
 
 
 def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() -> None:
@@ -107,7 +107,7 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("learning_rate=.inf", "learning_rate: .*finite"),
         ("weight_decay=.nan", "weight_decay: .*finite"),
         ("learning_rate=true", "learning_rate: must be a number, not true"),
-        ("steps=true", "steps: must be a number, not true"),
+        ("max_steps=true", "steps: must be a number, not true"),
         ("method.head=true", "head: must be a number, not true"),
         ("encoder.dropout=false", "dropout: must be a number, not false"),
         ("method.augmentations=12", "augmentations: give a list of names, not 12"),
@@ -119,7 +119,7 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("method.temprature=0.2", "did you mean 'temperature'"),
         ("temperature=0.2", "did you mean 'method.temperature'"),
         ("dropout=0.2", "did you mean 'encoder.dropout'"),
-        ("normalisation=none", "did you mean 'frames.normalisation'"),
+        ("normalization=none", "did you mean 'frames.normalization'"),
         ("encoder.drop_out=0.2", "did you mean 'dropout'"),
     ],
 )
@@ -130,17 +130,25 @@ def test_wrong_values_are_refused_in_words(override: str, said: str) -> None:
 
 def test_all_mistakes_are_named_with_what_was_meant() -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve("cmsc-chapman", ["batchh=64", "epochs=-1", "method.temprature=3"])
-    for part in ("did you mean 'batch'", "epochs", "temprature"):
+        resolve("cmsc-chapman", ["batchh=64", "max_epochs=-1", "method.temprature=3"])
+    for part in ("did you mean 'batch'", "max_epochs", "temprature"):
         assert part in str(caught.value)
     with pytest.raises(ConfigError, match="cmsc-chapman"):
         resolve("cmsc-chapmann")
     with pytest.raises(ConfigError, match="not key=value"):
-        resolve("cmsc-chapman", ["batch"])
+        resolve("cmsc-chapman", ["batch_size"])
 
 
 def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
-    elsewhere = ["store=x", "runs=y", "track=wandb", "online_probe=5", "threads=2", "devices=2", "checkpoint_steps=10"]
+    elsewhere = [
+        "store=x",
+        "runs=y",
+        "logger=wandb",
+        "online_probe=5",
+        "num_threads=2",
+        "devices=2",
+        "checkpoint_every=10",
+    ]
     here, there = resolve("cmsc-chapman"), resolve("cmsc-chapman", elsewhere)
     assert here.identity() == there.identity()
     assert here.identity() != resolve("cmsc-chapman", ["seed=1"]).identity()
@@ -152,26 +160,26 @@ def test_a_wrong_frame_policy_and_an_uneven_batch_are_refused(store: Path, tmp_p
 
     here = [f"store={store}", f"runs={tmp_path}"]
     with pytest.raises(ConfigError, match=r"frames: normalisation"):
-        pretrain("cmsc-synthetic", [*here, "frames.normalisation=foo"])
+        pretrain("cmsc-synthetic", [*here, "frames.normalization=foo"])
     with pytest.raises(ConfigError, match="multiple of 32"):
-        pretrain("cmsc-synthetic", [*here, "batch=40", "devices=2"])
+        pretrain("cmsc-synthetic", [*here, "batch_size=40", "devices=2"])
     with pytest.raises(ConfigError, match="fewer negatives"):
-        pretrain("cmsc-synthetic", [*here, "accumulate=2"])
+        pretrain("cmsc-synthetic", [*here, "accumulate_batches=2"])
 
 
 def test_noise_in_millivolt_is_refused_where_a_store_has_no_unit(real_data: Path, tmp_path: Path) -> None:
     import clocs
 
     clocs.split(clocs.ingest("cardiology", real_data / "cardiology.zip", tmp_path / "store"))
-    here = [f"store={tmp_path / 'store'}", f"runs={tmp_path / 'runs'}", "steps=2"]
+    here = [f"store={tmp_path / 'store'}", f"runs={tmp_path / 'runs'}", "max_steps=2"]
     with pytest.raises(UnitError, match="adu"):
         clocs.pretrain("simclr-cardiology", [*here, "method.augmentations=[gaussian_noise]"])
     assert clocs.pretrain("simclr-cardiology", here)["steps"] == 2
 
 
 def test_overrides_are_laid_over_a_config_that_is_ready(store: Path, tmp_path: Path) -> None:
-    config = resolve("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=2", "batch=16"])
-    assert clocs.pretrain(config, ["steps=3"])["steps"] == 3
+    config = resolve("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=2", "batch_size=16"])
+    assert clocs.pretrain(config, ["max_steps=3"])["steps"] == 3
 
 
 def test_the_samples_of_a_frame_are_not_set_in_the_encoder_section() -> None:

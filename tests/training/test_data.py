@@ -26,7 +26,7 @@ from tests.training.conftest import data_of
 
 
 def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: Path, tmp_path: Path) -> None:
-    told = [f"store={store}", f"runs={tmp_path}", "epochs=0", "seed=4", "encoder.embedding_dim=32"]
+    told = [f"store={store}", f"runs={tmp_path}", "max_epochs=0", "seed=4", "encoder.embedding_dim=32"]
     done = clocs.pretrain("cmsc-synthetic", told)
     assert (done["epochs"], done["steps"]) == (0, 0)
     encoder, about = load_encoder_folder(Path(done["best"]))
@@ -42,7 +42,7 @@ def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_large
     train = place.split().mask("train")
     drawn: dict[float, set[int]] = {}
     for share in (0.25, 0.5):
-        config = resolve("cmsc-synthetic", [f"store={store}", f"patients={share}", "batch=16"])
+        config = resolve("cmsc-synthetic", [f"store={store}", f"patient_fraction={share}", "batch_size=16"])
         data = data_of(config)
         drawn[share] = set(data.train.patients(np.arange(len(data.train))).tolist())
         assert len(drawn[share]) == pytest.approx(share * len(np.unique(patient[train])), abs=0.5)
@@ -60,15 +60,15 @@ def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> N
     assert {"II", "aVL"} <= set(held), "what the next line asks for"
     assert policy_leads("cmsc-synthetic", here, "leads=lead ii,AVL") == ("II", "aVL")
     assert policy_leads("cmsc-synthetic", here, "frames.leads=[avl]") == ("aVL",)
-    assert policy_leads("cmsc-synthetic", here, f"more_stores={other}", "leads=ii") == ("II",)
+    assert policy_leads("cmsc-synthetic", here, f"extra_stores={other}", "leads=ii") == ("II",)
 
 
 def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
     signals = np.random.default_rng(0).normal(0, 0.2, (20, 2, 5000))
     table = {"patient_id": [str(number) for number in range(20)]}
-    made = Store.from_arrays(tmp_path / "store", signals, rate=500, leads=["I", "II"], table=table, gate=OFF)
+    made = Store.from_arrays(tmp_path / "store", signals, sampling_rate=500, leads=["I", "II"], table=table, gate=OFF)
     clocs.split(made)
-    config = resolve("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch=16"])
+    config = resolve("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch_size=16"])
     parts = sources(config)
     assert parts[0].policy.leads == ("aVF", "III")
     assert data_of(config, parts).train.leads == ("aVF", "III")
@@ -85,7 +85,7 @@ def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> No
         policy_leads("cmsc-synthetic", f"store={store}", "leads=II,ii")
     lacking = next(lead for lead in there.split(", ") if lead not in open_store(other).recording(0).leads)
     with pytest.raises(ConfigError, match=f"no recording of {other} has '{lacking}'"):
-        policy_leads("cmsc-synthetic", f"store={store}", f"more_stores={other}", f"leads={lacking}")
+        policy_leads("cmsc-synthetic", f"store={store}", f"extra_stores={other}", f"leads={lacking}")
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_views_that_a_loss_cannot_compare_are_refused_before_training(
         clocs.pretrain(f"{name}-synthetic", [f"store={store}", f"runs={tmp_path}", override])
 
 
-@pytest.mark.parametrize("normalisation", ["none", "unit", "typical"])
-def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalisation: str) -> None:
+@pytest.mark.parametrize("normalization", ["none", "minmax", "typical"])
+def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalization: str) -> None:
     """A scaling that comes before a normalisation to one size would be undone by it."""
-    config = resolve("mtssl-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
+    config = resolve("mtssl-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
     maker = data_of(config).train
     views = maker.make(np.arange(8), 0, "train", 0, 0)["views"][:, :, 0]
     away = (views[:, 1:] - views[:, :1]).abs().amax(dim=2)
@@ -119,10 +119,10 @@ def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalis
 
 def test_one_validation_patient_is_told(tmp_path: Path) -> None:
     """Eight patients are too few: a patient alone has nobody to be told from."""
-    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 8, "recordings_per_patient": 1})
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 8, "recordings_per_patient": 1})
     clocs.split(store)
     for name, told in (("cmsc", True), ("simclr", False)):
-        config = resolve(f"{name}-synthetic", [f"store={store.folder}", "batch=4"])
+        config = resolve(f"{name}-synthetic", [f"store={store.folder}", "batch_size=4"])
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             data_of(config)
@@ -140,7 +140,7 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
     store = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=OFF)
     for seed in range(4):
         clocs.split(store, f"s{seed}", seed=seed)
-        config = resolve("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch=4"])
+        config = resolve("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch_size=4"])
         data = data_of(config)
         assert data.train.leads == data.validation.leads
 
@@ -148,7 +148,7 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
 def store_with(classes: dict[str, tuple[str, ...]], folder: Path) -> Store:
     """Forty recordings, each of which has a rhythm, but not all of them one of these classes."""
     made = clocs.ingest(
-        replace(clocs.DATASETS.get("synthetic"), classes=classes), None, folder, options={"records": 40}
+        replace(clocs.DATASETS.get("synthetic"), classes=classes), None, folder, options={"num_records": 40}
     )
     clocs.split(made)
     return made
@@ -159,14 +159,16 @@ def test_a_store_without_classes_is_refused_for_supervised_training(tmp_path: Pa
     with pytest.raises(
         ConfigError, match=r"^supervised needs labels, but this store names no classes: .* Give it classes"
     ):
-        clocs.pretrain("supervised-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "batch=8", "steps=1"])
+        clocs.pretrain(
+            "supervised-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "batch_size=8", "max_steps=1"]
+        )
 
 
 def test_recordings_without_exactly_one_class_are_refused_before_training_and_the_advice_is_true(
     tmp_path: Path,
 ) -> None:
     store = store_with({"fibrillation": ("AFIB",), "fast": ("AFIB", "ST")}, tmp_path / "store")
-    told = [f"store={store.folder}", f"runs={tmp_path}", "leads=II", "batch=8", "steps=1"]
+    told = [f"store={store.folder}", f"runs={tmp_path}", "leads=II", "batch_size=8", "max_steps=1"]
     labels, trains = store.table(["labels"]).column(0).to_pylist(), store.split().mask("train")
     counts = [
         len({"AFIB"} & {*of}) + len({"AFIB", "ST"} & {*of}) for of, there in zip(labels, trains, strict=True) if there
@@ -181,7 +183,7 @@ def test_recordings_without_exactly_one_class_are_refused_before_training_and_th
 
 
 def test_a_part_without_anybody_is_named(tmp_path: Path) -> None:
-    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"records": 6})
+    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"num_records": 6})
     clocs.split(small)
     with pytest.raises(ConfigError, match=r"split .default. of .* has nobody in its validation part"):
         clocs.pretrain("cmsc-synthetic", [f"store={small.folder}", f"runs={tmp_path}"])

@@ -26,14 +26,14 @@ from clocs.training.frame_dataset import FrameDataset
 LEADS = ("I", "II", "V1", "V2")
 
 
-def arrays(folder: Path, seed: int = 0, rate: float = 500.0, recordings: int = 12) -> Store:
+def arrays(folder: Path, seed: int = 0, sampling_rate: float = 500.0, recordings: int = 12) -> Store:
     """Recordings of 10 s with four leads, two for each patient, and two labels."""
-    signals = np.random.default_rng(seed).normal(scale=0.2, size=(recordings, len(LEADS), int(10 * rate)))
+    signals = np.random.default_rng(seed).normal(scale=0.2, size=(recordings, len(LEADS), int(10 * sampling_rate)))
     table = {
         "patient_id": [f"p{number // 2}" for number in range(recordings)],
         "labels": [("A",) if number % 3 else ("B",) for number in range(recordings)],
     }
-    return Store.from_arrays(folder, signals, rate=rate, leads=LEADS, table=table, gate=OFF)
+    return Store.from_arrays(folder, signals, sampling_rate=sampling_rate, leads=LEADS, table=table, gate=OFF)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    made = ingest("synthetic", None, tmp_path_factory.mktemp("store") / "synthetic", options={"records": 24})
+    made = ingest("synthetic", None, tmp_path_factory.mktemp("store") / "synthetic", options={"num_records": 24})
     make_split(made)
     return made
 
@@ -60,7 +60,7 @@ def test_the_example_of_the_docstring_runs(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_batch_of_single_leads_holds_what_frames_give(store: Store) -> None:
     dataset = FrameDataset(store, leads="each", seconds=2, views=2)
-    frames = Frames(store, FramePolicy(samples=1000, segments=2, rate=500))
+    frames = Frames(store, FramePolicy(num_samples=1000, num_segments=2, sampling_rate=500))
     items = np.array([5, 0, len(frames) - 1])
     batch = dataset.batch(items)
     assert (len(dataset), dataset.num_channels, dataset.num_samples) == (len(frames), 1, 1000)
@@ -161,7 +161,7 @@ def test_a_patient_keeps_its_number_when_a_store_grows(tmp_path: Path) -> None:
 
 
 def test_options_that_contradict_each_other_are_refused(store: Store, tmp_path: Path) -> None:
-    policy = FramePolicy(samples=1000, rate=500)
+    policy = FramePolicy(num_samples=1000, sampling_rate=500)
     with pytest.raises(ConfigError, match=r"policy= and leads=, seconds= exclude each other"):
         FrameDataset(store, policy=policy, leads="12", seconds=5)
     with pytest.raises(ConfigError, match="belong together"):
@@ -176,7 +176,7 @@ def test_options_that_contradict_each_other_are_refused(store: Store, tmp_path: 
 
 
 def test_a_store_of_two_rates_asks_for_one(tmp_path: Path) -> None:
-    made = [arrays(tmp_path / f"{rate:g}", rate=rate) for rate in (250.0, 500.0)]
+    made = [arrays(tmp_path / f"{sampling_rate:g}", sampling_rate=sampling_rate) for sampling_rate in (250.0, 500.0)]
     assert [FrameDataset(store, seconds=2).num_samples for store in made] == [500, 1000]
     resampled = [FrameDataset(store, seconds=2, sampling_rate=250).num_samples for store in made]
     assert resampled == [500, 500]
@@ -185,14 +185,14 @@ def test_a_store_of_two_rates_asks_for_one(tmp_path: Path) -> None:
 def test_frames_that_lack_leads_are_left_out_or_masked(store: Store) -> None:
     with pytest.raises(ConfigError, match="has the leads"):
         FrameDataset(store, leads=("II", "V5"), seconds=5)
-    dataset = FrameDataset(store, leads="12", seconds=5, allow_missing_leads=True, normalisation="typical")
+    dataset = FrameDataset(store, leads="12", seconds=5, allow_missing_leads=True, normalization="typical")
     batch = dataset.batch(range(len(dataset)))
     there = torch.tensor([lead in (*LEADS, "III", "aVR", "aVL", "aVF") for lead in STANDARD])
     assert torch.equal(batch["lead_mask"], there.expand(len(dataset), 12))
     assert not batch["signal"][:, :, ~there].any()
     np.testing.assert_allclose(batch["signal"][:, :, there].std(dim=-1, correction=0), 0.15, rtol=1e-4)
     over = FrameDataset(
-        store, leads="12", seconds=5, allow_missing_leads=True, normalisation="typical", normalisation_over="frame"
+        store, leads="12", seconds=5, allow_missing_leads=True, normalization="typical", normalization_scope="frame"
     )
     joint = over.batch(range(len(over)))["signal"][:, :, there]
     np.testing.assert_allclose(joint.flatten(2).std(dim=-1, correction=0), 0.15, rtol=1e-4)

@@ -73,15 +73,15 @@ def test_spelled_out_defaults_give_the_same_identity(name: str) -> None:
     [
         ("seed=3", {"seed": 3}),
         ("schedule=cosine", {"schedule": "cosine"}),
-        ("take_turns=true", {"take_turns": True}),
+        ("alternate_stores=true", {"alternate_stores": True}),
         ("method.temperature=0.2", {"method": {"name": "cmsc", "temperature": 0.2}}),
         ("method.head=64", {"method": {"name": "cmsc", "head": 64}}),
         ("method.temperature=0.1", {}),
         ("encoder.name=resnet", {"encoder": {"name": "resnet"}}),
         ("encoder.dropout=0.5", {"encoder": {"name": "cnn", "dropout": 0.5}}),
-        ("frames.normalisation=none", {"frames": {"normalisation": "none"}}),
-        ("initial=somewhere", {}),
-        ("threads=2", {}),
+        ("frames.normalization=none", {"frames": {"normalization": "none"}}),
+        ("init_from=somewhere", {}),
+        ("num_threads=2", {}),
     ],
 )
 def test_a_change_is_part_of_the_identity(override: str, changed: dict[str, Any]) -> None:
@@ -92,11 +92,11 @@ def test_a_change_is_part_of_the_identity(override: str, changed: dict[str, Any]
 
 def test_a_run_is_named_by_what_differs_and_describes_all(tmp_path: Path) -> None:
     runs = [
-        Run(tmp_path, "run", values, origin, {"seed": 0, "batch": 256})
+        Run(tmp_path, "run", values, origin, {"seed": 0, "batch_size": 256})
         for values in ({}, {"seed": 1})
         for origin in ({"store": "a"}, {"store": "b"})
     ]
     assert len({run.name for run in runs}) == 4
     assert Run(tmp_path, "run", {}, {"store": "a"}, {"other": 1}).name == runs[0].name
     runs[0].begin()
-    assert read_config(runs[0].folder) == {"schema": run_identity.SCHEMA, "seed": 0, "batch": 256}
+    assert read_config(runs[0].folder) == {"schema": run_identity.SCHEMA, "seed": 0, "batch_size": 256}

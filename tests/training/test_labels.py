@@ -20,7 +20,7 @@ FRACTIONS = st.floats(0.001, 1)
 @settings(max_examples=60)
 @given(count=st.integers(1, 500), low=FRACTIONS, high=FRACTIONS, seed=st.integers(0, 2**32))
 def test_a_smaller_fraction_lies_inside_a_larger_one(count: int, low: float, high: float, seed: int) -> None:
-    few, many = (labelled_items(count, fraction, seed).tolist() for fraction in sorted((low, high)))
+    few, many = (labelled_items(count, label_fraction, seed).tolist() for label_fraction in sorted((low, high)))
     assert set(few) <= set(many) <= set(range(count))
     assert few == sorted(set(few)), "each once, in order"
     assert len(many) == pytest.approx(max(low, high) * count, abs=0.5) or len(many) == 1
@@ -35,14 +35,14 @@ def test_patients_have_all_their_recordings_or_none(store: Path) -> None:
     for number in np.flatnonzero(train):
         of_patient[owner[number]].add(int(number))
     chosen = {
-        fraction: set(np.flatnonzero(labelled_records(place, train, fraction, seed=3)).tolist())
-        for fraction in (0.25, 0.5, 1.0)
+        label_fraction: set(np.flatnonzero(labelled_records(place, train, label_fraction, seed=3)).tolist())
+        for label_fraction in (0.25, 0.5, 1.0)
     }
     assert chosen[0.25] < chosen[0.5] < chosen[1.0] == set(np.flatnonzero(train).tolist())
-    for fraction, records in chosen.items():
+    for label_fraction, records in chosen.items():
         people = {owner[number] for number in records}
         assert records == set().union(*(of_patient[who] for who in people))
-        assert len(people) == pytest.approx(fraction * len(of_patient), abs=0.5)
+        assert len(people) == pytest.approx(label_fraction * len(of_patient), abs=0.5)
 
 
 def test_recordings_outside_the_mask_stay_outside(store: Path) -> None:
@@ -63,10 +63,10 @@ def test_every_seed_draws_anew(store: Path) -> None:
     assert len({labelled_items(100, 0.5, 7).tobytes() for _ in range(3)}) == 1
 
 
-@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan")])
-def test_wrong_fractions_are_refused(fraction: float, store: Path) -> None:
+@pytest.mark.parametrize("label_fraction", [0.0, -0.5, 1.01, float("nan")])
+def test_wrong_fractions_are_refused(label_fraction: float, store: Path) -> None:
     place = open_store(store)
     with pytest.raises(ConfigError, match="over 0 and at most 1"):
-        labelled_items(10, fraction, 0)
+        labelled_items(10, label_fraction, 0)
     with pytest.raises(ConfigError, match="over 0 and at most 1"):
-        labelled_records(place, place.split().mask("train"), fraction, 0)
+        labelled_records(place, place.split().mask("train"), label_fraction, 0)

@@ -13,7 +13,7 @@ import pytest
 from clocs.core.errors import ConfigError, MissingExtraError
 from clocs.training.pretrain import pretrain
 
-SETTINGS = ("steps=3", "batch=32")
+SETTINGS = ("max_steps=3", "batch_size=32")
 
 
 def train(store: Path, runs: Path, *overrides: str) -> tuple[Path, list[dict[str, Any]]]:
@@ -25,7 +25,7 @@ def train(store: Path, runs: Path, *overrides: str) -> tuple[Path, list[dict[str
 def test_tensorboard(store: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    folder, lines = train(store, tmp_path, "track=tensorboard")
+    folder, lines = train(store, tmp_path, "logger=tensorboard")
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
     losses = [(event.step, event.value) for event in events.Scalars("loss")]
@@ -37,12 +37,12 @@ def test_mlflow(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     from mlflow import MlflowClient
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    folder, lines = train(store, tmp_path, "track=mlflow")
+    folder, lines = train(store, tmp_path, "logger=mlflow")
     client = MlflowClient()
     experiment = client.get_experiment_by_name("clocs")
     assert experiment is not None
     (found,) = client.search_runs([experiment.experiment_id])
-    assert (found.info.run_name, found.info.status, found.data.params["batch"]) == (folder.name, "FINISHED", "32")
+    assert (found.info.run_name, found.info.status, found.data.params["batch_size"]) == (folder.name, "FINISHED", "32")
     history = sorted((metric.step, metric.value) for metric in client.get_metric_history(found.info.run_id, "loss"))
     assert history == [(line["step"], line["loss"]) for line in lines if "loss" in line]
 
@@ -102,12 +102,12 @@ def rows_of(rows: list[dict[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
 
 def test_wandb(store: Path, tmp_path: Path, wandb_session: pytest.MonkeyPatch) -> None:
     wandb_session.setenv("WANDB_MODE", "offline")
-    folder, lines = train(store, tmp_path, "track=wandb")
+    folder, lines = train(store, tmp_path, "logger=wandb")
     (run, *_), rows = logged(folder)
     assert (run.project, run.run_id, run.display_name) == ("clocs", folder.name, folder.name)
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     stated = json.loads((folder / "config.json").read_text())
-    assert (config["batch"], config["method"]) == (32, stated["method"])
+    assert (config["batch_size"], config["method"]) == (32, stated["method"])
     for keys in (("loss",), ("train_loss", "validation_loss", "effective_rank")):
         assert rows_of(rows, *keys) == rows_of(lines, *keys)
     assert len(rows_of(rows, "loss")) == 3
@@ -126,11 +126,11 @@ def test_an_interrupted_run_resumes_in_the_same_wandb_run(
     first.mkdir()
     wandb_session.setenv("WANDB_MODE", "offline")
     wandb_session.setenv("WANDB_DIR", str(first))
-    settings = [f"store={store}", f"runs={tmp_path}", *SETTINGS, "track=wandb", "checkpoint_steps=2"]
+    settings = [f"store={store}", f"runs={tmp_path}", *SETTINGS, "logger=wandb", "checkpoint_every=2"]
     with pytest.raises(KeyboardInterrupt):
         pretrain("cmsc-synthetic", settings, progress=interrupt)
     wandb_session.delenv("WANDB_DIR")
-    folder, lines = train(store, tmp_path, "track=wandb", "checkpoint_steps=2")
+    folder, lines = train(store, tmp_path, "logger=wandb", "checkpoint_every=2")
     (before, *_), interrupted = logged(first)
     (after, *_), resumed = logged(folder)
     assert before.run_id == after.run_id == folder.name
@@ -143,10 +143,10 @@ def test_wandb_without_a_login_is_refused_until_it_is_offline(
     store: Path, tmp_path: Path, wandb_session: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="WANDB_MODE=offline"):
-        train(store, tmp_path, "track=wandb")
+        train(store, tmp_path, "logger=wandb")
     assert not list(tmp_path.glob("cmsc-*"))
     wandb_session.setenv("WANDB_MODE", "offline")  # as the error says, in the same process
-    folder, _ = train(store, tmp_path, "track=wandb")
+    folder, _ = train(store, tmp_path, "logger=wandb")
     assert list(folder.glob("wandb/offline-run-*"))
 
 
@@ -154,4 +154,4 @@ def test_wandb_without_a_login_is_refused_until_it_is_offline(
 def test_a_missing_extra_is_named(kind: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, kind, None)
     with pytest.raises(MissingExtraError, match=f"clocs\\[{kind}\\]"):
-        train(store, tmp_path, f"track={kind}")
+        train(store, tmp_path, f"logger={kind}")

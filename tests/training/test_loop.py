@@ -24,7 +24,7 @@ from clocs.training.initial_method import fresh_method
 from clocs.training.loop import _parts
 from tests.training.conftest import Driver, data_of
 
-SETTINGS = ["epochs=3", "batch=64", "learning_rate=0.003"]
+SETTINGS = ["max_epochs=3", "batch_size=64", "learning_rate=0.003"]
 OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular": ("AFIB", "PVC")}
 
 
@@ -33,7 +33,7 @@ def overlapping(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred recordings whose classes overlap."""
     folder = tmp_path_factory.mktemp("overlapping") / "store"
     dataset = replace(clocs.DATASETS.get("synthetic"), classes=OVERLAPPING)
-    clocs.split(clocs.ingest(dataset, None, folder, options={"records": 100, "leads": 4}))
+    clocs.split(clocs.ingest(dataset, None, folder, options={"num_records": 100, "leads": 4}))
     return folder
 
 
@@ -67,7 +67,7 @@ def test_validation_auc_is_that_of_the_saved_encoder_and_head(
 
 
 def test_without_labels_there_is_neither(store: Path, tmp_path: Path) -> None:
-    result = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1"])
+    result = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=1"])
     assert all("validation_auc" not in line for line in epochs(result["run"]))
     best = Path(result["best"])
     assert not (best / "head.safetensors").exists()
@@ -76,7 +76,7 @@ def test_without_labels_there_is_neither(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_head_is_refused(store: Path, tmp_path: Path) -> None:
-    result = clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1"])
+    result = clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=1"])
     path = Path(result["best"]) / "head.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
     with pytest.raises(IntegrityError, match=f"^{path}: content differs from its hash. Copy {path.parent} again"):
@@ -89,7 +89,7 @@ def test_two_ranks_measure_what_one_does(drive: Driver, tmp_path: Path) -> None:
     lines = []
     for ranks in (1, 2):
         runs = tmp_path / str(ranks)
-        exact = ("precision=64-true", "encoder.dropout=0", "batch=64", "epochs=1")
+        exact = ("precision=64-true", "encoder.dropout=0", "batch_size=64", "max_epochs=1")
         drive("supervised", *exact, f"runs={runs}", ranks=ranks)
         lines.append(next(epochs(str(next(runs.iterdir())))))
     assert lines[1] == pytest.approx(lines[0], rel=1e-8)
@@ -99,7 +99,14 @@ def test_two_ranks_measure_what_one_does(drive: Driver, tmp_path: Path) -> None:
 def test_a_loss_that_is_not_finite_ends_a_run_in_words_and_leaves_no_encoder(
     method: str, store: Path, tmp_path: Path
 ) -> None:
-    told = [f"store={store}", f"runs={tmp_path}", "learning_rate=1e30", "steps=4", "batch=16", "checkpoint_steps=1"]
+    told = [
+        f"store={store}",
+        f"runs={tmp_path}",
+        "learning_rate=1e30",
+        "max_steps=4",
+        "batch_size=16",
+        "checkpoint_every=1",
+    ]
     with pytest.raises(ConfigError, match="no longer finite at epoch 0; try a smaller learning_rate"):
         clocs.pretrain(f"{method}-synthetic", told)
     assert not list(tmp_path.rglob("model.safetensors"))
@@ -107,32 +114,47 @@ def test_a_loss_that_is_not_finite_ends_a_run_in_words_and_leaves_no_encoder(
 
 def test_one_class_in_validation_leaves_the_auc_out(tmp_path: Path) -> None:
     """A single validation patient has one rhythm."""
-    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"records": 16})
+    small = clocs.ingest("synthetic", None, tmp_path / "small", options={"num_records": 16})
     clocs.split(small)
-    told = [f"store={small.folder}", f"runs={tmp_path / 'runs'}", "epochs=1", "batch=4", "encoder.embedding_dim=8"]
+    told = [
+        f"store={small.folder}",
+        f"runs={tmp_path / 'runs'}",
+        "max_epochs=1",
+        "batch_size=4",
+        "encoder.embedding_dim=8",
+    ]
     run = Path(clocs.pretrain("supervised-synthetic", told)["run"])
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert "validation_loss" in lines[-1]
     assert "validation_auc" not in lines[-1]
     with pytest.raises(ConfigError, match="one class alone"):
-        clocs.pretrain("supervised-synthetic", [*told, "best_by=auc"])
+        clocs.pretrain("supervised-synthetic", [*told, "monitor=auc"])
 
 
 def test_doubles_do_not_outlast_a_run(store: Path, tmp_path: Path) -> None:
-    clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=16", "precision=64-true"])
+    clocs.pretrain(
+        "cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=1", "batch_size=16", "precision=64-true"]
+    )
     assert torch.get_default_dtype() == torch.float32
 
 
 def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) -> None:
     """Ten in four parts are 3, 3, 3 and 1: the loss is their mean over instances, not over parts."""
-    told = [f"store={store}", f"runs={tmp_path}", "steps=1", "batch=10", "accumulate=4", "encoder.dropout=0"]
+    told = [
+        f"store={store}",
+        f"runs={tmp_path}",
+        "max_steps=1",
+        "batch_size=10",
+        "accumulate_batches=4",
+        "encoder.dropout=0",
+    ]
     config = resolve("mtssl-synthetic", told)
     parts = sources(config)
     data = data_of(config, parts)
-    pieces = _parts(data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0), 4)
-    assert [len(piece["item"]) for piece in pieces] == [3, 3, 3, 1]
+    num_pieces = _parts(data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0), 4)
+    assert [len(piece["item"]) for piece in num_pieces] == [3, 3, 3, 1]
     method = fresh_method(config, parts).train()
-    means = [float(method.training_step(piece, 0).detach()) for piece in pieces]
+    means = [float(method.training_step(piece, 0).detach()) for piece in num_pieces]
     logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)
     assert logged != pytest.approx(np.mean(means), rel=1e-5)

@@ -23,7 +23,7 @@ from tests.training.test_resume import content
 JOINT = (
     "encoder={name: resnet, in_channels: 12, embedding_dim: 16, width: 4, depth: 2}",
     f"leads={','.join(STANDARD)}",
-    "batch=32",
+    "batch_size=32",
 )
 PATCHES = (
     "encoder={name: patch_transformer, in_channels: 12, patch_size: 125, width: 16, embedding_dim: 16, depth: 2, "
@@ -40,7 +40,9 @@ def lacking(folder: Path) -> Store:
     signals[::3, 5] = np.nan
     table = {"patient_id": [str(number // 2) for number in range(60)]}
     leads = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
-    made = Store.from_arrays(folder, signals, rate=500, leads=leads, table=table, gate=clocs.signals.quality.OFF)
+    made = Store.from_arrays(
+        folder, signals, sampling_rate=500, leads=leads, table=table, gate=clocs.signals.quality.OFF
+    )
     clocs.split(made)
     return made
 
@@ -64,14 +66,14 @@ def test_the_views_of_a_batch_have_twelve_channels_and_a_mask_only_where_leads_m
 
 def test_recordings_that_lack_a_lead_take_part_where_the_policy_allows_it(tmp_path: Path) -> None:
     store = lacking(tmp_path / "store")
-    here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *JOINT, "batch=16", "epochs=1"]
-    without = data_of(resolve("cmsc-synthetic", [*here, "batch=8"]))
+    here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *JOINT, "batch_size=16", "max_epochs=1"]
+    without = data_of(resolve("cmsc-synthetic", [*here, "batch_size=8"]))
     allowed = data_of(resolve("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"]))
     assert len(allowed.train) > len(without.train)
     batch = allowed.train.make(np.arange(len(allowed.train)), 0, "train", 0, 0)
     absent = ~batch["lead_mask"][:, 0]
     assert set(absent.nonzero()[:, 1].tolist()) == {STANDARD.index("V4")}
-    assert clocs.pretrain("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"])["epochs"] == 1
+    assert clocs.pretrain("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"])["max_epochs"] == 1
 
 
 def test_another_number_of_leads_than_channels_is_refused(twelve: Path, tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_two_ranks_have_the_loss_and_gradients_of_one(
 def test_a_killed_run_is_continued_bit_for_bit(
     method: str, more: tuple[str, ...], drive: Driver, twelve: Path, tmp_path: Path
 ) -> None:
-    settings = (f"store={twelve}", *JOINT, DROPPING, *more, "steps=12", "checkpoint_steps=3")
+    settings = (f"store={twelve}", *JOINT, DROPPING, *more, "max_steps=12", "checkpoint_every=3")
     drive(method, *settings, f"runs={tmp_path / 'whole'}")
     assert drive(method, *settings, stop_at=7, check=False).returncode == -9
     drive(method, *settings)
@@ -134,7 +136,7 @@ def test_a_killed_run_is_continued_bit_for_bit(
 def trained(twelve: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A joint encoder, trained with lead dropout."""
     runs = tmp_path_factory.mktemp("joint")
-    return clocs.pretrain("cmsc-synthetic", [f"store={twelve}", f"runs={runs}", *JOINT, DROPPING, "epochs=3"])
+    return clocs.pretrain("cmsc-synthetic", [f"store={twelve}", f"runs={runs}", *JOINT, DROPPING, "max_epochs=3"])
 
 
 def test_a_joint_encoder_learns_and_is_probed_and_fine_tuned(
@@ -142,14 +144,14 @@ def test_a_joint_encoder_learns_and_is_probed_and_fine_tuned(
 ) -> None:
     encoder, about = load_encoder_folder(Path(trained["best"]))
     assert (encoder.in_channels, about["input"]["lead_dropout"], tuple(about["input"]["leads"])) == (12, True, STANDARD)
-    probed = clocs.probe(trained["best"], twelve, clocs.ProbeConfig(fraction=1.0), runs=tmp_path)
+    probed = clocs.probe(trained["best"], twelve, clocs.ProbeConfig(label_fraction=1.0), runs=tmp_path)
     recordings = int(clocs.open_store(twelve).split().mask("test").sum())
     assert probed["rows"]["test"] == 2 * recordings, "a row a frame, not a lead"
     assert probed["test"]["recording"]["auc"]["value"] > 0.6
     tuned = clocs.finetune(
         trained["best"],
         twelve,
-        clocs.FinetuneConfig(fraction=1.0, epochs=2, batch=32, learning_rate=1e-3),
+        clocs.FinetuneConfig(label_fraction=1.0, max_epochs=2, batch_size=32, learning_rate=1e-3),
         runs=tmp_path,
     )
     assert tuned["test"]["recording"]["rows"] == recordings
@@ -168,7 +170,7 @@ class TwoCopies(methods.SimCLR):
 """,
         script,
     )
-    here = [f"store={twelve}", f"runs={tmp_path}", "batch=16", "steps=1", "leads=II"]
+    here = [f"store={twelve}", f"runs={tmp_path}", "batch_size=16", "max_steps=1", "leads=II"]
     assert clocs.pretrain("two_copies-synthetic", here)["method"] == "two_copies"
 
 
@@ -177,13 +179,13 @@ def test_a_method_object_trains_from_the_weights_it_has_and_is_the_same_run_agai
         torch.manual_seed(7)
         return methods.CMSC(encoders.ResNet(in_channels=2, embedding_dim=8, width=24, depth=1))
 
-    settings: dict[str, Any] = {"leads": "I,V1", "batch": 16, "steps": 2, "runs": tmp_path}
+    settings: dict[str, Any] = {"leads": "I,V1", "batch_size": 16, "max_steps": 2, "runs": tmp_path}
     first = clocs.pretrain(made(), clocs.open_store(twelve), **settings)
     assert clocs.pretrain(made(), twelve, **settings)["already_finished"]
     torch.manual_seed(8)
     other = methods.CMSC(encoders.ResNet(in_channels=2, embedding_dim=8, width=24, depth=1))
     assert clocs.pretrain(other, twelve, **settings)["run"] != first["run"], "other initial weights"
-    start = clocs.pretrain(made(), twelve, **{**settings, "epochs": 0, "steps": None})
+    start = clocs.pretrain(made(), twelve, **{**settings, "max_epochs": 0, "max_steps": None})
     begun = load_encoder_folder(Path(start["best"]))[0].state_dict()
     assert all(torch.equal(value, begun[name]) for name, value in made().encoder.state_dict().items())
     with pytest.raises(ConfigError, match="pass the store to train on"):
@@ -201,7 +203,7 @@ def test_a_network_that_is_not_registered_trains_under_a_name_and_is_loaded_by_p
     def method() -> methods.SimCLR:
         return methods.SimCLR(encoders.wrap(network(), in_channels=2, embedding_dim=4))
 
-    settings: dict[str, Any] = {"leads": "I,V1", "batch": 16, "steps": 2, "runs": tmp_path}
+    settings: dict[str, Any] = {"leads": "I,V1", "batch_size": 16, "max_steps": 2, "runs": tmp_path}
     with pytest.raises(ConfigError, match="not registered: pass name="):
         clocs.pretrain(method(), twelve, **settings)
     best = clocs.pretrain(method(), twelve, name="mine", onnx=True, **settings)["best"]

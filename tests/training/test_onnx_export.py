@@ -35,8 +35,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def walks(count: int, channels: int = 1) -> np.ndarray:
     """(count, channels, 2500) frames that look like signals, from 0 to 1."""
-    walk = np.cumsum(np.random.default_rng(5).normal(size=(count, channels, POLICY.samples)), axis=-1)
-    return POLICY.normalise(walk.astype(np.float32))
+    walk = np.cumsum(np.random.default_rng(5).normal(size=(count, channels, POLICY.num_samples)), axis=-1)
+    return POLICY.normalize(walk.astype(np.float32))
 
 
 def test_frames_give_the_same_embeddings_at_any_batch_size(finished: Path) -> None:
@@ -79,8 +79,8 @@ def test_a_file_that_differs_is_left_out_and_the_config_says_why(
     """As if a layer had been translated wrongly: its biases are 1e-3 off."""
     right = onnx_export._translated
 
-    def wrong(module: nn.Module, channels: int, samples: int) -> onnx.ModelProto:
-        model = right(module, channels, samples)
+    def wrong(module: nn.Module, channels: int, num_samples: int) -> onnx.ModelProto:
+        model = right(module, channels, num_samples)
         (bias,) = (item for item in model.graph.initializer if item.name == "linear.bias")
         bias.raw_data = (np.frombuffer(bias.raw_data, np.float32) + np.float32(1e-3)).tobytes()
         return model
@@ -139,10 +139,10 @@ def test_a_run_ends_with_the_file_of_its_best_encoder(store: Path, tmp_path: Pat
     told = (
         f"store={store}",
         f"runs={tmp_path}",
-        "batch=32",
-        "steps=2",
+        "batch_size=32",
+        "max_steps=2",
         "encoder.embedding_dim=16",
-        "frames.samples=500",
+        "frames.num_samples=500",
     )
     done = pretrain({"method": "cmsc"}, [*told, "onnx=true"])
     encoder = load_encoder(done["run"])

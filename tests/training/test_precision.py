@@ -45,7 +45,7 @@ def test_nothing_is_told_where_it_is_quick_or_unknown(
 
 def test_half_precision_is_refused_where_there_is_no_gpu(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="16-mixed is for GPUs"):
-        clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "precision=16-mixed", "steps=1"])
+        clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "precision=16-mixed", "max_steps=1"])
 
 
 def test_the_scale_of_half_precision_goes_on_after_a_kill(
@@ -65,7 +65,7 @@ def test_the_scale_of_half_precision_goes_on_after_a_kill(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("clocs.training.pretrain._fabric", fabric)
-    told = [f"store={store}", "steps=8", "batch=16", "checkpoint_steps=4", "encoder=resnet", "encoder.width=4"]
+    told = [f"store={store}", "max_steps=8", "batch_size=16", "checkpoint_every=4", "encoder=resnet", "encoder.width=4"]
     whole = clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'whole'}"])
     with pytest.raises(KeyboardInterrupt):
         clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'killed'}"], progress=killed)

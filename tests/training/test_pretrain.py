@@ -38,7 +38,7 @@ from tests.training.conftest import data_of
 def first(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The best encoder of three steps of CMSC."""
     here = [f"store={store}", f"runs={tmp_path_factory.mktemp('first')}"]
-    return Path(clocs.pretrain("cmsc-synthetic", [*here, "steps=3", "batch=32"])["best"])
+    return Path(clocs.pretrain("cmsc-synthetic", [*here, "max_steps=3", "batch_size=32"])["best"])
 
 
 def seen(best: Path) -> set[int]:
@@ -46,7 +46,7 @@ def seen(best: Path) -> set[int]:
 
 
 def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> None:
-    config = resolve("supervised-synthetic", [f"initial={first}"])
+    config = resolve("supervised-synthetic", [f"init_from={first}"])
     policy = open_store(store).policy("evaluation")
     begun, weights = fresh_encoder(config, policy).state_dict(), load_encoder_folder(first)[0].state_dict()
     assert begun.keys() == weights.keys()
@@ -59,7 +59,7 @@ def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> 
 def test_a_masked_model_trains_by_its_ready_config_and_embeds_by_the_mean_of_its_tokens(
     method: str, store: Path, tmp_path: Path
 ) -> None:
-    done = clocs.pretrain(f"{method}-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=2", "leads=II"])
+    done = clocs.pretrain(f"{method}-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=2", "leads=II"])
     encoder, about = load_encoder_folder(Path(done["best"]))
     assert (about["encoder"]["name"], about["encoder"]["options"]["head"]) == ("patch_transformer", "none")
     signals = torch.randn(2, 1, 2500)
@@ -75,37 +75,45 @@ def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store:
     about = unseal((first / "config.json").read_bytes(), "config.json")
     del about["encoder"]["options"]["final_relu"]
     (tmp_path / "old" / "config.json").write_bytes(seal(about))
-    config = resolve("supervised-synthetic", [f"initial={tmp_path / 'old'}"])
+    config = resolve("supervised-synthetic", [f"init_from={tmp_path / 'old'}"])
     begun = fresh_encoder(config, open_store(store).policy("evaluation")).state_dict()
     assert torch.equal(begun["linear.weight"], load_encoder_folder(first)[0].state_dict()["linear.weight"])
 
 
 @pytest.mark.parametrize(
-    "override", ["encoder.embedding_dim=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.samples=1250"]
+    "override", ["encoder.embedding_dim=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.num_samples=1250"]
 )
 def test_another_network_than_the_one_it_starts_from_is_refused(
     override: str, first: Path, store: Path, tmp_path: Path
 ) -> None:
     option = re.escape(override.partition("=")[0])
     with pytest.raises(ConfigError, match=f"initial: .*add: {option}=[^ ]+$"):
-        clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", f"initial={first}", override])
+        clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", f"init_from={first}", override])
 
 
 def test_other_frames_than_those_it_starts_from_are_told_with_the_keys_that_change_them(
     first: Path, store: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(store, tmp_path / "store")  # frames at another rate are cached there
-    here = [f"store={tmp_path / 'store'}", f"runs={tmp_path / 'runs'}", f"initial={first}", "steps=1", "batch=16"]
-    other = ["frames.rate=250", "frames.normalisation=unit"]
+    here = [
+        f"store={tmp_path / 'store'}",
+        f"runs={tmp_path / 'runs'}",
+        f"init_from={first}",
+        "max_steps=1",
+        "batch_size=16",
+    ]
+    other = ["frames.sampling_rate=250", "frames.normalization=minmax"]
     with pytest.warns(
         UserWarning, match=r"rate 500\.0, normalisation none, .* rate 250\.0, normalisation unit"
     ) as told:
         clocs.pretrain("supervised-synthetic", [*here, *other])
     advice = str(told[0].message).partition("add: ")[2].split()
-    assert advice == ["frames.rate=500.0", "frames.normalisation=none"]
+    assert advice == ["frames.sampling_rate=500.0", "frames.normalization=none"]
     clocs.pretrain("supervised-synthetic", [*here, *other, *advice])  # a warning would be an error here
-    stretched = ["frames.rate=null", "frames.source_samples=1250"]
-    with pytest.warns(UserWarning, match=r"rate not stated; .* add: frames.rate=500\.0 frames.source_samples=null$"):
+    stretched = ["frames.sampling_rate=null", "frames.num_source_samples=1250"]
+    with pytest.warns(
+        UserWarning, match=r"rate not stated; .* add: frames.sampling_rate=500\.0 frames.num_source_samples=null$"
+    ):
         clocs.pretrain("supervised-synthetic", [*here, *stretched])
 
 
@@ -118,43 +126,43 @@ def test_raw_steps_are_to_be_scaled_for_an_encoder_of_millivolt(first: Path, tmp
         write(steps, files / f"{number:02}.hea")
     made = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=OFF)
     clocs.split(made)
-    here = [f"store={made.folder}", f"runs={tmp_path / 'runs'}", f"initial={first}", "steps=1", "batch=16"]
+    here = [f"store={made.folder}", f"runs={tmp_path / 'runs'}", f"init_from={first}", "max_steps=1", "batch_size=16"]
     with pytest.warns(
-        UserWarning, match="normalisation typical, .* normalisation none; .*frames.normalisation=typical$"
+        UserWarning, match="normalisation typical, .* normalisation none; .*frames.normalization=typical$"
     ):
         clocs.pretrain("cmsc-folder", here)
-    clocs.pretrain("cmsc-folder", [*here, "frames.normalisation=typical"])
+    clocs.pretrain("cmsc-folder", [*here, "frames.normalization=typical"])
 
 
 def test_a_run_is_named_by_the_weights_it_starts_from_not_by_their_place(
     first: Path, store: Path, tmp_path: Path
 ) -> None:
-    here = [f"store={store}", f"runs={tmp_path / 'runs'}", "steps=1"]
+    here = [f"store={store}", f"runs={tmp_path / 'runs'}", "max_steps=1"]
     shutil.copytree(first, tmp_path / "copy")
-    named = clocs.pretrain("supervised-synthetic", [*here, f"initial={first}"])
-    again = clocs.pretrain("supervised-synthetic", [*here, f"initial={tmp_path / 'copy'}"])
+    named = clocs.pretrain("supervised-synthetic", [*here, f"init_from={first}"])
+    again = clocs.pretrain("supervised-synthetic", [*here, f"init_from={tmp_path / 'copy'}"])
     alone = clocs.pretrain("supervised-synthetic", here)
     assert again["already_finished"]
     assert named["run"] == again["run"] != alone["run"]
     told = load_encoder_folder(Path(named["best"]))[1]["training"]
     assert told["initial"] == load_encoder_folder(first)[1]["weights_sha256"]
     with pytest.raises(ConfigError, match="'nowhere' is neither a folder nor an encoder that comes with clocs"):
-        clocs.pretrain("supervised-synthetic", [*here, "initial=nowhere"])
+        clocs.pretrain("supervised-synthetic", [*here, "init_from=nowhere"])
 
 
 def test_a_shipped_encoder_goes_on_with_other_recordings(store: Path, tmp_path: Path) -> None:
     here = [
         f"store={store}",
         f"runs={tmp_path / 'runs'}",
-        "steps=1",
+        "max_steps=1",
         "warmup_steps=0",
-        "batch=16",
-        "initial=clocs-small",
+        "batch_size=16",
+        "init_from=clocs-small",
     ]
     with pytest.raises(ConfigError, match=r"initial: clocs-small is another .*, add: (.+)$") as caught:
         clocs.pretrain("recommended-synthetic", here)
     advice = str(caught.value).partition("add: ")[2].split()
-    assert advice == ["encoder.pooling=every"]
+    assert advice == ["encoder.pooling=all_blocks"]
     went_on = Path(clocs.pretrain("recommended-synthetic", [*here, *advice])["best"])
     shipped = encoder_folder("clocs-small")
     assert load_encoder_folder(went_on)[1]["encoder"] == load_encoder_folder(shipped)[1]["encoder"]
@@ -162,10 +170,10 @@ def test_a_shipped_encoder_goes_on_with_other_recordings(store: Path, tmp_path: 
 
 
 def test_an_encoder_has_seen_what_the_one_it_started_from_had_seen(first: Path, store: Path, tmp_path: Path) -> None:
-    other = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 40, "leads": 4, "seed": 5})
+    other = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 40, "leads": 4, "seed": 5})
     clocs.split(other)
-    here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", "steps=1", "batch=16"]
-    tuned = Path(clocs.pretrain("supervised-synthetic", [*here, f"initial={first}"])["best"])
+    here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", "max_steps=1", "batch_size=16"]
+    tuned = Path(clocs.pretrain("supervised-synthetic", [*here, f"init_from={first}"])["best"])
     own, before = (set(seen_keys(place, place.split()).tolist()) for place in (other, open_store(store)))
     assert seen(first) == before
     assert own.isdisjoint(before)
@@ -175,7 +183,7 @@ def test_an_encoder_has_seen_what_the_one_it_started_from_had_seen(first: Path, 
     path = tmp_path / "damaged" / "seen.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
     with pytest.raises(IntegrityError, match=r"seen\.npy"):
-        clocs.pretrain("supervised-synthetic", [*here, "seed=1", f"initial={tmp_path / 'damaged'}"])
+        clocs.pretrain("supervised-synthetic", [*here, "seed=1", f"init_from={tmp_path / 'damaged'}"])
 
 
 def test_an_encoder_that_does_not_say_what_it_has_seen_goes_on_with_its_own_split_only(
@@ -185,10 +193,10 @@ def test_an_encoder_that_does_not_say_what_it_has_seen_goes_on_with_its_own_spli
     about = unseal((first / "config.json").read_bytes(), "")
     del about["seen_sha256"]
     (tmp_path / "old" / "config.json").write_bytes(seal(about))
-    here = [f"runs={tmp_path / 'runs'}", "steps=1", "batch=16", f"initial={tmp_path / 'old'}"]
+    here = [f"runs={tmp_path / 'runs'}", "max_steps=1", "batch_size=16", f"init_from={tmp_path / 'old'}"]
     tuned = clocs.pretrain("supervised-synthetic", [f"store={store}", *here])
     assert seen(Path(tuned["best"])) == seen(first)
-    clocs.split(clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 40, "leads": 4}))
+    clocs.split(clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 40, "leads": 4}))
     with pytest.raises(ConfigError, match="does not say which recordings"):
         clocs.pretrain("supervised-synthetic", [f"store={tmp_path / 'store'}", *here])
 
@@ -197,7 +205,7 @@ def test_an_encoder_that_does_not_say_what_it_has_seen_goes_on_with_its_own_spli
 def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> None:
     place = open_store(store)
     split = place.split()
-    told = [f"store={store}", "fraction=0.25", f"label_draw={draw}", "batch=8", "seed=2"]
+    told = [f"store={store}", "label_fraction=0.25", f"label_unit={draw}", "batch_size=8", "seed=2"]
     config = resolve("supervised-synthetic", told)
     data = data_of(config)
     assert isinstance(data.sampler, ShuffledSampler)
@@ -217,13 +225,17 @@ def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> N
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
-        ("cmsc-synthetic", ["fraction=0.5"], "cmsc uses no labels"),
-        ("byol-synthetic", ["fraction=0.5", "label_draw=frames"], "byol uses no labels"),
-        ("supervised-synthetic", ["fraction=0"], "fraction: "),
-        ("supervised-synthetic", ["fraction=1.5"], "fraction: "),
-        ("supervised-synthetic", ["label_draw=leads"], "label_draw: "),
-        ("supervised-synthetic", ["fraction=0.5", "label_draw=frames", "same_patient=2"], "same_patient"),
-        ("supervised-synthetic", ["fraction=0.01"], "do not fill a batch"),
+        ("cmsc-synthetic", ["label_fraction=0.5"], "cmsc uses no labels"),
+        ("byol-synthetic", ["label_fraction=0.5", "label_unit=frames"], "byol uses no labels"),
+        ("supervised-synthetic", ["label_fraction=0"], "fraction: "),
+        ("supervised-synthetic", ["label_fraction=1.5"], "fraction: "),
+        ("supervised-synthetic", ["label_unit=leads"], "label_draw: "),
+        (
+            "supervised-synthetic",
+            ["label_fraction=0.5", "label_unit=frames", "instances_per_patient=2"],
+            "instances_per_patient",
+        ),
+        ("supervised-synthetic", ["label_fraction=0.01"], "do not fill a batch"),
     ],
 )
 def test_fractions_that_make_no_sense_are_refused(
@@ -235,7 +247,7 @@ def test_fractions_that_make_no_sense_are_refused(
 
 def test_a_finished_run_is_found_where_it_was_moved_to(first: Path, store: Path, tmp_path: Path) -> None:
     shutil.copytree(first.parent, tmp_path / first.parent.name)
-    again = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"])
+    again = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=3", "batch_size=32"])
     assert again["already_finished"]
     assert Path(again["best"]) == Path(again["run"]) / "best" == tmp_path / first.parent.name / "best"
 
@@ -252,7 +264,7 @@ def stop_at(step: int) -> Progress:
     return progress
 
 
-HALF = ("batch=32", "steps=20", "epochs=3", "checkpoint_steps=1")
+HALF = ("batch_size=32", "max_steps=20", "max_epochs=3", "checkpoint_every=1")
 """An epoch has 16 steps: stopped at step 18, a best encoder is there and a checkpoint after it."""
 
 
@@ -270,7 +282,7 @@ def unfinished(store: Path, tmp_path: Path) -> tuple[list[str], Path]:
 def test_a_finished_run_without_its_encoder_is_refused_with_what_to_delete(
     first: Path, store: Path, tmp_path: Path
 ) -> None:
-    here = [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"]
+    here = [f"store={store}", f"runs={tmp_path}", "max_steps=3", "batch_size=32"]
     folder = tmp_path / first.parent.name
     shutil.copytree(first.parent, folder)
     shutil.rmtree(folder / "best")
@@ -342,13 +354,13 @@ def test_all_checkpoints_damaged_is_refused_and_the_advice_is_true(
 
 def test_checkpoints_may_come_more_often_as_a_run_goes_on(unfinished: tuple[list[str], Path]) -> None:
     here, folder = unfinished
-    again = clocs.pretrain("cmsc-synthetic", [*here, "checkpoint_steps=3"])
+    again = clocs.pretrain("cmsc-synthetic", [*here, "checkpoint_every=3"])
     assert (Path(again["run"]), again["steps"]) == (folder, 20)
 
 
 def test_one_process_trains_a_run_at_a_time(store: Path, tmp_path: Path) -> None:
     """The second is refused, whatever it is; once the first has ended, the run goes on."""
-    here = [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"]
+    here = [f"store={store}", f"runs={tmp_path}", "max_steps=3", "batch_size=32"]
     refusals: list[object] = []
 
     def again(known: dict[str, Any]) -> None:

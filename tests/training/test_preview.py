@@ -23,7 +23,7 @@ BATCH = 32
 
 
 def config(store: Path, method: str, *overrides: str) -> PretrainConfig:
-    return resolve(f"{method}-synthetic", [f"store={store}", f"batch={BATCH}", *overrides])
+    return resolve(f"{method}-synthetic", [f"store={store}", f"batch_size={BATCH}", *overrides])
 
 
 def loss_of(matrix: Similarity, *, patients: bool) -> float:
@@ -42,7 +42,14 @@ def loss_of(matrix: Similarity, *, patients: bool) -> float:
     ("method", "overrides"),
     [
         ("cmsc", ()),
-        ("cmsc", ("same_patient=4", "method.augmentations=[gaussian_noise,flip_time]", "frames.normalisation=unit")),
+        (
+            "cmsc",
+            (
+                "instances_per_patient=4",
+                "method.augmentations=[gaussian_noise,flip_time]",
+                "frames.normalization=minmax",
+            ),
+        ),
         ("simclr", ("method.augmentations=[permutation]",)),
     ],
 )
@@ -50,7 +57,7 @@ def test_the_first_steps_loss_follows_from_the_matrix(
     method: str, overrides: tuple[str, ...], store: Path, tmp_path: Path
 ) -> None:
     """Same batch, same views, same weights, same dropout as the real run, or the losses would differ."""
-    settings = config(store, method, "steps=1", f"runs={tmp_path}", *overrides)
+    settings = config(store, method, "max_steps=1", f"runs={tmp_path}", *overrides)
     _, matrix = first_batch(settings, cells=BATCH)
     run = Path(pretrain(settings)["run"])
     logged = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])["loss"]
@@ -67,7 +74,7 @@ def gathered(settings: PretrainConfig, *, together: bool, purpose: str) -> npt.N
 
 
 def test_unaugmented_views_are_the_frames_in_millivolt(store: Path) -> None:
-    views, _ = first_batch(config(store, "cmsc", "frames.normalisation=unit"), instances=3)
+    views, _ = first_batch(config(store, "cmsc", "frames.normalization=minmax"), instances=3)
     assert views.plain is None
     np.testing.assert_array_equal(views.values, gathered(config(store, "cmsc"), together=False, purpose="segments")[:3])
     assert views.names == ("segment 1", "segment 2")
@@ -87,7 +94,9 @@ def test_leads_and_segments_are_named(store: Path) -> None:
 
 def test_seconds_are_the_recordings_own(store: Path) -> None:
     """10 s at 500 Hz squeezed into 2,500 samples, as the paper does with Chapman."""
-    views, _ = first_batch(config(store, "simclr", "frames.rate=null", "frames.source_samples=5000"), instances=2)
+    views, _ = first_batch(
+        config(store, "simclr", "frames.sampling_rate=null", "frames.num_source_samples=5000"), instances=2
+    )
     assert views.values.shape[-1] == 2500
     assert views.rates.tolist() == [250.0, 250.0]
 
@@ -130,13 +139,13 @@ def test_a_patients_instances_stand_side_by_side(store: Path) -> None:
     assert changes == len(set(chance.patients.tolist())) - 1
     sizes = np.unique(chance.patients, return_counts=True)[1]
     assert sizes.max() > 1
-    _, chosen = first_batch(config(store, "cmsc", "same_patient=4"), cells=20)
+    _, chosen = first_batch(config(store, "cmsc", "instances_per_patient=4"), cells=20)
     assert (kinds(chosen.patients) == SAME_PATIENT).sum() == 5 * 4 * 3
     assert (kinds(chosen.patients) == OTHER).sum() == 20 * 20 - 5 * 16
 
 
 def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> None:
-    settings = config(store, "cmsc", "steps=60", "same_patient=4", f"runs={tmp_path}")
+    settings = config(store, "cmsc", "max_steps=60", "instances_per_patient=4", f"runs={tmp_path}")
     best = Path(pretrain(settings)["best"])
     _, fresh = first_batch(settings)
     _, trained = first_batch(settings, checkpoint=best)
@@ -150,7 +159,7 @@ def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> 
 
     assert gap(trained) > gap(fresh)
     with pytest.raises(ConfigError, match="normalisation none, not unit"):
-        first_batch(config(store, "cmsc", "frames.normalisation=unit"), checkpoint=best)
+        first_batch(config(store, "cmsc", "frames.normalization=minmax"), checkpoint=best)
     _, of_the_run = first_batch(settings, checkpoint=best.parent)
     np.testing.assert_array_equal(of_the_run.values, trained.values)
     with pytest.raises(StoreError, match="no encoder"):

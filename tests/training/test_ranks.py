@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import Driver
 
-EXACT = ("precision=64-true", "encoder.dropout=0", "batch=64")
+EXACT = ("precision=64-true", "encoder.dropout=0", "batch_size=64")
 
 
 def gradients(drive: Driver, folder: Path, method: str, ranks: int, *overrides: str) -> dict[str, torch.Tensor]:
@@ -30,7 +30,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 
 @pytest.mark.parametrize("method", SLOW)
 def test_loss_and_gradients_equal_one_process(method: str, drive: Driver, tmp_path: Path) -> None:
-    """``same_patient`` is off: with 100 patients, batches of 64 repeat patients across ranks anyway."""
+    """``instances_per_patient`` is off: with 100 patients, batches of 64 repeat patients across ranks anyway."""
     one, two = (gradients(drive, tmp_path, method, ranks, *EXACT) for ranks in (1, 2))
     assert one.keys() == two.keys()
     assert len(one) > 10
@@ -41,7 +41,7 @@ def test_loss_and_gradients_equal_one_process(method: str, drive: Driver, tmp_pa
 
 @pytest.mark.slow
 def test_float32_differs_by_rounding_only(drive: Driver, tmp_path: Path) -> None:
-    one, two = (gradients(drive, tmp_path, "cmsc", ranks, "encoder.dropout=0", "batch=64") for ranks in (1, 2))
+    one, two = (gradients(drive, tmp_path, "cmsc", ranks, "encoder.dropout=0", "batch_size=64") for ranks in (1, 2))
     scale = max(float(value.abs().max()) for value in one.values())
     worst = max(float((two[name] - value).abs().max()) for name, value in one.items())
     print(f"float32, two ranks against one: largest gradient difference {worst:.2e} of {scale:.2e}")
@@ -52,7 +52,7 @@ def test_float32_differs_by_rounding_only(drive: Driver, tmp_path: Path) -> None
 def test_a_validation_part_that_fills_no_batch_gives_any_number_of_ranks_the_same_loss(
     drive: Driver, tmp_path: Path
 ) -> None:
-    settings = ("precision=64-true", "encoder.dropout=0", "batch=256", "steps=1")
+    settings = ("precision=64-true", "encoder.dropout=0", "batch_size=256", "max_steps=1")
     for ranks in (1, 2):
         drive("cmsc", *settings, f"runs={tmp_path / str(ranks)}", ranks=ranks)
     one, two = (_lines(next((tmp_path / str(ranks)).glob("*/metrics.jsonl"))) for ranks in (1, 2))
@@ -62,7 +62,7 @@ def test_a_validation_part_that_fills_no_batch_gives_any_number_of_ranks_the_sam
 @pytest.mark.slow
 def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
     """1 -> 2 -> 1 ranks over 30 steps: the same global batches, the same losses."""
-    settings = (*EXACT, "steps=30", "checkpoint_steps=5")
+    settings = (*EXACT, "max_steps=30", "checkpoint_every=5")
     drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
     (whole,) = (tmp_path / "whole").glob("*/metrics.jsonl")
     drive("cmsc", *settings, stop_at=10, check=False)
@@ -84,7 +84,7 @@ def test_a_killed_rank_ends_the_job_and_all_ranks_resume_from_the_undamaged_chec
 ) -> None:
     """As a user runs it: ``clocs pretrain ... devices=2``, and kill -9 of its second process midway."""
     command = [sys.executable, "-m", "clocs", "pretrain", "cmsc-synthetic", f"store={store}", f"runs={tmp_path}"]
-    command += ["devices=2", "steps=60", "batch=64", "checkpoint_steps=5", "--json"]
+    command += ["devices=2", "max_steps=60", "batch_size=64", "checkpoint_every=5", "--json"]
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _kill_second_rank_after(tmp_path, job, steps=12)
     _, message = job.communicate()

@@ -17,12 +17,12 @@ from tests.training.conftest import Driver, data_of
 PARTS = (
     "encoder={name: resnet, width: 4, depth: 2}",
     "method={name: cmsmlc, head: 32, view_choice: random_pair, augmentations: [baseline_wander, mask]}",
-    "batch=64",
+    "batch_size=64",
 )
 
 
 def test_best_holds_the_encoder_without_its_projection(store: Path, tmp_path: Path) -> None:
-    here = [f"store={store}", f"runs={tmp_path}", "steps=2", "schedule=cosine"]
+    here = [f"store={store}", f"runs={tmp_path}", "max_steps=2", "schedule=cosine"]
     result = clocs.pretrain("cmsmlc-synthetic", [*here, *PARTS])
     best, (checkpoint,) = Path(result["best"]), Path(result["run"]).glob("checkpoints/*.safetensors")
     assert sorted(path.name for path in best.iterdir()) == ["config.json", "model.safetensors", "seen.npy"]

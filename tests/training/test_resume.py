@@ -11,7 +11,7 @@ import pytest
 import clocs
 from tests.training.conftest import Driver
 
-SETTINGS = ("steps=40", "checkpoint_steps=7", "batch=32", "epochs=3")
+SETTINGS = ("max_steps=40", "checkpoint_every=7", "batch_size=32", "max_epochs=3")
 
 
 def content(runs: Path) -> dict[str, str]:
@@ -42,7 +42,7 @@ def test_killed_during_a_checkpoint_write(drive: Driver, tmp_path: Path) -> None
 
 
 def test_a_finished_run_is_not_repeated(store: Path, tmp_path: Path) -> None:
-    settings = [f"store={store}", f"runs={tmp_path}", "steps=3", "batch=32"]
+    settings = [f"store={store}", f"runs={tmp_path}", "max_steps=3", "batch_size=32"]
     first, again = (clocs.pretrain("byol-synthetic", settings) for _ in range(2))
     assert (first["already_finished"], again["already_finished"]) == (False, True)
     assert first["run"] == again["run"]
@@ -52,7 +52,7 @@ def test_a_finished_run_is_not_repeated(store: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_real_run_killed_25_times(drive: Driver, chapman_slice: Path, tmp_path: Path) -> None:
     """CMSC on real recordings, 200 steps: kill -9 at 25 random steps, each later than the last."""
-    settings = (f"store={chapman_slice}", "steps=200", "batch=64", "checkpoint_steps=5")
+    settings = (f"store={chapman_slice}", "max_steps=200", "batch_size=64", "checkpoint_every=5")
     drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
     moments = sorted(random.Random(1).sample(range(6, 200), 25))
     for moment in moments:
@@ -64,7 +64,7 @@ def test_a_real_run_killed_25_times(drive: Driver, chapman_slice: Path, tmp_path
 
 @pytest.mark.slow
 def test_a_real_run_killed_in_25_checkpoint_writes(drive: Driver, chapman_slice: Path, tmp_path: Path) -> None:
-    settings = (f"store={chapman_slice}", "steps=200", "batch=64", "checkpoint_steps=5")
+    settings = (f"store={chapman_slice}", "max_steps=200", "batch_size=64", "checkpoint_every=5")
     drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
     kills = 0
     for count in range(5, 30):

@@ -45,7 +45,7 @@ def test_a_torn_line_of_the_clock_is_left_out(run: Run) -> None:
 
 
 def test_a_run_with_a_torn_line_of_the_clock_comes_to_its_end(store: Path, tmp_path: Path) -> None:
-    told = [f"store={store}", f"runs={tmp_path}", "batch=16", "steps=1", "epochs=2"]
+    told = [f"store={store}", f"runs={tmp_path}", "batch_size=16", "max_steps=1", "max_epochs=2"]
     folder = Path(clocs.pretrain("cmsc-synthetic", told)["run"])
     (folder / "result.json").unlink()
     (folder / "timing.jsonl").write_bytes(TORN + b"\n")
@@ -138,7 +138,7 @@ def test_a_full_disk_is_told_in_words(name: str, run: Run) -> None:
 
 
 def test_a_damaged_result_is_named_and_without_it_the_run_finishes_again(store: Path, tmp_path: Path) -> None:
-    told = [f"store={store}", f"runs={tmp_path}", "batch=16", "steps=2"]
+    told = [f"store={store}", f"runs={tmp_path}", "batch_size=16", "max_steps=2"]
     done = clocs.pretrain("cmsc-synthetic", told)
     result = Path(done["run"]) / "result.json"
     kept = json.loads(result.read_bytes())

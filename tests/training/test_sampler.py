@@ -47,7 +47,11 @@ def test_an_epoch_takes_every_item_once_and_the_next_differs() -> None:
 
 
 @settings(max_examples=30)
-@given(chosen=st.sets(st.integers(0, 10**9), min_size=8, max_size=80), seed=st.integers(0, 99), batch=st.integers(2, 8))
+@given(
+    chosen=st.sets(st.integers(0, 10**9), min_size=8, max_size=80),
+    seed=st.integers(0, 99),
+    batch_size=st.integers(2, 8),
+)
 def test_of_chosen_items_an_epoch_takes_each_once_and_no_other(chosen: set[int], seed: int, batch: int) -> None:
     sampler = ShuffledSampler(10**9 + 1, batch, seed, np.array(sorted(chosen)))
     drawn = np.concatenate([sampler.batch(0, step) for step in range(sampler.steps)]).tolist()
@@ -73,7 +77,7 @@ def test_too_few_chosen_items_are_refused() -> None:
 
 def test_each_patient_brings_as_many_items_as_asked() -> None:
     patients = np.repeat(np.arange(50), np.arange(50) % 5 + 1)
-    sampler = PatientSampler(patients, batch=12, each=3, seed=0)
+    sampler = PatientSampler(patients, batch_size=12, each=3, seed=0)
     seen: list[int] = []
     for step in range(sampler.steps):
         batch = sampler.batch(0, step)
@@ -83,7 +87,7 @@ def test_each_patient_brings_as_many_items_as_asked() -> None:
         seen += people.tolist()
     assert len(seen) == len(set(seen)), "a patient comes once an epoch"
     with pytest.raises(ConfigError, match="multiple"):
-        PatientSampler(patients, batch=10, each=3, seed=0)
+        PatientSampler(patients, batch_size=10, each=3, seed=0)
 
 
 @settings(max_examples=30)

@@ -23,11 +23,11 @@ def rates(*overrides: str, planned: int) -> list[float]:
 
 
 def torchs(kind: type[LRScheduler], steps: int, **options: Any) -> list[float]:
-    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
-    scheduler, found = kind(optimiser, **options), []
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
+    scheduler, found = kind(optimizer, **options), []
     for _ in range(steps):
-        found.append(float(optimiser.param_groups[0]["lr"]))
-        optimiser.step()
+        found.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
         scheduler.step()
     return found
 
@@ -50,12 +50,12 @@ def test_a_run_is_planned_by_epochs_and_steps_whichever_end_first() -> None:
     def planned(*overrides: str) -> int:
         return planned_steps(resolve("cmsc-chapman", overrides), 7)
 
-    assert planned("epochs=3") == 21
-    assert planned("epochs=3", "steps=5") == 5
-    assert planned("epochs=3", "steps=50") == 21
-    assert planned("epochs=3", "warmup_steps=20") == 21
+    assert planned("max_epochs=3") == 21
+    assert planned("max_epochs=3", "max_steps=5") == 5
+    assert planned("max_epochs=3", "max_steps=50") == 21
+    assert planned("max_epochs=3", "warmup_steps=20") == 21
     with pytest.raises(ConfigError, match="warmup_steps=21: the run has 21 steps"):
-        planned("epochs=3", "warmup_steps=21")
+        planned("max_epochs=3", "warmup_steps=21")
 
 
 def test_the_optimiser_takes_its_steps_at_these_rates(
@@ -69,7 +69,7 @@ def test_the_optimiser_takes_its_steps_at_these_rates(
         return step(self, *given, **named)
 
     monkeypatch.setattr(torch.optim.Adam, "step", watched)
-    settings = ["schedule=cosine", "warmup_steps=2", "learning_rate=0.3", "batch=128", "steps=7"]
+    settings = ["schedule=cosine", "warmup_steps=2", "learning_rate=0.3", "batch_size=128", "max_steps=7"]
     result = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", *settings])
     assert result["steps"] == 7
     assert result["epochs"] > 1
@@ -79,7 +79,7 @@ def test_the_optimiser_takes_its_steps_at_these_rates(
 @pytest.mark.slow
 def test_a_killed_run_goes_on_at_the_rate_it_would_have_had(drive: Driver, tmp_path: Path) -> None:
     """kill -9 in the rise and in the fall: weights, optimiser and metrics are bit-identical."""
-    settings = ("steps=30", "checkpoint_steps=3", "batch=32", "schedule=cosine", "warmup_steps=8")
+    settings = ("max_steps=30", "checkpoint_every=3", "batch_size=32", "schedule=cosine", "warmup_steps=8")
     drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")
     for moment in (5, 17):
         assert drive("cmsc", *settings, stop_at=moment, check=False).returncode == -9

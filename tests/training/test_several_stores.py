@@ -27,11 +27,11 @@ from clocs.training.seen import load_seen, seen_keys, seen_records
 from tests.conftest import make_recording
 from tests.training.conftest import data_of
 
-JOINT = ("method={name: cmsmlc, view_choice: random_pair, augmentations: [gaussian_noise]}", "batch=64")
+JOINT = ("method={name: cmsmlc, view_choice: random_pair, augmentations: [gaussian_noise]}", "batch_size=64")
 
 
 def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *JOINT])
     parts = sources(config)
     data = data_of(config, parts)
     alone = [data_of(config, (part,)).train for part in parts]
@@ -52,29 +52,29 @@ def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Pa
 
 
 def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None:
-    given = [f"store={store}", f"more_stores={other}", *JOINT, "take_turns=true"]
+    given = [f"store={store}", f"extra_stores={other}", *JOINT, "alternate_stores=true"]
     config = resolve("cmsmlc-synthetic", given)
     data = data_of(config)
     first = len(data_of(config, sources(config)[:1]).train)
     owners = [data.sampler.batch(0, step) >= first for step in range(data.sampler.steps)]
     assert [bool(owner.all()) for owner in owners] == [False, True] * (data.sampler.steps // 2)
     assert not any(owner.any() for owner in owners[::2])
-    for wrong in ([f"store={store}", "take_turns=true"], [*given, "same_patient=2"]):
+    for wrong in ([f"store={store}", "alternate_stores=true"], [*given, "instances_per_patient=2"]):
         with pytest.raises(ConfigError, match="take turns where there are more_stores"):
             sources(resolve("cmsmlc-synthetic", wrong))
 
 
-@pytest.mark.parametrize("normalisation", ["none", "unit"])
+@pytest.mark.parametrize("normalization", ["none", "minmax"])
 def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(
-    store: Path, normalisation: str, monkeypatch: pytest.MonkeyPatch
+    store: Path, normalization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = resolve("cmsc-synthetic", [f"store={store}", f"frames.normalisation={normalisation}"])
+    config = resolve("cmsc-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
     parts = sources(config)
     dataset = data_of(config, parts).train.datasets[0]
     raw = copy.copy(dataset)
     monkeypatch.setattr(FrameDataset, "unit", property(lambda self: "adu" if self is raw else "mV"))
     pair, policies, method = [dataset, raw], [parts[0].policy] * 2, fresh_method(config, parts)
-    if normalisation == "unit":
+    if normalization == "minmax":
         assert len(Batches(pair, policies, method, 0)) == 2 * len(dataset)
         return
     with pytest.raises(UnitError, match="thousandfold"):
@@ -82,7 +82,7 @@ def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(
 
 
 def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
-    config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={other}", "batch=32"])
+    config = resolve("cmsc-synthetic", [f"store={store}", f"extra_stores={other}", "batch_size=32"])
     parts = sources(config)
     joint = data_of(config, parts).train
     alone = [data_of(config, (part,)).train for part in parts]
@@ -94,7 +94,7 @@ def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
 
 
 def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *JOINT])
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *JOINT])
     data = data_of(config)
     items = data.sampler.batch(0, 1)
     whole = data.train.make(items, 0, "train", 0, 1)["views"]
@@ -105,13 +105,13 @@ def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: 
 def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
     store: Path, other: Path, tmp_path: Path
 ) -> None:
-    here = [f"runs={tmp_path}", *JOINT, "steps=2"]
-    done = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}", *here])
+    here = [f"runs={tmp_path}", *JOINT, "max_steps=2"]
+    done = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *here])
     alone = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", *here])
     assert Path(done["run"]).name != Path(alone["run"]).name
     about = json.loads((Path(done["best"]) / "config.json").read_bytes())
     assert about["training"]["dataset"] == "synthetic + synthetic"
-    assert about["training"]["more_stores"][0]["store_sha256"] == open_store(other).sha256
+    assert about["training"]["extra_stores"][0]["store_sha256"] == open_store(other).sha256
     seen = load_seen(Path(done["best"]), about["seen_sha256"])
     for folder in (store, other):
         place = open_store(folder)
@@ -119,21 +119,21 @@ def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
 
 
 def test_labels_of_several_stores_are_refused(store: Path, other: Path) -> None:
-    config = resolve("supervised-synthetic", [f"store={store}", f"more_stores={other}"])
+    config = resolve("supervised-synthetic", [f"store={store}", f"extra_stores={other}"])
     with pytest.raises(ConfigError, match="several stores are not the same"):
         sources(config)
 
 
 def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Path, other: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", f"more_stores={other}"])
+    config = resolve("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}"])
     with pytest.raises(ConfigError, match=f"cmsmlc makes 8 in {store}, 2 in {other}.*random_pair"):
         data_of(config)
 
 
 def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp_path: Path) -> None:
-    same = clocs.ingest("synthetic", None, tmp_path / "same", options={"records": 20, "leads": 4})
+    same = clocs.ingest("synthetic", None, tmp_path / "same", options={"num_records": 20, "leads": 4})
     clocs.split(same)
-    config = resolve("cmsc-synthetic", [f"store={store}", f"more_stores={same.folder}"])
+    config = resolve("cmsc-synthetic", [f"store={store}", f"extra_stores={same.folder}"])
     with pytest.raises(LeakError, match=r"20 signals are in .* such as those of '(00000\d\d)' and '\1'"):
         sources(config)
 
@@ -149,9 +149,9 @@ def test_an_ecg_is_recognised_in_another_store_by_any_lead_in_common(
     folders = [tmp_path / name for name in ("a", "b")]
     for folder, leads, values in zip(folders, (first, second), signals, strict=True):
         table = {"record_id": [f"{folder.name}{number}" for number in range(20)]}
-        clocs.split(Store.from_arrays(folder, values, rate=500, leads=leads, table=table, gate=OFF))
+        clocs.split(Store.from_arrays(folder, values, sampling_rate=500, leads=leads, table=table, gate=OFF))
     for one, other, names in ((*folders, "'a7' and 'b3'"), (*folders[::-1], "'b3' and 'a7'")):
-        config = resolve("cmsc-synthetic", [f"store={one}", f"more_stores={other}"])
+        config = resolve("cmsc-synthetic", [f"store={one}", f"extra_stores={other}"])
         with pytest.raises(LeakError, match=f"1 leads are in {one} as well as in {other}, such as those of {names}"):
             sources(config)
 
@@ -172,13 +172,13 @@ def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path)
         for year in (0, 1)
     )
     split, other = clocs.split(first), clocs.split(second, seed=5)
-    run = clocs.pretrain("cmsc-folder", [f"store={first.folder}", f"runs={tmp_path}", "steps=1", "batch=16"])
+    run = clocs.pretrain("cmsc-folder", [f"store={first.folder}", f"runs={tmp_path}", "max_steps=1", "batch_size=16"])
     best, about = Path(run["best"]), load_encoder_folder(Path(run["best"]))[1]
     train = set(first.table(["patient_id"]).column(0).filter(pa.array(~split.mask("test"))).to_pylist())
     names = second.table(["patient_id"]).column(0).to_pylist()
     np.testing.assert_array_equal(seen_records(best, about, second), [name in train for name in names])
     with pytest.raises(LeakError, match="trained on patients of the test part"):
         check_contract(best, about, second, other)
-    config = resolve("cmsc-folder", [f"store={first.folder}", f"more_stores={second.folder}"])
+    config = resolve("cmsc-folder", [f"store={first.folder}", f"extra_stores={second.folder}"])
     with pytest.raises(LeakError, match="24 patients are in"):
         sources(config)

@@ -22,17 +22,17 @@ class Masking(Augmentation):
 
     Args:
         width: Fraction of the bins in one mask, rounded to whole bins.
-        repeats: Number of masks, each placed independently. They may overlap.
+        num_masks: Number of masks, each placed independently. They may overlap.
         probability: Probability that a frame is masked.
     """
 
-    def __init__(self, width: Width = 0.2, repeats: Repeats = 1, probability: Probability = 1.0) -> None:
+    def __init__(self, width: Width = 0.2, num_masks: Repeats = 1, probability: Probability = 1.0) -> None:
         super().__init__(probability)
-        self.width, self.repeats = width, repeats
+        self.width, self.num_masks = width, num_masks
 
     def kept(self, signals: Tensor, bins: int, generator: Generator) -> Tensor:
         """Draw the masks of each frame: (N, bins), false where bins are masked."""
-        masked, size = round(self.width * bins), (len(signals), self.repeats, 1)
+        masked, size = round(self.width * bins), (len(signals), self.num_masks, 1)
         start = torch.randint(bins - masked + 1, size, generator=generator, device=generator.device)
         offset = torch.arange(bins, device=signals.device) - start.to(signals.device)
         return ((offset < 0) | (offset >= masked)).all(dim=1)
@@ -44,7 +44,7 @@ class Mask(Masking):
 
     Args:
         width: Fraction of the samples in one mask.
-        repeats: Number of masks, each placed independently. They may overlap.
+        num_masks: Number of masks, each placed independently. They may overlap.
         fill: ``mean``: the mean of each lead, so that a stretch does not stand out by the lead's offset; or ``zero``.
         probability: Probability that a frame is masked.
 
@@ -57,11 +57,11 @@ class Mask(Masking):
     def __init__(
         self,
         width: Width = 0.2,
-        repeats: Repeats = 1,
+        num_masks: Repeats = 1,
         fill: Literal["mean", "zero"] = "mean",
         probability: Probability = 1.0,
     ) -> None:
-        super().__init__(width, repeats, probability)
+        super().__init__(width, num_masks, probability)
         self.fill = fill
         self.check_options()
 
@@ -74,12 +74,12 @@ class Mask(Masking):
 class SpectrogramMask(Masking):
     """Base class of SpecAugment on an STFT with a Hann window, centred on every ``hop``-th sample.
 
-    ``width`` and ``repeats`` are the paper's, which states no window. Ours, of 0.5 s at 500 Hz, makes 129 bins
+    ``width`` and ``num_masks`` are the paper's, which states no window. Ours, of 0.5 s at 500 Hz, makes 129 bins
     of 2 Hz and 40 of 0.13 s out of 2,500 samples: short enough that a time mask (8 bins) is silent for 0.6 s.
 
     Args:
         width: Fraction of the bins in one mask.
-        repeats: Number of masks, each placed independently. They may overlap.
+        num_masks: Number of masks, each placed independently. They may overlap.
         window: Samples of the window.
         hop: Samples from one window to the next. At most a quarter window, or the inverse would lose precision
             at the edges.
@@ -89,12 +89,12 @@ class SpectrogramMask(Masking):
     def __init__(
         self,
         width: Width = 0.2,
-        repeats: Repeats = 1,
+        num_masks: Repeats = 1,
         window: Window = 256,
         hop: Hop = 64,
         probability: Probability = 1.0,
     ) -> None:
-        super().__init__(width, repeats, probability)
+        super().__init__(width, num_masks, probability)
         self.window, self.hop = window, hop
         self.check_options()
         if 4 * hop > window:
@@ -141,10 +141,10 @@ class SpecAugmentFrequency(SpectrogramMask):
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         """Set bins of the spectrogram to zero."""
-        leads, samples = signals.shape[1:]
-        if self.window >= 2 * samples:
+        leads, num_samples = signals.shape[1:]
+        if self.window >= 2 * num_samples:
             raise ConfigError(
-                f"SpecAugmentFrequency: frames of {samples} samples need a window below {2 * samples}, "
+                f"SpecAugmentFrequency: frames of {num_samples} samples need a window below {2 * num_samples}, "
                 f"not {self.window}."
             )
         hann = torch.hann_window(self.window, dtype=signals.dtype, device=signals.device)
@@ -152,4 +152,4 @@ class SpecAugmentFrequency(SpectrogramMask):
         spectrogram = torch.stft(rows, self.window, self.hop, window=hann, return_complex=True)
         kept = self.kept(signals, spectrogram.shape[1], generator)
         spectrogram *= kept.repeat_interleave(leads, 0)[:, :, None]
-        return torch.istft(spectrogram, self.window, self.hop, window=hann, length=samples).view(signals.shape)
+        return torch.istft(spectrogram, self.window, self.hop, window=hann, length=num_samples).view(signals.shape)

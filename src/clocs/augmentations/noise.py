@@ -55,10 +55,10 @@ class BaselineWander(Augmentation):
     Args:
         amplitude: Largest possible drift, in mV or, with ``relative``, in standard deviations of each lead.
         relative: Whether ``amplitude`` is relative.
-        waves: Largest number of waves. A lead has 1 to this many, each number equally likely, and they share the
+        num_waves: Largest number of waves. A lead has 1 to this many, each number equally likely, and they share the
             amplitude evenly.
-        slowest: Lowest frequency, in cycles a frame.
-        fastest: Highest frequency. Each wave's is drawn uniformly between the two.
+        min_frequency: Lowest frequency, in cycles a frame.
+        max_frequency: Highest frequency. Each wave's is drawn uniformly between the two.
         probability: Probability that a frame is augmented.
 
     Example:
@@ -71,17 +71,19 @@ class BaselineWander(Augmentation):
         self,
         amplitude: Size = 0.1,
         relative: bool = False,
-        waves: Annotated[int, Field(ge=1)] = 3,
-        slowest: Size = 0.25,
-        fastest: Size = 2.5,
+        num_waves: Annotated[int, Field(ge=1)] = 3,
+        min_frequency: Size = 0.25,
+        max_frequency: Size = 2.5,
         probability: Probability = 1.0,
     ) -> None:
         super().__init__(probability)
         self.amplitude, self.relative = amplitude, relative
-        self.waves, self.slowest, self.fastest = waves, slowest, fastest
+        self.num_waves, self.min_frequency, self.max_frequency = num_waves, min_frequency, max_frequency
         self.check_options()
-        if fastest < slowest:
-            raise ConfigError(f"BaselineWander: fastest must be at least slowest, {slowest:g}, not {fastest:g}")
+        if max_frequency < min_frequency:
+            raise ConfigError(
+                f"BaselineWander: fastest must be at least slowest, {min_frequency:g}, not {max_frequency:g}"
+            )
 
     @property
     def needs_millivolt(self) -> bool:
@@ -90,13 +92,15 @@ class BaselineWander(Augmentation):
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         """Draw the waves of each lead."""
-        rows, samples = signals.shape[0] * signals.shape[1], signals.shape[-1]
-        count = 1 + (self.waves * uniform(signals, (rows, 1), generator)).floor()
-        cycles = self.slowest + (self.fastest - self.slowest) * uniform(signals, (rows, self.waves), generator)
-        phases = uniform(signals, (rows, self.waves), generator)
-        time = torch.arange(samples, dtype=torch.float64, device=signals.device) / samples
+        rows, num_samples = signals.shape[0] * signals.shape[1], signals.shape[-1]
+        count = 1 + (self.num_waves * uniform(signals, (rows, 1), generator)).floor()
+        cycles = self.min_frequency + (self.max_frequency - self.min_frequency) * uniform(
+            signals, (rows, self.num_waves), generator
+        )
+        phases = uniform(signals, (rows, self.num_waves), generator)
+        time = torch.arange(num_samples, dtype=torch.float64, device=signals.device) / num_samples
         angles = 2 * torch.pi * torch.addcmul(phases[:, :, None], cycles[:, :, None], time)
-        shares = (torch.arange(self.waves, device=signals.device) < count) / count
+        shares = (torch.arange(self.num_waves, device=signals.device) < count) / count
         drift = torch.einsum("nw,nws->ns", shares.to(signals.dtype), angles.to(signals.dtype).sin_())
         return _add(signals, drift.view(signals.shape), self.amplitude, self.relative)
 

@@ -42,7 +42,7 @@ class Permutation(Augmentation):
     The paper gives no number. The default makes pieces of a quarter of a second in a frame of 5 s.
 
     Args:
-        pieces: Number of pieces.
+        num_pieces: Number of pieces.
         probability: Probability that a frame is permuted.
 
     Example:
@@ -51,20 +51,20 @@ class Permutation(Augmentation):
         tensor([[[0., 1., 2., 3., 4., 5., 6., 7.]]])
     """
 
-    def __init__(self, pieces: Pieces = 20, probability: Probability = 1.0) -> None:
+    def __init__(self, num_pieces: Pieces = 20, probability: Probability = 1.0) -> None:
         super().__init__(probability)
-        self.pieces = pieces
+        self.num_pieces = num_pieces
         self.check_options()
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         """Read each frame in the order of its pieces."""
-        frames, _, samples = signals.shape
-        order = uniform(signals, (frames, self.pieces), generator).argsort(dim=-1)
-        edges = torch.arange(self.pieces + 1, device=signals.device) * samples // self.pieces
+        frames, _, num_samples = signals.shape
+        order = uniform(signals, (frames, self.num_pieces), generator).argsort(dim=-1)
+        edges = torch.arange(self.num_pieces + 1, device=signals.device) * num_samples // self.num_pieces
         lengths = edges.diff()[order]
         shifts = edges[order] - (lengths.cumsum(dim=-1) - lengths)  # from a piece's new position to its old
-        here = torch.arange(samples, device=signals.device)
-        read = _spread(shifts, lengths, samples) + here
+        here = torch.arange(num_samples, device=signals.device)
+        read = _spread(shifts, lengths, num_samples) + here
         return signals.gather(-1, read.unsqueeze(1).expand_as(signals))
 
 
@@ -76,7 +76,7 @@ class TimeWarping(Augmentation):
     no numbers; the defaults are mild enough to keep the shape of a beat.
 
     Args:
-        pieces: Number of pieces.
+        num_pieces: Number of pieces.
         factor: Stretched pieces last this many times longer, the others as much shorter.
         probability: Probability that a frame is warped.
 
@@ -87,25 +87,27 @@ class TimeWarping(Augmentation):
     """
 
     def __init__(
-        self, pieces: Pieces = 9, factor: Annotated[float, Field(ge=1)] = 1.05, probability: Probability = 1.0
+        self, num_pieces: Pieces = 9, factor: Annotated[float, Field(ge=1)] = 1.05, probability: Probability = 1.0
     ) -> None:
         super().__init__(probability)
-        self.pieces, self.factor = pieces, factor
+        self.num_pieces, self.factor = num_pieces, factor
         self.check_options()
 
     def positions(self, signals: Tensor, generator: Generator) -> Tensor:
         """Return where in its frame each new sample is read: (N, S) float64, rising from 0 to S - 1."""
-        frames, _, samples = signals.shape
-        last = samples - 1
-        squeezed = uniform(signals, (frames, self.pieces), generator).argsort(dim=-1) % 2
+        frames, _, num_samples = signals.shape
+        last = num_samples - 1
+        squeezed = uniform(signals, (frames, self.num_pieces), generator).argsort(dim=-1) % 2
         lengths = self.factor ** (1 - 2 * squeezed.to(torch.float64))
         speeds = lengths.mean(dim=-1, keepdim=True) / lengths
-        old_ends = torch.arange(1, self.pieces + 1, dtype=torch.float64, device=signals.device) * (last / self.pieces)
+        old_ends = torch.arange(1, self.num_pieces + 1, dtype=torch.float64, device=signals.device) * (
+            last / self.num_pieces
+        )
         ends = lengths.cumsum(dim=-1) * (last / lengths.sum(dim=-1, keepdim=True))
         ends[:, -1] = last
         counts = torch.nn.functional.pad(ends.floor() + 1, (1, 0)).diff().long()
-        speed, shift = _spread(speeds, counts, samples), _spread(old_ends - ends * speeds, counts, samples)
-        here = torch.arange(samples, dtype=torch.float64, device=signals.device)
+        speed, shift = _spread(speeds, counts, num_samples), _spread(old_ends - ends * speeds, counts, num_samples)
+        here = torch.arange(num_samples, dtype=torch.float64, device=signals.device)
         return shift.addcmul_(speed, here).clamp_(0, last)
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
@@ -118,7 +120,7 @@ class TimeWarping(Augmentation):
         return torch.lerp(before, after, share)
 
 
-def _spread(values: Tensor, counts: Tensor, samples: int) -> Tensor:
+def _spread(values: Tensor, counts: Tensor, num_samples: int) -> Tensor:
     """Repeat each piece's value for its number of samples: (N, pieces) -> (N, S)."""
-    size = len(values) * samples
-    return values.flatten().repeat_interleave(counts.flatten(), output_size=size).view(len(values), samples)
+    size = len(values) * num_samples
+    return values.flatten().repeat_interleave(counts.flatten(), output_size=size).view(len(values), num_samples)

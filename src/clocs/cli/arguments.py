@@ -30,7 +30,7 @@ Picture = Annotated[Path, typer.Option("--out", help="Picture to write: .png, .p
 Draw = Annotated[Path | None, typer.Option("--draw", help="Picture to write: .png, .pdf or .svg.")]
 Engine = Annotated[EngineName | None, typer.Option("--engine", help="Default: processes where workers > 1.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Worker processes.")]
-Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads of torch.")]
+Threads = Annotated[int, typer.Option("--num-threads", min=1, help="Threads of torch.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[
     str | None,

@@ -47,7 +47,7 @@ def info(
 
     if what in DATASETS.names():
         dataset = DATASETS.get(what)
-        about, options = dataset.about() | {"expected": dict(dataset.expected)}, dataset.told_options()
+        about, options = dataset.about() | {"expected": dict(dataset.expected)}, dataset.describe_options()
         _print(about | ({"options": options} if as_json else {}), as_json)
         if options and not as_json:
             print_table(

@@ -137,6 +137,6 @@ def classify(
     ]
     print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
     typer.echo(f"classifier: {found.classifier}")
-    for sentence in (*found.notes, *found.cannot_recognise):
+    for sentence in (*found.notes, *found.limitations):
         typer.echo(sentence)
     typer.echo("Research use only, not a diagnosis.")

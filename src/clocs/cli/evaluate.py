@@ -36,9 +36,9 @@ MoreStores = Annotated[
 def probe_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
-    fraction: Fraction = None,
-    labelled: Labelled = None,
-    label_draw: LabelDraw = "patients",
+    label_fraction: Fraction = None,
+    num_labelled_patients: Labelled = None,
+    label_unit: LabelDraw = "patients",
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",
@@ -47,7 +47,7 @@ def probe_command(
     ] = "lbfgs",
     train_mode: Annotated[bool, typer.Option(help="As the released code: BatchNorm and dropout active.")] = False,
     runs: RunsFolder = Path("runs"),
-    threads: Threads = 1,
+    num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Linear evaluation: the encoder frozen, a linear classifier on its embeddings."""
@@ -56,8 +56,8 @@ def probe_command(
     from clocs.core.options import checked
     from clocs.evaluation.probe import ProbeConfig, probe
 
-    torch.set_num_threads(threads)
-    labels = {**_labels(fraction, labelled), "label_draw": label_draw, "seed": seed}
+    torch.set_num_threads(num_threads)
+    labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
     given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
     config = checked(ProbeConfig, given, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
@@ -67,61 +67,74 @@ def probe_command(
 def finetune_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
-    fraction: Fraction = None,
-    labelled: Labelled = None,
-    label_draw: LabelDraw = "patients",
+    label_fraction: Fraction = None,
+    num_labelled_patients: Labelled = None,
+    label_unit: LabelDraw = "patients",
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",
-    epochs: Annotated[int, typer.Option(help="At most.")] = 400,
+    max_epochs: Annotated[int, typer.Option(help="At most.")] = 400,
     patience: Annotated[int, typer.Option(help="Epochs that are no better in validation before training ends.")] = 15,
-    best_by: Annotated[str, typer.Option(help="What is better in validation: a lower loss, or a higher auc.")] = "loss",
-    batch: Annotated[int, typer.Option(help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise.")] = 0,
-    repeats: Annotated[
+    monitor: Annotated[str, typer.Option(help="What is better in validation: a lower loss, or a higher auc.")] = "loss",
+    batch_size: Annotated[int, typer.Option(help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise.")] = 0,
+    passes_per_epoch: Annotated[
         int, typer.Option(help="Passes over the labelled frames in an epoch; more where they are few.")
     ] = 1,
-    optimiser: Annotated[str, typer.Option(help="adam, or adamw.")] = "adam",
+    optimizer: Annotated[str, typer.Option(help="adam, or adamw.")] = "adam",
     learning_rate: Annotated[float, typer.Option(help="Of the optimiser.")] = 1e-4,
     runs: RunsFolder = Path("runs"),
-    threads: Threads = 1,
+    num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tuning: encoder and classifier trained together; 'random' trains from scratch."""
     from clocs.core.options import checked
     from clocs.evaluation.finetune import FinetuneConfig, finetune
 
-    labels = {**_labels(fraction, labelled), "label_draw": label_draw, "seed": seed}
-    ends = {"epochs": epochs, "patience": patience, "best_by": best_by}
-    steps = {"batch": batch or None, "repeats": repeats, "optimiser": optimiser, "learning_rate": learning_rate}
-    given = {**labels, **ends, **steps, "split": split, "frames": frames, "threads": threads}
+    labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
+    ends = {"max_epochs": max_epochs, "patience": patience, "monitor": monitor}
+    steps = {
+        "batch_size": batch_size or None,
+        "passes_per_epoch": passes_per_epoch,
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+    }
+    given = {**labels, **ends, **steps, "split": split, "frames": frames, "num_threads": num_threads}
     config = checked(FinetuneConfig, given, "clocs evaluate finetune")
-    with training_progress(epochs) as progress:
+    with training_progress(max_epochs) as progress:
         found = finetune(checkpoint, store, config, runs=runs, progress=progress)
     _show(found, as_json)
 
 
-def _labels(fraction: float | None, labelled: int | None) -> dict[str, float | int]:
+def _labels(label_fraction: float | None, num_labelled_patients: int | None) -> dict[str, float | int]:
     """A share of the labels, or those of so many patients."""
-    if fraction is not None and labelled is not None:
-        raise ConfigError("--fraction and --labelled are two ways to say which labels are used; give one of them")
-    return {name: value for name, value in (("fraction", fraction), ("labelled", labelled)) if value is not None}
+    if label_fraction is not None and num_labelled_patients is not None:
+        raise ConfigError(
+            "--label-fraction and --num-labelled-patients are two ways to say which labels are used; give one of them"
+        )
+    return {
+        name: value
+        for name, value in (("label_fraction", label_fraction), ("num_labelled_patients", num_labelled_patients))
+        if value is not None
+    }
 
 
-@evaluate.command("principal")
-def principal_command(
+@evaluate.command("pca")
+def pca_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
-    more_store: MoreStores = None,
+    extra_store: MoreStores = None,
     embedding_dim: Annotated[
         int | None, typer.Option(min=1, help="Number of components; without it, the dimension of the embedding.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Give an encoder another embedding, without labels: PCA of the pooled activations of every block."""
-    from clocs.evaluation.principal import with_principal_components
+    from clocs.evaluation.pca import with_principal_components
 
-    found = with_principal_components(checkpoint, store, out, more_stores=more_store or (), embedding_dim=embedding_dim)
+    found = with_principal_components(
+        checkpoint, store, out, extra_stores=extra_store or (), embedding_dim=embedding_dim
+    )
     kept = f"{found['folder']}: keeps {found['explained']:.1%} of the variance"
     typer.echo(json.dumps(found) if as_json else kept)
 
@@ -132,7 +145,7 @@ def publish_command(
     store: SplitStoreFolder,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; model hubs take it as it is.")],
     name: Annotated[str, typer.Option(help="What the encoder is called.")],
-    more_store: MoreStores = None,
+    extra_store: MoreStores = None,
     split: Annotated[str | None, typer.Option(help="Of stores that did not train the encoder; else: default.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -143,7 +156,7 @@ def publish_command(
     """
     from clocs.publishing.publish import publish
 
-    found = publish(checkpoint, store, out, name, more_stores=more_store or (), split=split)
+    found = publish(checkpoint, store, out, name, extra_stores=extra_store or (), split=split)
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 
@@ -175,7 +188,7 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from clocs.evaluation.judgement import LEVELS
+    from clocs.evaluation.scoring import LEVELS
 
     table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
     for level in LEVELS:  # by name: a result that was looked up has its keys in another order
@@ -189,6 +202,6 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _cells(values: dict[str, Any]) -> tuple[str, str, str]:
-    from clocs.evaluation.judgement import in_words
+    from clocs.evaluation.scoring import in_words
 
     return in_words(values["auc"]), in_words(values["average_precision"]), f"{values['calibration_error']:.3f}"

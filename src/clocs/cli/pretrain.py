@@ -32,7 +32,7 @@ def pretrain(
         return
     from clocs.training.pretrain import pretrain as run
 
-    with training_progress(settings.epochs, log_every) as progress:
+    with training_progress(settings.max_epochs, log_every) as progress:
         result = run(settings, progress=progress)
     if not is_rank_zero():
         return

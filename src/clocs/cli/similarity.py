@@ -60,7 +60,7 @@ def distances_command(
 ) -> None:
     """Distances within a patient and between patients, as in the paper's figure 6."""
     from clocs.drawing.embeddings import draw_distances
-    from clocs.evaluation.judgement import in_words
+    from clocs.evaluation.scoring import in_words
     from clocs.similarity.scoring.scores import score_distances
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
@@ -162,7 +162,7 @@ def _named(names: str) -> list[str]:
 
 def _score_rows(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Rows of the table for one encoder."""
-    from clocs.evaluation.judgement import in_words
+    from clocs.evaluation.scoring import in_words
 
     rows = []
     if agreement := found["agreement"]:
@@ -198,7 +198,7 @@ def audit(
     split: SplitName = "default",
     frames: Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")] = "encoder",
     seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
-    threads: Threads = 1,
+    num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
@@ -207,7 +207,7 @@ def audit(
     from clocs.similarity.scoring.audit import audit as run
     from clocs.similarity.scoring.audit import in_rows
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(num_threads)
     found = run(checkpoint, store, split=split, frames=frames, seed=seed)
     if as_json:
         typer.echo(json.dumps(found))

@@ -84,13 +84,13 @@ class ProgressLines:
 
 
 @contextmanager
-def training_progress(epochs: int, log_every: int = LOG_EVERY) -> Iterator[Callable[[dict[str, Any]], None]]:
+def training_progress(max_epochs: int, log_every: int = LOG_EVERY) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Show a training: a bar on a terminal, else plain lines; on ranks other than zero, nothing.
 
     Messages of the training itself (its folder, the step at which it resumes) are shown too.
 
     Args:
-        epochs: The greatest number of epochs.
+        max_epochs: The greatest number of epochs.
         log_every: Steps between lines within an epoch.
 
     Yields:
@@ -99,10 +99,10 @@ def training_progress(epochs: int, log_every: int = LOG_EVERY) -> Iterator[Calla
     if not is_rank_zero():
         yield lambda known: None
     elif sys.stderr.isatty():
-        with TrainingBar(epochs) as bar, _messages_to(bar.write):
+        with TrainingBar(max_epochs) as bar, _messages_to(bar.write):
             yield bar.update
     else:
-        lines = TrainingLines(epochs, log_every)
+        lines = TrainingLines(max_epochs, log_every)
         with _messages_to(lines.write):
             yield lines.update
 
@@ -131,13 +131,13 @@ class TrainingLines:
 
     def __init__(
         self,
-        epochs: int,
+        max_epochs: int,
         log_every: int = LOG_EVERY,
         *,
         write: Callable[[str], None] = print_line,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._epochs, self._log_every, self._print, self._clock = epochs, log_every, write, clock
+        self._epochs, self._log_every, self._print, self._clock = max_epochs, log_every, write, clock
         self._began = clock()
         self._step: dict[str, Any] = {}
 
@@ -185,7 +185,7 @@ def _described(values: dict[str, Any], formats: dict[str, str]) -> str:
 class TrainingBar:
     """Show loss, speed and time left of a training on a terminal."""
 
-    def __init__(self, epochs: int) -> None:
+    def __init__(self, max_epochs: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -197,7 +197,7 @@ class TrainingBar:
         )
         self._console = Console(stderr=True)
         self._bar = Progress(*columns, console=self._console, transient=True)
-        self._epochs, self._validation = epochs, ""
+        self._epochs, self._validation = max_epochs, ""
 
     def __enter__(self) -> TrainingBar:
         self._bar.start()

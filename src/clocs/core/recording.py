@@ -41,7 +41,7 @@ class Provenance:
     format: str = ""
     sha256: str = ""
     """Hash of the bytes of the file and its companions, in the order read."""
-    declared_samples: int | None = None
+    num_declared_samples: int | None = None
     """Length the file's header promises; None where it promises none."""
     derived_leads: tuple[str, ...] = ()
     """Leads computed from others, not read."""
@@ -64,7 +64,7 @@ class Recording:
     """(leads,), steps per unit."""
     baseline: npt.NDArray[np.int32]
     """(leads,), the step that means zero."""
-    rate: float
+    sampling_rate: float
     """Samples per second."""
     leads: tuple[str, ...]
     unit: Unit = "mV"
@@ -87,12 +87,12 @@ class Recording:
             raise ValueError(f"a lead is named twice: {self.leads}")
 
     @property
-    def samples(self) -> int:
+    def num_samples(self) -> int:
         return int(self.digital.shape[1])
 
     @property
     def seconds(self) -> float:
-        return self.samples / self.rate
+        return self.num_samples / self.sampling_rate
 
     def physical(self) -> npt.NDArray[np.float32]:
         """(leads, samples) in ``unit``, NaN where a sample is missing."""

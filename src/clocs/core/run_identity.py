@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from clocs.core.files import content_hash
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """Raise it when a default changes, or when the code computes other numbers from the same values."""
 DIGITS: Final = 12
 """Digits of the hash that a name shows."""

@@ -84,11 +84,11 @@ CHAPMAN = Dataset(
     },
     meanings={
         "AFIB": "atrial fibrillation or flutter",
-        "GSVT": "supraventricular tachycardia: sinus, atrial, re-entrant; or atrial rhythm wandering to the node",
+        "GSVT": "sinus tachycardia, atrial tachycardia, AVNRT, AVRT or another SVT; or a wandering atrial pacemaker",
         "SB": "sinus bradycardia",
         "SR": "sinus rhythm, regular or irregular",
     },
-    blind_to=(
+    limitations=(
         "Only these four groups of rhythms were labelled: infarction, ischaemia, hypertrophy, conduction blocks, "
         "ventricular arrhythmias and paced rhythms are not among them.",
         "The signals were denoised by their publisher (low-pass at 50 Hz, baseline removed); others may not be.",
@@ -96,13 +96,15 @@ CHAPMAN = Dataset(
     frames={
         # The paper halves the rate and makes one frame of a recording, however long it is.
         "evaluation": FramePolicy(
-            samples=2500,
-            source_samples="recording",
-            normalisation="unit",
+            num_samples=2500,
+            num_source_samples="recording",
+            normalization="minmax",
             leads=LEADS,
-            excluded=((BROKEN_OFF, "V2"),),
+            excluded_leads=((BROKEN_OFF, "V2"),),
         ),
-        "segments": FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS),
+        "segments": FramePolicy(
+            num_samples=2500, num_segments=2, sampling_rate=500, normalization="minmax", leads=LEADS
+        ),
     },
     split=SplitPolicy(train=0.6, validation=0.2, test=0.2, remainder="test"),
     gate=GatePolicy(min_seconds=10),

@@ -137,7 +137,7 @@ class Dataset:
     entries: Callable[[Source, Any], Iterator[Entry]]
     """Every recording of a source, in a fixed order, without reading signals."""
     load: Callable[[Source, Entry, Any], Recording] = load_entry
-    shown: Callable[[Entry, Any], Entry] = as_it_is
+    redact: Callable[[Entry, Any], Entry] = as_it_is
     """An entry as the list of refused recordings may name it."""
     options: type[Options] = Options
     needs_source: bool = True
@@ -145,7 +145,7 @@ class Dataset:
     """The paper's grouping: class -> labels. Frames whose label is in no class are not instances."""
     meanings: Mapping[str, str] = field(default_factory=dict)
     """Class -> what it is, in words."""
-    blind_to: tuple[str, ...] = ()
+    limitations: tuple[str, ...] = ()
     """What a classifier trained on these labels cannot know, a sentence each."""
     frames: Mapping[str, FramePolicy] = field(default_factory=dict)
     """By purpose: ``evaluation`` and, where there is pre-training, ``segments``."""
@@ -162,7 +162,7 @@ class Dataset:
         """Check options given as text or values; all that is wrong is said at once."""
         return checked(self.options, given, f"dataset '{self.name}'")
 
-    def told_options(self) -> dict[str, dict[str, Any]]:
+    def describe_options(self) -> dict[str, dict[str, Any]]:
         """For each option its default, as JSON, and what it means."""
         return {
             name: {

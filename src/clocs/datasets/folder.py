@@ -233,12 +233,12 @@ FOLDER = Dataset(
     homepage="",
     entries=_entries,
     load=_load,
-    shown=_shown,
+    redact=_shown,
     options=FolderOptions,
-    gate=GatePolicy(judge_rate=True, judge_electrodes=True),
+    gate=GatePolicy(check_sampling_rate=True, check_electrodes=True),
     grows=True,
     frames={
-        "evaluation": FramePolicy(samples=2500, rate=500),
-        "segments": FramePolicy(samples=2500, segments=2, rate=500),
+        "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
+        "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },
 )

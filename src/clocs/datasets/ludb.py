@@ -37,11 +37,11 @@ LUDB = Dataset(
     homepage="https://physionet.org/content/ludb/1.0.1/",
     entries=_entries,
     frames={
-        "evaluation": FramePolicy(samples=2500, rate=500),
-        "segments": FramePolicy(samples=2500, segments=2, rate=500),
+        "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
+        "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },
     # Each lead was scaled on its own before publication, so the lead equations do not hold.
-    gate=GatePolicy(max_identity_error=None),
+    gate=GatePolicy(max_lead_equation_error=None),
     downloads=(Download("https://physionet.org/files/ludb/1.0.1/", listing=True),),
     expected={"in": 200},
 )

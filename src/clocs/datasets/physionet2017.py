@@ -40,12 +40,12 @@ PHYSIONET2017 = Dataset(
         "Other": "any other rhythm",
         "Noisy": "too noisy to tell",
     },
-    blind_to=(
+    limitations=(
         "Which other rhythm it is was not labelled, nor anything that is no rhythm: infarction, ischaemia, "
         "hypertrophy.",
         "Recordings were of a single lead by a hand-held device, 9 to 61 s long.",
     ),
-    frames={"evaluation": FramePolicy(samples=2500, source_samples=2500, leads=("ECG",))},
+    frames={"evaluation": FramePolicy(num_samples=2500, num_source_samples=2500, leads=("ECG",))},
     downloads=(
         Download(
             "https://physionet.org/files/challenge-2017/1.0.0/",

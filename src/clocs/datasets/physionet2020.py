@@ -60,14 +60,16 @@ PHYSIONET2020 = Dataset(
         "STD": "ST-segment depression",
         "STE": "ST-segment elevation",
     },
-    blind_to=(
+    limitations=(
         "Only these nine findings were labelled: infarction, hypertrophy, flutter, tachycardia, bradycardia, higher "
         "blocks and paced rhythms are not among them.",
         "Labels were given per recording, some longer than a minute; a finding may be in a part of it only.",
     ),
     frames={
-        "evaluation": FramePolicy(samples=2500, source_samples=2500, normalisation="unit", leads=LEADS),
-        "segments": FramePolicy(samples=2500, segments=2, rate=500, normalisation="unit", leads=LEADS),
+        "evaluation": FramePolicy(num_samples=2500, num_source_samples=2500, normalization="minmax", leads=LEADS),
+        "segments": FramePolicy(
+            num_samples=2500, num_segments=2, sampling_rate=500, normalization="minmax", leads=LEADS
+        ),
     },
     gate=GatePolicy(min_seconds=5),
     downloads=(

@@ -19,7 +19,7 @@ COLUMNS = {500: "filename_hr", 100: "filename_lr"}
 class PtbxlOptions(Options):
     """Which of the two copies of each recording to take."""
 
-    rate: Literal["best", "500", "100"] = "best"
+    sampling_rate: Literal["best", "500", "100"] = "best"
     """Hz; ``best``: 500 where its file is there, else 100."""
 
 
@@ -29,10 +29,10 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
     if table is None:
         raise FormatError(f"{source.path}: no ptbxl_database.csv; it comes with the dataset and holds its labels")
     folder = table.removesuffix("ptbxl_database.csv")
-    rates = [500, 100] if options.rate == "best" else [int(options.rate)]
-    needed = (*(COLUMNS[rate] for rate in rates), "scp_codes", "patient_id", "age", "sex")
+    rates = [500, 100] if options.sampling_rate == "best" else [int(options.sampling_rate)]
+    needed = (*(COLUMNS[sampling_rate] for sampling_rate in rates), "scp_codes", "patient_id", "age", "sex")
     for row in read_csv(source, table, needed=needed):
-        files = [f"{folder}{row[COLUMNS[rate]]}.hea" for rate in rates]
+        files = [f"{folder}{row[COLUMNS[sampling_rate]]}.hea" for sampling_rate in rates]
         try:
             codes = tuple(map(str, ast.literal_eval(row["scp_codes"])))
             patient = str(int(float(row["patient_id"])))
@@ -69,8 +69,8 @@ PTBXL = Dataset(
         "HYP": ("LVH", "LAO/LAE", "RVH", "RAO/RAE", "SEHYP"),
     },
     frames={
-        "evaluation": FramePolicy(samples=2500, rate=500),
-        "segments": FramePolicy(samples=2500, segments=2, rate=500),
+        "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
+        "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },
     downloads=(
         Download(

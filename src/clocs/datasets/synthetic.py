@@ -75,7 +75,7 @@ _BLOCK = 1024
 class SyntheticOptions(Options):
     """How many, how long, and from which seed. More records never change those there already are."""
 
-    records: int = Field(default=1000, ge=1, le=100_000_000)
+    num_records: int = Field(default=1000, ge=1, le=100_000_000)
     """How many recordings."""
     seed: int = Field(default=0, ge=0)
     """Another seed makes other patients."""
@@ -85,7 +85,7 @@ class SyntheticOptions(Options):
     """1 (II), 2 (II, V2), 4 (II, V2, aVL, aVR) or 12."""
     seconds: float = Field(default=10.0, ge=1, le=600)
     """Of each recording."""
-    rate: float = Field(default=500.0, ge=100, le=2000)
+    sampling_rate: float = Field(default=500.0, ge=100, le=2000)
     """Hz."""
     noise: float = Field(default=1.0, ge=0, le=5)
     """Factor on noise, baseline wander and mains hum; 0 for none."""
@@ -128,7 +128,7 @@ def truth(record_id: str, options: SyntheticOptions) -> Truth:
 
 def _entries(source: Source, options: SyntheticOptions) -> Iterator[Entry]:
     """List every record in order, without making a signal."""
-    return (_entry(number, options) for number in range(options.records))
+    return (_entry(number, options) for number in range(options.num_records))
 
 
 def _entry(number: int, options: SyntheticOptions) -> Entry:
@@ -187,7 +187,7 @@ def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
         digital=simulation.draw(leads, options.noise, random),
         gain=np.full(len(leads), MICROVOLT_GAIN),
         baseline=np.zeros(len(leads), np.int32),
-        rate=options.rate,
+        sampling_rate=options.sampling_rate,
         leads=leads,
         record_id=known.record_id,
         patient_id=known.patient_id,
@@ -202,7 +202,7 @@ def _simulate(number: int, options: SyntheticOptions) -> tuple[Simulation, np.ra
     """Plan a recording; return with it the generator to draw it with."""
     random = generator(options.seed, "synthetic", "signal", number)
     heart = _heart(options.seed, number // options.recordings_per_patient)
-    return simulate(_entry(number, options).labels, heart, options.seconds, options.rate, random), random
+    return simulate(_entry(number, options).labels, heart, options.seconds, options.sampling_rate, random), random
 
 
 @functools.lru_cache(maxsize=64)
@@ -223,7 +223,7 @@ SYNTHETIC = Dataset(
     classes={name: (name,) for name in RHYTHMS},
     meanings=MEANINGS,
     frames={
-        "evaluation": FramePolicy(samples=2500, rate=500),
-        "segments": FramePolicy(samples=2500, segments=2, rate=500),
+        "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
+        "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },
 )

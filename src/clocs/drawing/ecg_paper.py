@@ -74,15 +74,15 @@ def draw_recording(
         recording = recording.select(leads)
     first, last = _window(recording, start, seconds)
     values, scale = millimetres(recording, first, last)
-    strips = arrange(recording.leads, values, recording.rate, recording.provenance.derived_leads)
-    width = LEFT + np.ceil((last - first) / recording.rate * MM_PER_SECOND / 5) * 5 + RIGHT
+    strips = arrange(recording.leads, values, recording.sampling_rate, recording.provenance.derived_leads)
+    width = LEFT + np.ceil((last - first) / recording.sampling_rate * MM_PER_SECOND / 5) * 5 + RIGHT
     above, below = extent(strips)
     figure, axes = ruled_paper(float(width), above, below)
     for strip in strips:
-        draw_strip(axes, strip, recording.rate, scale)
-    _draw_seconds(axes, first / recording.rate, last / recording.rate, below)
+        draw_strip(axes, strip, recording.sampling_rate, scale)
+    _draw_seconds(axes, first / recording.sampling_rate, last / recording.sampling_rate, below)
     _write_header(figure, recording, title, (first, last))
-    _write_footer(figure, [_scale_words(scale, recording.rate), *_strip_words(strips)], notice)
+    _write_footer(figure, [_scale_words(scale, recording.sampling_rate), *_strip_words(strips)], notice)
     return figure
 
 
@@ -93,8 +93,8 @@ def _window(recording: Recording, start: float, seconds: float | None) -> tuple[
     length = recording.seconds - start if seconds is None else seconds
     if not 0 < length <= MAX_SECONDS:
         raise ConfigError(f"cannot draw {length:g} s on one sheet; seconds may be up to {MAX_SECONDS:g}")
-    first = round(start * recording.rate)
-    return first, min(recording.samples, max(first + 1, round((start + length) * recording.rate)))
+    first = round(start * recording.sampling_rate)
+    return first, min(recording.num_samples, max(first + 1, round((start + length) * recording.sampling_rate)))
 
 
 def millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, float | None]:
@@ -111,9 +111,9 @@ def millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, fl
     return values * (np.float32(ADU_SPAN) / spans)[:, None], None
 
 
-def arrange(leads: tuple[str, ...], values: Floats, rate: float, derived: Collection[str] = ()) -> list[Strip]:
+def arrange(leads: tuple[str, ...], values: Floats, sampling_rate: float, derived: Collection[str] = ()) -> list[Strip]:
     """Strips from top to bottom, each zero line on a bold line, as near to the one above as both traces allow."""
-    size = max(1, round(0.2 * rate))
+    size = max(1, round(0.2 * sampling_rate))
     starts = np.arange(0, values.shape[1], size)
     held = np.clip(np.nan_to_num(values), -REACH, REACH)
     highest, lowest = np.maximum.reduceat(held, starts, axis=1), np.minimum.reduceat(held, starts, axis=1)
@@ -160,12 +160,12 @@ def ruled_paper(width: float, above: float, below: float) -> tuple[Figure, Axes]
     return figure, axes
 
 
-def draw_strip(axes: Axes, strip: Strip, rate: float, scale: float | None) -> None:
+def draw_strip(axes: Axes, strip: Strip, sampling_rate: float, scale: float | None) -> None:
     """A lead's trace, name and pulse of one millivolt; the pulse only where millivolt are known."""
     from matplotlib.patches import Rectangle
 
     zero = -strip.zero / MM_PER_MV
-    seconds = np.arange(len(strip.values)) / rate
+    seconds = np.arange(len(strip.values)) / sampling_rate
     (trace,) = axes.plot(
         seconds,
         zero + strip.values / MM_PER_MV,
@@ -178,7 +178,7 @@ def draw_strip(axes: Axes, strip: Strip, rate: float, scale: float | None) -> No
     low, high = axes.get_xlim()
     reach = Rectangle((low, zero - REACH / MM_PER_MV), high - low, 2 * REACH / MM_PER_MV, transform=axes.transData)
     trace.set_clip_path(reach)
-    if gaps := _gaps(np.isnan(strip.values), rate):
+    if gaps := _gaps(np.isnan(strip.values), sampling_rate):
         axes.broken_barh(gaps, (zero - 0.4, 0.8), facecolors=GAP, alpha=0.3, linewidth=0, zorder=2)
     name_at = -(LEFT - 2) / MM_PER_SECOND
     name = f"{strip.lead}*" if strip.derived else strip.lead
@@ -188,11 +188,14 @@ def draw_strip(axes: Axes, strip: Strip, rate: float, scale: float | None) -> No
         axes.plot(pulse, zero + np.array([0, 0, 1, 1, 0, 0]), color=INK, linewidth=0.75, label="_1 mV", zorder=3)
 
 
-def _gaps(missing: npt.NDArray[np.bool_], rate: float) -> list[tuple[float, float]]:
+def _gaps(missing: npt.NDArray[np.bool_], sampling_rate: float) -> list[tuple[float, float]]:
     """(start, length) in seconds of every stretch without samples, wide enough to be seen."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], missing.view(np.int8), [0]))))
     least = 0.5 / MM_PER_SECOND
-    return [(first / rate, max(least, (last - first) / rate)) for first, last in edges.reshape(-1, 2).tolist()]
+    return [
+        (first / sampling_rate, max(least, (last - first) / sampling_rate))
+        for first, last in edges.reshape(-1, 2).tolist()
+    ]
 
 
 def _draw_seconds(axes: Axes, first: float, last: float, below: float) -> None:
@@ -208,7 +211,7 @@ def _write_header(figure: Figure, recording: Recording, title: str | None, shown
     width, height = (side * MM_PER_INCH for side in figure.get_size_inches())
     years = "" if recording.age is None else f"{recording.age:g} y"
     person = "  ".join(part for part in (years, recording.sex or "") if part)
-    first, last = (sample / recording.rate for sample in shown)
+    first, last = (sample / recording.sampling_rate for sample in shown)
     length = f"{recording.seconds:g} s"
     if last - first < recording.seconds:
         length = f"{first:g} to {last:g} s of {length}"
@@ -237,9 +240,9 @@ def _write_footer(figure: Figure, words: list[str], notice: str) -> None:
     )
 
 
-def _scale_words(scale: float | None, rate: float) -> str:
+def _scale_words(scale: float | None, sampling_rate: float) -> str:
     amplitude = "raw steps (adu), amplitude not to scale" if scale is None else f"{scale:g} mm/mV"
-    return f"{MM_PER_SECOND:g} mm/s   {amplitude}   {rate:g} Hz"
+    return f"{MM_PER_SECOND:g} mm/s   {amplitude}   {sampling_rate:g} Hz"
 
 
 def _strip_words(strips: list[Strip]) -> list[str]:

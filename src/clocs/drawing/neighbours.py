@@ -66,7 +66,7 @@ def draw_neighbours(
     figure, axes = ruled_paper(float(width), above, height - above)
     for recording, caption, strips, (_, scale) in zip(recordings, captions, placed, blocks, strict=True):
         for strip in strips:
-            draw_strip(axes, strip, recording.rate, scale)
+            draw_strip(axes, strip, recording.sampling_rate, scale)
         top = extent([replace(strip, zero=strip.zero - strips[0].zero) for strip in strips])[0] - strips[0].zero
         axes.text(
             -(LEFT - 2) / MM_PER_SECOND,
@@ -95,15 +95,15 @@ def _shared_leads(recordings: Sequence[Recording]) -> tuple[str, ...]:
 def _block(recording: Recording, seconds: float) -> tuple[list[Strip], float | None]:
     """Strips of one recording around its first beat, and mm per mV."""
     beat = first_beat(recording)
-    first = 0 if beat is None else max(0, round((beat - LEAD_IN) * recording.rate))
-    last = min(recording.samples, first + round(seconds * recording.rate))
+    first = 0 if beat is None else max(0, round((beat - LEAD_IN) * recording.sampling_rate))
+    last = min(recording.num_samples, first + round(seconds * recording.sampling_rate))
     values, scale = millimetres(recording, first, last)
-    return arrange(recording.leads, values, recording.rate), scale
+    return arrange(recording.leads, values, recording.sampling_rate), scale
 
 
 def first_beat(recording: Recording) -> float | None:
     """Seconds to the steepest place of the first QRS complex that has ``LEAD_IN`` before it; None: none is found."""
-    start = replace(recording, digital=recording.digital[:, : round(LOOKED_THROUGH * recording.rate)])
+    start = replace(recording, digital=recording.digital[:, : round(LOOKED_THROUGH * recording.sampling_rate)])
     times = beat_times(start)
     return next((float(time) for time in times if time >= LEAD_IN), None)
 

@@ -18,25 +18,25 @@ from clocs.encoders.pooling import mean_and_max, refuse_keep
 Positive = Annotated[int, Field(gt=0)]
 
 
-def _odd(kernel: int) -> int:
-    if kernel % 2 == 0:
-        raise ValueError(f"must be odd, so that both paths through a block have one length; not {kernel}")
-    return kernel
+def _odd(kernel_size: int) -> int:
+    if kernel_size % 2 == 0:
+        raise ValueError(f"must be odd, so that both paths through a block have one length; not {kernel_size}")
+    return kernel_size
 
 
-def _convolution(channels: int, width: int, kernel: int, stride: int) -> nn.Conv2d:
+def _convolution(channels: int, width: int, kernel_size: int, stride: int) -> nn.Conv2d:
     """Return a convolution over time that keeps the length but for the stride; BatchNorm would remove a bias again."""
-    return nn.Conv2d(channels, width, (1, kernel), (1, stride), (0, kernel // 2), bias=False)
+    return nn.Conv2d(channels, width, (1, kernel_size), (1, stride), (0, kernel_size // 2), bias=False)
 
 
 class Block(nn.Module):
     """Conv, BatchNorm, ReLU, Dropout, Conv, BatchNorm, and a shortcut of Conv 1 and BatchNorm; ReLU of their sum."""
 
-    def __init__(self, channels: int, width: int, kernel: int, dropout: float) -> None:
+    def __init__(self, channels: int, width: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
-        self.first = _convolution(channels, width, kernel, 2)
+        self.first = _convolution(channels, width, kernel_size, 2)
         self.first_norm = nn.BatchNorm2d(width)
-        self.second = _convolution(width, width, kernel - 2, 1)
+        self.second = _convolution(width, width, kernel_size - 2, 1)
         self.second_norm = nn.BatchNorm2d(width)
         self.shortcut = _convolution(channels, width, 1, 2)
         self.shortcut_norm = nn.BatchNorm2d(width)
@@ -62,8 +62,8 @@ class ResNet(Encoder):
         embedding_dim: Dimension E of an embedding.
         width: Channels of the stem and of the first block; the others have 2, 3, ... times as many.
         depth: Number of residual blocks, each of which halves the length.
-        kernel: Samples of a block's first convolution, odd; the second has two fewer.
-        stem_kernel: Samples of the stem's convolution.
+        kernel_size: Samples of a block's first convolution, odd; the second has two fewer.
+        stem_kernel_size: Samples of the stem's convolution.
         stem_stride: Stride of the stem; at 500 Hz, 5 makes the blocks begin at 100 Hz.
         dropout: Probability with which an activation between the two convolutions of a block is dropped.
         pooling: Blocks whose pooled activations the linear layer takes: the last one or every one.
@@ -72,7 +72,7 @@ class ResNet(Encoder):
             tokens only.
 
     Raises:
-        ConfigError: ``kernel`` is even, or ``embedding_dim`` is not the number of pooled activations, without a head.
+        ConfigError: ``kernel_size`` is even, or without a head ``embedding_dim`` is not the number of pooled features.
 
     Example:
         >>> import torch
@@ -89,29 +89,29 @@ class ResNet(Encoder):
         embedding_dim: Positive = 128,
         width: Positive = 24,
         depth: Positive = 4,
-        kernel: Annotated[int, Field(ge=3), AfterValidator(_odd)] = 7,
-        stem_kernel: Positive = 15,
+        kernel_size: Annotated[int, Field(ge=3), AfterValidator(_odd)] = 7,
+        stem_kernel_size: Positive = 15,
         stem_stride: Positive = 5,
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
-        pooling: Literal["last", "every"] = "last",
+        pooling: Literal["last", "all_blocks"] = "last",
         head: Literal["linear", "none"] = "linear",
     ) -> None:
         super().__init__(in_channels, embedding_dim)
-        _odd(kernel)
+        _odd(kernel_size)
         widths = [width * number for number in range(1, depth + 1)]
         self.token_dim, self.num_features = widths[-1], 2 * sum(widths)
-        self.stem = nn.Conv1d(in_channels, width, stem_kernel, stem_stride, bias=False)
+        self.stem = nn.Conv1d(in_channels, width, stem_kernel_size, stem_stride, bias=False)
         self.stem_norm = nn.BatchNorm2d(width)
         pairs = zip([width, *widths[:-1]], widths, strict=True)
-        self.blocks = nn.Sequential(*(Block(*pair, kernel, dropout) for pair in pairs))
-        self.pooled_blocks = depth if pooling == "every" else 1
+        self.blocks = nn.Sequential(*(Block(*pair, kernel_size, dropout) for pair in pairs))
+        self.pooled_blocks = depth if pooling == "all_blocks" else 1
         pooled = 2 * sum(widths[-self.pooled_blocks :])
         if head == "none" and embedding_dim != pooled:
             raise ConfigError(
                 f"embedding_dim={embedding_dim}: without a head it is the number of pooled activations, {pooled}"
             )
         self.linear: nn.Module = nn.Linear(pooled, embedding_dim) if head == "linear" else nn.Identity()
-        self.margin = stem_kernel // 2
+        self.margin = stem_kernel_size // 2
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
         """(N, C, S) -> (N, E)."""

@@ -162,7 +162,7 @@ class S4D(Encoder):
         width: Channels H of the stem and of all blocks.
         depth: Number of blocks.
         state_dim: States of a channel, even: complex numbers in conjugate pairs.
-        stem_kernel: Samples of the stem's convolution.
+        stem_kernel_size: Samples of the stem's convolution.
         stem_stride: Stride of the stem; at 500 Hz, 5 makes the blocks run at 100 Hz. Use 1 or 2 for frames of 100 Hz.
         dropout: Probability with which an activation of a block is dropped.
         bidirectional: Whether blocks look at both past and future. Without it they look at the past only, and a token
@@ -184,19 +184,19 @@ class S4D(Encoder):
         width: Positive = 64,
         depth: Positive = 4,
         state_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 64,
-        stem_kernel: Positive = 15,
+        stem_kernel_size: Positive = 15,
         stem_stride: Positive = 5,
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         bidirectional: bool = True,
     ) -> None:
         super().__init__(in_channels, embedding_dim)
         self.token_dim, self.num_features = width, 2 * depth * width
-        self.stem = nn.Conv1d(in_channels, width, stem_kernel, stem_stride, bias=False)
+        self.stem = nn.Conv1d(in_channels, width, stem_kernel_size, stem_stride, bias=False)
         self.stem_bias = nn.Parameter(torch.zeros(width))
         self.blocks = nn.ModuleList(Block(width, state_dim, dropout, bidirectional) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.linear: nn.Module = nn.Linear(2 * width, embedding_dim)
-        self.margin = stem_kernel // 2
+        self.margin = stem_kernel_size // 2
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
         """(N, C, S) -> (N, E)."""

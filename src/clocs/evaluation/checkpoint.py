@@ -85,9 +85,9 @@ def _random(store: Store, seed: int) -> EncoderCheckpoint:
     purpose = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
     policy = store.policy(purpose)
     torch.manual_seed(derived_seed(seed, "weights"))
-    encoder = CNN(num_samples=policy.samples)
+    encoder = CNN(num_samples=policy.num_samples)
     about = {
         "encoder": {**describe_encoder(encoder), "random_seed": seed},
-        "input": {"rate": policy.rate, "policy": policy.model_dump(mode="json")},
+        "input": {"sampling_rate": policy.sampling_rate, "policy": policy.model_dump(mode="json")},
     }
     return EncoderCheckpoint(encoder.eval(), about, None, RANDOM)

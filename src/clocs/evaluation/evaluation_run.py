@@ -15,11 +15,11 @@ from clocs.core.errors import ConfigError
 from clocs.core.run_identity import changed_values
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for, mismatches
-from clocs.evaluation.judgement import judge
 from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.options import EXECUTION, LabelledOptions
 from clocs.evaluation.results import save_scores
 from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes
+from clocs.evaluation.scoring import judge
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
@@ -50,28 +50,29 @@ class EvaluationRun:
         refuse_empty(place, split, "train", "validation", options.part)
         encoder = load_encoder_checkpoint(checkpoint, place, options.seed)
         policy = frames_for(encoder.about, place, options.frames)
-        refuse = options.leaks == "refused"
+        refuse = options.on_leak == "raise"
         contract = check_contract(encoder.folder, encoder.about, place, split, refuse=refuse)
         return cls(encoder, place, split, policy, contract, options)
 
     @property
     def label_fraction(self) -> float:
         """Of the training labels, that the options ask for."""
-        wanted = self.options.labelled
+        wanted = self.options.num_labelled_patients
         if wanted is None:
-            return self.options.fraction
+            return self.options.label_fraction
         people = len(np.unique(self.store.patients()[0][self.split.mask("train")]))
-        if wanted > people or self.options.label_draw != "patients":
+        if wanted > people or self.options.label_unit != "patients":
             raise ConfigError(
-                f"labelled={wanted}: the training part has {people} patients, and labels must be drawn over them: "
-                "label_draw=patients"
+                f"num_labelled_patients={wanted}: the training part has {people} patients, and labels must be drawn "
+                "over them: "
+                "label_unit=patients"
             )
         return wanted / people
 
     def labelled(self) -> npt.NDArray[np.bool_]:
         """(recordings of the store,) whose labels are trained with; where they are drawn over frames, the part's."""
         train = self.split.mask("train")
-        if self.options.label_draw == "frames":
+        if self.options.label_unit == "frames":
             return train
         return labelled_records(self.store, train, self.label_fraction, self.options.seed)
 

@@ -30,17 +30,17 @@ SMALL_BATCH = {"cardiology": 16}
 class FinetuneConfig(LabelledOptions):
     """One fine-tuning."""
 
-    epochs: int = Field(default=400, gt=0)
+    max_epochs: int = Field(default=400, gt=0)
     patience: int = Field(default=15, gt=0)
-    batch: int | None = Field(default=None, gt=1)
+    batch_size: int | None = Field(default=None, gt=1)
     """None: 16 for Cardiology, 256 otherwise."""
-    optimiser: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=1e-4, gt=0)
-    best_by: Literal["loss", "auc"] = "loss"
+    monitor: Literal["loss", "auc"] = "loss"
     """What stops it: validation loss, or validation AUC, by which a probe chooses its regularisation."""
-    repeats: int = Field(default=1, gt=0)
+    passes_per_epoch: int = Field(default=1, gt=0)
     """Passes over the labelled frames in an epoch."""
-    threads: int = Field(default=1, gt=0)
+    num_threads: int = Field(default=1, gt=0)
 
 
 def finetune(
@@ -100,19 +100,19 @@ def _training(
         store=store.folder,
         split=config.split,
         frames=_frames(evaluation.policy, store, encoder.module.in_channels),
-        initial=None if encoder.folder is None else str(encoder.folder),
-        fraction=evaluation.label_fraction,
-        label_draw=config.label_draw,
+        init_from=None if encoder.folder is None else str(encoder.folder),
+        label_fraction=evaluation.label_fraction,
+        label_unit=config.label_unit,
         seed=config.seed,
-        epochs=config.epochs,
+        max_epochs=config.max_epochs,
         patience=config.patience,
-        best_by=config.best_by,
-        repeats=config.repeats,
-        batch=config.batch or SMALL_BATCH.get(store.manifest.dataset["name"], 256),
-        optimiser=config.optimiser,
+        monitor=config.monitor,
+        passes_per_epoch=config.passes_per_epoch,
+        batch_size=config.batch_size or SMALL_BATCH.get(store.manifest.dataset["name"], 256),
+        optimizer=config.optimizer,
         learning_rate=config.learning_rate,
         onnx=False,
-        threads=config.threads,
+        num_threads=config.num_threads,
         runs=Path(runs),
     )
 

@@ -38,23 +38,25 @@ def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePo
     """Return the policy without regard to the leads of an encoder that takes several at once."""
     own = store.policy("evaluation")
     trained = FramePolicy.model_validate(input["policy"])
-    if choice == "encoder" and trained.rate is not None:
-        unknown_gain = trained.normalisation == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
-        normalisation = "typical" if unknown_gain else trained.normalisation
+    if choice == "encoder" and trained.sampling_rate is not None:
+        unknown_gain = trained.normalization == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
+        normalization = "typical" if unknown_gain else trained.normalization
         taken: dict[str, Any] = {
-            "samples": trained.samples,
-            "rate": trained.rate,
-            "normalisation": normalisation,
-            "normalisation_over": trained.normalisation_over,
+            "num_samples": trained.num_samples,
+            "sampling_rate": trained.sampling_rate,
+            "normalization": normalization,
+            "normalization_scope": trained.normalization_scope,
             "unnamed_lead": trained.unnamed_lead,
         }
         if not own.leads:  # of a dataset without a choice of its own, those that the encoder knows, if it has any
             there = store.leads()
             taken["leads"] = [lead for lead in input.get("leads", ()) if lead in there]
-        return FramePolicy.model_validate({**own.model_dump(), **taken, "segments": 1, "source_samples": None})
-    if own.samples != trained.samples:
-        raise ConfigError(f"this dataset's frames have {own.samples} samples, the encoder takes {trained.samples}")
-    if choice == "encoder" and trained.model_copy(update={"excluded": own.excluded}) != own:
+        return FramePolicy.model_validate({**own.model_dump(), **taken, "num_segments": 1, "num_source_samples": None})
+    if own.num_samples != trained.num_samples:
+        raise ConfigError(
+            f"this dataset's frames have {own.num_samples} samples, the encoder takes {trained.num_samples}"
+        )
+    if choice == "encoder" and trained.model_copy(update={"excluded_leads": own.excluded_leads}) != own:
         raise ConfigError(
             "this encoder was trained on the frames of another dataset, whose policy leaves the sampling rate open; "
             "what it would take from this one is a guess. To evaluate as the paper does: --frames paper"
@@ -65,12 +67,15 @@ def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePo
 def mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -> list[str]:
     """A sentence for each way in which frames are not what the encoder was trained on."""
     found = []
-    if input["rate"] != policy.rate:
-        trained, taken = (f"{rate:g} Hz" if rate else "no stated rate" for rate in (input["rate"], policy.rate))
+    if input["sampling_rate"] != policy.sampling_rate:
+        trained, taken = (
+            f"{sampling_rate:g} Hz" if sampling_rate else "no stated rate"
+            for sampling_rate in (input["sampling_rate"], policy.sampling_rate)
+        )
         found.append(f"the encoder was trained at {trained}, these frames have {taken}")
-    if "unit" in input and policy.normalisation != "unit" and _units(store) != {input["unit"]}:
+    if "unit" in input and policy.normalization != "minmax" and _units(store) != {input["unit"]}:
         there = ", ".join(sorted(_units(store)))
-        scaled = ", scaled to the amplitude of an ordinary lead" if policy.normalisation == "typical" else ""
+        scaled = ", scaled to the amplitude of an ordinary lead" if policy.normalization == "typical" else ""
         found.append(f"the encoder was trained on amplitudes in {input['unit']}, these frames have {there}{scaled}")
     return found
 

@@ -61,7 +61,7 @@ def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed:
     if not multi_label and not train.truth.any(0).sum() > 1:
         raise ConfigError(
             "the labelled rows have a single class: nothing to tell apart. Take more labels: a larger fraction, or "
-            "more labelled patients (--fraction, --labelled)"
+            "more labelled patients (--label-fraction, --num-labelled-patients)"
         )
     if solver == "adam":
         return _adam(train, validation, multi_label, seed)
@@ -121,15 +121,15 @@ def _adam(train: Rows, validation: Rows, multi_label: bool, seed: int) -> Linear
     torch.manual_seed(derived_seed(seed, "linear"))
     length, classes = train.values.shape[1], train.truth.shape[1]
     layer, criterion = nn.Linear(length, classes), ClassificationLoss(multi_label)
-    optimiser = torch.optim.Adam(layer.parameters(), ADAM_RATE, fused=True)
+    optimizer = torch.optim.Adam(layer.parameters(), ADAM_RATE, fused=True)
     values, truth = torch.from_numpy(train.values), torch.from_numpy(train.truth)
     others = torch.from_numpy(validation.values), torch.from_numpy(validation.truth)
     best, stale, kept = float("inf"), 0, {name: value.clone() for name, value in layer.state_dict().items()}
     for _ in range(ADAM_EPOCHS):
         for part in torch.split(torch.randperm(len(values)), ADAM_BATCH):
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(criterion(layer(values[part]), truth[part]))
-            optimiser.step()
+            optimizer.step()
         with torch.no_grad():
             reached = float(criterion(layer(others[0]), others[1]))
         if reached < best:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from clocs.evaluation.frame_choice import FrameChoice
 from clocs.training.labels import LabelDraw
 
-EXECUTION: Final = frozenset({"threads"})
+EXECUTION: Final = frozenset({"num_threads"})
 """Options that say how an evaluation is carried out: not part of what it is."""
 
 
@@ -19,16 +19,16 @@ class LabelledOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     split: str = "default"
-    fraction: float = Field(default=0.5, gt=0, le=1)
+    label_fraction: float = Field(default=0.5, gt=0, le=1)
     """Of the training labels."""
-    labelled: int | None = Field(default=None, gt=0)
+    num_labelled_patients: int | None = Field(default=None, gt=0)
     """So many training patients have labels, in place of a fraction."""
-    label_draw: LabelDraw = "patients"
+    label_unit: LabelDraw = "patients"
     seed: int = Field(default=0, ge=0)
     """Of the label draw, and of random weights."""
     frames: FrameChoice = "encoder"
     part: Literal["validation", "test"] = "test"
     """Whose patients judge. A search for a better encoder must not see the test part: then the validation part both
     chooses (a probe's regularisation, when fine-tuning stops) and judges."""
-    leaks: Literal["refused", "measured"] = "refused"
-    """``measured``: judge by patients the encoder has seen, too, and mark the result: what would leaks gain?"""
+    on_leak: Literal["raise", "measure"] = "raise"
+    """``measure``: judge by patients the encoder has seen, too, and mark the result: what would leaks gain?"""

@@ -76,6 +76,6 @@ def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> Rows:
         in_channels=module.in_channels,
         train_mode=config.train_mode,
     )
-    if part == "train" and config.label_draw == "frames":
-        rows = rows.pick(labelled_items(len(rows.values), config.fraction, config.seed))
+    if part == "train" and config.label_unit == "frames":
+        rows = rows.pick(labelled_items(len(rows.values), config.label_fraction, config.seed))
     return rows

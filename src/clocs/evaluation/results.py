@@ -10,8 +10,8 @@ import numpy as np
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import write_bytes
-from clocs.evaluation.judgement import LEVELS, levels
 from clocs.evaluation.rows import Rows
+from clocs.evaluation.scoring import LEVELS, levels
 from clocs.metrics.bootstrap import Difference, paired_difference
 from clocs.metrics.calibration import reliability
 from clocs.metrics.ranking import roc_points

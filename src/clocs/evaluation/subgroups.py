@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clocs.evaluation.judgement import Adjust, pooled
 from clocs.evaluation.rows import Rows
+from clocs.evaluation.scoring import Adjust, pooled
 from clocs.metrics.bootstrap import bootstrap_intervals
 from clocs.store.store import Store
 

@@ -100,7 +100,7 @@ class Workspace:
     """What is being computed. It can be deleted when the cells are finished."""
     results: Path
     """The table of finished cells: small, to be kept."""
-    threads: int = 1
+    num_threads: int = 1
 
     @cached_property
     def table(self) -> CellTable:

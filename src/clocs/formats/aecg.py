@@ -125,9 +125,13 @@ def _rate(sequences: Element, name: str) -> float:
     increment = number_of(times[0], "value/increment@value", name)
     if not 1e-6 <= increment * unit <= 1:
         raise FormatError(f"{name}: the increment of its time sequence is out of range, or not in s, ms or us")
-    rate = 1 / (increment * unit)
-    whole = round(rate)
-    return float(whole) if abs(rate - whole) < NEAR_WHOLE * whole and _rounds_to(1 / whole / unit, written) else rate
+    sampling_rate = 1 / (increment * unit)
+    whole = round(sampling_rate)
+    return (
+        float(whole)
+        if abs(sampling_rate - whole) < NEAR_WHOLE * whole and _rounds_to(1 / whole / unit, written)
+        else sampling_rate
+    )
 
 
 def _rounds_to(value: float, written: str) -> bool:

@@ -65,22 +65,22 @@ def _read(source: Source, name: str) -> Recording:
     blocks = dict(_blocks(raw, name))
     if b"fmt " not in blocks:
         raise FormatError(f"{name}: no format block; the file is damaged")
-    kind, rate, resolution = unpack("<BHH", blocks[b"fmt "], 0, name)
+    kind, sampling_rate, resolution = unpack("<BHH", blocks[b"fmt "], 0, name)
     if kind != 1:
         raise FormatError(f"{name}: ECG format {kind} is not supported; 1, 16-bit numbers, is")
-    if not RATES[0] <= rate <= RATES[1]:
-        raise FormatError(f"{name}: a rate of {rate} Hz, but AliveCor's devices record at 300")
+    if not RATES[0] <= sampling_rate <= RATES[1]:
+        raise FormatError(f"{name}: a rate of {sampling_rate} Hz, but AliveCor's devices record at 300")
     found = {lead: blocks[block] for block, lead in LEADS.items() if block in blocks}
     if not found:
         raise FormatError(f"{name}: no ECG block")
-    samples = min(len(data) // 2 for data in found.values())
-    cut = sum(len(data) // 2 > samples for data in found.values())
+    num_samples = min(len(data) // 2 for data in found.values())
+    cut = sum(len(data) // 2 > num_samples for data in found.values())
     return recording_of(
         [
-            Channel(lead, np.frombuffer(data[: 2 * samples], "<i2"), gain_of(resolution, "nV", name))
+            Channel(lead, np.frombuffer(data[: 2 * num_samples], "<i2"), gain_of(resolution, "nV", name))
             for lead, data in found.items()
         ],
-        float(rate),
+        float(sampling_rate),
         raw,
         name,
         NAME,

@@ -47,7 +47,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 class _Header:
     rows: tuple[str, ...]
     """The values of the lines before the device: name, birth, moment, then what was found."""
-    rate: float
+    sampling_rate: float
     lead: str
     millivolts: float
     """Of one of the file's unit."""
@@ -83,7 +83,7 @@ def _header(head: bytes) -> _Header | None:
     samples_at = lines[unit][1]
     return _Header(
         rows=tuple(value.strip('"') for value in values[:device]),
-        rate=float(rates[0].group(1).replace(",", ".")),
+        sampling_rate=float(rates[0].group(1).replace(",", ".")),
         lead=leads[0] if leads else "ECG",
         millivolts=millivolts(values[unit].strip('"')) or 0.0,
         samples_at=samples_at,
@@ -99,17 +99,17 @@ def _read(source: Source, name: str) -> Recording:
     header = _header(raw[:HEAD_BYTES])
     if header is None:
         raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
-    if not RATES[0] <= header.rate <= RATES[1]:
-        raise FormatError(f"{name}: a rate of {header.rate:g} Hz, but an Apple Watch records at about 512")
+    if not RATES[0] <= header.sampling_rate <= RATES[1]:
+        raise FormatError(f"{name}: a rate of {header.sampling_rate:g} Hz, but an Apple Watch records at about 512")
     steps = _steps(raw, header, name)
     return recording_of(
         [Channel(header.lead, steps, GAIN)],
-        header.rate,
+        header.sampling_rate,
         raw,
         name,
         NAME,
         person=Person(age=age_at(_birth(header), _recorded(header))),
-        declared=round(SECONDS * header.rate) if len(steps) < SHORTEST * header.rate else None,
+        declared=round(SECONDS * header.sampling_rate) if len(steps) < SHORTEST * header.sampling_rate else None,
     )
 
 

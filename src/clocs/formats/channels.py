@@ -73,7 +73,7 @@ def gain_of(step: float, unit: str, name: str) -> float:
 
 def recording_of(
     channels: Sequence[Channel],
-    rate: float,
+    sampling_rate: float,
     raw: bytes,
     name: str,
     form: str,
@@ -84,13 +84,13 @@ def recording_of(
     notes: Sequence[str] = (),
 ) -> Recording:
     """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
-    _check(channels, rate, name)
+    _check(channels, sampling_rate, name)
     leads = distinct([canonical(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
     return Recording(
         digital=_stacked(channels, name),
         gain=np.array([channel.gain for channel in channels], np.float64),
         baseline=np.array([channel.baseline for channel in channels], np.int32),
-        rate=rate,
+        sampling_rate=sampling_rate,
         leads=leads,
         record_id=record_id_of(name),
         age=person.age,
@@ -99,7 +99,7 @@ def recording_of(
             name,
             form,
             hashlib.sha256(raw).hexdigest(),
-            declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
+            num_declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
             notes=tuple(notes),
             derived_leads=computed((channel.lead for channel in channels if channel.computed), leads),
             heart_rate=heart_rate if heart_rate and HEART_RATES[0] <= heart_rate <= HEART_RATES[1] else None,
@@ -107,11 +107,11 @@ def recording_of(
     )
 
 
-def _check(channels: Sequence[Channel], rate: float, name: str) -> None:
+def _check(channels: Sequence[Channel], sampling_rate: float, name: str) -> None:
     if not 1 <= len(channels) <= MAX_CHANNELS:
         raise FormatError(f"{name}: {len(channels)} leads; 1 to {MAX_CHANNELS} are read")
-    if not RATES[0] <= rate <= RATES[1]:
-        raise FormatError(f"{name}: a rate of {rate:g} Hz is out of range")
+    if not RATES[0] <= sampling_rate <= RATES[1]:
+        raise FormatError(f"{name}: a rate of {sampling_rate:g} Hz is out of range")
     lengths = sorted({len(channel.steps) for channel in channels})
     if len(lengths) > 1:
         raise FormatError(f"{name}: its leads differ in length, {lengths[0]} to {lengths[-1]} samples")

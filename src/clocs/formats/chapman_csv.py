@@ -45,7 +45,7 @@ def _read(source: Source, name: str) -> Recording:
         digital=digital,
         gain=np.full(COLUMNS, MICROVOLT_GAIN),
         baseline=np.zeros(COLUMNS, np.int32),
-        rate=RATE,
+        sampling_rate=RATE,
         leads=STANDARD,
         record_id=record_id_of(name),
         provenance=Provenance(name, "chapman-csv", hashlib.sha256(raw).hexdigest(), notes=notes),

@@ -29,9 +29,21 @@ from clocs.formats.reading import Format
 from clocs.signals.leads import COMBINATIONS, canonical, computed
 
 NAME: Final = "clocs-csv"
-MAGIC: Final = "# clocs ECG 1"
+MAGIC: Final = "# clocs ECG 2"
 TIME: Final = "time"
-KEYS: Final = ("rate", "samples", "unit", "gain", "baseline", "patient", "age", "sex", "labels", "episodes", "derived")
+KEYS: Final = (
+    "sampling_rate",
+    "num_samples",
+    "unit",
+    "gain",
+    "baseline",
+    "patient",
+    "age",
+    "sex",
+    "labels",
+    "episodes",
+    "derived",
+)
 MOST_TIME_ERROR: Final = 0.01
 """Between the times of the first and the last sample and what the rate says: this part of it, and one sample."""
 MAX_HEAD: Final = 1 << 20
@@ -42,7 +54,7 @@ MAX_HEAD: Final = 1 << 20
 class _Head:
     names: list[str]
     """Columns, the time too where there is one."""
-    rate: float
+    sampling_rate: float
     gain: npt.NDArray[np.float64]
     """(leads,), steps per mV, or per adu."""
     baseline: npt.NDArray[np.int32]
@@ -68,7 +80,7 @@ def _read(source: Source, name: str) -> Recording:
         digital=_digital(raw, head, name),
         gain=head.gain,
         baseline=head.baseline,
-        rate=head.rate,
+        sampling_rate=head.sampling_rate,
         leads=leads,
         unit=head.unit,
         record_id=record_id_of(name),
@@ -80,7 +92,7 @@ def _read(source: Source, name: str) -> Recording:
             name,
             NAME,
             hashlib.sha256(raw).hexdigest(),
-            declared_samples=_announced(raw, head, name),
+            num_declared_samples=_announced(raw, head, name),
             derived_leads=_derived(head, leads, name),
         ),
     )
@@ -105,7 +117,7 @@ def _head(raw: bytes, name: str) -> _Head:
     try:
         names = [plain_cell(cell) for cell in next(csv.reader([line]), [])]
         count = len(_leads(names)) if names else 0
-        rate = float(known.get("rate", 0))
+        sampling_rate = float(known.get("sampling_rate", 0))
         unit, size = _unit(known, name)
         gain = np.array(known["gain"], np.float64) / size if "gain" in known else np.full(count, MICROVOLT_GAIN)
         baseline = np.array(known.get("baseline", [0] * count), np.int32)
@@ -113,9 +125,11 @@ def _head(raw: bytes, name: str) -> _Head:
         raise FormatError(f"{name}: its names, rate, gains or baselines cannot be read") from None
     if not 1 <= count <= MAX_CHANNELS or not gain.shape == baseline.shape == (count,):
         raise FormatError(f"{name}: {count} leads with {gain.size} gains and {baseline.size} baselines")
-    if not RATES[0] <= rate <= RATES[1] or not ((np.abs(gain) >= GAINS[0]) & (np.abs(gain) <= GAINS[1])).all():
-        raise FormatError(f"{name}: its rate or a gain is out of range; a line '# rate: 500' gives the rate in Hz")
-    return _Head(names, rate, gain, baseline, unit, size, known, last + 1)
+    if not RATES[0] <= sampling_rate <= RATES[1] or not ((np.abs(gain) >= GAINS[0]) & (np.abs(gain) <= GAINS[1])).all():
+        raise FormatError(
+            f"{name}: its rate or a gain is out of range; a line '# sampling_rate: 500' gives the rate in Hz"
+        )
+    return _Head(names, sampling_rate, gain, baseline, unit, size, known, last + 1)
 
 
 def _unit(known: dict[str, Any], name: str) -> tuple[Literal["mV", "adu"], float]:
@@ -152,12 +166,12 @@ def _known(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
 
 def _announced(raw: bytes, head: _Head, name: str) -> int | None:
     """How many samples the head says there are; a file that says so also ends its last row."""
-    samples = head.known.get("samples")
-    if not isinstance(samples, int) or not 0 < samples <= MAX_SAMPLES:
+    num_samples = head.known.get("num_samples")
+    if not isinstance(num_samples, int) or not 0 < num_samples <= MAX_SAMPLES:
         return None
     if not raw.endswith(b"\n"):
         raise FormatError(f"{name}: breaks off inside its last row")
-    return samples
+    return num_samples
 
 
 def _texts(key: str, head: _Head, name: str) -> tuple[str, ...]:
@@ -194,12 +208,12 @@ def _digital(raw: bytes, head: _Head, name: str) -> Digital:
         blocks = [_steps(batch, head, times, name) for batch in _batches(raw, head)]
     except pa.ArrowException:  # it quotes the row
         raise FormatError(f"{name}: no samples, or not {len(head.names)} numbers a row") from None
-    samples = sum(block.shape[1] for block in blocks)
-    if not samples:
+    num_samples = sum(block.shape[1] for block in blocks)
+    if not num_samples:
         raise FormatError(f"{name}: holds no sample")
-    expected = (samples - 1) / head.rate
-    if times and not abs(times[-1] - times[0] - expected) <= MOST_TIME_ERROR * expected + 1 / head.rate:
-        raise FormatError(f"{name}: its times are not those of {samples} samples at {head.rate:g} Hz")
+    expected = (num_samples - 1) / head.sampling_rate
+    if times and not abs(times[-1] - times[0] - expected) <= MOST_TIME_ERROR * expected + 1 / head.sampling_rate:
+        raise FormatError(f"{name}: its times are not those of {num_samples} samples at {head.sampling_rate:g} Hz")
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [widen(block) for block in blocks]
     return np.concatenate(blocks, axis=1)

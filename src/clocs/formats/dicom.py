@@ -123,13 +123,13 @@ def _rhythm(dataset: Dataset, name: str) -> tuple[_Group, list[str]]:
 
 def _judged(contents: Dataset, ecg_class: bool) -> _Group | None:
     label = str(contents.get("MultiplexGroupLabel") or "").upper()
-    samples = int(contents.NumberOfWaveformSamples)
+    num_samples = int(contents.NumberOfWaveformSamples)
     original = str(contents.get("WaveformOriginality") or "ORIGINAL").upper() == "ORIGINAL"
-    short = samples < SHORTEST_DERIVED * float(contents.SamplingFrequency)
+    short = num_samples < SHORTEST_DERIVED * float(contents.SamplingFrequency)
     if (AVERAGED.search(label) and "RHYTHM" not in label) or (short and not original):
         return None
     leads = [_lead(definition, ecg_class) for definition in contents.ChannelDefinitionSequence]
-    return _Group(original, "RHYTHM" in label, samples * (len(leads) - leads.count(None)), contents, leads)
+    return _Group(original, "RHYTHM" in label, num_samples * (len(leads) - leads.count(None)), contents, leads)
 
 
 def _is_ecg_class(dataset: Dataset) -> bool:
@@ -172,10 +172,10 @@ def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.N
     if int(group.WaveformBitsAllocated) != 8 * dtype.itemsize:
         raise FormatError(f"{name}: {kind} samples with other bits than {8 * dtype.itemsize} are damaged")
     data = group.WaveformData
-    samples = len(data) // (channels * dtype.itemsize)
+    num_samples = len(data) // (channels * dtype.itemsize)
     if len(data) - channels * dtype.itemsize * int(group.NumberOfWaveformSamples) == 1:
-        samples = int(group.NumberOfWaveformSamples)  # a byte makes their number even
-    return np.frombuffer(data, dtype, samples * channels).reshape(samples, channels)
+        num_samples = int(group.NumberOfWaveformSamples)  # a byte makes their number even
+    return np.frombuffer(data, dtype, num_samples * channels).reshape(num_samples, channels)
 
 
 def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]]:

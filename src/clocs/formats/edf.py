@@ -56,7 +56,7 @@ class _Signal:
     unit: str
     limits: tuple[Decimal, Decimal, Decimal, Decimal]
     """Physical minimum and maximum, digital minimum and maximum."""
-    samples: int
+    num_samples: int
     """In a data record."""
     at: int
     """First byte in a data record."""
@@ -102,7 +102,7 @@ def _header(raw: bytes, name: str) -> _Header:
         raise FormatError(f"{name}: the header of {count} signals does not fit its {len(raw)} bytes")
     width = STARTS[raw[:8]]
     signals = tuple(_signals(raw[FIXED_BYTES : FIXED_BYTES * (1 + count)].decode("latin-1"), count, width, name))
-    record_bytes = width * sum(signal.samples for signal in signals)
+    record_bytes = width * sum(signal.num_samples for signal in signals)
     seconds = _number(text[244:252], "duration of a data record", name)
     if seconds <= 0 or not record_bytes:
         raise FormatError(f"{name}: data records of {seconds:g} s with {record_bytes} bytes hold no signal")
@@ -126,10 +126,10 @@ def _signals(text: str, count: int, width: int, name: str) -> Iterator[_Signal]:
     for size in WIDTHS:
         columns.append([text[at + row * size : at + (row + 1) * size].strip() for row in range(count)])
         at += size * count
-    labels, transducers, units, *limits, _, samples, _ = columns
+    labels, transducers, units, *limits, _, num_samples, _ = columns
     place = 0
     for row in range(count):
-        many = int(_number(samples[row], "number of samples in a record", name))
+        many = int(_number(num_samples[row], "number of samples in a record", name))
         if many < 0:
             raise FormatError(f"{name}: {many} samples in a data record")
         low, high, lowest, highest = (_number(column[row], "limits of a signal", name) for column in limits)
@@ -148,21 +148,25 @@ def _read(source: Source, name: str) -> Recording:
         notes.append("zero lies between two steps; the nearer one is taken")
     return recording_of(
         [_channel(data, signal, header.width, name) for signal in chosen],
-        _rate(chosen[0].samples, header),
+        _rate(chosen[0].num_samples, header),
         raw,
         name,
         NAME,
         person=_person(header),
-        declared=header.records * chosen[0].samples,
+        declared=header.records * chosen[0].num_samples,
         notes=notes,
     )
 
 
-def _rate(samples: int, header: _Header) -> float:
+def _rate(num_samples: int, header: _Header) -> float:
     """Hz. 2 samples in 0.007812 s, all that a field holds of 0.0078125, mean 256."""
-    exact = Fraction(samples) / Fraction(header.seconds)
+    exact = Fraction(num_samples) / Fraction(header.seconds)
     last_digit = Fraction(10) ** int(header.seconds.as_tuple().exponent)
-    if header.rounded and round(exact) and abs(Fraction(samples, round(exact)) - Fraction(header.seconds)) < last_digit:
+    if (
+        header.rounded
+        and round(exact)
+        and abs(Fraction(num_samples, round(exact)) - Fraction(header.seconds)) < last_digit
+    ):
         return float(round(exact))
     return float(exact)
 
@@ -176,7 +180,7 @@ def _data(raw: bytes, header: _Header) -> npt.NDArray[np.uint8]:
 
 def _lead(signal: _Signal) -> str | None:
     """The lead of a signal; None where it is no ECG."""
-    if millivolts(signal.unit) is None or _ANNOTATIONS.match(signal.label) or not signal.samples:
+    if millivolts(signal.unit) is None or _ANNOTATIONS.match(signal.label) or not signal.num_samples:
         return None
     bare = _ECG.sub("", signal.label).strip()
     if canonical(bare) in STANDARD or _LEAD.match(bare):
@@ -189,13 +193,13 @@ def _chosen(header: _Header, name: str) -> tuple[list[_Signal], list[str]]:
     ecgs = [signal for signal in header.signals if _lead(signal)]
     if not ecgs:
         raise FormatError(f"{name}: none of its {len(header.signals)} signals is an ECG in V, mV or uV by its label")
-    many = Counter(signal.samples for signal in ecgs)
-    samples = max(many, key=lambda each: (many[each], each))
+    many = Counter(signal.num_samples for signal in ecgs)
+    num_samples = max(many, key=lambda each: (many[each], each))
     others = sum(not _lead(signal) and not _ANNOTATIONS.match(signal.label) for signal in header.signals)
     notes = [f"left out {others} signals that are no ECG"] if others else []
-    if len(ecgs) > many[samples]:
-        notes.append(f"left out {len(ecgs) - many[samples]} ECG signals of other rates")
-    return [signal for signal in ecgs if signal.samples == samples], notes
+    if len(ecgs) > many[num_samples]:
+        notes.append(f"left out {len(ecgs) - many[num_samples]} ECG signals of other rates")
+    return [signal for signal in ecgs if signal.num_samples == num_samples], notes
 
 
 def _scale(signal: _Signal, name: str) -> tuple[Fraction, Fraction]:
@@ -212,7 +216,7 @@ def _scale(signal: _Signal, name: str) -> tuple[Fraction, Fraction]:
 
 def _channel(data: npt.NDArray[np.uint8], signal: _Signal, width: int, name: str) -> Channel:
     step, zero = _scale(signal, name)
-    block = data[:, signal.at : signal.at + signal.samples * width].reshape(-1, width)
+    block = data[:, signal.at : signal.at + signal.num_samples * width].reshape(-1, width)
     gain = gain_of(float(step), signal.unit, name)
     said = signal.transducer == COMPUTED
     return Channel(_lead(signal) or "ECG", _samples(block), gain, round(zero), computed=said)
@@ -233,7 +237,7 @@ def _annotations(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[bytes
     found = next((signal for signal in header.signals if _ANNOTATIONS.match(signal.label)), None)
     if found:
         for record in data[:MAX_ANNOTATED]:
-            yield record[found.at : found.at + found.samples * header.width].tobytes()
+            yield record[found.at : found.at + found.num_samples * header.width].tobytes()
 
 
 def _refuse_gaps(data: npt.NDArray[np.uint8], header: _Header, name: str) -> None:

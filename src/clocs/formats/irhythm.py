@@ -37,15 +37,15 @@ def _read(source: Source, name: str) -> Recording:
     if committee is None:
         raise FormatError(f"{name}: no episodes file beside it")
     raw, text = source.read(name), source.read(committee)
-    samples = len(raw) // 2
-    if not samples or len(raw) % 2:
+    num_samples = len(raw) // 2
+    if not num_samples or len(raw) % 2:
         raise FormatError(f"{name}: {len(raw)} bytes are no whole number of 16-bit samples")
-    episodes = _episodes(text, committee, samples)
+    episodes = _episodes(text, committee, num_samples)
     return Recording(
         digital=np.frombuffer(raw, "<i2").reshape(1, -1).astype(np.int16),
         gain=np.ones(1),
         baseline=np.zeros(1, np.int32),
-        rate=RATE,
+        sampling_rate=RATE,
         leads=("ECG",),
         unit="adu",
         record_id=record_id_of(name),
@@ -62,7 +62,7 @@ def _needs(source: Source, name: str) -> dict[str, int | None]:
     return {name.removesuffix(".ecg") + COMMITTEES[0]: None}
 
 
-def _episodes(text: bytes, name: str, samples: int) -> tuple[Episode, ...]:
+def _episodes(text: bytes, name: str, num_samples: int) -> tuple[Episode, ...]:
     """Onsets count from 1 and offsets are inclusive in the file; here [start, end) from 0."""
     if len(text) > MAX_JSON_BYTES:
         raise FormatError(f"{name}: {len(text)} bytes, at most {MAX_JSON_BYTES} expected")
@@ -71,8 +71,8 @@ def _episodes(text: bytes, name: str, samples: int) -> tuple[Episode, ...]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise FormatError(f"{name}: not a list of episodes: {error!r:.200}") from error
     for episode in found:
-        if not 0 <= episode.start < episode.end <= MAX_END or episode.start >= samples:
-            raise FormatError(f"{name}: episode {episode.start}..{episode.end} is not within {samples} samples")
+        if not 0 <= episode.start < episode.end <= MAX_END or episode.start >= num_samples:
+            raise FormatError(f"{name}: episode {episode.start}..{episode.end} is not within {num_samples} samples")
     return tuple(sorted(found, key=lambda episode: episode.start))
 
 

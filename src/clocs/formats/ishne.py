@@ -33,7 +33,7 @@ SEXES: Final[dict[int, Sex]] = {1: "male", 2: "female"}
 
 @dataclass(frozen=True)
 class _Header:
-    samples: int
+    num_samples: int
     samples_at: int
     sex: int
     birth: date | None
@@ -42,7 +42,7 @@ class _Header:
     codes: tuple[int, ...]
     resolutions: tuple[int, ...]
     """Nanovolt a step."""
-    rate: int
+    sampling_rate: int
     unchecked: bool
 
 
@@ -51,7 +51,7 @@ def _recognises(head: bytes, source: Source, name: str) -> bool:
 
 
 def _header(raw: bytes, name: str) -> _Header:
-    checksum, _, samples, _, samples_at = unpack("<Hiiii", raw, len(MAGIC), name)
+    checksum, _, num_samples, _, samples_at = unpack("<Hiiii", raw, len(MAGIC), name)
     if not HEADER_BYTES <= samples_at <= len(raw):
         raise FormatError(f"{name}: its samples start at byte {samples_at} of {len(raw)}; the file is damaged")
     if checksum not in (0, binascii.crc_hqx(memoryview(raw)[CHECKED_FROM:samples_at], 0xFFFF)):
@@ -61,7 +61,7 @@ def _header(raw: bytes, name: str) -> _Header:
     if not 1 <= leads <= MAX_LEADS:
         raise FormatError(f"{name}: {leads} leads; an ISHNE file has 1 to {MAX_LEADS}")
     return _Header(
-        samples=samples,
+        num_samples=num_samples,
         samples_at=samples_at,
         sex=sex,
         birth=_day(raw, 132, name),
@@ -69,7 +69,7 @@ def _header(raw: bytes, name: str) -> _Header:
         leads=leads,
         codes=unpack("<12h", raw, 158, name)[:leads],
         resolutions=unpack("<12h", raw, 206, name)[:leads],
-        rate=unpack("<h", raw, 272, name)[0],
+        sampling_rate=unpack("<h", raw, 272, name)[0],
         unchecked=checksum == 0,
     )
 
@@ -87,15 +87,15 @@ def _read(source: Source, name: str) -> Recording:
     header = _header(raw, name)
     there = (len(raw) - header.samples_at) // 2
     # Some writers count the samples of one lead, some of all.
-    declared = header.samples // header.leads if header.samples == there else header.samples
-    samples = there // header.leads
-    frames = np.frombuffer(raw, "<i2", samples * header.leads, header.samples_at).reshape(samples, header.leads)
+    declared = header.num_samples // header.leads if header.num_samples == there else header.num_samples
+    num_samples = there // header.leads
+    frames = np.frombuffer(raw, "<i2", num_samples * header.leads, header.samples_at).reshape(num_samples, header.leads)
     return recording_of(
         [
             Channel(LEADS.get(code, "ECG"), frames[:, row], gain_of(step, "nV", name))
             for row, (code, step) in enumerate(zip(header.codes, header.resolutions, strict=True))
         ],
-        float(header.rate),
+        float(header.sampling_rate),
         raw,
         name,
         NAME,

@@ -177,12 +177,14 @@ def _read(source: Source, name: str) -> Recording:
     contents = _contents(raw, name)
     if contents.frame is None:
         raise FormatError(f"{name}: no frame of samples; an averaged beat is no recording")
-    channels, rate, declared, notes = _channels(raw, contents.frame, name)
+    channels, sampling_rate, declared, notes = _channels(raw, contents.frame, name)
     notes += [f"left out {contents.frames - 1} shorter frames"] if contents.frames > 1 else []
     stated = [value for tag, value, _, _ in contents.about if tag == SKEW]
     stated += [known[SKEW] for known in contents.frame.own.values() if SKEW in known]
     notes += [SKEWED] if any(map(any, stated)) else []
-    return recording_of(channels, rate, raw, name, NAME, person=_person(contents), declared=declared, notes=notes)
+    return recording_of(
+        channels, sampling_rate, raw, name, NAME, person=_person(contents), declared=declared, notes=notes
+    )
 
 
 def _channels(raw: bytes, frame: _Frame, name: str) -> tuple[list[Channel], float, int | None, list[str]]:
@@ -197,13 +199,13 @@ def _channels(raw: bytes, frame: _Frame, name: str) -> tuple[list[Channel], floa
     if not ecgs:
         raise FormatError(f"{name}: none of its {len(places)} channels is an ECG")
     rates = {channel: _rate(frame, channel, name) for channel in ecgs}
-    rate = max(rates.values(), key=lambda each: (list(rates.values()).count(each), each))
-    kept = [channel for channel in ecgs if rates[channel] == rate]
+    sampling_rate = max(rates.values(), key=lambda each: (list(rates.values()).count(each), each))
+    kept = [channel for channel in ecgs if rates[channel] == sampling_rate]
     notes = [f"left out {len(places) - len(ecgs)} channels that are no ECG"] if len(places) > len(ecgs) else []
     notes += [f"left out {len(ecgs) - len(kept)} ECG channels of other rates"] if len(ecgs) > len(kept) else []
     channels = [_channel(data, frame, channel, places[channel], ecgs[channel], name) for channel in kept]
     announced = stated * frame.number(kept[0], BLOCK, 1) if stated else None
-    return channels, rate, announced, notes
+    return channels, sampling_rate, announced, notes
 
 
 def _places(frame: _Frame, name: str) -> tuple[dict[int, tuple[int, int, str]], int]:

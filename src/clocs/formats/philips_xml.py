@@ -73,7 +73,7 @@ def _read(source: Source, name: str) -> Recording:
     parsed, about = root.find("waveforms/parsedwaveforms"), root.find("dataacquisition/signalcharacteristics")
     if parsed is None:
         raise FormatError(f"{name}: holds no waveform, no parsedwaveforms")
-    rate = _setting(parsed, about, "samplespersecond", "samplingrate", name)
+    sampling_rate = _setting(parsed, about, "samplespersecond", "samplingrate", name)
     gain = gain_of(_setting(parsed, about, "resolution", "signalresolution", name), "uV", name)
     zero = _setting(parsed, about, "signaloffset", "signaloffset", name)
     if zero != round(zero):
@@ -82,12 +82,12 @@ def _read(source: Source, name: str) -> Recording:
     leads, spare = _leads(parsed, labels, name)
     return recording_of(
         [Channel(lead, steps, gain, int(zero)) for lead, steps in zip(labels, leads, strict=True)],
-        rate,
+        sampling_rate,
         raw,
         name,
         NAME,
         person=_person(root),
-        declared=_declared(parsed, rate),
+        declared=_declared(parsed, sampling_rate),
         heart_rate=stated_of(next(root.iter("heartrate"), None), "."),
         notes=_calibration(labels, leads, spare),
     )
@@ -100,9 +100,9 @@ def _setting(parsed: Element, about: Element | None, attribute: str, older: str,
     return number_of(about, attribute if text_of(about, attribute) else older, name)
 
 
-def _declared(parsed: Element, rate: float) -> int | None:
+def _declared(parsed: Element, sampling_rate: float) -> int | None:
     milliseconds = count_of(parsed, "@durationperchannel")
-    return round(milliseconds * rate / 1000) if milliseconds and 0 < rate < math.inf else None
+    return round(milliseconds * sampling_rate / 1000) if milliseconds and 0 < sampling_rate < math.inf else None
 
 
 def _labels(parsed: Element, about: Element | None, name: str) -> list[str]:

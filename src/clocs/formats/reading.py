@@ -148,7 +148,7 @@ def recognise(source: Source, name: str) -> Format | None:
     return next((form for form in FORMATS if form.recognises(head, source, name)), None)
 
 
-def wanting(source: Source, name: str) -> dict[str, int | None]:
+def missing_companions(source: Source, name: str) -> dict[str, int | None]:
     """Files that one file needs and that are not as it says: the bytes of each; None where it is absent."""
     try:
         needed = {file: size for form in FORMATS for file, size in form.needs(source, name).items()}

@@ -184,7 +184,7 @@ def _check(recording: Recording) -> None:
     if not recording.digital.size:
         raise SignalError(f"recording '{recording.record_id}' holds no sample")
     scaled = np.isfinite(recording.gain).all() and recording.gain.all()
-    if not scaled or not np.isfinite(recording.rate) or recording.rate <= 0:
+    if not scaled or not np.isfinite(recording.sampling_rate) or recording.sampling_rate <= 0:
         raise SignalError(f"recording '{recording.record_id}': its gains or its rate are no numbers above zero")
 
 
@@ -198,7 +198,7 @@ def _filled(recording: Recording) -> Recording:
     for row, gone in enumerate(absent):
         if gone.any():
             digital[row, gone] = recording.baseline[row]
-            first, last = int(gone.argmax()), recording.samples - 1 - int(gone[::-1].argmax())
+            first, last = int(gone.argmax()), recording.num_samples - 1 - int(gone[::-1].argmax())
             episodes.append(Episode(first, last + 1, f"{recording.leads[row]}: {int(gone.sum())} missing set to 0"))
     return replace(recording, digital=digital, episodes=(*recording.episodes, *episodes))
 

@@ -63,7 +63,7 @@ class ClassifierCard(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["clocs-classifier-1"] = "clocs-classifier-1"
+    format: Literal["clocs-classifier-2"] = "clocs-classifier-2"
     classes: tuple[ClassInfo, ...] = Field(min_length=1)
     multi_label: bool
     """Whether a recording may have several classes: then each has a probability of its own, else they sum to 1."""
@@ -71,7 +71,7 @@ class ClassifierCard(BaseModel):
     """Logits are divided by it."""
     adjustment: tuple[tuple[float, float], ...] = ()
     """By class: slope and offset that make a recording's mean probability one of its own; empty: the mean as it is."""
-    cannot_recognise: tuple[str, ...]
+    limitations: tuple[str, ...]
     """Plain sentences."""
     representation: Literal["mean_probability"] = "mean_probability"
     """How a recording is represented: ``mean_probability`` classifies every embedding and averages probabilities."""

@@ -17,7 +17,7 @@ from clocs.signals.quality import OFF, REASONS, Finding, GatePolicy, Reason, ass
 
 GATE: Final = GatePolicy()
 FLAT_ONLY: Final = OFF.model_copy(update={"min_span": GATE.min_span})
-BY_BEATS: Final = OFF.model_copy(update={"judge_rate": True, "judge_electrodes": True})
+BY_BEATS: Final = OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
 
 ADVICE: Final[dict[Reason, str]] = {
     "unreadable": "Get a whole copy of the file.",
@@ -27,9 +27,10 @@ ADVICE: Final[dict[Reason, str]] = {
     "flat": "Check the unit: millivolt declared as microvolt look flat. Leave out a dead lead.",
     "amplitude": "Check the unit: microvolt declared as millivolt look like this.",
     "saturated": "Use a part without this, or leave the lead out.",
-    "identity": "Check the names of its leads: each limb lead follows from two others, and here it does not, as if two "
+    "lead_equations": "Check the names of its leads: each limb lead follows from two others, and here it does not, "
+    "as if two "
     "leads were exchanged.",
-    "rate": "Check the rate: its beats are those of another one.",
+    "sampling_rate": "Check the rate: its beats are those of another one.",
     "electrodes": "Check the electrodes of the arms.",
 }
 IN_CODE: Final[dict[Reason, str]] = {
@@ -47,17 +48,18 @@ def name_of(recording: Recording) -> str:
 
 def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
     """How many whole frames of an enforced rate a recording has; one without any is refused."""
-    assert policy.rate is not None
-    if not recording.rate >= LOWEST_RATE:
+    assert policy.sampling_rate is not None
+    if not recording.sampling_rate >= LOWEST_RATE:
         raise SignalError(
-            f"{name_of(recording)} has {recording.rate:g} samples a second, but a QRS complex needs at least "
+            f"{name_of(recording)} has {recording.sampling_rate:g} samples a second, but a QRS complex needs at least "
             f"{LOWEST_RATE:g} to be seen. Rates are in Hz."
         )
-    frames = int(policy.count(np.array([recording.samples]), np.array([recording.rate]))[0])
+    frames = int(policy.count(np.array([recording.num_samples]), np.array([recording.sampling_rate]))[0])
     if not frames:
         raise SignalError(
             f"{name_of(recording)} lasts {recording.seconds:g} s, but the encoder takes frames of "
-            f"{policy.samples / policy.rate:g} s ({policy.samples} samples at {policy.rate:g} Hz), and none is "
+            f"{policy.num_samples / policy.sampling_rate:g} s ({policy.num_samples} samples at "
+            f"{policy.sampling_rate:g} Hz), and none is "
             "stretched or padded. Use a longer recording."
         )
     return frames
@@ -65,15 +67,15 @@ def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
 
 def refuse_faults(recording: Recording, leads: Collection[str]) -> None:
     """Refuse a fault of the whole recording or of these leads, and leads that do not obey the lead equations."""
-    found = [item for item in assess(recording, GATE) if item.lead in ("", *leads) or item.reason == "identity"]
+    found = [item for item in assess(recording, GATE) if item.lead in ("", *leads) or item.reason == "lead_equations"]
     _refuse(recording, found)
 
 
 def refuse_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -> None:
     """Refuse a lead that is flat for a whole frame, which the gate's look at all of the lead does not see."""
-    assert policy.rate is not None
-    seconds = policy.samples / policy.rate
-    borders = np.rint(np.arange(frames + 1) * seconds * recording.rate).astype(int)
+    assert policy.sampling_rate is not None
+    seconds = policy.num_samples / policy.sampling_rate
+    borders = np.rint(np.arange(frames + 1) * seconds * recording.sampling_rate).astype(int)
     found = []
     for frame, (begin, end) in enumerate(itertools.pairwise(borders)):
         faults = assess(replace(recording, digital=recording.digital[:, begin:end]), FLAT_ONLY)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
 from clocs.inference.input_checks import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
-from clocs.signals.framing import UNNAMED, FramePolicy, Normalisation
+from clocs.signals.framing import UNNAMED, FramePolicy, Normalization
 from clocs.signals.leads import derivable, derive
 from clocs.signals.resampling import Floats, resample
 
@@ -29,12 +29,12 @@ class EncoderInput(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     unit: Unit
-    rate: float | None
+    sampling_rate: float | None
     """Hz; None: the policy it was trained with does not regard rates."""
-    samples: int
+    num_samples: int
     leads: tuple[str, ...]
     """Leads it was trained on: each by itself or, with several channels, one a channel."""
-    normalisation: Normalisation
+    normalization: Normalization
     policy: FramePolicy
     in_channels: int = 1
     """C, leads that it takes at once."""
@@ -43,8 +43,8 @@ class EncoderInput(BaseModel):
 
     @model_validator(mode="after")
     def _one_policy(self) -> Self:
-        stated = (self.rate, self.samples, self.normalisation)
-        if stated != (self.policy.rate, self.policy.samples, self.policy.normalisation):
+        stated = (self.sampling_rate, self.num_samples, self.normalization)
+        if stated != (self.policy.sampling_rate, self.policy.num_samples, self.policy.normalization):
             raise ValueError("rate, samples and normalisation are not those of the policy")
         if self.in_channels > 1 and len(self.leads) != self.in_channels:
             raise ValueError(f"{len(self.leads)} leads are named for {self.in_channels} channels")
@@ -95,7 +95,7 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
         SignalError: The recording is faulty or too short.
         UnitError: It is in another unit.
     """
-    if wanted.rate is None:
+    if wanted.sampling_rate is None:
         raise ConfigError(
             "this encoder was trained on frames that were stretched to a length whatever their rate, so there is no "
             "rate to bring a recording to. Use one trained on frames of a rate, or pass frames cut as in its training "
@@ -114,16 +114,18 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
     refuse_faults(whole, (*leads, *(("I", "II") if derived else ())))
     refuse_flat_frames(used, policy, frames)
 
-    signal = resample(used.physical(), used.rate, wanted.rate)
-    frames = min(frames, signal.shape[1] // policy.samples)  # a ratio of rates may be rounded in a very long recording
-    cut = signal[:, : frames * policy.samples].reshape(len(leads), frames, policy.samples).transpose(1, 0, 2)
-    seconds = policy.samples / wanted.rate
+    signal = resample(used.physical(), used.sampling_rate, wanted.sampling_rate)
+    frames = min(
+        frames, signal.shape[1] // policy.num_samples
+    )  # a ratio of rates may be rounded in a very long recording
+    cut = signal[:, : frames * policy.num_samples].reshape(len(leads), frames, policy.num_samples).transpose(1, 0, 2)
+    seconds = policy.num_samples / wanted.sampling_rate
     starts = np.arange(frames) * seconds
     notes = (*whole.provenance.notes, *_notes(whole, wanted, leads, derived, whole.seconds - frames * seconds))
     if wanted.all_leads:
-        signals, lead_mask = _into_channels(policy.normalise(cut), leads, wanted)
+        signals, lead_mask = _into_channels(policy.normalize(cut), leads, wanted)
         return Prepared(signals, lead_mask, (ALL,) * frames, leads, starts, notes)
-    signals = policy.normalise(cut.reshape(-1, 1, policy.samples))
+    signals = policy.normalize(cut.reshape(-1, 1, policy.num_samples))
     lead_mask = np.ones((len(signals), 1), np.bool_)
     return Prepared(signals, lead_mask, leads * frames, leads, np.repeat(starts, len(leads)), notes)
 
@@ -206,8 +208,8 @@ def _notes(
         absent = []
     unseen = [lead for lead in leads if lead not in wanted.leads]
     notes = []
-    if recording.rate != wanted.rate:
-        notes.append(f"resampled from {recording.rate:g} Hz to {wanted.rate:g} Hz")
+    if recording.sampling_rate != wanted.sampling_rate:
+        notes.append(f"resampled from {recording.sampling_rate:g} Hz to {wanted.sampling_rate:g} Hz")
     if derived:
         notes.append(f"{', '.join(derived)} derived from I and II")
     if unused:
@@ -216,7 +218,7 @@ def _notes(
         notes.append(f"{leads_named(absent)} of the encoder not in the recording")
     if unseen:
         notes.append(f"{leads_named(unseen)} embedded although {trained}")
-    if left >= 1 / recording.rate:
+    if left >= 1 / recording.sampling_rate:
         notes.append(f"the last {left:.3g} s not used: they do not fill a frame")
     return notes
 

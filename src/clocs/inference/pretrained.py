@@ -30,7 +30,7 @@ from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
 if TYPE_CHECKING:
     from torch import nn
 
-FORMAT: Final = "clocs-encoder-1"
+FORMAT: Final = "clocs-encoder-2"
 BATCH: Final = 256
 """Frames that go through an encoder at once."""
 
@@ -118,7 +118,7 @@ class PretrainedEncoder:
         self,
         source: Signal,
         *,
-        rate: float | None = None,
+        sampling_rate: float | None = None,
         leads: Sequence[str] | None = None,
         unit: str | None = None,
         any_lead: bool = False,
@@ -127,7 +127,7 @@ class PretrainedEncoder:
 
         ``any_lead``: take also the leads that the encoder was not trained on.
         """
-        recording = recording_of(source, rate=rate, leads=leads, unit=unit)
+        recording = recording_of(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         ready = prepare(recording, self.input, any_lead=any_lead)
         return Embeddings(self.embed_prepared(ready), ready.lead, ready.leads, ready.start, ready.notes)
 
@@ -135,7 +135,7 @@ class PretrainedEncoder:
         self,
         source: Signal,
         *,
-        rate: float | None = None,
+        sampling_rate: float | None = None,
         leads: Sequence[str] | None = None,
         unit: str | None = None,
         any_lead: bool = False,
@@ -148,7 +148,7 @@ class PretrainedEncoder:
         track record. ``any_lead``: all leads count, and where one is of those others, there is none either.
         """
         self.classifier(classifier)  # a name that is not there is refused before any work
-        recording = recording_of(source, rate=rate, leads=leads, unit=unit)
+        recording = recording_of(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         made = self.embed(recording, any_lead=any_lead)
         fitting = self._fitting(made.leads)
         name = next(iter(fitting or self.classifiers)) if classifier is None else classifier
@@ -171,7 +171,7 @@ class PretrainedEncoder:
         ]
         classes.sort(key=lambda item: -item.probability)
         notes = (*notes, *warnings_for(recording))
-        return Classification(name, tuple(classes), card.multi_label, card.cannot_recognise, notes)
+        return Classification(name, tuple(classes), card.multi_label, card.limitations, notes)
 
     def _fitting(self, leads: Sequence[str]) -> list[str]:
         """The classifiers that were fitted on one of these leads, in their order."""
@@ -198,7 +198,7 @@ class PretrainedEncoder:
             frames: (N, C, S); C is 1 for an encoder of single leads.
             lead_mask: (N, C), false where a lead is missing. Default: none is.
         """
-        shape = (self.input.in_channels, self.input.samples)
+        shape = (self.input.in_channels, self.input.num_samples)
         if frames.ndim != 3 or frames.shape[1:] != shape:
             wanted = f"(N, {shape[0]}, {shape[1]})"
             raise ConfigError(f"Expected frames of shape {wanted} for encoder '{self.name}', got {frames.shape}.")

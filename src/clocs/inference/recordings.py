@@ -21,18 +21,18 @@ MILLIVOLT: Final = {"mV": 1.0, "uV": 1e-3, "V": 1e3}
 
 
 def recording_of(
-    source: Signal, *, rate: float | None = None, leads: Sequence[str] | None = None, unit: str | None = None
+    source: Signal, *, sampling_rate: float | None = None, leads: Sequence[str] | None = None, unit: str | None = None
 ) -> Recording:
     """The recording; of an array (leads, samples) only with its rate in Hz, its lead names and its unit."""
-    given = {"rate": rate, "leads": leads, "unit": unit}
+    given = {"sampling_rate": sampling_rate, "leads": leads, "unit": unit}
     if not isinstance(source, Recording | str | os.PathLike):
         lacking = [name for name, value in given.items() if value is None]
-        if rate is None or leads is None or unit is None:
+        if sampling_rate is None or leads is None or unit is None:
             raise ConfigError(
                 f"an array says nothing about itself: give {' and '.join(lacking)}, as in "
                 "embed(array, rate=500, leads=('I', 'II'), unit='mV')"
             )
-        return _from_array(source, float(rate), leads, unit)
+        return _from_array(source, float(sampling_rate), leads, unit)
     needless = [name for name, value in given.items() if value is not None]
     if needless:
         raise ConfigError(
@@ -42,11 +42,11 @@ def recording_of(
     return source if isinstance(source, Recording) else read(source)
 
 
-def _from_array(array: npt.NDArray[Any], rate: float, leads: Sequence[str], unit: str) -> Recording:
+def _from_array(array: npt.NDArray[Any], sampling_rate: float, leads: Sequence[str], unit: str) -> Recording:
     if unit not in MILLIVOLT:
         raise ConfigError(f"unknown unit '{unit}'; an array is in {', '.join(MILLIVOLT)}")
-    if not 0 < rate < np.inf:
-        raise ConfigError(f"a rate is a number of Hz over 0, not {rate:g}")
+    if not 0 < sampling_rate < np.inf:
+        raise ConfigError(f"a rate is a number of Hz over 0, not {sampling_rate:g}")
     names = (leads,) if isinstance(leads, str) else tuple(leads)
     values = _floats(array)
     if values.ndim != 2 or len(values) != len(names):
@@ -65,7 +65,7 @@ def _from_array(array: npt.NDArray[Any], rate: float, leads: Sequence[str], unit
         digital=digital,
         gain=np.full(len(known), MICROVOLT_GAIN),
         baseline=np.zeros(len(known), np.int32),
-        rate=rate,
+        sampling_rate=sampling_rate,
         leads=known,
         provenance=Provenance(format="array", notes=() if unit == "mV" else (f"unit converted from {unit} to mV",)),
     )

@@ -80,6 +80,6 @@ class Classification:
     """The most probable first."""
     multi_label: bool
     """Whether several may be true at once; else the probabilities sum to 1."""
-    cannot_recognise: tuple[str, ...]
+    limitations: tuple[str, ...]
     notes: tuple[str, ...]
     """What was corrected, left out, or looks wrong in the recording, a sentence each."""

@@ -24,20 +24,20 @@ Signals = Sequence[Signal] | npt.NDArray[Any]
 class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turns ECGs into embeddings, the mean over a recording's leads and frames; nothing is learned.
 
-    ``rate`` (Hz), ``leads`` and ``unit`` (mV, uV, V) are needed where ECGs are arrays. What is corrected is done
-    without a word here; ``load_encoder(...).embed`` says it in its notes.
+    ``sampling_rate`` (Hz), ``leads`` and ``unit`` (mV, uV, V) are needed where ECGs are arrays. What is corrected is
+    done without a word here; ``load_encoder(...).embed`` says it in its notes.
     """
 
     def __init__(
         self,
         encoder: str | os.PathLike[str] = DEFAULT_ENCODER,
-        rate: float | None = None,
+        sampling_rate: float | None = None,
         leads: Sequence[str] | None = None,
         unit: str | None = None,
         any_lead: bool = False,
     ) -> None:
         self.encoder = encoder
-        self.rate = rate
+        self.sampling_rate = sampling_rate
         self.leads = leads
         self.unit = unit
         self.any_lead = any_lead
@@ -68,11 +68,13 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _embed(self, encoder: PretrainedEncoder, item: Signal, place: int) -> Floats:
         """(E,)"""
-        rate, leads, unit = self.rate, self.leads, self.unit
+        sampling_rate, leads, unit = self.sampling_rate, self.leads, self.unit
         if isinstance(item, str | os.PathLike | Recording):  # it says these itself
-            rate, leads, unit = None, None, None
+            sampling_rate, leads, unit = None, None, None
         try:
-            return encoder.embed(item, rate=rate, leads=leads, unit=unit, any_lead=self.any_lead).pooled()
+            return encoder.embed(
+                item, sampling_rate=sampling_rate, leads=leads, unit=unit, any_lead=self.any_lead
+            ).pooled()
         except (ConfigError, MissingExtraError):
             raise
         except ClocsError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clocs.evaluation.judgement import in_words
+from clocs.evaluation.scoring import in_words
 from clocs.inference.classifier import ClassifierCard
 from clocs.inference.preparation import leads_named
 from clocs.similarity.scoring.audit import in_rows
@@ -69,9 +69,10 @@ def _header(found: Findings) -> str:
 def _what(found: Findings) -> str:
     training, taken = found.about["training"], found.about["input"]
     method, options = training["method"]["name"].upper(), found.about["encoder"]["options"]
-    frames = f"{taken['samples']:,} samples of no stated rate, as its dataset's frames in the paper"
-    if taken["rate"]:
-        frames = f"{taken['samples'] / taken['rate']:g} s, {taken['samples']:,} samples at {taken['rate']:g} Hz"
+    frames = f"{taken['num_samples']:,} samples of no stated rate, as its dataset's frames in the paper"
+    if taken["sampling_rate"]:
+        samples, rate = taken["num_samples"], taken["sampling_rate"]
+        frames = f"{samples / rate:g} s, {samples:,} samples at {rate:g} Hz"
     first, *others = (task.name for task in found.tasks)
     many = f"{len(others) + 1} linear classifiers" if others else "a linear classifier"
     channels = options["in_channels"]
@@ -116,17 +117,17 @@ def _data(found: Findings) -> str:
         origin, counts = task.classifier.trained_on, (f"{count:,}" for count in task.counts.values())
         title = f"{origin['title']}. {origin['citation']}".rstrip()
         lines.append(f"| {title} | {origin['licence']} | {' | '.join(counts)} |")
-    length = f"{training['steps']:,} steps" if training["steps"] else f"{training['epochs']} epochs"
-    optimiser = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimiser"], training["optimiser"])
+    length = f"{training['max_steps']:,} steps" if training["max_steps"] else f"{training['max_epochs']} epochs"
+    optimizer = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimizer"], training["optimizer"])
     words = [
         f"{_who_trained(found)} Test patients were kept for the results below. Nobody is in two parts, nor is a signal "
         "that two names share. `seen.npy` lists keys of the signals that were seen, so that an evaluation can refuse "
         "them.",
-        f"Seed {training['seed']}, batches of {training['batch']}, {optimiser} at {training['learning_rate']:g}, the "
+        f"Seed {training['seed']}, batches of {training['batch']}, {optimizer} at {training['learning_rate']:g}, the "
         f"best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
         f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
     ]
-    if components := found.about.get("principal_components"):
+    if components := found.about.get("pca"):
         words.append(
             "The embedding is not what the loss saw but principal components of what all blocks of the network tell, "
             "each scaled to variance one, fitted without labels on at "
@@ -215,7 +216,7 @@ def _limits(found: Findings) -> str:
     lines = ["## Limits", ""]
     for task in found.tasks:
         whose = f"`{task.name}`: " if len(found.tasks) > 1 else ""
-        lines += [f"- {whose}{sentence}" for sentence in task.classifier.cannot_recognise]
+        lines += [f"- {whose}{sentence}" for sentence in task.classifier.limitations]
         lines += [f"- {whose}{_fitted_on(task.classifier.leads)}"]
     lines += [
         "- It was tested on patients of the same sources only. Another hospital's machines, filters and patients will",

@@ -16,10 +16,10 @@ from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for
-from clocs.evaluation.judgement import judge, pooled
 from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.linear import Linear, fit_linear
 from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes, rows_of
+from clocs.evaluation.scoring import judge, pooled
 from clocs.evaluation.subgroups import judge_subgroups
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
@@ -41,7 +41,7 @@ def publish(
     out: str | os.PathLike[str],
     name: str,
     *,
-    more_stores: Sequence[Folder] = (),
+    extra_stores: Sequence[Folder] = (),
     split: str | None = None,
 ) -> dict[str, Any]:
     """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
@@ -52,7 +52,7 @@ def publish(
     others, with the split of that name (``default``), of whose test patients it has seen nobody. A folder that holds
     anything but the same encoder with classifiers of the same names is refused.
     """
-    places = [open_store(place) for place in (store, *more_stores)]
+    places = [open_store(place) for place in (store, *extra_stores)]
     for place in places:
         refuse_without_classes(place)
     encoder = load_encoder_checkpoint(checkpoint, places[0])
@@ -136,7 +136,7 @@ def _classifier(
         temperature=fit_temperature(
             linear.logits(validation.values), validation.truth, linear.multi_label, groups=validation.record
         ),
-        cannot_recognise=(*_always(linear, train), *dataset.blind_to),
+        limitations=(*_always(linear, train), *dataset.limitations),
         leads=leads,
         trained_on={
             "dataset": dataset.name,

@@ -53,7 +53,7 @@ def _begin() -> None:
 def _made_up() -> Recording:
     """Ten seconds of twelve leads, of nobody."""
     made: Dataset = DATASETS.get("synthetic")
-    options = made.parse_options({"records": 1, "leads": 12})
+    options = made.parse_options({"num_records": 1, "leads": 12})
     source = MemorySource({})
     return made.load(source, next(iter(made.entries(source, options))), options)
 

@@ -30,16 +30,16 @@ def model_reply(loaded: Loaded) -> schemas.ModelAbout:
     encoder, limits = loaded.encoder, loaded.settings.limits
     takes, classifiers = encoder.input, [_classifier(*item) for item in encoder.classifiers.items()]
     first = classifiers[0] if classifiers else None
-    assert takes.rate is not None
+    assert takes.sampling_rate is not None
     return schemas.ModelAbout(
         encoder=loaded.encoder_name,
-        embedding=encoder.embedding_dim,
-        rate=takes.rate,
-        seconds=takes.samples / takes.rate,
+        embedding_dim=encoder.embedding_dim,
+        sampling_rate=takes.sampling_rate,
+        seconds=takes.num_samples / takes.sampling_rate,
         leads=list(takes.leads),
         multi_label=first.multi_label if first else False,
         classes=first.classes if first else [],
-        cannot_recognise=first.cannot_recognise if first else [],
+        limitations=first.limitations if first else [],
         classifiers=classifiers,
         card=loaded.card,
         index=_index(loaded.archive),
@@ -72,7 +72,7 @@ def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierAbout:
         leads=list(card.leads),
         multi_label=card.multi_label,
         classes=classes,
-        cannot_recognise=list(card.cannot_recognise),
+        limitations=list(card.limitations),
     )
 
 
@@ -106,7 +106,7 @@ def classes_reply(found: Classification) -> schemas.Classified:
         classifier=found.classifier,
         multi_label=found.multi_label,
         classes=classes,
-        cannot_recognise=list(found.cannot_recognise),
+        limitations=list(found.limitations),
         notes=list(found.notes),
         notice=schemas.NOTICE,
     )
@@ -184,7 +184,7 @@ def preview_json(recording: Recording, seconds: float) -> bytes:
     derived = recording.provenance.derived_leads
     about = {
         "format": recording.provenance.format,
-        "rate": recording.rate,
+        "sampling_rate": recording.sampling_rate,
         "seconds": round(seconds, 3),
         "shown_seconds": round(recording.seconds, 3),
         "unit": recording.unit,

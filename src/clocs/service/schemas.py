@@ -61,7 +61,7 @@ class ClassifierAbout(_Answer):
     leads: list[str] = Field(description="Those it was fitted on; empty: not known.", examples=[["II", "V2"]])
     multi_label: bool
     classes: list[ClassOfModel]
-    cannot_recognise: list[str]
+    limitations: list[str]
 
 
 class IndexAbout(_Answer):
@@ -87,13 +87,13 @@ class ModelAbout(_Answer):
     """The encoder, its classifier and the index."""
 
     encoder: str = Field(examples=["cmsc-chapman"])
-    embedding: int = Field(examples=[128])
-    rate: float = Field(description="Hz", examples=[500.0])
+    embedding_dim: int = Field(examples=[128])
+    sampling_rate: float = Field(description="Hz", examples=[500.0])
     seconds: float = Field(description="Of a frame.", examples=[5.0])
     leads: list[str] = Field(examples=[["II", "V2", "aVL", "aVR"]])
     multi_label: bool
     classes: list[ClassOfModel]
-    cannot_recognise: list[str]
+    limitations: list[str]
     classifiers: list[ClassifierAbout] = Field(description="All; what stands above is the first's.")
     card: str = Field(description="The encoder's README, Markdown.")
     index: IndexAbout | None
@@ -125,7 +125,7 @@ class Preview(_Answer):
     """A recording to draw."""
 
     format: str = Field(examples=["muse-xml"])
-    rate: float = Field(description="Hz", examples=[500.0])
+    sampling_rate: float = Field(description="Hz", examples=[500.0])
     seconds: float = Field(description="Of the whole recording.", examples=[10.0])
     shown_seconds: float = Field(description="Of the samples here: the beginning.", examples=[10.0])
     unit: Literal["mV", "adu"]
@@ -154,7 +154,7 @@ class Classified(_Answer):
     classifier: str = Field(description="Its name.", examples=["chapman"])
     multi_label: bool
     classes: list[ClassFound]
-    cannot_recognise: list[str]
+    limitations: list[str]
     notes: list[str]
     notice: str = Field(examples=[NOTICE])
 

@@ -62,7 +62,7 @@ def load(settings: ServiceSettings) -> Loaded:
     archive = ArchiveView(settings.index, settings.encoder, settings.device) if settings.index else None
     check_folders(confinement.folders, _private(settings, archive))
     encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default, device=settings.device)
-    if encoder.input.rate is None:
+    if encoder.input.sampling_rate is None:
         raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
     card = encoder.folder / "README.md"
     return Loaded(

@@ -16,7 +16,16 @@ from clocs.signals.leads import COMBINATIONS
 
 Values = npt.NDArray[np.float64]
 Reason = Literal[
-    "unreadable", "length", "short", "missing", "flat", "amplitude", "saturated", "identity", "rate", "electrodes"
+    "unreadable",
+    "length",
+    "short",
+    "missing",
+    "flat",
+    "amplitude",
+    "saturated",
+    "lead_equations",
+    "sampling_rate",
+    "electrodes",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """In the order in which they name a recording that is refused for several."""
@@ -64,21 +73,22 @@ class GatePolicy(BaseModel):
     """Fraction of a lead's samples that may be missing."""
     min_span: float | None = Field(default=0.01, ge=0)
     """Peak to peak, mV; below, a lead is flat. So is one of up to ten times that, if it is below but for its
-    ``max_beyond`` outermost samples: spikes on a signal of the wrong scale. Signals in adu: a constant lead is flat."""
+    ``max_outlier_fraction`` outermost samples: spikes on a signal of the wrong scale. In adu, only a constant
+    lead is flat."""
     max_amplitude: float | None = Field(default=20.0, gt=0)
     """mV. The largest real beats stay under 10; no heart gives 20."""
-    max_beyond: float = Field(default=0.01, ge=0, le=1)
+    max_outlier_fraction: float = Field(default=0.01, ge=0, le=1)
     """Fraction of a lead's samples that may be beyond it: spikes are common, a wrong scale is not."""
     max_saturated_seconds: float | None = Field(default=0.2, gt=0)
     """Longest stay at one of a lead's own extremes, if that is beyond ``saturation_floor``."""
     saturation_floor: float = 2.0
     """mV."""
-    max_identity_error: float | None = Field(default=0.5, gt=0)
+    max_lead_equation_error: float | None = Field(default=0.5, gt=0)
     """Deviation from the lead equations, as a fraction of the limb leads' own size (both rms). None switches off the
     search for exchanged leads, too."""
-    judge_rate: bool = False
+    check_sampling_rate: bool = False
     """Whether beats must be such as a heart makes at the stated rate. For files of unknown care."""
-    judge_electrodes: bool = False
+    check_electrodes: bool = False
     """Whether lead I must not look as if the electrodes of the arms were exchanged."""
 
 
@@ -89,7 +99,7 @@ OFF = GatePolicy(
     min_span=None,
     max_amplitude=None,
     max_saturated_seconds=None,
-    max_identity_error=None,
+    max_lead_equation_error=None,
 )
 """Everything that can be read passes."""
 
@@ -108,9 +118,9 @@ def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
 
 def _length(recording: Recording, policy: GatePolicy) -> list[Finding]:
     found: list[Finding] = []
-    declared = recording.provenance.declared_samples
-    if policy.match_header_length and declared is not None and declared != recording.samples:
-        found.append(Finding("length", "", f"{recording.samples} samples, header says {declared}"))
+    declared = recording.provenance.num_declared_samples
+    if policy.match_header_length and declared is not None and declared != recording.num_samples:
+        found.append(Finding("length", "", f"{recording.num_samples} samples, header says {declared}"))
     if policy.min_seconds is not None and recording.seconds < policy.min_seconds:
         found.append(Finding("short", "", f"{recording.seconds:g} s, at least {policy.min_seconds:g} s needed"))
     return found
@@ -131,7 +141,7 @@ def _lead(
     in_mv = recording.unit == "mV"
     span = (high - low) / gain
     if policy.min_span is not None and in_mv and span < SPIKES * policy.min_span:
-        span = _inner_span(values, policy.max_beyond) / gain
+        span = _inner_span(values, policy.max_outlier_fraction) / gain
     if policy.min_span is not None and (high == low or (in_mv and span < policy.min_span)):
         return [*found, Finding("flat", lead, f"{span:g} {recording.unit} peak to peak")]
     if not in_mv:
@@ -139,12 +149,12 @@ def _lead(
     peak = max(high - zero, zero - low) / gain
     if policy.max_amplitude is not None and peak > policy.max_amplitude:
         beyond = float(np.mean(np.abs(values.astype(np.int64) - zero) > policy.max_amplitude * gain))
-        if beyond > policy.max_beyond:
+        if beyond > policy.max_outlier_fraction:
             found.append(Finding("amplitude", lead, f"{peak:.3g} mV; {beyond:.0%} beyond {policy.max_amplitude:g}"))
     for extreme in (high, low):
         height = abs(extreme - zero) / gain
         if policy.max_saturated_seconds is not None and height > policy.saturation_floor:
-            stay = _longest_run(values == extreme) / recording.rate
+            stay = _longest_run(values == extreme) / recording.sampling_rate
             if stay > policy.max_saturated_seconds:
                 found.append(Finding("saturated", lead, f"{stay:.3g} s at {height:.3g} mV"))
     return found
@@ -153,7 +163,7 @@ def _lead(
 def _identities(recording: Recording, policy: GatePolicy, present: npt.NDArray[np.bool_]) -> list[Finding]:
     """Einthoven and Goldberger, where a recording measured at least three limb leads."""
     limbs = [lead for lead in LIMBS if lead in recording.leads and lead not in recording.provenance.derived_leads]
-    if policy.max_identity_error is None or len(limbs) < 3:
+    if policy.max_lead_equation_error is None or len(limbs) < 3:
         return []
     rows = [recording.leads.index(lead) for lead in limbs]
     values = _values(recording, rows)
@@ -165,7 +175,7 @@ def _identities(recording: Recording, policy: GatePolicy, present: npt.NDArray[n
     if not judged.any():
         return []
     volts = dict(zip(limbs, values if judged.all() else values[:, judged], strict=True))
-    off = _off_equations(volts, policy.max_identity_error)
+    off = _off_equations(volts, policy.max_lead_equation_error)
     products = _products(list(volts.values()))
     if off or _off_plane(products, tuple(limbs)) <= EXCHANGE_FLOOR * np.sqrt(np.trace(products)):
         return off
@@ -184,7 +194,7 @@ def _off_equations(volts: dict[str, Values], limit: float) -> list[Finding]:
         expected = sum(weight * volts[name] for name, weight in COMBINATIONS[lead].items())
         error = _rms(volts[lead] - expected) / size if size else 0.0
         if error > limit:
-            found.append(Finding("identity", lead, f"{error:.2f} of the limb leads' size off its equation"))
+            found.append(Finding("lead_equations", lead, f"{error:.2f} of the limb leads' size off its equation"))
     return found
 
 
@@ -206,21 +216,25 @@ def _exchanged(limbs: dict[str, Values], others: dict[str, Values]) -> list[Find
     size = float(np.sqrt(np.trace(products[: len(limbs), : len(limbs)])))
     one, other = (names[row] for row in pair)
     said = f"{found / size:.2g} of the limb leads' size off their equations; {best / size:.2g} if it is "
-    return [Finding("identity", lead, said + twin) for lead, twin in ((one, other), (other, one))]
+    return [Finding("lead_equations", lead, said + twin) for lead, twin in ((one, other), (other, one))]
 
 
 def _beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
     """What no heart does at the stated rate, or with electrodes where they belong."""
-    if policy.judge_rate and recording.rate < LOWEST_RATE:
-        return [Finding("rate", "", f"{recording.rate:g} Hz; below {LOWEST_RATE:g} no heartbeat can be seen")]
-    beats = find_beats(recording) if policy.judge_rate or policy.judge_electrodes else None
+    if policy.check_sampling_rate and recording.sampling_rate < LOWEST_RATE:
+        return [
+            Finding(
+                "sampling_rate", "", f"{recording.sampling_rate:g} Hz; below {LOWEST_RATE:g} no heartbeat can be seen"
+            )
+        ]
+    beats = find_beats(recording) if policy.check_sampling_rate or policy.check_electrodes else None
     if beats is None or beats.agreement < CLEAR_BEATS:
         return []
-    if policy.judge_rate and (said := _wrong_rate(beats, recording)):
-        return [Finding("rate", "", said)]
+    if policy.check_sampling_rate and (said := _wrong_rate(beats, recording)):
+        return [Finding("sampling_rate", "", said)]
     clear = recording.unit == "mV" and beats.unevenness < EVEN_BEATS and beats.interval > P_APART_FROM_T
     lead_one = np.array(beats.waves.get("I", (0.0, 0.0, 0.0)))
-    if policy.judge_electrodes and clear and (lead_one < ARMS_EXCHANGED).all():
+    if policy.check_electrodes and clear and (lead_one < ARMS_EXCHANGED).all():
         return [
             Finding(
                 "electrodes",
@@ -234,7 +248,7 @@ def _beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
 def _wrong_rate(beats: Beats, recording: Recording) -> str:
     """Why the rate is half or twice the true one; empty where it may be right."""
     measured, stated = 60 / beats.interval, recording.provenance.heart_rate
-    told = f"{measured:.0f} beats a minute at {recording.rate:g} Hz"
+    told = f"{measured:.0f} beats a minute at {recording.sampling_rate:g} Hz"
     if stated:
         wrong = any(low < measured / stated < high for low, high in DOUBTFUL_RATES)
         return f"{told}, but the file says {stated:.0f}" if wrong else ""

@@ -74,7 +74,7 @@ class Simulation:
         ventricular: QRS, ST and T by index of ``rhythms.KINDS``, for the kinds that occur.
         usual: The kind of the usual beats.
         seconds: Length of the recording.
-        rate: Samples per second.
+        sampling_rate: Samples per second.
     """
 
     heart: hearts.Heart
@@ -84,11 +84,11 @@ class Simulation:
     ventricular: Mapping[int, hearts.Beat]
     usual: int
     seconds: float
-    rate: float
+    sampling_rate: float
 
     def truth(self) -> Truth:
         """Return the measurements of what begins within the recording."""
-        beats, end, chest = self.beats, round(self.seconds * self.rate), self.heart.chest
+        beats, end, chest = self.beats, round(self.seconds * self.sampling_rate), self.heart.chest
         p, qrs = (self._samples(at) for at in (beats.atrial, beats.ventricular))
         seen_p, seen = (p >= 0) & (p < end), (qrs >= 0) & (qrs < end)
         kinds, usual = beats.kinds[seen], self.ventricular[self.usual]
@@ -121,23 +121,23 @@ class Simulation:
         Returns:
             Samples in microvolt, (leads, samples). The lead equations hold to a microvolt.
         """
-        samples, margin = round(self.seconds * self.rate), math.ceil(MARGIN * self.rate)
+        num_samples, margin = round(self.seconds * self.sampling_rate), math.ceil(MARGIN * self.sampling_rate)
         chest = self.heart.chest * MICROVOLT_GAIN
         breath = (float(random.uniform(0.15, 0.35)), float(random.uniform(0, 2 * np.pi)))
         swing = SWING * hearts.bounded(random, len(chest), 1)
-        canvas = np.zeros((len(chest), samples + 2 * margin), np.float32)
+        canvas = np.zeros((len(chest), num_samples + 2 * margin), np.float32)
         for beat, at in self._groups():
             sizes = 1 + swing * np.sin(2 * np.pi * breath[0] * at + breath[1])
-            time = np.arange(math.ceil(beat.end * self.rate)) / self.rate
+            time = np.arange(math.ceil(beat.end * self.sampling_rate)) / self.sampling_rate
             _add(canvas, self._samples(at) + margin, (chest @ beat.vector(time)).astype(np.float32), sizes)
         spikes = self._samples(self.beats.ventricular[self.beats.kinds == rhythms.PACED]) + margin - 1
         canvas[:, spikes] += (chest @ hearts.SPIKE).astype(np.float32)[:, None]
-        source = canvas[:, margin : margin + samples]
+        source = canvas[:, margin : margin + num_samples]
         if self.fibrillates:
-            source += fibrillation(chest, samples, self.rate, random)
+            source += fibrillation(chest, num_samples, self.sampling_rate, random)
         if noise:
             scale = np.float32(noise * MICROVOLT_GAIN)
-            source += scale * disturbances(len(chest), samples, self.rate, breath, random)
+            source += scale * disturbances(len(chest), num_samples, self.sampling_rate, breath, random)
         return _to_leads(np.rint(source).astype(np.int16), leads)
 
     def _groups(self) -> Iterator[tuple[hearts.Beat, Array]]:
@@ -149,11 +149,11 @@ class Simulation:
             yield beat, beats.ventricular[beats.kinds == kind]
 
     def _samples(self, at: Array) -> Samples:
-        return np.rint(at * self.rate).astype(np.int64)
+        return np.rint(at * self.sampling_rate).astype(np.int64)
 
 
 def simulate(
-    labels: Sequence[str], heart: hearts.Heart, seconds: float, rate: float, random: np.random.Generator
+    labels: Sequence[str], heart: hearts.Heart, seconds: float, sampling_rate: float, random: np.random.Generator
 ) -> Simulation:
     """Plan a recording.
 
@@ -161,7 +161,7 @@ def simulate(
         labels: A rhythm of ``rhythms.RATES``; then at most one of ``CONDUCTION`` and one of ``heart_vector.SHAPES``.
         heart: The patient's heart.
         seconds: Length of the recording.
-        rate: Samples per second.
+        sampling_rate: Samples per second.
         random: Generator of the recording.
 
     Returns:
@@ -199,7 +199,7 @@ def simulate(
         ventricular={kind: hearts.ventricular_beat(heart, shapes[kind], interval) for kind in sorted(kinds | {usual})},
         usual=usual,
         seconds=seconds,
-        rate=rate,
+        sampling_rate=sampling_rate,
     )
 
 

@@ -34,7 +34,7 @@ Signals = Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating]
 class ArrayOptions(Options):
     """Names the content, so that other arrays make another version."""
 
-    rate: float
+    sampling_rate: float
     leads: tuple[str, ...]
     sha256: str
 
@@ -42,7 +42,7 @@ class ArrayOptions(Options):
 def write_arrays(
     folder: str | os.PathLike[str],
     signals: Signals,
-    rate: float,
+    sampling_rate: float,
     leads: Sequence[str],
     table: Any,
     gate: GatePolicy | None,
@@ -50,7 +50,7 @@ def write_arrays(
     """See ``Store.from_arrays``."""
     names = tuple(canonical(lead) for lead in leads)
     wrong = [number for number, signal in enumerate(signals) if np.ndim(signal) != 2 or len(signal) != len(names)]
-    if wrong or not rate > 0:
+    if wrong or not sampling_rate > 0:
         raise ConfigError(f"each array must be ({len(names)} leads, samples) at a rate over 0; wrong: {wrong[:5]}")
     entries = list(_entries(len(signals), table))
     digest = hashlib.sha256()
@@ -67,12 +67,12 @@ def write_arrays(
         title="Arrays in memory",
         entries=lambda source, options: iter(entries),
         load=load,
-        shown=as_it_is,
+        redact=as_it_is,
         options=ArrayOptions,
         grows=False,
         needs_source=False,
     )
-    options = {"rate": rate, "leads": names, "sha256": digest.hexdigest()}
+    options = {"sampling_rate": sampling_rate, "leads": names, "sha256": digest.hexdigest()}
     return write_store(dataset, None, folder, gate=gate, options=options)
 
 
@@ -129,7 +129,7 @@ def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOpt
         digital=quantise(raw, MICROVOLT_GAIN),
         gain=np.full(len(raw), MICROVOLT_GAIN),
         baseline=np.zeros(len(raw), np.int32),
-        rate=options.rate,
+        sampling_rate=options.sampling_rate,
         leads=options.leads,
         provenance=Provenance(entry.file, "array", hashlib.sha256(raw.tobytes()).hexdigest()),
     )

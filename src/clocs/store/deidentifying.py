@@ -126,7 +126,9 @@ def _as_dataset(store: Store, key: Path) -> Dataset:
 
 def _under_pseudonyms(policy: FramePolicy, key: PatientKey) -> FramePolicy:
     """Recordings of which a lead is left out are named in the policy."""
-    return policy.model_copy(update={"excluded": tuple((key.record(name), lead) for name, lead in policy.excluded)})
+    return policy.model_copy(
+        update={"excluded_leads": tuple((key.record(name), lead) for name, lead in policy.excluded_leads)}
+    )
 
 
 def _entries(count: int, source: Source, options: StoreOptions) -> Iterator[Entry]:

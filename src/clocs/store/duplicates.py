@@ -178,7 +178,9 @@ def _by_form(store: StoreReader) -> Iterator[tuple[npt.NDArray[np.int64], Floats
             continue
         blocks = np.array_split(np.nan_to_num(values), BLOCKS)
         features = np.array([*(block.max() for block in blocks), *(block.min() for block in blocks)])
-        found[(round(recording.rate, 3), recording.samples, recording.unit, lead)].append((number, features, step))
+        found[(round(recording.sampling_rate, 3), recording.num_samples, recording.unit, lead)].append(
+            (number, features, step)
+        )
     for rows in found.values():
         if len(rows) > 1:
             yield (

@@ -143,7 +143,7 @@ class Block:
 def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, all_leads: bool) -> Block | None:
     """The block of a shard whose recordings are all alike; nothing of it is read."""
     made = recipe(info.leads or (), policy, all_leads)
-    frames = int(policy.count(np.array([info.samples or 0]), np.array([info.rate or 1.0]))[0])
+    frames = int(policy.count(np.array([info.num_samples or 0]), np.array([info.sampling_rate or 1.0]))[0])
     if made is None or not frames:
         return None
     width = 1 if all_leads else len(made.leads)
@@ -177,7 +177,7 @@ def _block(
     all_leads: bool,
     classes: dict[str, tuple[str, ...]],
 ) -> Block:
-    frames = policy.count(shard.samples[rows], shard.rate[rows])
+    frames = policy.count(shard.num_samples[rows], shard.sampling_rate[rows])
     width = 1 if all_leads else len(made.leads)
     ends = np.cumsum(frames * width)
     total = int(ends[-1])
@@ -185,7 +185,7 @@ def _block(
     per_row, row_ends = (int(frames[0]) * width, None) if alike else (None, ends)
     block = Block(number, made, width, total, int(frames.sum()), rows=rows, per_row=per_row, row_ends=row_ends)
     by_label = policy.label_at == "start" and bool(classes)
-    if not shard.info.missing and not by_label and not policy.excluded:
+    if not shard.info.missing and not by_label and not policy.excluded_leads:
         return block
     there = _there(block, shard, policy, all_leads)
     keep = there.any(axis=1) if policy.allow_missing_leads else there.all(axis=1)
@@ -205,9 +205,9 @@ def _there(block: Block, shard: Shard, policy: FramePolicy, all_leads: bool) -> 
     there = np.broadcast_to(block.recipe.first >= 0 if all_leads else True, (block.total, width)).copy()
     if shard.info.missing:
         there &= _whole(block, shard, policy, rows, frames, leads[:, None] if not all_leads else None)
-    if policy.excluded:
+    if policy.excluded_leads:
         ids = {name: row for row, name in enumerate(shard.column("record_id").to_pylist())}
-        for record_id, lead in policy.excluded:
+        for record_id, lead in policy.excluded_leads:
             if record_id in ids and lead in block.recipe.leads:
                 place, hit = block.recipe.leads.index(lead), rows == ids[record_id]
                 if all_leads:
@@ -240,7 +240,7 @@ def _whole(
     keep = np.ones((len(rows), len(every) if leads is None else 1), bool)
     marker = missing_value(np.dtype(shard.info.dtype))
     items = np.flatnonzero(suspect[rows])
-    begins, ends, _ = source_of(policy, frames[items], shard.samples[rows[items]], shard.rate[rows[items]])
+    begins, ends, _ = source_of(policy, frames[items], shard.num_samples[rows[items]], shard.sampling_rate[rows[items]])
     for item, begin, end in zip(items, begins, ends, strict=True):
         gapped = (shard.digital(int(rows[item]))[:, begin:end] == marker).any(axis=1)
         lost = np.append(gapped, False)  # -1: no such lead
@@ -250,36 +250,43 @@ def _whole(
 
 
 def source_of(
-    policy: FramePolicy, frames: Ints, samples: Ints, rates: npt.NDArray[np.float64]
+    policy: FramePolicy, frames: Ints, num_samples: Ints, rates: npt.NDArray[np.float64]
 ) -> tuple[Ints, Ints, Ints]:
     """Return the stretch of its recording that each frame is made of; what a filter reaches for included.
 
     Args:
         policy: How frames are cut.
         frames: Number of each frame in its recording, (N,).
-        samples: Samples of each recording, (N,).
+        num_samples: Samples of each recording, (N,).
         rates: Hz of each recording, (N,).
 
     Returns:
         First sample, end, and how many samples of the new rate come before the frame begins, (N,) each.
     """
     first, end, before = np.empty_like(frames), np.empty_like(frames), np.zeros_like(frames)
-    length = policy.segments * policy.samples
-    for rate in np.unique(rates):
-        at = np.flatnonzero(rates == rate)
-        if policy.rate is not None and policy.rate != rate:
-            made = source_window(frames[at] * length, length, samples[at], float(rate), policy.rate)
+    length = policy.num_segments * policy.num_samples
+    for sampling_rate in np.unique(rates):
+        at = np.flatnonzero(rates == sampling_rate)
+        if policy.sampling_rate is not None and policy.sampling_rate != sampling_rate:
+            made = source_window(
+                frames[at] * length, length, num_samples[at], float(sampling_rate), policy.sampling_rate
+            )
             first[at], end[at], before[at] = made
         else:
-            window = policy.window(float(rate)) or samples[at]
+            window = policy.window(float(sampling_rate)) or num_samples[at]
             first[at], end[at] = frames[at] * window, (frames[at] + 1) * window
     return first, end, before
 
 
 def frame_starts(shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints) -> Ints:
     """First sample of each frame, in the recording's own samples."""
-    windows = {float(rate): policy.window(float(rate)) or 0 for rate in np.unique(shard.rate[rows])}
-    return np.asarray(frames * np.array([windows[float(rate)] for rate in shard.rate[rows]], np.int64))
+    windows = {
+        float(sampling_rate): policy.window(float(sampling_rate)) or 0
+        for sampling_rate in np.unique(shard.sampling_rate[rows])
+    }
+    return np.asarray(
+        frames * np.array([windows[float(sampling_rate)] for sampling_rate in shard.sampling_rate[rows]], np.int64)
+    )
 
 
 def episode_labels(shard: Shard, rows: Ints, starts: Ints) -> list[str | None]:

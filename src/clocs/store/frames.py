@@ -69,8 +69,8 @@ class Frames:
 
     def _blocks(self, number: int) -> list[Block]:
         info, policy = self.store.manifest.shards[number], self.policy
-        alike = info.leads is not None and info.rate is not None and info.samples is not None
-        whole = not info.missing and not policy.excluded and policy.label_at == "recording"
+        alike = info.leads is not None and info.sampling_rate is not None and info.num_samples is not None
+        whole = not info.missing and not policy.excluded_leads and policy.label_at == "recording"
         if alike and whole and self.records is None:
             block = uniform_block(number, info, policy, self.all_leads)
             return [block] if block is not None else []
@@ -134,8 +134,8 @@ class Frames:
         if window is None or self._resamples(places):
             return self.policy.shape_windows(self._resampled(places), mask)
         starts = places.frame * window
-        if self.all_leads and window == self.policy.segments * self.policy.samples:
-            return self.policy.normalise(self._segments(places, starts), mask)
+        if self.all_leads and window == self.policy.num_segments * self.policy.num_samples:
+            return self.policy.normalize(self._segments(places, starts), mask)
         return self.policy.shape_windows(self._cut(places, starts, window), mask)
 
     def lead_mask(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -158,47 +158,58 @@ class Frames:
 
     def _segments(self, places: Places, starts: Ints) -> Floats:
         """(items, segments, leads, samples): each segment is cut by itself, so that none is copied to its position."""
-        segments, samples = self.policy.segments, self.policy.samples
+        segments, num_samples = self.policy.num_segments, self.policy.num_samples
         each = places.pick(np.repeat(np.arange(len(starts)), segments)) if segments > 1 else places
-        begin = (starts[:, None] + np.arange(segments) * samples).reshape(-1)
-        return self._cut(each, begin, samples).reshape(len(starts), segments, self._num_channels, samples)
+        begin = (starts[:, None] + np.arange(segments) * num_samples).reshape(-1)
+        return self._cut(each, begin, num_samples).reshape(len(starts), segments, self._num_channels, num_samples)
 
     def _resampled(self, places: Places) -> Floats:
         """(items, leads, samples of a frame) of recordings that are resampled or taken whole.
 
         Frames that share rate, length and offset are made at once.
         """
-        rates, samples = np.empty(len(places.row), np.float64), np.empty(len(places.row), np.int64)
+        rates, num_samples = np.empty(len(places.row), np.float64), np.empty(len(places.row), np.int64)
         for block, at in groups(places.block):
             shard, rows = self.store.shard(self.blocks[block].shard), places.row[at]
-            rates[at], samples[at] = shard.rate[rows], shard.samples[rows]
-        first, end, before = source_of(self.policy, places.frame, samples, rates)
-        length = self.policy.segments * self.policy.samples
+            rates[at], num_samples[at] = shard.sampling_rate[rows], shard.num_samples[rows]
+        first, end, before = source_of(self.policy, places.frame, num_samples, rates)
+        length = self.policy.num_segments * self.policy.num_samples
         out = np.empty((len(places.row), self._num_channels, length), np.float32)
         _, same = np.unique(np.stack([rates, end - first, before]), axis=1, return_inverse=True)
         for _, at in groups(same):
             one = at[0]
             window = self._cut(places.pick(at), first[at], int(end[one] - first[one]))
-            if self.policy.rate is not None:
-                window = resample(window, float(rates[one]), self.policy.rate)[..., before[one] : before[one] + length]
+            if self.policy.sampling_rate is not None:
+                window = resample(window, float(rates[one]), self.policy.sampling_rate)[
+                    ..., before[one] : before[one] + length
+                ]
             out[at] = stretch(window, length)
         return out
 
     def _resamples(self, places: Places) -> bool:
         """Whether an item's recording has another rate than the policy enforces."""
-        if self.policy.rate is None or self._at_one_rate:
+        if self.policy.sampling_rate is None or self._at_one_rate:
             return False
-        rates = (self.store.shard(self.blocks[block].shard).rate[places.row[at]] for block, at in groups(places.block))
-        return any(bool((rate != self.policy.rate).any()) for rate in rates)
+        rates = (
+            self.store.shard(self.blocks[block].shard).sampling_rate[places.row[at]]
+            for block, at in groups(places.block)
+        )
+        return any(bool((sampling_rate != self.policy.sampling_rate).any()) for sampling_rate in rates)
 
     @functools.cached_property
     def _window(self) -> int | None:
         """Samples to cut per frame, where every recording gives as many; None: their number differs."""
-        return None if self.policy.source_samples == "recording" else self.policy.window(self.policy.rate or 0.0)
+        return (
+            None
+            if self.policy.num_source_samples == "recording"
+            else self.policy.window(self.policy.sampling_rate or 0.0)
+        )
 
     @functools.cached_property
     def _at_one_rate(self) -> bool:
-        return all(self.store.manifest.shards[block.shard].rate == self.policy.rate for block in self.blocks)
+        return all(
+            self.store.manifest.shards[block.shard].sampling_rate == self.policy.sampling_rate for block in self.blocks
+        )
 
     def targets(self, items: npt.ArrayLike, recordings: Ints | None = None) -> npt.NDArray[np.bool_]:
         """(items, classes), in the order of ``classes``: by recording, or by the frame's first sample.

@@ -109,10 +109,10 @@ class Gatherer:
         self._any_wide = bool(self._wide.any())
         self._windows = {wide: Windows(len(store.manifest.shards), "int32" if wide else "int16") for wide in (0, 1)}
         self._uniform = all(
-            block.per_row is not None and None not in (info.samples, info.gain, info.baseline, info.leads)
+            block.per_row is not None and None not in (info.num_samples, info.gain, info.baseline, info.leads)
             for block, info in zip(blocks, infos, strict=True)
         )
-        self._samples = np.array([info.samples or 0 for info in infos], np.int64)
+        self._samples = np.array([info.num_samples or 0 for info in infos], np.int64)
         self._stride = self._samples * np.array([len(info.leads or ()) for info in infos], np.int64)
         self._gain = np.array([info.gain or 1.0 for info in infos], np.float64)
         self._zero = np.array([info.baseline or 0 for info in infos], np.int64)
@@ -287,10 +287,12 @@ class Gatherer:
             rows = np.arange(info.records)
         leads = np.union1d(block.recipe.first, block.recipe.second).astype(np.int64)
         leads = leads[leads >= 0]
-        samples = shard.samples[rows, None]
-        begin = shard.offsets[rows, None] + leads * samples
+        num_samples = shard.num_samples[rows, None]
+        begin = shard.offsets[rows, None] + leads * num_samples
         size = np.dtype(info.dtype).itemsize
-        return self.store.checked.covers(block.shard, file_begin + begin * size, file_begin + (begin + samples) * size)
+        return self.store.checked.covers(
+            block.shard, file_begin + begin * size, file_begin + (begin + num_samples) * size
+        )
 
     def _look_up(self, places: Places, leads: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
         """Where each item's lead starts in its shard, and the lead's zero and gain."""
@@ -300,6 +302,6 @@ class Gatherer:
             shard, rows = self.store.shard(self.blocks[number].shard), places.row[at]
             gains, first = shard.lead_values("gain")
             zeros, _ = shard.lead_values("baseline")
-            begin[at] = shard.offsets[rows] + leads[at] * shard.samples[rows]
+            begin[at] = shard.offsets[rows] + leads[at] * shard.num_samples[rows]
             gain[at], zero[at] = gains[first[rows] + leads[at]], zeros[first[rows] + leads[at]]
         return begin, zero, gain

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,7 +14,7 @@ from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.store.shard import ShardInfo
 
-FORMAT = 1
+FORMAT: Final = "clocs-store-2"
 SHARDS = "shards"
 Model = TypeVar("Model", bound=BaseModel)
 _NAME = re.compile(r"^manifest-(\d{6})\.json$")
@@ -35,7 +35,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: int = FORMAT
+    format: str = FORMAT
     version: int
     dataset: dict[str, Any]
     options: dict[str, Any]

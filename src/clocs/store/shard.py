@@ -39,8 +39,8 @@ def schema(dtype: str) -> pa.Schema:
             ("sex", pa.string()),
             ("labels", pa.list_(pa.string())),
             ("episodes", pa.list_(_EPISODE)),
-            ("rate", pa.float64()),
-            ("samples", pa.int64()),
+            ("sampling_rate", pa.float64()),
+            ("num_samples", pa.int64()),
             ("leads", pa.list_(pa.string())),
             ("unit", pa.string()),
             ("gain", pa.list_(pa.float64())),
@@ -50,7 +50,7 @@ def schema(dtype: str) -> pa.Schema:
             ("source", pa.string()),
             ("source_sha256", pa.string()),
             ("format", pa.string()),
-            ("declared_samples", pa.int64()),
+            ("num_declared_samples", pa.int64()),
             ("notes", pa.list_(pa.string())),
             ("values", pa.large_list(pa.int16() if dtype == "int16" else pa.int32())),
         ]
@@ -75,8 +75,8 @@ class ShardInfo(BaseModel):
     dtype: str
     leads: tuple[str, ...] | None
     unit: str | None
-    rate: float | None
-    samples: int | None
+    sampling_rate: float | None
+    num_samples: int | None
     gain: float | None
     baseline: int | None
     missing: int
@@ -92,7 +92,7 @@ def signal_hash(recording: Recording) -> bytes | None:
     """
     if (recording.digital == recording.digital[:, :1]).all():
         return None
-    digest = hashlib.blake2b(repr(recording.rate).encode(), digest_size=HASH_BYTES)
+    digest = hashlib.blake2b(repr(recording.sampling_rate).encode(), digest_size=HASH_BYTES)
     for row in sorted(range(len(recording.leads)), key=lambda row: recording.leads[row]):
         digest.update(recording.leads[row].encode())
         lead = recording.digital[row], recording.gain[row], recording.baseline[row]
@@ -127,8 +127,8 @@ def write_shard(path: Path, recordings: Sequence[Recording]) -> ShardInfo:
         dtype=dtype,
         leads=_shared([recording.leads for recording in recordings]),
         unit=_shared([recording.unit for recording in recordings]),
-        rate=_shared([recording.rate for recording in recordings]),
-        samples=_shared([recording.samples for recording in recordings]),
+        sampling_rate=_shared([recording.sampling_rate for recording in recordings]),
+        num_samples=_shared([recording.num_samples for recording in recordings]),
         gain=_shared(list(gains)),
         baseline=_shared(list(baselines)),
         missing=sum(any(counts) for counts in batch.column("missing").to_pylist()),
@@ -164,8 +164,8 @@ def _row(recording: Recording) -> dict[str, Any]:
         "sex": recording.sex,
         "labels": recording.labels,
         "episodes": [vars(episode) for episode in recording.episodes],
-        "rate": recording.rate,
-        "samples": recording.samples,
+        "sampling_rate": recording.sampling_rate,
+        "num_samples": recording.num_samples,
         "leads": recording.leads,
         "unit": recording.unit,
         "gain": recording.gain,
@@ -175,7 +175,7 @@ def _row(recording: Recording) -> dict[str, Any]:
         "source": origin.source,
         "source_sha256": origin.sha256,
         "format": origin.format,
-        "declared_samples": origin.declared_samples,
+        "num_declared_samples": origin.num_declared_samples,
         "notes": origin.notes,
     }
 
@@ -233,15 +233,15 @@ class Shard:
         offsets, values, begin = self._values
         first, end = int(offsets[row]), int(offsets[row + 1])
         self._file.check_bytes(begin + first * values.itemsize, begin + end * values.itemsize)
-        return values[first:end].reshape(-1, int(self.samples[row]))
+        return values[first:end].reshape(-1, int(self.num_samples[row]))
 
     @functools.cached_property
-    def samples(self) -> npt.NDArray[np.int64]:
-        return _column_view(self.column("samples"), np.int64)
+    def num_samples(self) -> npt.NDArray[np.int64]:
+        return _column_view(self.column("num_samples"), np.int64)
 
     @functools.cached_property
-    def rate(self) -> npt.NDArray[np.float64]:
-        return _column_view(self.column("rate"), np.float64)
+    def sampling_rate(self) -> npt.NDArray[np.float64]:
+        return _column_view(self.column("sampling_rate"), np.float64)
 
     @functools.cached_property
     def leads(self) -> list[tuple[str, ...]]:
@@ -258,14 +258,14 @@ class Shard:
 
     def lead_hashes(self, row: int, leads: Iterable[str]) -> Iterator[bytes]:
         """Of these leads of a recording, each by itself: of rate and samples (to 1 uV) alone. A flat one has none."""
-        names, rate, unit = self.leads[row], float(self.rate[row]), self._units[row]
+        names, sampling_rate, unit = self.leads[row], float(self.sampling_rate[row]), self._units[row]
         digital = self.digital(row)
         (gains, begins), (zeros, _) = self.lead_values("gain"), self.lead_values("baseline")
         for place in map(names.index, leads):
             if (digital[place] != digital[place, 0]).any():
                 at = begins[row] + place
                 steps = _microvolts(digital[place], float(gains[at]), int(zeros[at]), unit)
-                yield hashlib.blake2b(repr(rate).encode() + steps.tobytes(), digest_size=HASH_BYTES).digest()
+                yield hashlib.blake2b(repr(sampling_rate).encode() + steps.tobytes(), digest_size=HASH_BYTES).digest()
 
     @functools.cached_property
     def _units(self) -> list[str]:
@@ -278,7 +278,7 @@ class Shard:
             digital=self.digital(row),
             gain=np.array(data["gain"], np.float64),
             baseline=np.array(data["baseline"], np.int32),
-            rate=data["rate"],
+            sampling_rate=data["sampling_rate"],
             leads=tuple(data["leads"]),
             unit=data["unit"],
             record_id=data["record_id"],
@@ -292,7 +292,7 @@ class Shard:
                 source=data["source"],
                 format=data["format"],
                 sha256=data["source_sha256"],
-                declared_samples=data["declared_samples"],
+                num_declared_samples=data["num_declared_samples"],
                 notes=tuple(data["notes"]),
             ),
         )

@@ -42,7 +42,7 @@ class Store(StoreReader):
         folder: str | os.PathLike[str],
         signals: Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating],
         *,
-        rate: float,
+        sampling_rate: float,
         leads: Sequence[str],
         table: Any = None,
         gate: GatePolicy | None = None,
@@ -52,7 +52,7 @@ class Store(StoreReader):
         ``table``: a data frame or mapping with a row per recording and any of the columns ``record_id``,
         ``patient_id``, ``site``, ``age``, ``sex``, ``labels``. The gate judges arrays as it judges files.
         """
-        written = write_arrays(folder, signals, rate, leads, table, gate)
+        written = write_arrays(folder, signals, sampling_rate, leads, table, gate)
         return cls(written.folder, written.manifest.version)
 
 

@@ -25,7 +25,19 @@ from clocs.store.reader import Folder
 from clocs.store.splits import PARTS, load_split
 from clocs.store.store import Store, open_store
 
-TOLD: Final = ("record_id", "patient_id", "site", "age", "sex", "labels", "rate", "leads", "format", "source", "notes")
+TOLD: Final = (
+    "record_id",
+    "patient_id",
+    "site",
+    "age",
+    "sex",
+    "labels",
+    "sampling_rate",
+    "leads",
+    "format",
+    "source",
+    "notes",
+)
 """What is listed of a recording."""
 Outcome = Literal["stored", "refused", "not an ECG", "part of a record", "not ingested"]
 SETS = {"12 leads": STANDARD, "6 limb leads": STANDARD[:6], "I, II, V1-V6": (*STANDARD[:2], *STANDARD[6:])}
@@ -59,10 +71,10 @@ def info(store: Folder) -> dict[str, Any]:
 
 def recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any]]:
     """What a store says of each recording, in its order: plain values, and its part of a split where one is named."""
-    table = store.table([*TOLD, "samples"])
+    table = store.table([*TOLD, "num_samples"])
     parts = load_split(store, split).parts.tolist() if split else []
     for number, row in enumerate(table.to_pylist()):
-        seconds = row.pop("samples") / row["rate"]
+        seconds = row.pop("num_samples") / row["sampling_rate"]
         yield row | {"seconds": round(seconds, 3)} | ({"part": PARTS[parts[number]]} if split else {})
 
 
@@ -126,7 +138,7 @@ def archive_report(
     ``key`` is the one the store was made with: it tells which file a pseudonym stands for.
     """
     store = open_store(store)
-    table = store.table(["format", "rate", "leads", "source"])
+    table = store.table(["format", "sampling_rate", "leads", "source"])
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     secret = read_key(key) if key else None
     files = list(account(store, open_source(source), secret)) if source else []
@@ -136,7 +148,7 @@ def archive_report(
     told = [names.get(name, name) for name in columns["source"]]
     return ArchiveReport(
         formats=_counted(columns["format"]),
-        rates=_counted(f"{rate:g} Hz" for rate in columns["rate"]),
+        rates=_counted(f"{sampling_rate:g} Hz" for sampling_rate in columns["sampling_rate"]),
         leads=_counted(map(lead_set, columns["leads"])),
         faults=dict(store.manifest.quarantined),
         same_ecg=[[told[number] for number in group] for group in near_duplicate_groups(store)],

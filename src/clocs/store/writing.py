@@ -25,7 +25,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, size_of, without_ending
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
-from clocs.formats.reading import wanting
+from clocs.formats.reading import missing_companions
 from clocs.signals.leads import without_derived
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
@@ -135,7 +135,7 @@ def _sizes(source: Source, file: str) -> Any:
 
     The others follow from the file itself, and to leave them out keeps the names, and so the hashes, of all stores.
     """
-    size, odd = size_of(source, file), wanting(source, file)
+    size, odd = size_of(source, file), missing_companions(source, file)
     return [size, odd] if odd else size
 
 
@@ -171,10 +171,10 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
         except (OSError, MemoryError, ConfigError, MissingExtraError):
             raise  # of the machine or its user, not of the file
         except ClocsError as error:
-            refused.append(_unreadable(task.dataset.shown(entry, task.options), str(error)))
+            refused.append(_unreadable(task.dataset.redact(entry, task.options), str(error)))
             continue
         except Exception as error:  # a reader's own mistake must not end an archive's ingest
-            refused.append(_unreadable(task.dataset.shown(entry, task.options), f"unexpected {error!r}"))
+            refused.append(_unreadable(task.dataset.redact(entry, task.options), f"unexpected {error!r}"))
             continue
         if findings:
             refused.append(_judged(recording, findings))

@@ -108,7 +108,7 @@ class Batches:
         batch = {key: torch.cat([part[key] for part in made]) for key in made[0]}
         mask = self._lead_mask(frames["lead_mask"], batch["views"]) if self._has_masks else None
         if not method.normalises_first:
-            batch["views"] = torch.from_numpy(self.policies[number].normalise(batch["views"].numpy()))
+            batch["views"] = torch.from_numpy(self.policies[number].normalize(batch["views"].numpy()))
         if mask is not None:
             batch["lead_mask"] = mask
             batch["views"] = batch["views"] * mask.unsqueeze(-1)
@@ -129,11 +129,11 @@ class Batches:
 
     def _common_unit(self) -> str:
         units = {dataset.unit for dataset in self.datasets}
-        scaled = all(policy.normalisation != "none" for policy in self.policies)
+        scaled = all(policy.normalization != "none" for policy in self.policies)
         if len(units) > 1 and not scaled:
             raise UnitError(
                 "stores in millivolt and in raw steps (adu) cannot be trained on together as they are: amplitudes "
-                "would differ a thousandfold. Scale all frames: frames.normalisation=unit"
+                "would differ a thousandfold. Scale all frames: frames.normalization=minmax"
             )
         unitless = self._method.normalises_first and scaled
         if units != {"mV"} and self._method.needs_millivolt and not unitless:
@@ -146,4 +146,4 @@ class Batches:
 
 def policy_for_views(policy: FramePolicy, method: Method) -> FramePolicy:
     """Return the policy by which frames are gathered: not yet normalised where views are made in mV."""
-    return policy if method.normalises_first else policy.model_copy(update={"normalisation": "none"})
+    return policy if method.normalises_first else policy.model_copy(update={"normalization": "none"})

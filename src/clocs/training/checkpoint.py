@@ -43,13 +43,13 @@ def save_checkpoint(
     folder: Path,
     step: int,
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     state: dict[str, Any],
     metrics: Stated,
 ) -> None:
     """Write the state after a step, whose metrics are on disk already; then remove those that are not needed."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    tensors |= _optimiser_tensors(optimiser)
+    tensors |= _optimiser_tensors(optimizer)
     path = _tensors(folder, step)
     sha256 = write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
     body = {"step": step, "tensors_sha256": sha256, "state": state, "metrics": metrics}
@@ -99,7 +99,7 @@ def newest_undamaged(folder: Path, metrics: Path) -> Checkpoint | None:
     return None
 
 
-def load_checkpoint(chosen: Checkpoint, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+def load_checkpoint(chosen: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Restore the tensors of a checkpoint.
 
     Raises:
@@ -108,7 +108,7 @@ def load_checkpoint(chosen: Checkpoint, model: nn.Module, optimiser: torch.optim
     tensors = _read(chosen.tensors, chosen.tensors_sha256)
     weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     model.load_state_dict(weights)
-    _restore_optimiser(optimiser, tensors)
+    _restore_optimiser(optimizer, tensors)
 
 
 def _tensors(folder: Path, step: int) -> Path:
@@ -142,19 +142,19 @@ def _checked(path: Path, sha256: str) -> bytes:
     return raw
 
 
-def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _optimiser_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return Adam's moments and step, by the parameter's index."""
     return {
         f"optimiser.{place}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
-        for place, state in optimiser.state_dict()["state"].items()
+        for place, state in optimizer.state_dict()["state"].items()
         for name, value in state.items()
     }
 
 
-def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def _restore_optimiser(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimiser."):
             _, place, field = name.split(".", 2)
             state.setdefault(int(place), {})[field] = value
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

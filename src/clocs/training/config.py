@@ -28,15 +28,15 @@ OURS = "recommended"
 EXECUTION = frozenset(
     {
         "store",
-        "more_stores",
+        "extra_stores",
         "runs",
-        "track",
+        "logger",
         "online_probe",
         "onnx",
-        "threads",
+        "num_threads",
         "devices",
-        "nodes",
-        "checkpoint_steps",
+        "num_nodes",
+        "checkpoint_every",
     }
 )
 """Where and how a run is carried out: not part of what it is."""
@@ -60,40 +60,40 @@ class PretrainConfig(BaseModel):
     encoder: dict[str, Any] = Field(default_factory=lambda: {"name": SECTIONS["encoder"]}, validate_default=True)
     """``name`` and the encoder's options, except for ``num_samples``, which follows from the frame policy."""
     store: Path = Path("store")
-    more_stores: tuple[Path, ...] = ()
+    extra_stores: tuple[Path, ...] = ()
     """Trained on together with ``store``, whose frames they take over, each with its own leads and split."""
-    take_turns: bool = False
+    alternate_stores: bool = False
     """Whether each batch is of one store, as many of each; else batches mix them as chance has it."""
     split: str = "default"
     frames: dict[str, Any] = Field(default_factory=dict)
     """Fields of the dataset's frame policy to replace, e.g. ``{"normalisation": "none"}``."""
     leads: tuple[str, ...] = ()
     """Empty: the policy's."""
-    initial: str | None = None
+    init_from: str | None = None
     """Start from this encoder (a shipped one's name, or a folder), not from random weights."""
-    patients: float = Field(default=1.0, gt=0, le=1)
+    patient_fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the training patients that is used: what would more of them give?"""
-    fraction: float = Field(default=1.0, gt=0, le=1)
+    label_fraction: float = Field(default=1.0, gt=0, le=1)
     """Of the training labels, for methods that use them."""
-    label_draw: LabelDraw = "patients"
+    label_unit: LabelDraw = "patients"
     seed: int = Field(default=0, ge=0)
-    epochs: int = Field(default=400, ge=0)
+    max_epochs: int = Field(default=400, ge=0)
     """0: the encoder as it starts, to compare with."""
     patience: int = Field(default=15, gt=0)
     """Epochs that are not better than the best before the run ends."""
-    best_by: Literal["loss", "auc"] = "loss"
+    monitor: Literal["loss", "auc"] = "loss"
     """What makes an epoch the best: validation loss or, where a method takes labels, validation AUC. With few labels,
     loss may rise while the order of the classes still gets better."""
-    repeats: int = Field(default=1, gt=0)
+    passes_per_epoch: int = Field(default=1, gt=0)
     """Passes over the data in an epoch. Of few labels, one is over in some steps, and validation costs more than it."""
-    steps: int | None = Field(default=None, gt=0)
+    max_steps: int | None = Field(default=None, gt=0)
     """End after this many steps, whatever the epoch."""
-    batch: int = Field(default=256, gt=1)
+    batch_size: int = Field(default=256, gt=1)
     """Instances in the global batch, over all ranks."""
-    same_patient: int = Field(default=0, ge=0)
+    instances_per_patient: int = Field(default=0, ge=0)
     """Instances each patient brings to a batch; 0: as chance has it."""
-    accumulate: int = Field(default=1, gt=0)
-    optimiser: Literal["adam", "adamw"] = "adam"
+    accumulate_batches: int = Field(default=1, gt=0)
+    optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=1e-4, gt=0)
     schedule: Literal["constant", "cosine"] = "constant"
     """``cosine``: the learning rate falls to zero at the last step that epochs and steps allow."""
@@ -101,10 +101,10 @@ class PretrainConfig(BaseModel):
     """Steps over which the learning rate rises from zero first."""
     weight_decay: float = Field(default=0.0, ge=0)
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
-    checkpoint_steps: int = Field(default=100, gt=0)
+    checkpoint_every: int = Field(default=100, gt=0)
     """Steps between checkpoints; there is one after every epoch, too."""
     runs: Path = Path("runs")
-    track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
+    logger: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     """Where metrics go besides the run's folder."""
     online_probe: int = Field(default=0, ge=0)
     """Epochs between fits of a linear probe on labelled frames, whose validation AUC is logged; 0: no probe. Training
@@ -112,9 +112,9 @@ class PretrainConfig(BaseModel):
     onnx: bool = True
     """Write the best encoder's ONNX file when the run ends, by which it runs without torch. It takes seconds: a run
     whose encoder is only evaluated needs none."""
-    threads: int = Field(default=1, gt=0)
+    num_threads: int = Field(default=1, gt=0)
     devices: int = Field(default=1, gt=0)
-    nodes: int = Field(default=1, gt=0)
+    num_nodes: int = Field(default=1, gt=0)
 
     @field_validator("method")
     @classmethod
@@ -134,13 +134,13 @@ class PretrainConfig(BaseModel):
         name = str(given.get("name", SECTIONS["encoder"]))
         options = {key: value for key, value in given.items() if key != "name"}
         if options.keys() & FROM_FRAMES:
-            raise ValueError("num_samples cannot be set here: write frames.samples=N for the samples of a frame")
+            raise ValueError("num_samples cannot be set here: write frames.num_samples=N for the samples of a frame")
         try:
             return {"name": name, **parse_encoder(name, options, given=FROM_FRAMES)}
         except ConfigError as error:
             raise ValueError(str(error)) from error
 
-    @field_validator("leads", "track", "more_stores", mode="before")
+    @field_validator("leads", "logger", "extra_stores", mode="before")
     @classmethod
     def _split_at_commas(cls, given: Any) -> Any:
         return tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else given
@@ -154,9 +154,9 @@ class PretrainConfig(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, without where and how the run is carried out, as JSON.
 
-        ``initial`` is left out: the hash of its weights is part of the run's origin.
+        ``init_from`` is left out: the hash of its weights is part of the run's origin.
         """
-        values = changed_values(self, exclude={*EXECUTION, "method", "encoder", "initial"})
+        values = changed_values(self, exclude={*EXECUTION, "method", "encoder", "init_from"})
         name, options = self.encoder["name"], self.encoder_options()
         changed = changed_encoder_options(name, options, given=FROM_FRAMES) if is_registered(self.encoder) else options
         values["encoder"] = {"name": name, **changed}
@@ -205,7 +205,7 @@ def _goes_with(method: type[Method], dataset: Dataset) -> bool:
     if method.frame_policy not in dataset.frames or (method.needs_labels and not dataset.classes):
         return False
     policy = dataset.frames[method.frame_policy]
-    return not method.leads_as_views or len(policy.leads) != 1 or policy.segments > 1
+    return not method.leads_as_views or len(policy.leads) != 1 or policy.num_segments > 1
 
 
 def ready_config(name: str) -> dict[str, Any]:
@@ -228,12 +228,12 @@ def ready_config(name: str) -> dict[str, Any]:
     if name == "supervised-physionet2020" or name == "supervised-ptbxl":
         config["method"]["multi_label"] = True
     if dataset == "cardiology":  # in raw steps: noise can only be given by its relative size
-        config["batch"] = 16
+        config["batch_size"] = 16
         steps = parse_method(config["method"])["augmentations"]
         noise = {"name": "gaussian_noise", "relative": True, "sigma": 0.05}
         config["method"]["augmentations"] = [noise if step["name"] == noise["name"] else step for step in steps]
     if dataset in ("synthetic", "ludb"):
-        config |= {"batch": 64, "epochs": 20, "learning_rate": 1e-3}
+        config |= {"batch_size": 64, "max_epochs": 20, "learning_rate": 1e-3}
     return config
 
 

@@ -66,15 +66,15 @@ class Data:
 def sources(config: PretrainConfig) -> tuple[Source, ...]:
     """Return the config's store, then those trained on together with it, whose frames are as long and as fast."""
     name = config.method["name"]
-    if config.more_stores and METHODS.get(name).needs_labels:
+    if config.extra_stores and METHODS.get(name).needs_labels:
         raise ConfigError(f"more_stores: {name} needs labels, and those of several stores are not the same")
-    if config.take_turns and (not config.more_stores or config.same_patient):
+    if config.alternate_stores and (not config.extra_stores or config.instances_per_patient):
         raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
     first = source(config)
     if METHODS.get(name).needs_labels and not first.store.manifest.dataset["classes"]:
         raise ConfigError(f"{name} needs labels, but {without_classes(first.store)}")
-    parts = (first, *(_as_first(first, config, folder) for folder in config.more_stores))
-    if config.more_stores:
+    parts = (first, *(_as_first(first, config, folder) for folder in config.extra_stores))
+    if config.extra_stores:
         _refuse_overlap(parts)
     return parts
 
@@ -128,12 +128,12 @@ def source(config: PretrainConfig) -> Source:
 
 def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
     """Frames as of the first store, of the leads that the paper takes from this one."""
-    if first.policy.rate is None:
+    if first.policy.sampling_rate is None:
         raise ConfigError("more_stores: the first store's frames have no stated rate, so others cannot be cut alike")
     store = open_store(folder)
     own = store.policy("evaluation")
     leads = _leads(store, config.leads) if config.leads else own.leads
-    policy = first.policy.model_copy(update={"leads": leads, "excluded": own.excluded})
+    policy = first.policy.model_copy(update={"leads": leads, "excluded_leads": own.excluded_leads})
     return Source(store, store.split(config.split), policy)
 
 
@@ -153,10 +153,10 @@ def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def all_hashes(parts: tuple[Source, ...]) -> dict[str, Any]:
-    """Return hashes and frame policy of the first store, and of the others under ``more_stores``."""
+    """Return hashes and frame policy of the first store, and of the others under ``extra_stores``."""
     more = [{**part.hashes, "policy": part.policy.model_dump(mode="json")} for part in parts[1:]]
     told: dict[str, Any] = {**parts[0].hashes, "policy": parts[0].policy.model_dump(mode="json")}
-    return {**told, "more_stores": more} if more else told
+    return {**told, "extra_stores": more} if more else told
 
 
 def all_seen(parts: tuple[Source, ...]) -> Keys:
@@ -189,13 +189,13 @@ def takes_all_leads(method: Method) -> bool:
 def _records(config: PretrainConfig, parts: tuple[Source, ...]) -> tuple[list[Any], list[Any]]:
     """Masks of the recordings that train and that validate, for each store."""
     trained = [part.split.mask("train") for part in parts]
-    if config.patients < 1:
+    if config.patient_fraction < 1:
         trained = [
-            labelled_records(part.store, records, config.patients, derived_seed(config.seed, "patients"))
+            labelled_records(part.store, records, config.patient_fraction, derived_seed(config.seed, "patients"))
             for part, records in zip(parts, trained, strict=True)
         ]
-    if config.fraction < 1 and config.label_draw == "patients":
-        trained = [labelled_records(parts[0].store, trained[0], config.fraction, config.seed)]
+    if config.label_fraction < 1 and config.label_unit == "patients":
+        trained = [labelled_records(parts[0].store, trained[0], config.label_fraction, config.seed)]
     validated = [part.split.mask("validation") for part in parts]
     for part, masks in zip(parts, zip(trained, validated, strict=True), strict=True):
         empty = [name for name, mask in zip(("training", "validation"), masks, strict=True) if not mask.any()]
@@ -207,17 +207,17 @@ def _records(config: PretrainConfig, parts: tuple[Source, ...]) -> tuple[list[An
 def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
     """The order in which training takes its items."""
     sampler: Sampler
-    if config.fraction < 1 and config.label_draw == "frames":
-        chosen = labelled_items(len(train), config.fraction, config.seed)
-        sampler = ShuffledSampler(len(train), config.batch, config.seed, chosen)
-    elif config.take_turns and len(train.datasets) > 1:
-        sampler = TurnsSampler(train.sizes, config.batch, config.seed)
-    elif config.same_patient:
+    if config.label_fraction < 1 and config.label_unit == "frames":
+        chosen = labelled_items(len(train), config.label_fraction, config.seed)
+        sampler = ShuffledSampler(len(train), config.batch_size, config.seed, chosen)
+    elif config.alternate_stores and len(train.datasets) > 1:
+        sampler = TurnsSampler(train.sizes, config.batch_size, config.seed)
+    elif config.instances_per_patient:
         patients = train.patients(np.arange(len(train)))
-        sampler = PatientSampler(patients, config.batch, config.same_patient, config.seed)
+        sampler = PatientSampler(patients, config.batch_size, config.instances_per_patient, config.seed)
     else:
-        sampler = ShuffledSampler(len(train), config.batch, config.seed)
-    return RepeatedSampler(sampler, config.repeats) if config.repeats > 1 else sampler
+        sampler = ShuffledSampler(len(train), config.batch_size, config.seed)
+    return RepeatedSampler(sampler, config.passes_per_epoch) if config.passes_per_epoch > 1 else sampler
 
 
 def _datasets(method: Method, parts: tuple[Source, ...], records: list[Any]) -> list[FrameDataset]:
@@ -276,11 +276,11 @@ def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[Source, .
     name, firsts = config.method["name"], np.cumsum([0, *train.sizes])[:-1]
     counts = [train.make(np.array([first], np.int64), 0, "train", 0, 0)["views"].shape[1] for first in firsts]
     for part, dataset, views in zip(parts, train.datasets, counts, strict=True):
-        needed = method.unsupported_frames(part.policy.segments, views)
+        needed = method.unsupported_frames(part.policy.num_segments, views)
         if needed is not None:
             raise ConfigError(
                 f"{name} takes {needed}, but an instance of {part.store.folder} has {views} view(s): "
-                f"{part.policy.segments} segment(s) a frame, lead(s) {', '.join(dataset.leads)}. "
+                f"{part.policy.num_segments} segment(s) a frame, lead(s) {', '.join(dataset.leads)}. "
                 "Change frames.segments or leads, or take another method."
             )
     if len(set(counts)) > 1:

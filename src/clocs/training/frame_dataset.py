@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from clocs.core.errors import ConfigError, UnitError
-from clocs.signals.framing import FramePolicy, Normalisation
+from clocs.signals.framing import FramePolicy, Normalization
 from clocs.signals.leads import STANDARD, canonical
 from clocs.store.frames import Frames
 from clocs.store.manifest import read_manifest, versions
@@ -42,7 +42,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         part: Part of the split: ``train``, ``validation`` or ``test``.
         records: Mask over the store's recordings (N,) bool, applied on top of ``split``.
         policy: Frame policy, or the name of one of the store's policies. Excludes ``leads``, ``seconds``,
-            ``sampling_rate``, ``views``, ``normalisation``, ``normalisation_over``, ``allow_missing_leads`` and
+            ``sampling_rate``, ``views``, ``normalization``, ``normalization_scope``, ``allow_missing_leads`` and
             ``unnamed_lead``.
         leads: ``"12"``: the twelve standard leads at once. Names of leads: those leads at once, in this order.
             ``"each"`` or None: every lead is an item of its own, or, with ``all_leads``, the leads that most
@@ -52,8 +52,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             rate of the store, if it has one.
         views: Adjacent segments of a frame, V.
         all_leads: Whether an item holds all leads. Default: True where ``leads`` names some.
-        normalisation: ``none``, ``unit`` or ``typical``, see ``FramePolicy``. Default: ``none``.
-        normalisation_over: ``lead`` (default) or ``frame``: whose values the normalisation takes.
+        normalization: ``none``, ``unit`` or ``typical``, see ``FramePolicy``. Default: ``none``.
+        normalization_scope: ``lead`` (default) or ``frame``: whose values the normalisation takes.
         allow_missing_leads: Whether frames of several leads may lack some. These are zero, and false in the mask:
             leads that a recording neither has nor gives by Einthoven's and Goldberger's equations, leads with a gap,
             and leads that the policy excludes. By default such frames are left out.
@@ -75,7 +75,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
     Example:
         >>> import torch, clocs
-        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"records": 6, "leads": 12})
+        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"num_records": 6, "leads": 12})
         >>> dataset = clocs.FrameDataset(store, leads="12", seconds=5, sampling_rate=100, views=2)
         >>> len(dataset), dataset.num_channels, dataset.num_samples
         (6, 12, 500)
@@ -97,8 +97,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         sampling_rate: float | None = None,
         views: int | None = None,
         all_leads: bool | None = None,
-        normalisation: Normalisation | None = None,
-        normalisation_over: Literal["lead", "frame"] | None = None,
+        normalization: Normalization | None = None,
+        normalization_scope: Literal["lead", "frame"] | None = None,
         allow_missing_leads: bool = False,
         unnamed_lead: str | None = None,
         cache: bool = False,
@@ -109,8 +109,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             "seconds": seconds,
             "sampling_rate": sampling_rate,
             "views": views,
-            "normalisation": normalisation,
-            "normalisation_over": normalisation_over,
+            "normalization": normalization,
+            "normalization_scope": normalization_scope,
             "allow_missing_leads": allow_missing_leads or None,
             "unnamed_lead": None if unnamed_lead is None else canonical(unnamed_lead),
         }
@@ -134,7 +134,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         self.leads: tuple[str, ...] = tuple(self.frames.leads)
         self.classes: tuple[str, ...] = tuple(self.frames.classes)
         self.num_channels = len(self.leads) if self.frames.all_leads else 1
-        self.num_samples = self.policy.samples
+        self.num_samples = self.policy.num_samples
 
     @property
     def store(self) -> StoreReader:
@@ -244,10 +244,12 @@ def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> t
     if leads is not None:
         changes["leads"] = leads
     if "seconds" in given:
-        rate = given.get("sampling_rate") or _only_rate(store)
-        excluded = named.excluded if named is not None else ()
-        samples = max(1, round(given["seconds"] * rate))
-        return FramePolicy(**{"excluded": excluded, **changes, "samples": samples, "rate": rate}), together
+        sampling_rate = given.get("sampling_rate") or _only_rate(store)
+        excluded_leads = named.excluded_leads if named is not None else ()
+        num_samples = max(1, round(given["seconds"] * sampling_rate))
+        return FramePolicy(
+            **{"excluded_leads": excluded_leads, **changes, "num_samples": num_samples, "sampling_rate": sampling_rate}
+        ), together
     if "sampling_rate" in given or named is None:
         raise ConfigError("Pass seconds=, the length of a frame, or policy=.")
     return FramePolicy.model_validate({**named.model_dump(), **changes}), together
@@ -266,9 +268,11 @@ def _leads(leads: str | Sequence[str] | None, all_leads: bool | None) -> tuple[t
 def _only_rate(store: Store) -> float:
     """Return the sampling rate that all recordings have."""
     rates = {
-        float(rate) for number in range(len(store.manifest.shards)) for rate in np.unique(store.shard(number).rate)
+        float(sampling_rate)
+        for number in range(len(store.manifest.shards))
+        for sampling_rate in np.unique(store.shard(number).sampling_rate)
     }
     if len(rates) != 1:
-        found = ", ".join(f"{rate:g}" for rate in sorted(rates))
+        found = ", ".join(f"{sampling_rate:g}" for sampling_rate in sorted(rates))
         raise ConfigError(f"Recordings of {store.folder} have sampling rates of {found} Hz. Pass sampling_rate=.")
     return rates.pop()

@@ -62,9 +62,9 @@ def fresh_method(config: PretrainConfig, parts: tuple[Source, ...]) -> Method:
 def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
     """Return the encoder that a run starts from."""
     torch.manual_seed(derived_seed(config.seed, "weights"))
-    encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.samples))
-    if config.initial is not None:
-        start, about = load_encoder_folder(encoder_folder(config.initial))
+    encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.num_samples))
+    if config.init_from is not None:
+        start, about = load_encoder_folder(encoder_folder(config.init_from))
         _refuse_other_encoder(config, policy, about["encoder"])
         encoder.load_state_dict(start.state_dict())
     return encoder
@@ -72,21 +72,26 @@ def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
 
 def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: dict[str, Any]) -> None:
     """Weights fit one shape; what to write in the config to have it is said."""
-    kinds = given, {"name": config.encoder["name"], "options": config.encoder_options(policy.samples)}
+    kinds = given, {"name": config.encoder["name"], "options": config.encoder_options(policy.num_samples)}
     # Parsed: an option that is newer than the encoder has its default there.
     theirs, ours = ({"name": kind["name"], **parse_encoder(**kind)} for kind in kinds)
     others = {key: value for key, value in theirs.items() if ours.get(key) != value}
     if others:
-        places = {"num_samples": "frames.samples"}
+        places = {"num_samples": "frames.num_samples"}
         told = " ".join(f"{places.get(key, f'encoder.{key}')}={value}" for key, value in others.items())
-        raise ConfigError(f"initial: {config.initial} is another encoder than this run trains; to have it, add: {told}")
+        raise ConfigError(
+            f"initial: {config.init_from} is another encoder than this run trains; to have it, add: {told}"
+        )
 
 
-def warn_of_other_frames(initial: str, policy: FramePolicy, unit: str) -> None:
+def warn_of_other_frames(init_from: str, policy: FramePolicy, unit: str) -> None:
     """At another rate or scale, weights fit as well, but what they know is lost."""
-    known = load_encoder_folder(encoder_folder(initial))[1]["input"]
-    unknown_gain = known["normalisation"] == "none" and (known.get("unit", "mV"), unit) == ("mV", "adu")
-    theirs = {"rate": known["rate"], "normalisation": "typical" if unknown_gain else known["normalisation"]}
+    known = load_encoder_folder(encoder_folder(init_from))[1]["input"]
+    unknown_gain = known["normalization"] == "none" and (known.get("unit", "mV"), unit) == ("mV", "adu")
+    theirs = {
+        "sampling_rate": known["sampling_rate"],
+        "normalization": "typical" if unknown_gain else known["normalization"],
+    }
     others = {key: value for key, value in theirs.items() if getattr(policy, key) != value}
     if not others:
         return
@@ -94,8 +99,8 @@ def warn_of_other_frames(initial: str, policy: FramePolicy, unit: str) -> None:
         ", ".join(f"{key} {'not stated' if of[key] is None else of[key]}" for key in others)
         for of in (theirs, policy.model_dump())
     )
-    if others.get("rate") is not None and policy.source_samples is not None:
-        others["source_samples"] = "null"  # a policy has one or the other
+    if others.get("sampling_rate") is not None and policy.num_source_samples is not None:
+        others["num_source_samples"] = "null"  # a policy has one or the other
     keys = " ".join(f"frames.{key}={value}" for key, value in others.items() if value is not None)
     advice = f"; to have them, add: {keys}" if keys else ""
-    warnings.warn(f"initial: {initial} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)
+    warnings.warn(f"initial: {init_from} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)

@@ -31,22 +31,24 @@ def without_classes(store: Store) -> str:
     )
 
 
-def labelled_records(store: Store, records: npt.NDArray[np.bool_], fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+def labelled_records(
+    store: Store, records: npt.NDArray[np.bool_], label_fraction: float, seed: int
+) -> npt.NDArray[np.bool_]:
     """Of a mask over recordings, those of a random fraction of its patients."""
     patient, patients = store.patients()
     present = np.unique(patient[records])
     chosen = np.zeros(patients, bool)
-    chosen[present[_first(len(present), fraction, seed)]] = True
+    chosen[present[_first(len(present), label_fraction, seed)]] = True
     return np.asarray(records & chosen[patient])
 
 
-def labelled_items(count: int, fraction: float, seed: int) -> npt.NDArray[np.int64]:
+def labelled_items(count: int, label_fraction: float, seed: int) -> npt.NDArray[np.int64]:
     """Of items 0..count-1, a random fraction, in order."""
-    return np.sort(_first(count, fraction, seed))
+    return np.sort(_first(count, label_fraction, seed))
 
 
-def _first(count: int, fraction: float, seed: int) -> npt.NDArray[np.int64]:
-    if not 0 < fraction <= 1:
-        raise ConfigError(f"a fraction of labels must be over 0 and at most 1, not {fraction}")
-    kept = max(1, round(fraction * count))
+def _first(count: int, label_fraction: float, seed: int) -> npt.NDArray[np.int64]:
+    if not 0 < label_fraction <= 1:
+        raise ConfigError(f"a fraction of labels must be over 0 and at most 1, not {label_fraction}")
+    kept = max(1, round(label_fraction * count))
     return generator(seed, "labels").permutation(count)[:kept]

@@ -47,7 +47,7 @@ def _tensorboard(run: Run) -> Logger:
     try:
         import tensorboard  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("tensorboard", "track=tensorboard") from error
+        raise MissingExtraError("tensorboard", "logger=tensorboard") from error
     from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
     return TensorBoardLogger(run.folder, name="tensorboard", version="")
@@ -60,7 +60,7 @@ class MLflowLogger(Logger):
         try:
             from mlflow import MlflowClient
         except ImportError as error:
-            raise MissingExtraError("mlflow", "track=mlflow") from error
+            raise MissingExtraError("mlflow", "logger=mlflow") from error
         self._client, self._run = MlflowClient(), run
         self._id: str | None = None
 
@@ -118,14 +118,14 @@ class WandbLogger(Logger):
         try:
             import wandb
         except ImportError as error:
-            raise MissingExtraError("wandb", "track=wandb") from error
+            raise MissingExtraError("wandb", "logger=wandb") from error
         self._run = run
         self._wandb_run: wandb.Run | None = None
         # W&B reads its environment once a process; whoever sets the mode after an error expects it to count.
         self._mode: Any = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
         if self._mode not in WANDB_WITHOUT_LOGIN and not wandb.login(prompt=False, verify=False):
             raise ConfigError(
-                "track=wandb: no login for Weights & Biases was found. Run `wandb login`, set WANDB_API_KEY, or set "
+                "logger=wandb: no login for Weights & Biases was found. Run `wandb login`, set WANDB_API_KEY, or set "
                 "WANDB_MODE=offline and send the run later with `wandb sync`."
             )
 

@@ -98,10 +98,10 @@ class Loop:
         self.state = State()
         self.planned = planned_steps(config, data.sampler.steps)
         self.method = share_statistics(method) if fabric.world_size > 1 else method
-        kind = torch.optim.Adam if config.optimiser == "adam" else torch.optim.AdamW
+        kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
         trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
-        optimiser = kind(trained, config.learning_rate, weight_decay=config.weight_decay, fused=True)
-        self.model, self.optimiser = fabric.setup(_Steps(self.method), optimiser)
+        optimizer = kind(trained, config.learning_rate, weight_decay=config.weight_decay, fused=True)
+        self.model, self.optimizer = fabric.setup(_Steps(self.method), optimizer)
 
     @property
     def is_rank_zero(self) -> bool:
@@ -116,14 +116,14 @@ class Loop:
             self.run.rewind(None if start is None else start.metrics)
         self.fabric.barrier()
         while not self.state.finished:
-            if self.config.epochs:
+            if self.config.max_epochs:
                 self.epoch_steps(progress)
             self._close_epoch(about, progress)
         return self.state
 
     def _restore(self, start: Checkpoint) -> None:
         """Load the checkpoint that rank 0 has chosen, on every rank or on none."""
-        all_or_none(lambda: load_checkpoint(start, self.method, self.optimiser))
+        all_or_none(lambda: load_checkpoint(start, self.method, self.optimizer))
         saved = dict(start.state)
         self.fabric.strategy.precision.load_state_dict(saved.pop(SCALE, {}))
         self.state = State.restored(saved)
@@ -145,14 +145,14 @@ class Loop:
                 frames += batch["views"].shape[1] * len(items)
                 line = {"step": state.step, "epoch": state.epoch, "loss": loss}
                 rates = {
-                    "learning_rate": self.optimiser.param_groups[0]["lr"],
+                    "learning_rate": self.optimizer.param_groups[0]["lr"],
                     "frames_per_second": frames / (time.perf_counter() - began),
                 }
                 if self.is_rank_zero:
                     self.run.metrics.append(**line, items=zlib.crc32(items.tobytes()))
                     self._log(state.step, loss=loss, **rates)
                     ends = state.in_epoch == per_epoch or self._out_of_steps()  # and is saved once it is closed
-                    if state.step % self.config.checkpoint_steps == 0 and not ends:
+                    if state.step % self.config.checkpoint_every == 0 and not ends:
                         self._save()
                 if progress is not None:
                     progress({**line, **rates, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
@@ -161,7 +161,7 @@ class Loop:
             self.run.timing.append(step=state.step, frames=frames, **spent)
 
     def _out_of_steps(self) -> bool:
-        return self.config.steps is not None and self.state.step >= self.config.steps
+        return self.config.max_steps is not None and self.state.step >= self.config.max_steps
 
     def step(self, batch: Batch) -> float:
         """Do one step on this rank's share of a global batch and return the loss of all of it."""
@@ -169,8 +169,8 @@ class Loop:
         batch = self._on_device(batch)
         self.model.train()
         self.method.batch_is_shared = self.fabric.world_size > 1
-        self.optimiser.zero_grad(set_to_none=True)
-        parts = _parts(batch, self.config.accumulate)
+        self.optimizer.zero_grad(set_to_none=True)
+        parts = _parts(batch, self.config.accumulate_batches)
         total = torch.zeros((), device=self.fabric.device)
         for number, part in enumerate(parts, 1):
             weight = len(part["item"]) / len(batch["item"])
@@ -178,9 +178,9 @@ class Loop:
                 loss = weight * self.model(part, self.state.step)
                 self.fabric.backward(loss)
             total = total + loss.detach()
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, self.state.step, self.planned)
-        self.optimiser.step()
+        self.optimizer.step()
         self.method.after_step(self.state.step)
         return self._mean(total)
 
@@ -203,13 +203,13 @@ class Loop:
         state, config = self.state, self.config
         place = {"step": state.step, "epoch": state.epoch}
         found = {"train_loss": state.loss_sum / max(state.in_epoch, 1), **self.validate()}
-        better = state.is_better(found, config.best_by)
+        better = state.is_better(found, config.monitor)
         if better:
             state.best_loss, state.best_epoch = found["validation_loss"], state.epoch
             state.best_auc = found.get("validation_auc")
         stale = state.epoch - state.best_epoch >= config.patience
         state.epoch, state.in_epoch, state.loss_sum = state.epoch + 1, 0, 0.0
-        state.finished = stale or state.epoch >= config.epochs or self._out_of_steps()
+        state.finished = stale or state.epoch >= config.max_epochs or self._out_of_steps()
         probed = self._probe()
         if self.is_rank_zero:
             self.run.metrics.append(**place, **found)
@@ -230,7 +230,7 @@ class Loop:
         scale = self.fabric.strategy.precision.state_dict()  # of 16-mixed, the factor that its gradients have
         told = {**self.state.saved(), **({SCALE: scale} if scale else {})}
         metrics = self.run.metrics.sync()
-        save_checkpoint(self.run.checkpoints, self.state.step, self.method, self.optimiser, told, metrics)
+        save_checkpoint(self.run.checkpoints, self.state.step, self.method, self.optimizer, told, metrics)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -241,7 +241,7 @@ class Loop:
         for number, batch in enumerate(self._validation_batches()):
             found = self.model(batch)
             losses.append(self._mean(found["loss"]))
-            if number * self.config.batch < RANK_SAMPLE:
+            if number * self.config.batch_size < RANK_SAMPLE:
                 embeddings.append(self._everyone(self._first_views(batch)))
             if "scores" in found:
                 scores.append(self._everyone(found["scores"]))
@@ -252,8 +252,8 @@ class Loop:
             known = macro(auc(torch.cat(truth).cpu().numpy(), torch.cat(scores).double().cpu().numpy()))
             if math.isfinite(known):  # there are two classes or more
                 values["validation_auc"] = known
-            elif self.config.best_by == "auc":
-                raise ConfigError("best_by=auc: the validation part has one class alone; take best_by=loss")
+            elif self.config.monitor == "auc":
+                raise ConfigError("monitor=auc: the validation part has one class alone; take best_by=loss")
         return values
 
     @torch.no_grad()
@@ -286,7 +286,7 @@ class Loop:
 
     def _validation_batches(self) -> Iterator[Batch]:
         """This rank's shares of the same batches every time; of the only one, if it is short, all on every rank."""
-        size, count = self.config.batch, len(self.data.validation)
+        size, count = self.config.batch_size, len(self.data.validation)
         order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
         for begin in range(0, max(count - size, 0) + 1, size):
             items = order(np.arange(begin, min(begin + size, count)))
@@ -297,7 +297,7 @@ class Loop:
     @property
     def _shared(self) -> bool:
         """Whether ranks share a validation batch; one of fewer instances would not divide."""
-        return self.fabric.world_size > 1 and len(self.data.validation) >= self.config.batch
+        return self.fabric.world_size > 1 and len(self.data.validation) >= self.config.batch_size
 
     def _everyone(self, values: Tensor) -> Tensor:
         """The rows of all ranks."""

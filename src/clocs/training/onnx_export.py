@@ -75,8 +75,8 @@ def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
     channels, policy = in_channels(about), FramePolicy.model_validate(about["input"]["policy"])
     for part in module.modules():
         if isinstance(part, Encoder):
-            part.prepare_export(policy.samples)
-    model = _translated(module, channels, policy.samples)
+            part.prepare_export(policy.num_samples)
+    model = _translated(module, channels, policy.num_samples)
     for node in model.graph.node:  # where each line of code was on this machine
         del node.metadata_props[:]
         node.doc_string = ""
@@ -89,13 +89,13 @@ def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
     return raw
 
 
-def _translated(module: nn.Module, channels: int, samples: int) -> Any:
+def _translated(module: nn.Module, channels: int, num_samples: int) -> Any:
     """Return the network as an ONNX model."""
     import onnx  # noqa: F401
     from onnxscript import optimizer
 
     batch = {0: torch.export.Dim("N")}
-    signals, lead_mask = torch.zeros(2, channels, samples), torch.ones(2, channels, dtype=torch.bool)
+    signals, lead_mask = torch.zeros(2, channels, num_samples), torch.ones(2, channels, dtype=torch.bool)
     several = channels > 1
     with _quiet_torch():
         program = torch.onnx.export(
@@ -161,8 +161,8 @@ def _random_frames(channels: int, policy: FramePolicy) -> Iterator[tuple[Floats,
     """
     random = np.random.default_rng(0)
     for size in CHECKED:
-        walk = np.cumsum(random.normal(size=(size, channels, policy.samples)), axis=-1)
+        walk = np.cumsum(random.normal(size=(size, channels, policy.num_samples)), axis=-1)
         walk /= np.abs(walk).max(axis=-1, keepdims=True)
         lead_mask = random.random((size, channels)) < 0.75
         lead_mask[:, 0] = True
-        yield policy.normalise(walk.astype(np.float32)), lead_mask
+        yield policy.normalize(walk.astype(np.float32)), lead_mask

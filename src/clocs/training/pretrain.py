@@ -73,20 +73,20 @@ def pretrain(
         overrides: ``key=value`` strings laid over the config. With a method: the store to train on, or its folder.
         name: Name of the encoder of a method, where its network is not registered. To load it, pass the network again.
         progress: Called after every step and epoch with what is known then.
-        settings: Keys of the config, with a method: ``epochs=20, batch=64, leads=("I", "II")``.
+        settings: Keys of the config, with a method: ``max_epochs=20, batch_size=64, leads=("I", "II")``.
 
     Returns:
-        ``run`` and ``best``, the folders of the run and of its best encoder; ``epochs``, ``steps``, ``best_epoch``,
+        ``run`` and ``best``, the folders of the run and of its best encoder; ``max_epochs``, ``steps``, ``best_epoch``,
         ``validation_loss``, ``frames_per_second``; and ``resumed_from``, the step of the checkpoint from which the
         run continued, None where it began at its start.
 
     Example:
         >>> import clocs
         >>> from clocs import encoders, methods
-        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"records": 40, "leads": 12})
+        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"num_records": 40, "leads": 12})
         >>> split = clocs.split(store)
-        >>> method = methods.CMSC(encoders.ResNet(in_channels=12, embedding_dim=16, width=4, depth=2))
-        >>> found = clocs.pretrain(method, store, leads="I,II,III,aVR,aVL,aVF,V1,V2,V3,V4,V5,V6", batch=16, steps=2)
+        >>> method = methods.CMSC(encoders.ResNet(in_channels=2, embedding_dim=16, width=4, depth=2))
+        >>> found = clocs.pretrain(method, store, leads="I,II", batch_size=16, max_steps=2)
         >>> found["steps"]
         2
     """
@@ -103,7 +103,7 @@ def pretrain(
     run = _named_run(options, parts, method)
     done = run.result()
     if done is None:
-        torch.set_num_threads(options.threads)
+        torch.set_num_threads(options.num_threads)
         done = _run(options, parts, run, method, progress)
         _leave_group()
         return {**done, "run": str(run.folder), "already_finished": False}
@@ -121,8 +121,8 @@ def _folder(store: Sequence[str] | Folder) -> Folder:
 def _named_run(config: PretrainConfig, parts: tuple[Source, ...], method: Method | None) -> Run:
     """Return the run's folder, named by the changed values, the data and the given initial weights."""
     initial = None if method is None else weights_hash(method)
-    if config.initial is not None:
-        initial = str(load_encoder_folder(encoder_folder(config.initial))[1]["weights_sha256"])
+    if config.init_from is not None:
+        initial = str(load_encoder_folder(encoder_folder(config.init_from))[1]["weights_sha256"])
     label = f"{config.method['name']}-{'-'.join(part.name for part in parts)}"
     origin = {"sources": [part.origin for part in parts], "initial": initial}
     described = {**config.describe(), **all_hashes(parts), "initial": initial}
@@ -139,9 +139,10 @@ def _leave_group() -> None:
 
 def _refuse_accumulation(config: PretrainConfig) -> None:
     name = config.method["name"]
-    if config.accumulate > 1 and METHODS.get(name).needs_global_batch:
+    if config.accumulate_batches > 1 and METHODS.get(name).needs_global_batch:
         raise ConfigError(
-            f"accumulate={config.accumulate}: {name} compares the instances of a batch with each other, so a "
+            f"accumulate_batches={config.accumulate_batches}: {name} compares the instances of a batch with each "
+            "other, so a "
             "sum over small batches is another loss, with fewer negatives. Use more ranks, or a smaller batch."
         )
 
@@ -149,11 +150,11 @@ def _refuse_accumulation(config: PretrainConfig) -> None:
 def _refuse_label_options(config: PretrainConfig) -> None:
     name = config.method["name"]
     needs_labels = METHODS.get(name).needs_labels
-    if config.best_by == "auc" and not needs_labels:
-        raise ConfigError(f"best_by=auc: {name} uses no labels, so there is no AUC; use best_by=loss")
-    if config.fraction < 1 and not needs_labels:
-        raise ConfigError(f"fraction={config.fraction}: {name} uses no labels, so it would change nothing")
-    if config.fraction < 1 and config.label_draw == "frames" and config.same_patient:
+    if config.monitor == "auc" and not needs_labels:
+        raise ConfigError(f"monitor=auc: {name} uses no labels, so there is no AUC; use best_by=loss")
+    if config.label_fraction < 1 and not needs_labels:
+        raise ConfigError(f"label_fraction={config.label_fraction}: {name} uses no labels, so it would change nothing")
+    if config.label_fraction < 1 and config.label_unit == "frames" and config.instances_per_patient:
         raise ConfigError("same_patient does not go with label_draw=frames; use label_draw=patients")
 
 
@@ -231,8 +232,8 @@ def _train(
         torch.set_default_dtype(torch.float64)
     method = fresh_method(config, parts) if given is None else given
     data = training_data(config, method, parts)
-    if config.initial is not None and fabric.is_global_zero:
-        warn_of_other_frames(config.initial, parts[0].policy, data.train.unit)
+    if config.init_from is not None and fabric.is_global_zero:
+        warn_of_other_frames(config.init_from, parts[0].policy, data.train.unit)
     loop = Loop(config, method, data, run, fabric)
     try:
         about = _about(config, method, data, parts, run)
@@ -249,7 +250,7 @@ def _train(
     result = {
         "method": config.method["name"],
         "best": str(run.best),
-        "epochs": min(state.epoch, config.epochs),
+        "epochs": min(state.epoch, config.max_epochs),
         "steps": state.step,
         "best_epoch": state.best_epoch,
         "validation_loss": state.best_loss,
@@ -267,10 +268,10 @@ def _train(
 
 def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
     """Of this run, and of what it started from."""
-    keys = all_seen(parts)[: None if config.epochs else 0]
-    if config.initial is None:
+    keys = all_seen(parts)[: None if config.max_epochs else 0]
+    if config.init_from is None:
         return keys
-    folder = encoder_folder(config.initial)
+    folder = encoder_folder(config.init_from)
     about = load_encoder_folder(folder)[1]
     if "seen_sha256" not in about and not same_split(about, parts[0].store, parts[0].split):
         raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
@@ -281,14 +282,14 @@ def _about(config: PretrainConfig, method: Method, data: Data, parts: tuple[Sour
     """Everything needed to use the encoder, and where it comes from."""
     policy = parts[0].policy
     return {
-        "format": "clocs-encoder-1",
+        "format": "clocs-encoder-2",
         "encoder": {**describe_encoder(method.encoder), "name": config.encoder["name"]},
         "input": {
             "unit": data.train.unit,
-            "rate": policy.rate,
-            "samples": policy.samples,
+            "sampling_rate": policy.sampling_rate,
+            "num_samples": policy.num_samples,
             "leads": list(data.train.leads),
-            "normalisation": policy.normalisation,
+            "normalization": policy.normalization,
             "policy": policy.model_dump(mode="json"),
             "lead_dropout": method.drops_leads,
         },
@@ -298,10 +299,10 @@ def _about(config: PretrainConfig, method: Method, data: Data, parts: tuple[Sour
 
 
 def _fabric(config: PretrainConfig, run: Run) -> Fabric:
-    ranks = config.devices * config.nodes
-    if ranks > 1 and config.batch % (ranks * DRAW_BLOCK):
+    ranks = config.devices * config.num_nodes
+    if ranks > 1 and config.batch_size % (ranks * DRAW_BLOCK):
         raise ConfigError(
-            f"a batch of {config.batch} cannot be shared by {ranks} ranks: each needs a multiple of {DRAW_BLOCK} "
+            f"a batch of {config.batch_size} cannot be shared by {ranks} ranks: each needs a multiple of {DRAW_BLOCK} "
             f"instances, so make it a multiple of {ranks * DRAW_BLOCK}"
         )
     if config.precision == "16-mixed" and not torch.cuda.is_available():
@@ -313,10 +314,10 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
     fabric = Fabric(
         accelerator="auto" if torch.cuda.is_available() else "cpu",
         devices=config.devices,
-        num_nodes=config.nodes,
+        num_nodes=config.num_nodes,
         strategy="ddp" if ranks > 1 else "auto",
         precision=config.precision,
-        loggers=[build_logger(name, run) for name in config.track],
+        loggers=[build_logger(name, run) for name in config.logger],
     )
     fabric.launch()
     return fabric

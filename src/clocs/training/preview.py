@@ -34,7 +34,7 @@ Ints = npt.NDArray[np.int64]
 
 CELLS = 32
 """Instances of a similarity matrix that can still be read."""
-FRAME = FramePolicy(samples=2500, rate=500)
+FRAME = FramePolicy(num_samples=2500, sampling_rate=500)
 """5 s, the frame that the augmentations' defaults are made for."""
 
 
@@ -46,8 +46,8 @@ def first_batch(
     Embeddings are those the first step of training sees, dropout included; or, in eval mode, those of a
     run's ``best`` folder.
     """
-    if not 1 <= instances <= config.batch:
-        raise ConfigError(f"instances may be 1 to the batch's {config.batch}, not {instances}")
+    if not 1 <= instances <= config.batch_size:
+        raise ConfigError(f"instances may be 1 to the batch's {config.batch_size}, not {instances}")
     whole = source(config)
     with torch.random.fork_rng(devices=[]):
         method = fresh_method(config, (whole,))
@@ -58,7 +58,7 @@ def first_batch(
     (dataset,) = data.train.datasets
     shown = _views(method, dataset, batch["item"][:instances].numpy(), batch["views"][:instances, :, 0])
     views = batch["views"]
-    normalised = views if shown_as is policy else torch.from_numpy(policy.normalise(views.numpy()))
+    normalised = views if shown_as is policy else torch.from_numpy(policy.normalize(views.numpy()))
     embeddings, encoder = _embeddings(config, method.encoder, policy, normalised, checkpoint)
     return shown, _similarity(embeddings, batch["patient"].numpy(), shown.names, cells, encoder)
 
@@ -86,7 +86,7 @@ def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed:
     return Views(
         values=values,
         plain=np.broadcast_to(plain.numpy()[:, None], values.shape),
-        rates=np.array([FRAME.rate]),
+        rates=np.array([FRAME.sampling_rate]),
         offsets=np.zeros(len(made), np.int64),
         names=("original", *names),
         instances=(f"record {record}, lead {frames.locate([0])[2][0]}",),
@@ -104,14 +104,14 @@ def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -
     return Views(
         values=values.numpy(),
         plain=plain.expand_as(values).numpy() if plain is not None and fits else None,
-        rates=np.array([_rate(dataset.policy, item.rate, item.samples) for item in recordings]),
+        rates=np.array([_rate(dataset.policy, item.sampling_rate, item.num_samples) for item in recordings]),
         offsets=np.array([offset for _, offset in named], np.int64),
         names=tuple(name for name, _ in named),
         instances=tuple(
             f"record {item.record_id}" + (f", lead {lead}" if lead else "") + f", patient {item.patient_id}"
             for item, lead in zip(recordings, leads, strict=True)
         ),
-        unit=recordings[0].unit if dataset.policy.normalisation == "none" else "normalised",
+        unit=recordings[0].unit if dataset.policy.normalization == "none" else "normalised",
     )
 
 
@@ -127,7 +127,10 @@ def _unaugmented(method: Method, signals: Tensor) -> Tensor | None:
 def _named(method: Method, dataset: FrameDataset, views: int, plain: int) -> list[tuple[str, int]]:
     """Name and offset in samples of each view: what was cut, how often it was copied, what was done to it."""
     policy = dataset.policy
-    cut = [(f"segment {at + 1}" if policy.segments > 1 else "", at * policy.samples) for at in range(policy.segments)]
+    cut = [
+        (f"segment {at + 1}" if policy.num_segments > 1 else "", at * policy.num_samples)
+        for at in range(policy.num_segments)
+    ]
     if method.leads_as_views and views >= len(cut) * len(dataset.leads):  # fewer: a drawn lead a view
         cut = [(f"lead {lead} {name}".strip(), offset) for lead in dataset.leads for name, offset in cut]
     steps = [step["name"] for step in describe_augmentations(method.augmentations)]
@@ -141,9 +144,9 @@ def _named(method: Method, dataset: FrameDataset, views: int, plain: int) -> lis
     return [((name or "frame") + done, offset) for name, offset in named]
 
 
-def _rate(policy: FramePolicy, rate: float, samples: int) -> float:
+def _rate(policy: FramePolicy, sampling_rate: float, num_samples: int) -> float:
     """Samples of a view per second of the recording; the paper's policies stretch some."""
-    return rate * policy.segments * policy.samples / (policy.window(rate) or samples)
+    return sampling_rate * policy.num_segments * policy.num_samples / (policy.window(sampling_rate) or num_samples)
 
 
 def _embeddings(
@@ -168,7 +171,7 @@ def _refuse_other_input(wanted: dict[str, object], policy: FramePolicy) -> None:
     given = policy.model_dump(mode="json")
     wrong = [
         f"{key} {wanted[key]}, not {given[key]}"
-        for key in ("samples", "rate", "normalisation")
+        for key in ("num_samples", "sampling_rate", "normalization")
         if wanted[key] != given[key]
     ]
     if wrong:

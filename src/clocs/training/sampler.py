@@ -69,12 +69,12 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 class ShuffledSampler:
     """Every item once an epoch, in random order: of 0..size-1, or of ``chosen`` ones."""
 
-    def __init__(self, size: int, batch: int, seed: int, chosen: Ints | None = None) -> None:
+    def __init__(self, size: int, batch_size: int, seed: int, chosen: Ints | None = None) -> None:
         size = size if chosen is None else len(chosen)
-        if size < batch:
-            raise ConfigError(f"{size} instances do not fill a batch of {batch}; choose batch={size} or less")
-        self.steps = size // batch
-        self._size, self._batch, self._seed, self._chosen = size, batch, seed, chosen
+        if size < batch_size:
+            raise ConfigError(f"{size} instances do not fill a batch of {batch_size}; choose batch={size} or less")
+        self.steps = size // batch_size
+        self._size, self._batch, self._seed, self._chosen = size, batch_size, seed, chosen
         self._batches = functools.lru_cache(maxsize=2)(self._compute)
 
     def batch(self, epoch: int, step: int) -> Ints:
@@ -98,9 +98,9 @@ class TurnsSampler:
     through. In a batch of several stores, most others are told apart by the device alone, and teach nothing.
     """
 
-    def __init__(self, sizes: Sequence[int], batch: int, seed: int) -> None:
+    def __init__(self, sizes: Sequence[int], batch_size: int, seed: int) -> None:
         self._samplers = [
-            ShuffledSampler(size, batch, derived_seed(seed, "store", number)) for number, size in enumerate(sizes)
+            ShuffledSampler(size, batch_size, derived_seed(seed, "store", number)) for number, size in enumerate(sizes)
         ]
         self._first = np.cumsum([0, *sizes])
         self.steps = len(sizes) * self._samplers[0].steps
@@ -115,9 +115,9 @@ class TurnsSampler:
 class RepeatedSampler:
     """An epoch goes several times over another sampler's items, each time in another order."""
 
-    def __init__(self, sampler: Sampler, repeats: int) -> None:
-        self._sampler, self._repeats = sampler, repeats
-        self.steps = repeats * sampler.steps
+    def __init__(self, sampler: Sampler, passes_per_epoch: int) -> None:
+        self._sampler, self._repeats = sampler, passes_per_epoch
+        self.steps = passes_per_epoch * sampler.steps
 
     def batch(self, epoch: int, step: int) -> Ints:
         """(B,) item numbers."""
@@ -131,18 +131,18 @@ class PatientSampler:
     Patients come in random order, once an epoch; a patient's items are drawn without replacement.
     """
 
-    def __init__(self, patients: Ints, batch: int, each: int, seed: int) -> None:
+    def __init__(self, patients: Ints, batch_size: int, each: int, seed: int) -> None:
         order = np.argsort(patients, kind="stable")
         _, first, counts = np.unique(patients[order], return_index=True, return_counts=True)
         rich = np.flatnonzero(counts >= each)
-        if each < 2 or batch % each or len(rich) * each < batch:
+        if each < 2 or batch_size % each or len(rich) * each < batch_size:
             raise ConfigError(
-                f"same_patient={each} needs a batch that is a multiple of it and {batch // max(each, 1)} patients "
-                f"with {each} instances; {len(rich)} have as many"
+                f"instances_per_patient={each} needs a batch that is a multiple of it and {batch_size // max(each, 1)} "
+                f"patients with {each} instances; {len(rich)} have as many"
             )
         self._items, self._first, self._counts = order, first[rich], counts[rich]
-        self._batch, self._each, self._seed = batch, each, seed
-        self.steps = len(rich) * each // batch
+        self._batch, self._each, self._seed = batch_size, each, seed
+        self.steps = len(rich) * each // batch_size
 
     def batch(self, epoch: int, step: int) -> Ints:
         """(B,) item numbers, a patient's items side by side."""

@@ -10,8 +10,8 @@ from clocs.training.config import PretrainConfig
 
 def planned_steps(config: PretrainConfig, per_epoch: int) -> int:
     """Steps of a run that patience does not end earlier: what a cosine falls over."""
-    steps = config.epochs * per_epoch
-    planned = steps if config.steps is None else min(steps, config.steps)
+    steps = config.max_epochs * per_epoch
+    planned = steps if config.max_steps is None else min(steps, config.max_steps)
     if config.warmup_steps and config.warmup_steps >= planned:
         raise ConfigError(f"warmup_steps={config.warmup_steps}: the run has {planned} steps, and none would be left")
     return planned

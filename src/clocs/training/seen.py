@@ -59,14 +59,14 @@ def seen_records(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArr
 def _trained_on_nothing_else(about: dict[str, Any], store: Store) -> bool:
     """Then whole recordings tell all: in another store of the same patients they may have other leads."""
     told = about.get("training", {})
-    others = told.get("more_stores") or told.get("initial")
+    others = told.get("extra_stores") or told.get("init_from")
     return told.get("store_sha256") == store.sha256 and not others
 
 
 def trained_on(about: dict[str, Any]) -> list[tuple[str, str]]:
     """Hashes of the stores and splits that trained an encoder, in their order; none for random weights."""
     told = about.get("training")
-    every = (told, *told.get("more_stores", ())) if told else ()
+    every = (told, *told.get("extra_stores", ())) if told else ()
     return [(item["store_sha256"], item["split_sha256"]) for item in every]
 
 

@@ -41,7 +41,7 @@ STOP_AT: Final = 5
 """Step at which a run is interrupted; there is a checkpoint after step 4, and one before."""
 
 
-CACHED: Final[dict[str, Any]] = {"samples": 400, "rate": 125.0, "leads": ("II", "V2")}
+CACHED: Final[dict[str, Any]] = {"num_samples": 400, "sampling_rate": 125.0, "leads": ("II", "V2")}
 """Changes of the policy ``segments`` under which frames are cached."""
 
 
@@ -52,9 +52,9 @@ def dataset() -> Dataset:
 
 def training(folder: Path, run: str, **changes: Any) -> list[str]:
     """The options of one of ``RUNS``, of six steps."""
-    told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "epochs": 2, "batch": 8}
-    told |= {"frames.samples": 400, "frames.rate": 125, "frames.segments": 2, "leads": "II,V2"}
-    told |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_steps": 2, "onnx": "false"}
+    told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "max_epochs": 2, "batch_size": 8}
+    told |= {"frames.num_samples": 400, "frames.sampling_rate": 125, "frames.segments": 2, "leads": "II,V2"}
+    told |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_every": 2, "onnx": "false"}
     return [f"{key}={value}" for key, value in {**told, **changes}.items()]
 
 
@@ -123,7 +123,7 @@ def _make_encoder(best: Path, folder: Path) -> None:
         classes=tuple(ClassInfo(name, f"meaning of {name}", 0.5, ()) for name in ("one", "other")),
         multi_label=True,
         temperature=1.0,
-        cannot_recognise=(),
+        limitations=(),
         leads=("II", "V2"),
         trained_on={},
         encoder_sha256=about["weights_sha256"],

@@ -48,7 +48,7 @@ def read_recordings(folder: Path) -> Found:
 def gather_frames(folder: Path) -> Found:
     """All frames of the training part, in one call; they are cut, not resampled."""
     store = open_store(folder / "store")
-    frames = Frames(store, FramePolicy(samples=400, rate=100), records=store.split().mask("train"))
+    frames = Frames(store, FramePolicy(num_samples=400, sampling_rate=100), records=store.split().mask("train"))
     items = np.arange(len(frames))
     yield frames.gather(items), frames.targets(items)
 
@@ -81,7 +81,7 @@ def ingest_again(folder: Path) -> Found:
 
 def train(folder: Path) -> Found:
     """Two steps of a new run."""
-    yield from _trained(folder, "fresh", steps=2)
+    yield from _trained(folder, "fresh", max_steps=2)
 
 
 def resume(folder: Path) -> Found:
@@ -108,7 +108,7 @@ def look_up(folder: Path) -> Found:
 
 def continue_from(folder: Path) -> Found:
     """Two steps of a run that starts from the encoder."""
-    yield from _trained(folder, "fresh", steps=2, initial=folder / "encoder")
+    yield from _trained(folder, "fresh", max_steps=2, init_from=folder / "encoder")
 
 
 def evaluate(folder: Path) -> Found:

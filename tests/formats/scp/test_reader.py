@@ -54,7 +54,7 @@ def test_there_are_no_other_files(hospital_files: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_read(name: str, hospital_files: Path) -> None:
     recording = read_from(open_source(hospital_files), name)
-    found = (recording.leads, recording.rate, recording.samples, recording.age, recording.sex)
+    found = (recording.leads, recording.sampling_rate, recording.num_samples, recording.age, recording.sex)
     assert found == FILES[name]
     assert recording.digital.dtype == np.int16
 
@@ -65,7 +65,7 @@ def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path,
     source = open_source(hospital_files)
     recording, theirs = read_from(source, name), ecgdatakit_reads(source.read(name), tmp_path, "theirs.scp")
     assert recording.leads == tuple(theirs.leads)
-    assert recording.rate == theirs.rate
+    assert recording.sampling_rate == theirs.sampling_rate
     np.testing.assert_allclose(recording.physical(), np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_the_dicom_copy_of_a_record_is_the_same_to_a_millionth(hospital_files: P
     source = open_source(hospital_files)
     ours = read_from(source, "scp/ecgtoolkit_Example.scp")
     copy = read_from(source, "dicom/ecgtoolkit_Example.dcm")
-    assert (ours.rate, ours.age, ours.sex) == (copy.rate, copy.age, copy.sex)
+    assert (ours.sampling_rate, ours.age, ours.sex) == (copy.sampling_rate, copy.age, copy.sex)
     np.testing.assert_allclose(ours.select(copy.leads).signal, copy.signal, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(ours.select(copy.leads).digital, copy.digital)
 
@@ -89,7 +89,7 @@ def test_a_record_cut_at_64_kib_a_lead_holds_the_first_steps_of_its_edf_copy(hos
     source = open_source(hospital_files)
     ours, copy = read_from(source, "scp/contec_0000050.scp"), read_from(source, "edf/contec_0000050.edf")
     np.testing.assert_array_equal(ours.digital, copy.digital[:, :32767])
-    assert ours.provenance.declared_samples == copy.samples == 37855
+    assert ours.provenance.num_declared_samples == copy.num_samples == 37855
     assert ours.provenance.notes == ("12 leads hold fewer samples than announced",)
 
 
@@ -144,11 +144,11 @@ def test_section_1_is_followed_as_far_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "rate"),
+    ("interval", "sampling_rate"),
     [(1667, 600.0), (2000, 500.0), (3333, 300.0), (3906, 256.0), (1250, 800.0), (30030, 1e6 / 30030)],
 )
-def test_an_interval_in_microseconds_is_taken_for_the_whole_rate_it_means(interval: int, rate: float) -> None:
-    assert made(record(scp_leads(SMALL, interval=interval))).rate == rate
+def test_an_interval_in_microseconds_is_taken_for_the_whole_rate_it_means(interval: int, sampling_rate: float) -> None:
+    assert made(record(scp_leads(SMALL, interval=interval))).sampling_rate == sampling_rate
 
 
 def test_checksums_are_the_standards() -> None:

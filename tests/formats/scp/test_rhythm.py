@@ -193,7 +193,7 @@ def bimodal(rows: Ints, beats: Beats, *, minus: bool, flagged: bool = True, prot
 def test_bimodal_compression_keeps_protected_zones_and_interpolates_between(minus: bool) -> None:
     rows = np.array([wave(6), wave(7)])
     recording = made(bimodal(rows, BEATS, minus=minus))
-    assert (recording.rate, recording.samples) == (500.0, SAMPLES)
+    assert (recording.sampling_rate, recording.num_samples) == (500.0, SAMPLES)
     assert recording.provenance.notes == ("stored at 1/4 of the rate outside the heartbeats, and interpolated there",)
     inside = np.zeros(SAMPLES, bool)
     for *_, begin, end in BEATS:

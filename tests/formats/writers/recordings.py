@@ -27,12 +27,17 @@ ORIGINALS = {"chapman": 16, "ptbxl": 66, "cpsc2018": 20, "ludb": 20}
 def recordings(draw: st.DrawFn, missing: bool = True, fastest: float = 1e4) -> Recording:
     """Any leads, rate up to the ``fastest``, gains and baselines; 16 or 32 bits; perhaps with ``missing`` samples."""
     leads = tuple(draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=13, unique=True)))
-    count, samples = len(leads), draw(st.integers(1, 400))
-    rate = draw(st.one_of(st.sampled_from([rate for rate in RATES if rate <= fastest]), st.floats(1.0, fastest)))
+    count, num_samples = len(leads), draw(st.integers(1, 400))
+    sampling_rate = draw(
+        st.one_of(
+            st.sampled_from([sampling_rate for sampling_rate in RATES if sampling_rate <= fastest]),
+            st.floats(1.0, fastest),
+        )
+    )
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     dtype = np.int32 if draw(st.booleans()) else np.int16
     size = draw(st.sampled_from([1, 100, 30_000, int(np.iinfo(dtype).max)]))
-    digital: Digital = random.integers(-size, size, (count, samples), endpoint=True).astype(dtype)
+    digital: Digital = random.integers(-size, size, (count, num_samples), endpoint=True).astype(dtype)
     if missing and draw(st.booleans()):
         digital[random.random(digital.shape) < draw(st.sampled_from([0.01, 0.5, 1.0]))] = missing_value(dtype)
     gain = st.one_of(st.sampled_from(GAINS), st.floats(0.01, 1e6))
@@ -41,7 +46,7 @@ def recordings(draw: st.DrawFn, missing: bool = True, fastest: float = 1e4) -> R
         digital=digital,
         gain=np.array(draw(st.lists(gain, min_size=count, max_size=count))),
         baseline=np.array(draw(st.lists(zero, min_size=count, max_size=count)), np.int32),
-        rate=rate,
+        sampling_rate=sampling_rate,
         leads=leads,
         record_id="r",
         patient_id="Smith-42",

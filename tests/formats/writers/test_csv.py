@@ -26,12 +26,12 @@ def check(recording: Recording, path: Path) -> None:
     table = pd.read_csv(path, comment="#", dtype=np.float64)
     assert tuple(table.columns) == ("time", *recording.leads)
     np.testing.assert_array_equal(table.iloc[:, 1:].to_numpy().T, expected)
-    np.testing.assert_array_equal(table["time"], np.arange(recording.samples) / recording.rate)
+    np.testing.assert_array_equal(table["time"], np.arange(recording.num_samples) / recording.sampling_rate)
     ours = read(path, derive_leads=False)
     np.testing.assert_array_equal(millivolts(ours), expected)
     np.testing.assert_array_equal(ours.gain, recording.gain)
     np.testing.assert_array_equal(ours.baseline, recording.baseline)
-    assert (ours.rate, ours.leads, ours.unit) == (recording.rate, recording.leads, recording.unit)
+    assert (ours.sampling_rate, ours.leads, ours.unit) == (recording.sampling_rate, recording.leads, recording.unit)
     assert (ours.age, ours.sex, ours.labels) == (recording.age, recording.sex, recording.labels)
     assert ours.episodes == recording.episodes
 

@@ -54,7 +54,7 @@ def check(recording: Recording, folder: Path) -> tuple[str, ...]:
     reach = np.nanmax(np.abs(expected), initial=0) + 1
     tolerance = (0.5 if ROUNDED in notes else 1e-9) * steps + 1e-11 * reach
     assert (np.nan_to_num(np.abs(microvolts - expected)) <= tolerance).all()
-    assert float(group.SamplingFrequency) == pytest.approx(recording.rate, rel=1e-14)
+    assert float(group.SamplingFrequency) == pytest.approx(recording.sampling_rate, rel=1e-14)
     assert (group.NumberOfWaveformSamples, group.NumberOfWaveformChannels) == expected.shape[::-1]
     labels = [channel.ChannelLabel for channel in group.ChannelDefinitionSequence]
     assert labels == list(recording.leads)
@@ -62,7 +62,7 @@ def check(recording: Recording, folder: Path) -> tuple[str, ...]:
         recording.labels
     )
     ours = read(folder / "r.dcm", derive_leads=False)
-    assert (ours.rate, ours.sex) == (float(group.SamplingFrequency), recording.sex)
+    assert (ours.sampling_rate, ours.sex) == (float(group.SamplingFrequency), recording.sex)
     assert (np.nan_to_num(np.abs(1000 * millivolts(ours) - expected)) <= tolerance + 1e-6).all()
     assert np.isnan(millivolts(ours)).tolist() == np.isnan(expected).tolist()
     return notes
@@ -73,7 +73,7 @@ def check(recording: Recording, folder: Path) -> tuple[str, ...]:
 def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("dicom")
     low = 50.0 if len(recording.leads) <= 12 else 200.0
-    if not low <= recording.rate <= 1000:
+    if not low <= recording.sampling_rate <= 1000:
         with pytest.raises(SignalError, match="the ECG classes of DICOM take"):
             write(recording, folder / "r.dcm")
         return
@@ -86,7 +86,7 @@ def exactly(recording: Recording, folder: Path) -> None:
     """A real recording: nothing is lost, and its leads are found by their codes."""
     assert check(recording, folder) == ()
     ours = read(folder / "r.dcm", derive_leads=False)
-    assert (ours.leads, ours.rate, ours.age) == (recording.leads, recording.rate, recording.age)
+    assert (ours.leads, ours.sampling_rate, ours.age) == (recording.leads, recording.sampling_rate, recording.age)
     np.testing.assert_allclose(ours.signal, recording.signal, rtol=1e-6, atol=1e-9)
 
 
@@ -116,7 +116,7 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("leads", "rate", "samples", "expected"),
+    ("leads", "sampling_rate", "num_samples", "expected"),
     [
         (STANDARD, 500.0, 5000, TWELVE_LEADS),
         (("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"), 500.0, 5000, TWELVE_LEADS),
@@ -127,10 +127,10 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
     ],
 )
 def test_the_class_is_one_whose_limits_are_kept(
-    leads: tuple[str, ...], rate: float, samples: int, expected: str, tmp_path: Path
+    leads: tuple[str, ...], sampling_rate: float, num_samples: int, expected: str, tmp_path: Path
 ) -> None:
     """PS3.3 A.34.3 to A.34.5: leads, samples and sampling frequency of each class."""
-    write(make_recording(leads, samples, rate), tmp_path / "r.dcm")
+    write(make_recording(leads, num_samples, sampling_rate), tmp_path / "r.dcm")
     assert pydicom.dcmread(tmp_path / "r.dcm").SOPClassUID == expected
 
 

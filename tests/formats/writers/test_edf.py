@@ -37,7 +37,7 @@ PER_MILLIVOLT = {"uV": 1000.0, "mV": 1.0, "V": 1e-3, "nV": 1e6}
 def check(recording: Recording, path: Path) -> tuple[str, ...]:
     """Integers, scale, rate, names and length are what the library finds, as far as the notes do not say otherwise."""
     notes = put(recording, path)
-    expected, samples = millivolts(recording), recording.samples
+    expected, num_samples = millivolts(recording), recording.num_samples
     with contextlib.closing(pyedflib.EdfReader(str(path))) as file:
         assert file.getSignalLabels() == [
             "ECG" if lead == "ECG" else f"ECG {lead}"[:16].strip() for lead in recording.leads
@@ -45,15 +45,17 @@ def check(recording: Recording, path: Path) -> tuple[str, ...]:
         for row in range(len(recording.leads)):
             stored = file.readSignal(row, digital=True)
             if ROUNDED not in notes and _fits(recording, row, path):
-                np.testing.assert_array_equal(stored[:samples], recording.digital[row])
+                np.testing.assert_array_equal(stored[:num_samples], recording.digital[row])
             unit = PER_MILLIVOLT[file.getPhysicalDimension(row)]
             found = file.readSignal(row) / unit
             span = abs(file.getPhysicalMaximum(row) - file.getPhysicalMinimum(row)) / unit
             step = span / (file.getDigitalMaximum(row) - file.getDigitalMinimum(row))
             tolerance = (0.5 if ROUNDED in notes else 0) * step + (2e-5 if SCALE in notes else 1e-12) * span
-            assert np.abs(found[:samples] - expected[row]).max() <= tolerance + 1e-12 * np.abs(expected[row]).max()
-            assert (len(found) > samples) == (SPARE in notes)
-        assert file.getSampleFrequency(0) == pytest.approx(recording.rate, rel=6e-6 if RATE in notes else 1e-14)
+            assert np.abs(found[:num_samples] - expected[row]).max() <= tolerance + 1e-12 * np.abs(expected[row]).max()
+            assert (len(found) > num_samples) == (SPARE in notes)
+        assert file.getSampleFrequency(0) == pytest.approx(
+            recording.sampling_rate, rel=6e-6 if RATE in notes else 1e-14
+        )
         assert file.getSex() == {"male": "Male", "female": "Female", None: ""}[recording.sex]
         texts = file.readAnnotations()[2].tolist()
     labels = [*recording.labels, *(episode.label for episode in recording.episodes)]
@@ -80,10 +82,10 @@ def test_any_recording_comes_back(ending: str, recording: Recording, tmp_path_fa
         assert ROUNDED not in notes
 
 
-@pytest.mark.parametrize("samples", [4999, 4998, 2311, 577, 29 * 31, 30_000])
-def test_a_data_record_of_any_length_lasts_exactly_as_long(samples: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_samples", [4999, 4998, 2311, 577, 29 * 31, 30_000])
+def test_a_data_record_of_any_length_lasts_exactly_as_long(num_samples: int, tmp_path: Path) -> None:
     """The library cuts durations off, 9.998 s must not become 9.99799; and 60 s is the longest that it takes."""
-    assert check(make_recording(("II",), samples), tmp_path / "r.edf") == ()
+    assert check(make_recording(("II",), num_samples), tmp_path / "r.edf") == ()
 
 
 def exactly(recording: Recording, path: Path) -> None:
@@ -98,7 +100,11 @@ def exactly(recording: Recording, path: Path) -> None:
     np.testing.assert_array_equal(ours.digital, recording.digital)
     np.testing.assert_allclose(ours.gain, recording.gain, rtol=1e-12)
     np.testing.assert_array_equal(ours.baseline, recording.baseline)
-    assert (ours.leads, ours.rate, ours.samples) == (recording.leads, recording.rate, recording.samples)
+    assert (ours.leads, ours.sampling_rate, ours.num_samples) == (
+        recording.leads,
+        recording.sampling_rate,
+        recording.num_samples,
+    )
 
 
 def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
@@ -129,35 +135,35 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
 
 @settings(max_examples=150)
 @given(
-    samples=st.integers(1, 200_000),
-    rate=st.one_of(st.sampled_from([100.0, 250.0, 257.0, 300.0, 1000 / 3, 500.0]), st.floats(1.0, 1e6)),
+    num_samples=st.integers(1, 200_000),
+    sampling_rate=st.one_of(st.sampled_from([100.0, 250.0, 257.0, 300.0, 1000 / 3, 500.0]), st.floats(1.0, 1e6)),
     frame=st.integers(2, 1533),
 )
-@example(samples=5003, rate=500.0, frame=24)  # a prime number
-@example(samples=1, rate=1e6, frame=1533)
-@example(samples=1_800_017, rate=511.987, frame=3)
-def test_data_records_hold_all_samples_and_little_more(samples: int, rate: float, frame: int) -> None:
-    records = plan_records(samples, rate, frame)
+@example(num_samples=5003, sampling_rate=500.0, frame=24)  # a prime number
+@example(num_samples=1, sampling_rate=1e6, frame=1533)
+@example(num_samples=1_800_017, sampling_rate=511.987, frame=3)
+def test_data_records_hold_all_samples_and_little_more(num_samples: int, sampling_rate: float, frame: int) -> None:
+    records = plan_records(num_samples, sampling_rate, frame)
     seconds = records.ticks / TICKS
     assert SECONDS[0] <= seconds <= SECONDS[1]
-    held = records.samples * records.count
-    assert samples <= held < samples + records.samples
-    found = records.samples / seconds
-    assert found == pytest.approx(rate, rel=1e-14 if records.exact_rate else 0.51 / records.ticks)
-    if records.exact_rate and held > samples:
-        assert (held - samples) / rate < 2.001
-    if samples * frame < 8 << 20 and 1 <= samples / rate <= 60 and rate == 500:
-        assert held == samples
+    held = records.num_samples * records.count
+    assert num_samples <= held < num_samples + records.num_samples
+    found = records.num_samples / seconds
+    assert found == pytest.approx(sampling_rate, rel=1e-14 if records.exact_rate else 0.51 / records.ticks)
+    if records.exact_rate and held > num_samples:
+        assert (held - num_samples) / sampling_rate < 2.001
+    if num_samples * frame < 8 << 20 and 1 <= num_samples / sampling_rate <= 60 and sampling_rate == 500:
+        assert held == num_samples
 
 
 def test_few_samples_are_filled_in_where_the_clock_does_not_allow_for_their_number() -> None:
     """At 300 Hz, 10 us count only every third sample."""
     records = plan_records(8999, 300.0, 2)
-    assert (records.samples * records.count, records.exact_rate) == (9000, True)
+    assert (records.num_samples * records.count, records.exact_rate) == (9000, True)
 
 
 @pytest.mark.parametrize(
-    ("samples", "rate", "expected"),
+    ("num_samples", "sampling_rate", "expected"),
     [
         (5000, 500.0, 2500),
         (7500, 500.0, 2500),
@@ -167,10 +173,16 @@ def test_few_samples_are_filled_in_where_the_clock_does_not_allow_for_their_numb
         (13, 500.0, 13),
     ],
 )
-def test_data_records_are_of_the_usual_size_where_they_can_be(samples: int, rate: float, expected: int) -> None:
-    records = plan_records(samples, rate, 24)
-    assert (records.samples, records.samples * records.count, records.exact_rate) == (expected, samples, True)
-    assert records.samples * 24 <= USUAL_BYTES or samples == 5003
+def test_data_records_are_of_the_usual_size_where_they_can_be(
+    num_samples: int, sampling_rate: float, expected: int
+) -> None:
+    records = plan_records(num_samples, sampling_rate, 24)
+    assert (records.num_samples, records.num_samples * records.count, records.exact_rate) == (
+        expected,
+        num_samples,
+        True,
+    )
+    assert records.num_samples * 24 <= USUAL_BYTES or num_samples == 5003
 
 
 @settings(max_examples=100)
@@ -255,7 +267,7 @@ def test_many_annotations_fit_or_are_left_out_with_a_note(tmp_path: Path) -> Non
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         found = file.readAnnotations()[2].tolist()
         np.testing.assert_array_equal(file.readSignal(2, digital=True), recording.digital[2])
-    records = plan_records(recording.samples, recording.rate, 6).count
+    records = plan_records(recording.num_samples, recording.sampling_rate, 6).count
     assert len(found) == min(200, 64 * records)
     assert ("labels are shortened or left out" in notes) == (len(found) < 200)
 

@@ -25,7 +25,11 @@ def check(recording: Recording, path: Path) -> None:
     assert len(table) == 1
     row = table.iloc[0]
     assert row["leads"].tolist() == list(recording.leads)
-    assert (row["rate"], row["samples"], row["unit"]) == (recording.rate, recording.samples, recording.unit)
+    assert (row["sampling_rate"], row["num_samples"], row["unit"]) == (
+        recording.sampling_rate,
+        recording.num_samples,
+        recording.unit,
+    )
     assert row["labels"].tolist() == list(recording.labels)
     signal = np.stack(row["signal"])
     assert signal.dtype == np.float32

@@ -27,8 +27,10 @@ def check(recording: Recording, folder: Path) -> None:
     np.testing.assert_array_equal(raw.baseline, recording.baseline)
     assert raw.checksum == raw.calc_checksum()
     assert raw.init_value == recording.digital[:, 0].tolist()
-    assert raw.fs == pytest.approx(recording.rate, abs=1e-8)  # the package takes a rate this near a whole one for it
-    assert (raw.sig_len, tuple(raw.sig_name)) == (recording.samples, recording.leads)
+    assert raw.fs == pytest.approx(
+        recording.sampling_rate, abs=1e-8
+    )  # the package takes a rate this near a whole one for it
+    assert (raw.sig_len, tuple(raw.sig_name)) == (recording.num_samples, recording.leads)
     assert set(raw.units) == {"mV"}
     ours = read(folder / "r.hea", derive_leads=False)
     np.testing.assert_array_equal(ours.digital, recording.digital)

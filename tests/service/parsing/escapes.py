@@ -268,7 +268,7 @@ def _read(source: Source, name: str) -> Recording:
         digital=np.array([errors], np.int16),
         gain=np.ones(1),
         baseline=np.zeros(1, np.int32),
-        rate=500.0,
+        sampling_rate=500.0,
         leads=("I",),
     )
 

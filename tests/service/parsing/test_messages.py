@@ -39,7 +39,7 @@ def sent(recording: Recording) -> tuple[Told, bytes]:
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_recording_arrives_exactly(wide: bool) -> None:
-    plain = make_recording(("I", "II", "V2"), samples=501, rate=333.25, labels=("AFIB",))
+    plain = make_recording(("I", "II", "V2"), num_samples=501, sampling_rate=333.25, labels=("AFIB",))
     digital = widen(plain.digital) if wide else plain.digital.copy()
     digital[1, 7] = missing_value(digital.dtype)
     recording = replace(
@@ -59,13 +59,19 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
     assert back.digital.dtype == recording.digital.dtype
     assert np.array_equal(back.gain, recording.gain)
     assert np.array_equal(back.baseline, recording.baseline)
-    assert (back.rate, back.leads, back.unit, back.age, back.sex) == (333.25, ("I", "II", "V2"), "mV", 61.0, "female")
+    assert (back.sampling_rate, back.leads, back.unit, back.age, back.sex) == (
+        333.25,
+        ("I", "II", "V2"),
+        "mV",
+        61.0,
+        "female",
+    )
     assert back.provenance == recording.provenance
     assert (back.record_id, back.patient_id, back.site, back.labels) == ("", "", "", ())
 
 
 def test_lengths_that_do_not_fit_are_refused() -> None:
-    told, raw = told_of(make_recording(("I",), samples=600), 1.2)
+    told, raw = told_of(make_recording(("I",), num_samples=600), 1.2)
     for wrong in (raw[:-2], raw + raw):
         with pytest.raises(WireError):
             recording_of(told, wrong)

@@ -54,9 +54,9 @@ def test_names_become_the_upload() -> None:
     assert plain("mrs-smith.hea: damaged in its archive", "mrs-smith.hea") == "the upload: damaged in its archive"
 
 
-@pytest.mark.parametrize("name", ["1", "e", "ecg", "rate", "Hz", "a.csv"])
+@pytest.mark.parametrize("name", ["1", "e", "ecg", "sampling_rate", "Hz", "a.csv"])
 def test_short_and_ordinary_names_leave_the_words_whole(name: str) -> None:
-    """``e`` stands in many words, ``rate`` is what the message is about, ``1`` is a number of it."""
+    """``e`` stands in many words, ``sampling_rate`` is what the message is about, ``1`` is a number of it."""
     message = "a rate of -1 Hz is out of range; the ecg is damaged, tera.csv too"
     assert plain(message, name) == plain(message)
     assert plain(f"{message}: e_x.csv", "e_x.csv") == f"{plain(message)}: the upload"

@@ -76,11 +76,15 @@ def test_what_it_parses(real_data: Path) -> None:
                 wanted = read_upload(sample(real_data, name))
                 found = await pool.recording(sample_upload(real_data, name))
                 assert np.array_equal(found.digital, wanted.digital)
-                assert (found.leads, found.rate, found.provenance) == (wanted.leads, wanted.rate, wanted.provenance)
+                assert (found.leads, found.sampling_rate, found.provenance) == (
+                    wanted.leads,
+                    wanted.sampling_rate,
+                    wanted.provenance,
+                )
                 with pytest.raises(FormatError, match="not a format clocs knows"):
                     await pool.recording(upload_of({"x.csv": b"nothing"}))
             begun = await pool.beginning(sample_upload(real_data, "scp"))
-            assert (begun.seconds, begun.recording.samples) == (10.0, 5000)
+            assert (begun.seconds, begun.recording.num_samples) == (10.0, 5000)
             png = await pool.drawing(sample_upload(real_data, "scp"), "png", 5.0)
             pdf = await pool.drawing(sample_upload(real_data, "scp"), "pdf", 5.0)
             assert png.startswith(b"\x89PNG")
@@ -144,7 +148,7 @@ def test_one_that_dies_is_replaced(real_data: Path) -> None:
             seen = set(pool.pids)
             for number, status in ((signal.SIGKILL, 422), (signal.SIGXCPU, 504)):
                 assert await refused(pool, sample_upload(real_data, "cpsc"), number, signal.SIGCONT) == status
-                assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+                assert (await pool.recording(sample_upload(real_data, "cpsc"))).num_samples == 5000
                 seen |= set(pool.pids)
             assert len(seen) == 3
             assert outcomes == ["crashed", "ok", "timeout", "ok"]
@@ -172,7 +176,7 @@ def test_it_ignores_the_signals_that_stop_the_service(real_data: Path) -> None:
             (pid,) = pool.pids
             for number in (signal.SIGTERM, signal.SIGINT):
                 os.kill(pid, number)
-            assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+            assert (await pool.recording(sample_upload(real_data, "cpsc"))).num_samples == 5000
             assert pool.pids == [pid]
 
     run(scenario())
@@ -190,7 +194,7 @@ def test_memory_is_bounded_and_age_too(real_data: Path) -> None:
             with pytest.raises(FormatError, match="more memory"):
                 await pool.recording(bomb)
             for _ in range(4):
-                assert (await pool.recording(sample_upload(real_data, "cpsc"))).samples == 5000
+                assert (await pool.recording(sample_upload(real_data, "cpsc"))).num_samples == 5000
             assert outcomes == ["memory", "ok", "ok", "ok", "ok"]
             assert pool.pids != before
 

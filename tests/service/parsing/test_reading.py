@@ -84,7 +84,12 @@ def test_a_real_file_is_read_as_the_package_reads_it(name: str, real_data: Path,
     assert sorted(found.leads) == sorted(wanted.leads)
     assert np.array_equal(found.digital, wanted.select(found.leads).digital)
     assert np.array_equal(found.gain, wanted.select(found.leads).gain)
-    assert (found.rate, found.unit, found.age, found.sex) == (wanted.rate, wanted.unit, wanted.age, wanted.sex)
+    assert (found.sampling_rate, found.unit, found.age, found.sex) == (
+        wanted.sampling_rate,
+        wanted.unit,
+        wanted.age,
+        wanted.sex,
+    )
     assert found.provenance.format == FORMATS.get(name, name)
     assert (found.record_id, found.patient_id, found.site, found.labels) == ("", "", "", ())
     known = [lead for lead in STANDARD if lead in found.leads]
@@ -100,7 +105,7 @@ def test_a_zip_of_it_is_as_good(name: str, real_data: Path) -> None:
 
 def test_what_lies_beside_a_recording_in_a_zip_is_passed_over(real_data: Path) -> None:
     beside = {"__MACOSX/._x.xml": b"\x00\x05\x16\x07", ".DS_Store": b"Bud1", "readme.txt": b"hello"}
-    assert read_upload({"ecg.zip": zipped({**sample(real_data, "muse-xml"), **beside})}).samples == 5000
+    assert read_upload({"ecg.zip": zipped({**sample(real_data, "muse-xml"), **beside})}).num_samples == 5000
 
 
 def refusal(files: dict[str, bytes]) -> str:
@@ -116,9 +121,9 @@ def test_two_recordings_are_one_too_many(real_data: Path) -> None:
 
 
 def test_folders_of_a_zip_leave_the_words_whole() -> None:
-    damaged = b"# clocs ECG 1\n# rate: -1\nI,II\n" + b"0,0\n" * 600
+    damaged = b"# clocs ECG 2\n# rate: -1\nI,II\n" + b"0,0\n" * 600
     said = refusal({"x.csv": damaged})
-    assert "rate" in said
+    assert "sampling_rate" in said
     assert refusal({"x.zip": zipped({"a/rate/e/x.csv": damaged})}) == said
 
 
@@ -188,29 +193,41 @@ def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
     assert {field.name for field in fields(Provenance)} == {
         *("source", "sha256"),  # emptied
         *("derived_leads", "notes"),  # cleaned
-        *("format", "declared_samples", "heart_rate"),
+        *("format", "num_declared_samples", "heart_rate"),
     }
     assert set(Told.model_fields) == {
-        *("leads", "gain", "baseline", "dtype", "samples", "rate", "unit", "age", "sex", "provenance", "seconds")
+        *(
+            "leads",
+            "gain",
+            "baseline",
+            "dtype",
+            "num_samples",
+            "sampling_rate",
+            "unit",
+            "age",
+            "sex",
+            "provenance",
+            "seconds",
+        )
     }
 
 
 def test_only_so_much_of_a_recording_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    recording = make_recording(samples=5000)
+    recording = make_recording(num_samples=5000)
     assert whole(recording, 10.0) is recording
     with pytest.raises(SignalError, match=r"3 leads of 10 s; this service takes up to 9 s"):
         whole(recording, 9.0)
-    assert beginning(recording, 4.0).samples == 2000
-    assert beginning(recording, 40.0).samples == 5000
+    assert beginning(recording, 4.0).num_samples == 2000
+    assert beginning(recording, 40.0).num_samples == 5000
     monkeypatch.setattr(reading, "MOST_VALUES", 3000)
-    assert beginning(recording, 40.0).samples == 1000
+    assert beginning(recording, 40.0).num_samples == 1000
     with pytest.raises(SignalError, match="3,000 samples"):
         whole(recording, 10.0)
     assert MOST_VALUES > 12 * 600 * 1000
 
 
 def test_any_format_that_can_be_written_is_read(tmp_path: Path) -> None:
-    recording = make_recording(("I", "II", "V1"), samples=5000, record_id="ecg")
+    recording = make_recording(("I", "II", "V1"), num_samples=5000, record_id="ecg")
     write(recording, tmp_path / "ecg.csv")
     assert read_upload({"ecg.csv": (tmp_path / "ecg.csv").read_bytes()}).provenance.format == "clocs-csv"
 

@@ -202,7 +202,7 @@ def test_markup_in_an_answer_stays_text(visit: Visit) -> None:
     """The service cleans what it says; the viewer does not rely on it."""
     page = visit.page
     poison(page, "**/api/v1/preview", {"notes": [NASTY], "format": NASTY, "sex": NASTY})
-    poison(page, "**/api/v1/classify*", {"notes": [NASTY], "cannot_recognise": [NASTY]})
+    poison(page, "**/api/v1/classify*", {"notes": [NASTY], "limitations": [NASTY]})
     poison(page, "**/api/v1/similar*", {"notes": [NASTY]})
     poison(page, "**/api/v1/model", {"card": f"# {NASTY}\n\n{NASTY}\n\n| a |\n|---|\n| {NASTY} |\n\n[x](javascript:1)"})
     visit.open()

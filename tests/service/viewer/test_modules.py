@@ -168,5 +168,10 @@ def test_the_example_is_a_made_up_patient_of_the_synthetic_dataset(tmp_path: Pat
     clocs.write(dataclasses.replace(eight, labels=()), tmp_path / "example.csv")
     again, known = read(tmp_path / "example.csv"), read(shipped)
     np.testing.assert_array_equal(known.digital, again.digital)
-    assert (known.leads, known.rate, known.age, known.sex) == (again.leads, again.rate, again.age, again.sex)
+    assert (known.leads, known.sampling_rate, known.age, known.sex) == (
+        again.leads,
+        again.sampling_rate,
+        again.age,
+        again.sex,
+    )
     assert known.labels == ()

@@ -152,7 +152,7 @@ def test_calipers_are_switched_off_from_a_line_too(visit: Visit) -> None:
 def test_raw_steps_are_drawn_but_not_measured_in_millivolt(visit: Visit, tmp_path: Path) -> None:
     visit.watch.expected.add(422)
     rows = "\n".join(str(1000 if at % 500 < 40 else at % 7) for at in range(5000))
-    (tmp_path / "steps.csv").write_text(f'# clocs ECG 1\n# rate: 500\n# unit: "adu"\nII\n{rows}\n')
+    (tmp_path / "steps.csv").write_text(f'# clocs ECG 2\n# sampling_rate: 500\n# unit: "adu"\nII\n{rows}\n')
     page = visit.open(tmp_path / "steps.csv")
     assert "raw steps: amplitude not to scale" in page.inner_text("#paper-scale")
     page.click("button:has-text('Calipers')")

@@ -22,7 +22,7 @@ def test_classes_come_with_their_track_record(visit: Visit) -> None:
         assert item["track_record"][1:] in text.replace(" %", "%")
         width = row.locator(".bar-probability").evaluate("node => node.style.width")
         assert float(width.removesuffix("%")) == pytest.approx(100 * item["probability"], abs=0.01)
-    assert found["cannot_recognise"] == page.locator(".cannot li").all_inner_texts()
+    assert found["limitations"] == page.locator(".cannot li").all_inner_texts()
 
 
 def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
@@ -138,7 +138,7 @@ def test_amplitudes_in_raw_steps_are_not_compared(visit: Visit) -> None:
 
     def in_steps(route: Route) -> None:
         response = route.fetch()
-        route.fulfill(response=response, json=response.json() | {"unit": "adu", "rate": 400})
+        route.fulfill(response=response, json=response.json() | {"unit": "adu", "sampling_rate": 400})
 
     page.route("**/api/v1/neighbours/*/preview", in_steps)
     visit.open()

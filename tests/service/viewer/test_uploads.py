@@ -94,7 +94,7 @@ def test_a_lead_that_the_model_does_not_know_is_used_when_told_to(visit: Visit, 
     """As a watch records it: lead I alone. One click asks both questions again, without a track record."""
     visit.watch.expected.add(422)
     rows = "\n".join(f"{(at % 400 < 20) * 1.0 + (at % 7) / 100:.3f}" for at in range(15000))
-    (tmp_path / "watch.csv").write_text(f"# clocs ECG 1\n# rate: 500\nI\n{rows}\n")
+    (tmp_path / "watch.csv").write_text(f"# clocs ECG 2\n# sampling_rate: 500\nI\n{rows}\n")
     page = visit.open(tmp_path / "watch.csv")
     for panel in ("#classes", "#neighbours"):
         said = page.inner_text(panel)

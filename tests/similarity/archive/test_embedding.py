@@ -27,7 +27,7 @@ from tests.inference.conftest import make_encoder
 from tests.store.conftest import Maker, store_of
 
 __all__ = ["store_of"]
-POLICY = FramePolicy(samples=1250, rate=500, normalisation="unit", leads=("II", "V2", "aVL"))
+POLICY = FramePolicy(num_samples=1250, sampling_rate=500, normalization="minmax", leads=("II", "V2", "aVL"))
 LABELS = (("SR",), ("AFIB", "RBBB"), ())
 
 
@@ -144,7 +144,7 @@ def test_what_is_damaged_is_made_again(
 
 
 def test_a_store_that_has_grown_adds_a_version(encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    small, large = ({"records": count, "leads": 4, "seconds": 5} for count in (12, 20))
+    small, large = ({"num_records": count, "leads": 4, "seconds": 5} for count in (12, 20))
     for options in (small, large):
         store = ingest(small_dataset("synthetic", 5), None, tmp_path / "store", options=options)
         embed_store(encoder, store, tmp_path / "archive")
@@ -189,7 +189,7 @@ def test_one_folder_holds_one_store(encoder: PretrainedEncoder, tmp_path: Path) 
     def store_with(*records: str) -> Store:
         signals = [make_recording(("II", "V2"), 3000, seed=seed).signal for seed in range(len(records))]
         place = tmp_path / "-".join(records)
-        return Store.from_arrays(place, signals, rate=500, leads=("II", "V2"), table={"record_id": records})
+        return Store.from_arrays(place, signals, sampling_rate=500, leads=("II", "V2"), table={"record_id": records})
 
     embed_store(encoder, store_with("a", "b", "c"), tmp_path / "archive")
     with pytest.raises(ConfigError, match=r"of 3 recordings of which .* has 0: it is another store"):

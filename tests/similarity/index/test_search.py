@@ -129,7 +129,7 @@ def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_p
 @pytest.mark.parametrize("patient_id", ["", "known elsewhere"])
 def test_one_of_several_recordings_makes_its_patient_the_querys_own(patient_id: str, tmp_path: Path) -> None:
     """A patient's vector is another than the recording's, and a file's name is not the store's id of it."""
-    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 24, "leads": 4})
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 24, "leads": 4})
     clocs.embed_store(make_encoder(tmp_path / "encoder"), store, tmp_path / "archive")
     clocs.build_index(tmp_path / "archive", tmp_path / "index")
     index = open_index(tmp_path / "index")
@@ -139,7 +139,7 @@ def test_one_of_several_recordings_makes_its_patient_the_querys_own(patient_id: 
     assert held.patient_id not in [item.patient_id for item in found.neighbours]
     said = f"patient {held.patient_id} is left out: the query's own, who has this very recording"
     assert said in found.notes
-    new = replace(held, digital=held.digital[:, : held.samples // 2], patient_id="")
+    new = replace(held, digital=held.digital[:, : held.num_samples // 2], patient_id="")
     assert len(index.similar(new, k=len(index)).neighbours) == len(index)
 
 

@@ -97,7 +97,7 @@ def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.Monke
 
 def test_too_few_patients_are_said(tmp_path: Path) -> None:
     """Twenty patients, four of them to test: without statistics there is a reason."""
-    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"records": 40, "leads": 1})
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 40, "leads": 1})
     clocs.split(store)
     found = audit("random", store, replicates=5)
     assert not [row for row in in_rows(found) if "patient" in row[0]]

@@ -67,7 +67,7 @@ def test_a_signal_that_two_names_share_is_there_once(tmp_path: Path) -> None:
         same = load(source, replace(entry, file=f"synthetic/{number % 6:07d}"), options)
         return replace(same, record_id=entry.record_id, patient_id=entry.patient_id)
 
-    store = ingest(replace(SYNTHETIC, load=repeating), None, tmp_path, options={"records": 8, "leads": 4})
+    store = ingest(replace(SYNTHETIC, load=repeating), None, tmp_path, options={"num_records": 8, "leads": 4})
     found = open_cohort("random", store, part="all")
     assert np.unique(found.rows.record).tolist() == list(range(6))
     assert "2 recordings left out: their signal is there under another name" in found.notes
@@ -96,7 +96,7 @@ def test_frames_are_the_encoders_the_papers_or_segments(judged_store: Store) -> 
 
 def test_leads_and_amplitudes_are_those_of_training(tmp_path: Path) -> None:
     """Twelve leads in millivolt, an encoder of four leads that are scaled to 0..1: as a user would embed them."""
-    store = ingest(SYNTHETIC, None, tmp_path, options={"records": 4, "leads": 12})
+    store = ingest(SYNTHETIC, None, tmp_path, options={"num_records": 4, "leads": 12})
     encoder = load_encoder("cmsc-chapman")
     rows = np.concatenate([encoder.embed(store.recording(number)).values for number in range(4)])
     for frames in ("encoder", "segments"):

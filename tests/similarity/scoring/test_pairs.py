@@ -233,9 +233,9 @@ def test_the_error_rate_of_known_angles() -> None:
         middle = (low + high) / 2
         low, high = (middle, high) if middle / math.pi < 2 * norm.sf(middle / 0.3) else (low, middle)
     assert found is not None
-    rate = found["equal_error_rate"]
-    assert rate["value"] == pytest.approx(low / math.pi, abs=0.006)
-    assert rate["low"] < low / math.pi < rate["high"]
+    sampling_rate = found["equal_error_rate"]
+    assert sampling_rate["value"] == pytest.approx(low / math.pi, abs=0.006)
+    assert sampling_rate["low"] < low / math.pi < sampling_rate["high"]
     assert found["genuine_pairs"] == 4000
     json.dumps(found, allow_nan=False)
 

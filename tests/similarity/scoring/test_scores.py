@@ -58,7 +58,7 @@ def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path:
 
 def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
     """No classes, or nobody who has one; both stores are full of labels."""
-    options = {"records": 40, "leads": 1}
+    options = {"num_records": 40, "leads": 1}
     for classes, said in (({}, "names no classes"), ({"X": ("nobody's",)}, "nobody here has a label of the classes X")):
         dataset = replace(clocs.DATASETS.get("synthetic"), classes=classes)
         store = clocs.ingest(dataset, None, tmp_path / f"{len(classes)}", options=options)

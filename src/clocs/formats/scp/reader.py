@@ -45,7 +45,7 @@ def _read(source: Source, name: str) -> Recording:
     rhythm = rhythm_of(record)
     return recording_of(
         rhythm.channels,
-        rhythm.rate,
+        rhythm.sampling_rate,
         raw,
         name,
         NAME,

@@ -42,7 +42,7 @@ class LeadPlace(NamedTuple):
     last: int
 
     @property
-    def samples(self) -> int:
+    def num_samples(self) -> int:
         return self.last - self.first + 1
 
 
@@ -70,7 +70,7 @@ class Rhythm:
     """What a record holds, ready for a recording."""
 
     channels: list[Channel]
-    rate: float
+    sampling_rate: float
     declared: int
     notes: list[str]
 
@@ -86,7 +86,7 @@ def rhythm_of(record: Record) -> Rhythm:
         raise FormatError(f"{record.name}: names no heartbeats in section 4, where its reference beat was taken off")
     reference = _reference(record, places, decoder, length) if subtracted or _bimodal(coded) else None
     factor = _factor(coded.body, reference, record.name)
-    _check_claim(sum(place.samples for place in places), coded.body, record.name)
+    _check_claim(sum(place.num_samples for place in places), coded.body, record.name)
     _check_beats(beats, places, record.name)
     counts = [_stored(place, beats, factor) for place in places]
     read = _coded(coded, 6, counts, decoder, record.name)
@@ -105,10 +105,10 @@ def rhythm_of(record: Record) -> Rhythm:
             for lead, place, beat in zip(leads, places, reference.leads, strict=True)
         ]
     interval = reference.microseconds if reference and factor > 1 else read.microseconds
-    short = sum(len(lead) < place.samples for lead, place in zip(leads, places, strict=True))
+    short = sum(len(lead) < place.num_samples for lead, place in zip(leads, places, strict=True))
     notes += [f"{short} leads hold fewer samples than announced"] if short else []
     channels = _aligned(places, leads, gain_of(step, "nV", record.name), record.name, notes)
-    return Rhythm(channels, _rate(interval, record.name), max(place.samples for place in places), notes)
+    return Rhythm(channels, _rate(interval, record.name), max(place.num_samples for place in places), notes)
 
 
 def _places(body: bytes, name: str) -> tuple[list[LeadPlace], bool]:
@@ -148,7 +148,7 @@ def _check_beats(beats: Sequence[Beat], places: Sequence[LeadPlace], name: str) 
     """Heartbeats that no lead has room for would be added up for hours."""
     first, last = min(place.first for place in places), max(place.last for place in places)
     covered = sum(max(0, min(beat.last, last) - max(beat.first, first) + 1) for beat in beats)
-    longest = max(place.samples for place in places)
+    longest = max(place.num_samples for place in places)
     if len(beats) * MIN_BEAT > longest or covered > MAX_OVERLAP * longest:
         raise FormatError(f"{name}: {len(beats)} heartbeats are more than {longest} samples have room for")
 
@@ -157,8 +157,8 @@ def _reference(record: Record, places: Sequence[LeadPlace], decoder: Decoder | N
     """The reference beat of section 5."""
     section = record.needed(5, "the reference beat that was taken off the rhythm, or gives its rate")
     _, interval = unpack("<HH", section.body, 0, record.name)
-    samples = round(1000 * length / interval) if interval else 0
-    return _coded(section, 5, [samples] * len(places), decoder, record.name)
+    num_samples = round(1000 * length / interval) if interval else 0
+    return _coded(section, 5, [num_samples] * len(places), decoder, record.name)
 
 
 def _factor(body: bytes, reference: Coded | None, name: str) -> int:
@@ -188,13 +188,13 @@ def _stretches(place: LeadPlace, beats: Sequence[Beat]) -> Iterator[tuple[bool, 
 def _stored(place: LeadPlace, beats: Sequence[Beat], factor: int) -> int:
     """How many samples are stored of a lead: outside the zones one for so many, and the rest of them as it is."""
     if factor == 1:
-        return place.samples
+        return place.num_samples
     return sum(length if inside else length // factor + length % factor for inside, length in _stretches(place, beats))
 
 
 def _expanded(stored: Steps, place: LeadPlace, beats: Sequence[Beat], factor: int) -> Steps:
     """A lead at its full rate; a sample that stands for several is the one in their middle."""
-    full = np.zeros(place.samples, np.int32)
+    full = np.zeros(place.num_samples, np.int32)
     at, taken = 0, 0
     for inside, length in _stretches(place, beats):
         groups = 0 if inside else length // factor
@@ -238,9 +238,9 @@ def _coded(section: Section, number: int, counts: list[int], decoder: Decoder | 
     return Coded(nanovolts, interval, [_summed(lead, order) for lead in leads])
 
 
-def _check_claim(samples: int, body: bytes, name: str) -> None:
-    if 2 * samples > 4 * len(body) + SPARE_BYTES:
-        raise FormatError(f"{name}: claims {samples} samples, more than {len(body)} bytes are trusted to hold")
+def _check_claim(num_samples: int, body: bytes, name: str) -> None:
+    if 2 * num_samples > 4 * len(body) + SPARE_BYTES:
+        raise FormatError(f"{name}: claims {num_samples} samples, more than {len(body)} bytes are trusted to hold")
 
 
 def _plain(data: bytes, sizes: list[int], counts: list[int]) -> tuple[list[npt.NDArray[np.int16]], int]:

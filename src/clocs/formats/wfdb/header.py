@@ -45,8 +45,8 @@ class SignalLine:
 class Header:
     """What a ``.hea`` file says."""
 
-    rate: float
-    samples: int | None
+    sampling_rate: float
+    num_samples: int | None
     signals: tuple[SignalLine, ...]
     comments: tuple[str, ...]
     start: tuple[str, ...] = ()
@@ -63,18 +63,22 @@ def parse_header(data: bytes, name: str) -> Header:
     try:
         fields = body[0].split()
         count = int(fields[1])
-        rate = float(re.split(r"[/(]", fields[2])[0]) if len(fields) > 2 else 250.0
-        samples = int(fields[3]) if len(fields) > 3 else 0
+        sampling_rate = float(re.split(r"[/(]", fields[2])[0]) if len(fields) > 2 else 250.0
+        num_samples = int(fields[3]) if len(fields) > 3 else 0
     except (IndexError, ValueError):
         raise FormatError(f"{name}: the record line is not 'name signals rate samples'") from None
     if "/" in fields[0]:
         raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
-    if not 1 <= count <= MAX_CHANNELS or not RATES[0] <= rate <= RATES[1] or not 0 <= samples <= MAX_SAMPLES:
-        raise FormatError(f"{name}: {count} signals of {samples} samples at {rate} Hz is not a record")
+    if (
+        not 1 <= count <= MAX_CHANNELS
+        or not RATES[0] <= sampling_rate <= RATES[1]
+        or not 0 <= num_samples <= MAX_SAMPLES
+    ):
+        raise FormatError(f"{name}: {count} signals of {num_samples} samples at {sampling_rate} Hz is not a record")
     if len(body) != 1 + count:
         raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
     signals = tuple(_signal_line(line, name) for line in body[1 : 1 + count])
-    return Header(rate, samples or None, signals, comments, tuple(fields[4:6]))
+    return Header(sampling_rate, num_samples or None, signals, comments, tuple(fields[4:6]))
 
 
 def _signal_line(line: str, name: str) -> SignalLine:

@@ -48,12 +48,12 @@ def _read(source: Source, name: str) -> Recording:
             raise FormatError(f"{name}: a signal file that it names is not there")
         data = source.read(file.place)
         digest.update(data)
-        blocks.append(decode(data[file.offset :], file.format, file.channels, header.samples, name))
-    samples, longest = (end(block.shape[1] for block in blocks) for end in (min, max))
-    if not samples:
+        blocks.append(decode(data[file.offset :], file.format, file.channels, header.num_samples, name))
+    num_samples, longest = (end(block.shape[1] for block in blocks) for end in (min, max))
+    if not num_samples:
         raise FormatError(f"{name}: its signal files hold no sample")
-    notes = [f"its signal files differ in length, by {longest - samples} samples"] if samples < longest else []
-    blocks = [block[:, :samples] for block in blocks]
+    notes = [f"its signal files differ in length, by {longest - num_samples} samples"] if num_samples < longest else []
+    blocks = [block[:, :num_samples] for block in blocks]
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [widen(block) for block in blocks]
     digital = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
@@ -75,11 +75,11 @@ def _needs(source: Source, name: str) -> dict[str, int | None]:
     if not name.lower().endswith(".hea"):
         return {}
     header = parse_header(source.read(name), name)
-    return {file.place: _size(file, header.samples) for file in _signal_files(header, name)}
+    return {file.place: _size(file, header.num_samples) for file in _signal_files(header, name)}
 
 
-def _size(file: SignalFile, samples: int | None) -> int | None:
-    size = None if samples is None else bytes_of(file.format, file.channels, samples)
+def _size(file: SignalFile, num_samples: int | None) -> int | None:
+    size = None if num_samples is None else bytes_of(file.format, file.channels, num_samples)
     return None if size is None else file.offset + size
 
 
@@ -96,7 +96,7 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
         digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
         gain=np.array(gain, np.float64),
         baseline=np.array([line.baseline if unit == "mV" else 0 for line in lines], np.int32),
-        rate=header.rate,
+        sampling_rate=header.sampling_rate,
         leads=leads,
         unit=unit,
         record_id=record_id_of(name),
@@ -107,7 +107,7 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
             name,
             "wfdb",
             sha256,
-            declared_samples=header.samples,
+            num_declared_samples=header.num_samples,
             notes=tuple(notes),
             derived_leads=computed(about.derived, leads),
         ),

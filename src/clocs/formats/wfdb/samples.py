@@ -19,10 +19,10 @@ SPARE_BYTES = 32 << 20
 """Compressed signals may unpack to four times their file plus this."""
 
 
-def decode(data: bytes, code: int, channels: int, samples: int | None, name: str) -> Digital:
+def decode(data: bytes, code: int, channels: int, num_samples: int | None, name: str) -> Digital:
     """(channels, samples) from the bytes of one signal file, in pieces: memory stays near that of the result.
 
-    All that is there, for the gate to compare with the ``samples`` announced, but for padding after them.
+    All that is there, for the gate to compare with the ``num_samples`` announced, but for padding after them.
     """
     if code in FLAC_BITS:
         return _decode_flac(data, FLAC_BITS[code], channels, name)
@@ -31,8 +31,8 @@ def decode(data: bytes, code: int, channels: int, samples: int | None, name: str
         raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
     bits, dtype, unpack = UNPACK[code]
     frames = len(data) * 8 // bits // channels
-    if samples and samples < frames and _is_padding(data[-(-samples * channels * bits // 8) :]):
-        frames = samples
+    if num_samples and num_samples < frames and _is_padding(data[-(-num_samples * channels * bits // 8) :]):
+        frames = num_samples
     digital: Digital = np.empty((channels, frames), dtype)
     for start in range(0, frames, PIECE_FRAMES):
         stop = min(start + PIECE_FRAMES, frames)
@@ -102,6 +102,6 @@ UNPACK: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], Digi
 """By format: bits a sample, the type that holds it, and how samples are had from bytes."""
 
 
-def bytes_of(code: int, channels: int, samples: int) -> int | None:
+def bytes_of(code: int, channels: int, num_samples: int) -> int | None:
     """How long a signal file is without what comes before its samples; None where it is compressed."""
-    return -(-samples * channels * UNPACK[code][0] // 8) if code in UNPACK else None
+    return -(-num_samples * channels * UNPACK[code][0] // 8) if code in UNPACK else None

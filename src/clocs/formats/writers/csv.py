@@ -22,7 +22,7 @@ def _encode(recording: Recording, stem: str) -> Encoded:
 
     absent = recording.digital == missing_value(recording.digital.dtype)
     values = (recording.digital - recording.baseline[:, None].astype(np.float64)) / recording.gain[:, None]
-    columns = [pa.array(np.arange(recording.samples) / recording.rate)]
+    columns = [pa.array(np.arange(recording.num_samples) / recording.sampling_rate)]
     columns += [pa.array(row, mask=gone) for row, gone in zip(values, absent, strict=True)]
     body = io.BytesIO()
     write_csv(
@@ -41,8 +41,8 @@ def _head(recording: Recording) -> str:
 
 
 def _known(recording: Recording) -> Iterator[tuple[str, Any]]:
-    yield "rate", recording.rate
-    yield "samples", recording.samples
+    yield "sampling_rate", recording.sampling_rate
+    yield "num_samples", recording.num_samples
     yield "unit", recording.unit
     yield "gain", recording.gain.tolist()
     yield "baseline", recording.baseline.tolist()

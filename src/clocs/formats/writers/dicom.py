@@ -43,15 +43,15 @@ class _Class:
     uid: str
     channels: int
     rates: tuple[float, float]
-    samples: int | None = None
+    num_samples: int | None = None
     twelve_leads: bool = False
 
     def takes(self, recording: Recording) -> bool:
         leads = set(recording.leads)
         return (
             len(leads) <= self.channels
-            and self.rates[0] <= recording.rate <= self.rates[1]
-            and (self.samples is None or recording.samples <= self.samples)
+            and self.rates[0] <= recording.sampling_rate <= self.rates[1]
+            and (self.num_samples is None or recording.num_samples <= self.num_samples)
             and (not self.twelve_leads or INDEPENDENT <= leads <= set(STANDARD))
         )
 
@@ -94,15 +94,21 @@ def _class(recording: Recording) -> _Class:
     kind = next((each for each in CLASSES if each.takes(recording)), None)
     if kind is None:
         raise SignalError(
-            f"recording '{recording.record_id}': {len(recording.leads)} leads at {recording.rate:g} Hz; the ECG "
-            "classes of DICOM take up to 24 leads at 200 to 1000 Hz, or up to 12 at 50 to 1000 Hz"
+            f"recording '{recording.record_id}': {len(recording.leads)} leads at {recording.sampling_rate:g} Hz; the "
+            "ECG classes of DICOM take up to 24 leads at 200 to 1000 Hz, or up to 12 at 50 to 1000 Hz"
         )
     return kind
 
 
 def _identifiers(recording: Recording, data: bytes) -> Iterator[str]:
     """UIDs that follow from the content alone: the same recording is the same object, wherever it is written."""
-    known = [recording.record_id, recording.patient_id, recording.leads, recording.rate, recording.gain.tolist()]
+    known = [
+        recording.record_id,
+        recording.patient_id,
+        recording.leads,
+        recording.sampling_rate,
+        recording.gain.tolist(),
+    ]
     known += [recording.baseline.tolist(), recording.age, recording.sex, recording.labels]
     digest = hashlib.sha256(repr(known).encode() + data).hexdigest()
     for part in ("study", "series", "instance"):
@@ -159,8 +165,8 @@ def _waveform(recording: Recording, leads: Sequence[Steps], data: bytes) -> Data
     group = Dataset()
     group.WaveformOriginality = "ORIGINAL"
     group.NumberOfWaveformChannels = len(leads)
-    group.NumberOfWaveformSamples = recording.samples
-    group.SamplingFrequency = _decimal(recording.rate)
+    group.NumberOfWaveformSamples = recording.num_samples
+    group.SamplingFrequency = _decimal(recording.sampling_rate)
     group.MultiplexGroupLabel = "RHYTHM"
     group.ChannelDefinitionSequence = [_channel(recording, row, lead) for row, lead in enumerate(leads)]
     group.WaveformBitsAllocated = 16

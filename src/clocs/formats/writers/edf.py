@@ -52,7 +52,7 @@ class _Plan:
     @property
     def spare(self) -> int:
         """Samples that the last data record has too many."""
-        return self.records.samples * self.records.count - len(self.leads[0].values)
+        return self.records.num_samples * self.records.count - len(self.leads[0].values)
 
 
 def _encode(recording: Recording, stem: str, *, bits: int) -> Encoded:
@@ -84,7 +84,7 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> Encoded:
 
 def _planned(recording: Recording, bits: int) -> _Plan:
     leads = fitted(recording, bits, from_zero=False)
-    records = plan_records(recording.samples, recording.rate, len(leads) * bits // 8)
+    records = plan_records(recording.num_samples, recording.sampling_rate, len(leads) * bits // 8)
     # Of raw steps, which have no unit, a step of 1 is to be written as 1.
     per_unit = 1.0 if recording.unit == "mV" else 1000.0
     limits = [
@@ -98,12 +98,16 @@ def _planned(recording: Recording, bits: int) -> _Plan:
 
 def _annotations(recording: Recording, records: Records) -> Iterator[tuple[float, float, str]]:
     """The end of what was recorded where more is written, labels of the whole, and labelled stretches."""
-    if records.samples * records.count > recording.samples:
+    if records.num_samples * records.count > recording.num_samples:
         yield recording.seconds, -1.0, END
     for label in recording.labels:
         yield 0.0, -1.0, _short(label)
     for episode in recording.episodes:
-        yield episode.start / recording.rate, (episode.end - episode.start) / recording.rate, _short(episode.label)
+        yield (
+            episode.start / recording.sampling_rate,
+            (episode.end - episode.start) / recording.sampling_rate,
+            _short(episode.label),
+        )
 
 
 def _short(text: str) -> str:
@@ -127,7 +131,7 @@ def _describe(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -> No
         {
             "label": label,
             "dimension": limit.unit if recording.unit == "mV" else "",
-            "sample_frequency": plan.records.samples / plan.records.seconds,
+            "sample_frequency": plan.records.num_samples / plan.records.seconds,
             "physical_min": float(limit.low),
             "physical_max": float(limit.high),
             "digital_min": limit.lowest,
@@ -151,8 +155,8 @@ def _write_samples(file: pyedflib.EdfWriter, plan: _Plan) -> None:
     values = np.stack([lead.values for lead in plan.leads]).astype(np.int32)
     zeros = [[np.clip(lead.baseline, lead.values.min(), lead.values.max())] for lead in plan.leads]
     values = np.concatenate([values, np.repeat(np.array(zeros, np.int32), plan.spare, axis=1)], axis=1)
-    for start in range(0, values.shape[1], plan.records.samples):
-        block = np.ascontiguousarray(values[:, start : start + plan.records.samples])
+    for start in range(0, values.shape[1], plan.records.num_samples):
+        block = np.ascontiguousarray(values[:, start : start + plan.records.num_samples])
         if file.blockWriteDigitalSamples(block.reshape(-1)) != 0:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 

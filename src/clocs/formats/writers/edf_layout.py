@@ -35,9 +35,9 @@ WORST_SCALE: Final = 1e-5
 
 @dataclass(frozen=True)
 class Records:
-    """Data records: ``count`` of them, each with ``samples`` samples of each lead in ``ticks`` of 10 us."""
+    """Data records: ``count`` of them, each with ``num_samples`` samples of each lead in ``ticks`` of 10 us."""
 
-    samples: int
+    num_samples: int
     ticks: int
     count: int
     exact_rate: bool
@@ -48,33 +48,33 @@ class Records:
         return min((self.ticks + 0.25) / TICKS, float(SECONDS[1]))
 
 
-def plan_records(samples: int, rate: float, frame_bytes: int) -> Records:
+def plan_records(num_samples: int, sampling_rate: float, frame_bytes: int) -> Records:
     """Data records that hold the samples without a rest where that can be, else with the fewest too many.
 
     ``frame_bytes``: bytes of one sample of every lead.
     """
-    if not RATES[0] <= rate <= RATES[1]:
-        raise SignalError(f"a rate of {rate:g} Hz is not written; EDF takes {RATES[0]:g} to {RATES[1]:g} Hz")
-    fraction = Fraction(rate).limit_denominator(TICKS)
+    if not RATES[0] <= sampling_rate <= RATES[1]:
+        raise SignalError(f"a rate of {sampling_rate:g} Hz is not written; EDF takes {RATES[0]:g} to {RATES[1]:g} Hz")
+    fraction = Fraction(sampling_rate).limit_denominator(TICKS)
     # So many samples, or a multiple, take a whole number of ticks.
     unit = fraction.numerator // math.gcd(fraction.numerator, fraction.denominator * TICKS)
-    exact = float(fraction) == rate and (unit <= LONGEST_REST * fraction or samples % unit == 0)
+    exact = float(fraction) == sampling_rate and (unit <= LONGEST_REST * fraction or num_samples % unit == 0)
     longest = min(math.floor(SECONDS[1] * fraction), MOST_BYTES // frame_bytes)
     shortest = math.ceil(SECONDS[0] * fraction)
     if not exact or unit > longest:
         exact, unit, shortest = False, 1, math.ceil(fraction)
-    whole = -(-samples // unit) * unit
+    whole = -(-num_samples // unit) * unit
     fitting = [each for each in _divisors(whole) if each % unit == 0 and shortest <= each <= longest]
     chosen = _best(fitting, whole, fraction, frame_bytes) if exact else max(fitting, default=None)
     if chosen is None:
         seconds = 1 if exact else INEXACT_SECONDS
         chosen = min(max(round(seconds * fraction / unit), 1), longest // unit) * unit
-    return Records(chosen, round(chosen / fraction * TICKS), -(-samples // chosen), exact)
+    return Records(chosen, round(chosen / fraction * TICKS), -(-num_samples // chosen), exact)
 
 
-def _best(fitting: list[int], whole: int, rate: Fraction, frame_bytes: int) -> int | None:
+def _best(fitting: list[int], whole: int, sampling_rate: Fraction, frame_bytes: int) -> int | None:
     """The longest data record of usual size, else the shortest above it; a single one may be as short as it is."""
-    long_enough = [each for each in fitting if each >= SHORTEST_USUAL * rate or each == whole]
+    long_enough = [each for each in fitting if each >= SHORTEST_USUAL * sampling_rate or each == whole]
     usual = [each for each in long_enough if each * frame_bytes <= USUAL_BYTES]
     return max(usual) if usual else min(long_enough, default=None)
 

@@ -37,8 +37,8 @@ def schema() -> pa.Schema:
             ("sex", pa.string()),
             ("labels", pa.list_(pa.string())),
             ("episodes", pa.list_(episode)),
-            ("rate", pa.float64()),
-            ("samples", pa.int64()),
+            ("sampling_rate", pa.float64()),
+            ("num_samples", pa.int64()),
             ("unit", pa.string()),
             ("leads", pa.list_(pa.string())),
             ("derived", pa.list_(pa.string())),
@@ -67,8 +67,8 @@ def _row(recording: Recording) -> dict[str, Any]:
         "sex": recording.sex,
         "labels": recording.labels,
         "episodes": [vars(episode) for episode in recording.episodes],
-        "rate": recording.rate,
-        "samples": recording.samples,
+        "sampling_rate": recording.sampling_rate,
+        "num_samples": recording.num_samples,
         "unit": recording.unit,
         "leads": recording.leads,
         "derived": recording.provenance.derived_leads,
@@ -82,7 +82,7 @@ def _signals(recordings: Sequence[Recording]) -> pa.Array:
     import pyarrow as pa
 
     leads = np.cumsum([0, *(len(recording.leads) for recording in recordings)], dtype=np.int32)
-    lengths = [recording.samples for recording in recordings for _ in recording.leads]
+    lengths = [recording.num_samples for recording in recordings for _ in recording.leads]
     samples = np.cumsum([0, *lengths], dtype=np.int32)
     values = pa.array(np.concatenate([recording.physical().reshape(-1) for recording in recordings]))
     return pa.ListArray.from_arrays(leads, pa.ListArray.from_arrays(samples, values))

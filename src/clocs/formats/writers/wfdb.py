@@ -21,8 +21,12 @@ TEXT_CHANGED = "labels or lead names are written in ASCII, labels without commas
 def _encode(recording: Recording, stem: str) -> Encoded:
     digital = recording.digital
     frames = np.ascontiguousarray(digital.T).astype(digital.dtype.newbyteorder("<"), copy=False)
-    rate = int(recording.rate) if recording.rate == int(recording.rate) else float(recording.rate)
-    lines = [f"{stem} {len(digital)} {rate} {recording.samples}"]
+    sampling_rate = (
+        int(recording.sampling_rate)
+        if recording.sampling_rate == int(recording.sampling_rate)
+        else float(recording.sampling_rate)
+    )
+    lines = [f"{stem} {len(digital)} {sampling_rate} {recording.num_samples}"]
     lines += [_signal_line(recording, row, stem) for row in range(len(digital))]
     lines += [f"#{comment}" for comment in _comments(recording)]
     header = "\n".join(lines) + "\n"

@@ -60,8 +60,8 @@ class Told(BaseModel):
     gain: tuple[float, ...]
     baseline: tuple[int, ...]
     dtype: Literal["int16", "int32"]
-    samples: int = Field(ge=1, le=MOST_VALUES)
-    rate: float = Field(gt=0)
+    num_samples: int = Field(ge=1, le=MOST_VALUES)
+    sampling_rate: float = Field(gt=0)
     unit: Literal["mV", "adu"]
     age: float | None
     sex: Literal["female", "male"] | None
@@ -100,8 +100,8 @@ def told_of(recording: Recording, seconds: float) -> tuple[Told, bytes]:
         gain=tuple(recording.gain.tolist()),
         baseline=tuple(recording.baseline.tolist()),
         dtype="int16" if recording.digital.dtype == np.int16 else "int32",
-        samples=recording.samples,
-        rate=recording.rate,
+        num_samples=recording.num_samples,
+        sampling_rate=recording.sampling_rate,
         unit=recording.unit,
         age=recording.age,
         sex=recording.sex,
@@ -114,14 +114,14 @@ def told_of(recording: Recording, seconds: float) -> tuple[Told, bytes]:
 def recording_of(told: Told, raw: bytes) -> Recording:
     """The recording as it was sent; lengths that do not fit are refused."""
     values = np.frombuffer(raw, told.dtype)
-    if values.size != len(told.leads) * told.samples:
+    if values.size != len(told.leads) * told.num_samples:
         raise WireError("samples do not fit the leads")
     try:
         return Recording(
-            digital=values.reshape(len(told.leads), told.samples),
+            digital=values.reshape(len(told.leads), told.num_samples),
             gain=np.array(told.gain, np.float64),
             baseline=np.array(told.baseline, np.int32),
-            rate=told.rate,
+            sampling_rate=told.sampling_rate,
             leads=told.leads,
             unit=told.unit,
             age=told.age,

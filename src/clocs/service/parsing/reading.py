@@ -68,8 +68,10 @@ def whole(recording: Recording, longest: float) -> Recording:
 
 def beginning(recording: Recording, seconds: float) -> Recording:
     """Its first seconds, fewer where there are very many samples."""
-    samples = min(recording.samples, max(1, round(seconds * recording.rate)), MOST_VALUES // len(recording.leads))
-    return replace(recording, digital=recording.digital[:, :samples])
+    num_samples = min(
+        recording.num_samples, max(1, round(seconds * recording.sampling_rate)), MOST_VALUES // len(recording.leads)
+    )
+    return replace(recording, digital=recording.digital[:, :num_samples])
 
 
 def failure_of(error: BaseException) -> Failure:

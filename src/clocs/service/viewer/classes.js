@@ -15,7 +15,7 @@ export function showClasses(place, found, { classifiers, chosen, choose }) {
             element("p", { class: "lead-text" }, reading(found.multi_label)),
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
-            cannot(found.cannot_recognise),
+            cannot(found.limitations),
             notes(found.notes, "Done to the recording first"),
         ].filter(Boolean),
     );

@@ -57,14 +57,14 @@ function lightColours() {
 
 /** Everything on the page but the trace: no names, no handles, no ids. */
 export function resultText({ model, recording, classes, similar, reading }) {
-    const { format, rate, seconds, calibrated, age, sex, notes, leads } = recording;
+    const { format, rate: sampling_rate, seconds, calibrated, age, sex, notes, leads } = recording;
     return JSON.stringify(
         {
             notice: model.notice,
             encoder: model.encoder,
             recording: {
                 format,
-                rate,
+                sampling_rate,
                 seconds,
                 unit: calibrated ? "mV" : "adu",
                 age,

@@ -34,7 +34,7 @@ export function showModel(place, model) {
 function facts(model) {
     const rows = [
         ["Takes", `${seconds(model.seconds)} at ${model.rate} Hz, one lead at a time: ${model.leads.join(", ")}`],
-        ["Gives", `${model.embedding} numbers a lead, which place an ECG among others`],
+        ["Gives", `${model.embedding_dim} numbers a lead, which place an ECG among others`],
         ["Classifiers", model.classifiers.map((one) => one.name).join(", ") || "none"],
         [
             "Patients to search",
@@ -53,7 +53,7 @@ function facts(model) {
     );
 }
 
-function classifierPart({ name, title, multi_label: multiLabel, classes, cannot_recognise: cannot }) {
+function classifierPart({ name, title, multi_label: multiLabel, classes, limitations: cannot }) {
     const judged = multiLabel ? "each judged by itself" : "of which one is assumed to be true";
     return element(
         "div",

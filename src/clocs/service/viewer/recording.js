@@ -20,9 +20,9 @@ export function recordingOf(preview) {
     const length = leads[0]?.values.length ?? 0;
     return {
         format: preview.format,
-        rate: preview.rate,
+        rate: preview.sampling_rate,
         seconds: preview.seconds,
-        shown: length / preview.rate,
+        shown: length / preview.sampling_rate,
         samples: length,
         age: preview.age,
         sex: preview.sex,

@@ -23,7 +23,7 @@ from clocs.similarity.segments import Ints, Vectors
 from clocs.store.manifest import SHARDS, read_version
 from clocs.training.encoder_folder import embedding_dim
 
-FORMAT: Final = "clocs-archive-2"
+FORMAT: Final = "clocs-archive-3"
 OPEN_SHARDS: Final = 1024
 """Memory maps kept open at once."""
 KNOWN: Final = ("record_id", "patient_id", "site", "age", "sex", "labels")

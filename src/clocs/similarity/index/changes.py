@@ -77,7 +77,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
             change=1,
             kind=kind,
             encoder=about.encoder,
-            encoder_place=_encoder_place(opened, place),
+            encoder_location=_encoder_place(opened, place),
             leads=about.leads,
             any_lead=about.any_lead,
             archives=(_archive_info(opened, place),),
@@ -200,7 +200,7 @@ def _deleted(now: Snapshot) -> pa.Array:
 def _refuse_foreign(index: IndexManifest, archive: ArchiveManifest, folder: Path) -> None:
     if (archive.encoder, archive.leads, archive.any_lead) != (index.encoder, index.leads, index.any_lead):
         raise ConfigError(
-            f"{folder} holds vectors of {index.encoder_place}; the archive's were made by {archive.places.encoder}, "
+            f"{folder} holds vectors of {index.encoder_location}; the archive's were made by {archive.places.encoder}, "
             "another encoder, or with other leads. Vectors of two encoders cannot be compared: build another index."
         )
 

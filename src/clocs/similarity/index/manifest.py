@@ -13,7 +13,7 @@ from clocs.core.files import seal, unseal, write_bytes
 from clocs.similarity.archive.archive import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 
-FORMAT: Final = "clocs-index-2"
+FORMAT: Final = "clocs-index-3"
 NAME: Final = "index.json"
 
 
@@ -55,7 +55,7 @@ class IndexManifest(BaseModel):
     """Counts builds, additions, deletions and rebuilds."""
     kind: str
     encoder: EncoderInfo
-    encoder_place: str
+    encoder_location: str
     """The name of a shipped one, or a folder, seen from the index's."""
     leads: tuple[str, ...]
     any_lead: bool

@@ -236,7 +236,7 @@ class PatientIndex:
 
         if self._loaded is None:
             about = self.manifest
-            place = about.encoder_place
+            place = about.encoder_location
             given = self._given or (place if place in shipped_encoders() else self.folder / place)
             loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given, device=self._device)
             if loaded.about["weights_sha256"] != about.encoder.weights_sha256:

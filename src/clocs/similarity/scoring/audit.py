@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.judgement import in_words
 from clocs.evaluation.leakage import check_contract
+from clocs.evaluation.scoring import in_words
 from clocs.metrics.bootstrap import bootstrap_measures
 from clocs.metrics.pooling import pool
 from clocs.metrics.ranking import Floats, OperatingPoints

@@ -13,9 +13,9 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for, mismatches
-from clocs.evaluation.judgement import pooled
 from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.rows import Rows, rows_of
+from clocs.evaluation.scoring import pooled
 from clocs.signals.framing import FramePolicy
 from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
 from clocs.store.duplicates import duplicate_groups
@@ -137,9 +137,11 @@ def _policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolic
 def _segments(store: Store, trained: dict[str, Any]) -> FramePolicy:
     """Single segments, normalised as in training."""
     own = store.policy("segments")
-    if own.samples != trained["samples"]:
-        raise ConfigError(f"this dataset's segments have {own.samples} samples, the encoder takes {trained['samples']}")
-    return own.model_copy(update={"segments": 1, "normalisation": trained["normalisation"]})
+    if own.num_samples != trained["num_samples"]:
+        raise ConfigError(
+            f"this dataset's segments have {own.num_samples} samples, the encoder takes {trained['num_samples']}"
+        )
+    return own.model_copy(update={"num_segments": 1, "normalization": trained["normalization"]})
 
 
 def _repeated(store: Store, records: Bools) -> Bools:

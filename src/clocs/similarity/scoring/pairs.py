@@ -190,11 +190,11 @@ def verify_patients(
     cosine = np.concatenate([pair_cosines(segments.values, pairs) for pairs in (genuine, impostor)])
     points = OperatingPoints(np.arange(len(cosine)) < len(genuine[0]), cosine)
     patients, weight = pair_weights(segments.patient, genuine, impostor, even=True)
-    rate = bootstrap_measures(
+    sampling_rate = bootstrap_measures(
         lambda times: np.array([points.equal_error_rate(weight(times))]), patients, replicates=replicates
     )[0]
     return {
-        "equal_error_rate": rate.as_dict(),
+        "equal_error_rate": sampling_rate.as_dict(),
         "genuine_pairs": len(genuine[0]),
         "impostor_pairs": len(impostor[0]),
     }

@@ -17,11 +17,11 @@ from clocs.cli.main import app
 from clocs.core.errors import ConfigError, LeakError
 from clocs.encoders import PCAEncoder, wrap
 from clocs.encoders.pca import components
-from clocs.evaluation import principal
+from clocs.evaluation import pca
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.frame_choice import frames_for
-from clocs.evaluation.principal import with_principal_components
+from clocs.evaluation.pca import with_principal_components
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.rows import rows_of
 from clocs.publishing.publish import publish
@@ -31,18 +31,18 @@ from clocs.training.pretrain import pretrain
 
 EMBEDDING = 16
 ENCODER = f"encoder={{name: resnet, width: 4, embedding_dim: {EMBEDDING}}}"
-RESNET = (ENCODER, "frames.normalisation=none", "batch=32")
+RESNET = (ENCODER, "frames.normalization=none", "batch_size=32")
 
 
 @pytest.fixture(scope="module")
 def residual(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = [f"store={store.folder}", f"runs={tmp_path_factory.mktemp('runs')}"]
-    return Path(pretrain("cmsc-synthetic", [*here, *RESNET, "epochs=1"])["best"])
+    return Path(pretrain("cmsc-synthetic", [*here, *RESNET, "max_epochs=1"])["best"])
 
 
 @pytest.fixture(scope="module")
 def made(store: Store, residual: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("principal") / "out"
+    out = tmp_path_factory.mktemp("pca") / "out"
     with_principal_components(residual, store, out)
     return out
 
@@ -53,7 +53,7 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
     assert isinstance(encoder.module, PCAEncoder)
     policy, training = frames_for(encoder.about, store, "encoder"), store.split().mask("train")
     embeddings = rows_of(encoder.module, store, policy, training).values
-    channels = rows_of(principal._Features(encoder.module), store, policy, training).values
+    channels = rows_of(pca._Features(encoder.module), store, policy, training).values
     assert channels.shape[1] == 2 * (4 + 8 + 12 + 16)
     fitted = PCA(EMBEDDING, whiten=True).fit(StandardScaler().fit_transform(channels.astype(np.float64)))
     expected = fitted.transform(StandardScaler().fit_transform(channels.astype(np.float64)))
@@ -61,7 +61,7 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
     few = 6  # later ones differ little in variance and may change places with rounding
     np.testing.assert_allclose(embeddings[:, :few], (signs * expected)[:, :few], rtol=0.02, atol=0.02)
     np.testing.assert_allclose(np.cov(embeddings.T), np.eye(EMBEDDING), atol=0.02)
-    explained = encoder.about["principal_components"]["explained"]
+    explained = encoder.about["pca"]["explained"]
     assert explained == pytest.approx(fitted.explained_variance_ratio_.sum(), abs=1e-3)
 
 
@@ -83,7 +83,7 @@ def test_it_serves_as_any_encoder_and_keeps_whom_it_has_seen(store: Store, made:
 
 
 def test_fitted_to_an_untrained_network_they_have_seen_their_patients(store: Store, tmp_path: Path) -> None:
-    here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *RESNET, "epochs=0"]
+    here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *RESNET, "max_epochs=0"]
     start = pretrain("cmsc-synthetic", here)["best"]
     assert probe(start, store, ProbeConfig(split="other"), runs=tmp_path)["contract"]["seen"]["train"] == 0
     with_principal_components(start, store, tmp_path / "out")
@@ -92,7 +92,7 @@ def test_fitted_to_an_untrained_network_they_have_seen_their_patients(store: Sto
 
 
 def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
-    said = CliRunner().invoke(app, ["evaluate", "principal", str(residual), str(store.folder), str(tmp_path / "out")])
+    said = CliRunner().invoke(app, ["evaluate", "pca", str(residual), str(store.folder), str(tmp_path / "out")])
     assert said.exit_code == 0
     assert "of the variance" in said.output
     for name in ("config.json", "model.safetensors", "seen.npy"):
@@ -102,7 +102,7 @@ def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: P
 def test_of_many_recordings_some_are_drawn(
     store: Store, residual: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(principal, "RECORDINGS", 20)
+    monkeypatch.setattr(pca, "RECORDINGS", 20)
     weights = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         with_principal_components(residual, store, tmp_path / name, seed=seed)
@@ -138,7 +138,7 @@ def test_what_was_fitted_to_the_old_layer_stays_behind(store: Store, residual: P
     """A published encoder's classifiers, and the head of one that was trained with labels."""
     publish(residual, store, tmp_path / "published", "residual")
     here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}"]
-    labelled = pretrain("supervised-synthetic", [*here, *RESNET, "epochs=1"])["best"]
+    labelled = pretrain("supervised-synthetic", [*here, *RESNET, "max_epochs=1"])["best"]
     for number, folder in enumerate((tmp_path / "published", labelled)):
         out = tmp_path / str(number)
         with_principal_components(folder, store, out)
@@ -186,7 +186,7 @@ def test_any_encoder_with_features_can_have_another_number_of_components(
 
 
 def test_it_is_fine_tuned_as_any_encoder(store: Store, made: Path, tmp_path: Path) -> None:
-    found = finetune(made, store, FinetuneConfig(epochs=1), runs=tmp_path)
+    found = finetune(made, store, FinetuneConfig(max_epochs=1), runs=tmp_path)
     module, about = load_encoder_folder(Path(found["training"]["run"]) / "best")
     assert isinstance(module, PCAEncoder)
     assert about["encoder"] == load_encoder_folder(made)[1]["encoder"]

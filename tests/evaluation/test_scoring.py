@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
-from clocs.evaluation.judgement import judge, levels
 from clocs.evaluation.rows import Rows
+from clocs.evaluation.scoring import judge, levels
 
 
 def make_scores(seed: int, recordings: int = 30, rows: int = 150) -> Rows:

@@ -42,7 +42,7 @@ def with_principal_components(
     store: Folder,
     out: str | os.PathLike[str],
     *,
-    more_stores: Sequence[Folder] = (),
+    extra_stores: Sequence[Folder] = (),
     seed: int = 0,
     embedding_dim: int | None = None,
 ) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def with_principal_components(
         checkpoint: Folder or name of an encoder with features.
         store: The store that it was trained on.
         out: Folder to write. One that holds anything but the same encoder from an earlier call is refused.
-        more_stores: The other stores that it was trained on, in their order.
+        extra_stores: The other stores that it was trained on, in their order.
         seed: Seed of the choice of recordings, where a store has more than 4,000.
         embedding_dim: Number of components; None for the dimension of the encoder's embedding.
 
@@ -64,7 +64,7 @@ def with_principal_components(
     Raises:
         ConfigError: The encoder has no features, the features have fewer dimensions, or the stores are others.
     """
-    opened = [open_store(each) for each in (store, *more_stores)]
+    opened = [open_store(each) for each in (store, *extra_stores)]
     encoder = load_encoder_checkpoint(checkpoint, opened[0])
     sources = encoder.sources(opened)
     module = PCAEncoder(encoder.module, embedding_dim or encoder.module.embedding_dim).eval()
@@ -80,7 +80,7 @@ def with_principal_components(
     assert encoder.folder is not None
     about = {key: value for key, value in encoder.about.items() if key not in OF_THE_LAYER}
     about["seen_sha256"] = save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources)))
-    about["principal_components"] = {**fitted, "explained": round(explained, 4)}
+    about["pca"] = {**fitted, "explained": round(explained, 4)}
     save_encoder(folder, module, {**about, "encoder": describe_encoder(module)})
     finish_encoder(folder, module)
     return {"folder": str(folder), "explained": explained}
@@ -88,7 +88,7 @@ def with_principal_components(
 
 def _made_of(held: dict[str, Any], fitted: dict[str, Any]) -> bool:
     """Return whether a config is that of these components, and nothing was fitted to them since."""
-    known = held.get("principal_components", {})
+    known = held.get("pca", {})
     return fitted.items() <= known.items() and held.keys().isdisjoint(OF_THE_LAYER)
 
 

@@ -27,7 +27,7 @@ from clocs.core.errors import ClocsError
 from clocs.core.files import canonical_json
 from clocs.core.recording import Recording
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import derive, without_derived
 from clocs.signals.quality import GatePolicy, assess
@@ -70,7 +70,7 @@ def read_case(files: Files, name: str, folder: Path | None) -> str:
     """Read, judge, derive, and with a folder also store and read again; 'read' or the error's name."""
     try:
         recording = read_from(MemorySource(files), name)
-        identity = identity_from(MemorySource(files), name)
+        identity = read_identity_from(MemorySource(files), name)
     except ClocsError as error:
         if isinstance(error.__cause__, MemoryError):
             raise MemoryError("refused only after memory ran out") from error

@@ -19,7 +19,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.quality import GatePolicy, assess
 from tests.formats.independent import ecgdatakit_reads, same
@@ -232,7 +232,7 @@ def test_the_identity() -> None:
         "<name>Dr <given>Ann</given><family>Lee</family></name><birthTime value='19800301'/><PatientID>9</PatientID>"
     )
     raw = aecg(about=subject(inside)).encode()
-    assert identity_from(MemorySource({"a.xml": raw}), "a.xml") == {
+    assert read_identity_from(MemorySource({"a.xml": raw}), "a.xml") == {
         "patient_id": ("S-1", "9"),
         "patient_name": ("Dr", "Ann", "Lee"),
         "birth_date": ("19800301",),
@@ -242,7 +242,7 @@ def test_the_identity() -> None:
 
 def test_a_real_identity_is_complete(hospital_files: Path) -> None:
     """Every text and identifier of the standard's own example that says who, where or which; read off by eye."""
-    found = identity_from(open_source(hospital_files), "aecg/hl7_example_aecg.xml")
+    found = read_identity_from(open_source(hospital_files), "aecg/hl7_example_aecg.xml")
     assert found["patient_name"] == ("Clark",)
     assert found["acquired"] == ("2002-11-22T09:10:00",)
     assert {"John Smith, M.D.", "Doctor John Brown", "INV-087"} <= set(found["physician"])

@@ -15,7 +15,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, atc_block, atc_file, atc_leads
 
@@ -68,7 +68,7 @@ def test_a_broken_checksum_is_refused(hospital_files: Path) -> None:
 
 
 def test_what_a_file_says_about_people() -> None:
-    assert identity_from(MemorySource({"k.atc": atc_file(*atc_leads())}), "k.atc") == {
+    assert read_identity_from(MemorySource({"k.atc": atc_file(*atc_leads())}), "k.atc") == {
         "acquired": ("2020-01-02T03:04:05+01:00",),
         "order": ("uuid-1",),
         "device_serial": ("SN=AC9,BAT=5",),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from, recognise
+from clocs.formats.reading import detect_format, read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import APPLE_LINES, apple_file
 
@@ -78,7 +78,7 @@ def test_three_decimals_come_back_exactly(steps: list[int], mark: str) -> None:
 
 @pytest.mark.parametrize(("lines", "found"), [(APPLE_LINES, "Sinus Rhythm"), (GERMAN, "Sinusrhythmus")])
 def test_what_a_file_says_about_people(lines: tuple[str, ...], found: str) -> None:
-    identity = identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")
+    identity = read_identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")
     assert identity["patient_name"] == ("Anna Example",)
     assert identity["birth_date"] in (("Dec 24, 1950",), ("24.12.1950",))
     assert identity["acquired"] == ("2020-12-25T07:30:05+01:00",)
@@ -106,13 +106,13 @@ def test_birth_dates_that_mean_one_day_only(birth: str, age: float | None) -> No
 def test_a_name_that_looks_like_a_rate_is_a_name() -> None:
     lines = ["Name,50 Cent", *APPLE_LINES[1:]]
     assert made(apple_file(lines=lines)).sampling_rate == 512.844
-    assert identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")["patient_name"] == ("50 Cent",)
+    assert read_identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")["patient_name"] == ("50 Cent",)
 
 
 @pytest.mark.parametrize("without", ["Device", "Sample Rate", "Unit"])
 def test_another_table_is_not_taken_for_one(without: str) -> None:
     lines = [line for line in APPLE_LINES if not line.startswith(without)]
-    assert recognise(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv") is None
+    assert detect_format(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv") is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD
 from clocs.signals.quality import GatePolicy, assess
@@ -127,7 +127,7 @@ def test_the_identity() -> None:
 <PatientInfo><PID>77</PID><Name><FamilyName>Groß</FamilyName></Name>{BORN}<Race>ASIAN</Race></PatientInfo>
 <Interpretation><Diagnosis><DiagnosisText>Sinus rhythm</DiagnosisText></Diagnosis></Interpretation>"""
     raw = cardiosoft(about=about).encode("latin-1")
-    assert identity_from(MemorySource({"c.xml": raw}), "c.xml") == {
+    assert read_identity_from(MemorySource({"c.xml": raw}), "c.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
         "birth_date": ("1949-7-16",),

@@ -11,7 +11,7 @@ import pytest
 
 from clocs.core.errors import FormatError
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import (
     TWO,
@@ -88,6 +88,6 @@ def test_a_claim_costs_nothing(claim: str) -> None:
 
 
 def _attempt(source: MemorySource) -> None:
-    for action in (read_from, identity_from):
+    for action in (read_from, read_identity_from):
         with contextlib.suppress(FormatError):
             action(source, "neutral")

@@ -14,7 +14,7 @@ from clocs.core.errors import ClocsError, FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats.clocs_csv import CLOCS_CSV
-from clocs.formats.reading import identity_from, read_from
+from clocs.formats.reading import read_from, read_identity_from
 
 START = "# clocs ECG 2\n# sampling_rate: 500\n"
 
@@ -62,7 +62,7 @@ def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -
     recording = read_text(tmp_path, START + known + "# a line without meaning\nI\n1\n")
     assert (recording.age, recording.sex, recording.labels, recording.patient_id) == (74.0, "male", ("a", "b"), "")
     assert recording.episodes[0].label == "AF"
-    found = identity_from(open_source(tmp_path), "r.csv")
+    found = read_identity_from(open_source(tmp_path), "r.csv")
     assert found == {"patient_id": ("Smith-42",), "free_text": ("a line without meaning",)}
 
 
@@ -91,7 +91,7 @@ def test_whole_characters_beyond_the_first_plane_are_texts(tmp_path: Path) -> No
 def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(START + '# patient: "Smith\\ud800"\nI\n1\n')
     with pytest.raises(FormatError, match="'patient' says is no JSON") as refusal:
-        identity_from(open_source(tmp_path), "r.csv")
+        read_identity_from(open_source(tmp_path), "r.csv")
     assert "Smith" not in str(refusal.value)
 
 
@@ -143,6 +143,6 @@ def test_damage_is_an_error_of_clocs_or_none(data: st.DataObject, tmp_path_facto
     folder = tmp_path_factory.mktemp("damaged")
     (folder / "r.csv").write_bytes(whole[: data.draw(st.integers(14, len(whole)))])
     source = open_source(folder)
-    assert CLOCS_CSV.recognises(source.head("r.csv", 100), source, "r.csv")
+    assert CLOCS_CSV.matches(source.head("r.csv", 100), source, "r.csv")
     with contextlib.suppress(ClocsError):
         assert CLOCS_CSV.read(source, "r.csv").digital.size

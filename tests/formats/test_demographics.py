@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.formats.demographics import age_at, age_of, day, digits_day, digits_moment, moment, sex_of
+from clocs.formats.demographics import age_at, day, digits_day, digits_moment, moment, parse_age, parse_sex
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from clocs.formats.demographics import age_at, age_of, day, digits_day, digits_m
     ],
 )
 def test_sex(text: object, sex: str | None) -> None:
-    assert sex_of(text) == sex
+    assert parse_sex(text) == sex
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_sex(text: object, sex: str | None) -> None:
     ],
 )
 def test_a_stated_age(text: object, unit: str, age: float | None) -> None:
-    assert age_of(text, unit) == (None if age is None else pytest.approx(age, rel=2e-3))
+    assert parse_age(text, unit) == (None if age is None else pytest.approx(age, rel=2e-3))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_stated_age(text: object, unit: str, age: float | None) -> None:
     [("56.0", 56.0), ("51\n", 51.0), (0, 0.0), (150, 150.0), (151, None), ("-1", None), ("", None), (None, None)],
 )
 def test_an_age_in_years(text: object, age: float | None) -> None:
-    assert age_of(text) == age
+    assert parse_age(text) == age
 
 
 @given(st.one_of(st.none(), st.floats(), st.integers(), st.text()))
 def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
-    age = age_of(text)
+    age = parse_age(text)
     assert age is None or 0 <= age <= 150
 
 
@@ -73,12 +73,12 @@ def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
     [("F", "female"), ("female", "female"), (" MALE\n", "male"), ("M", "male"), ("", None), (None, None), ("x", None)],
 )
 def test_a_sex_in_a_table(text: object, sex: str | None) -> None:
-    assert sex_of(text) == sex
+    assert parse_sex(text) == sex
 
 
 @pytest.mark.parametrize("text", ["mujer", "missing", "Mrs", "femme?", "masked", float("nan")])
 def test_a_sex_is_not_guessed_from_a_letter(text: object) -> None:
-    assert sex_of(text) is None
+    assert parse_sex(text) is None
 
 
 @given(st.dates(date(1900, 1, 1), date(2020, 1, 1)), st.integers(0, 40_000))

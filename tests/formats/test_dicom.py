@@ -22,7 +22,7 @@ from clocs.core.errors import FormatError, MissingExtraError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, Rows, dicom_channel, dicom_file, dicom_group
 from tests.formats.independent import ecgdatakit_reads
@@ -85,7 +85,7 @@ def test_zeros_stay_zeros_where_padding_is_declared_to_be_0(hospital_files: Path
 
 
 def test_what_the_files_say_about_people(hospital_files: Path) -> None:
-    found = identity_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
+    found = read_identity_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
     assert (found["patient_name"], found["patient_id"], found["birth_date"]) == (
         ("Clark",),
         ("SBJ-123",),
@@ -93,7 +93,7 @@ def test_what_the_files_say_about_people(hospital_files: Path) -> None:
     )
     assert found["acquired"][0] == "2002-11-22T09:10:00"
     assert found["order"][0] == "1.2.826.0.1.34471.2.44.6.20021122091000..1"
-    typed = identity_from(open_source(hospital_files), "dicom/pydicom_waveform_ecg_scrubbed.dcm")["free_text"]
+    typed = read_identity_from(open_source(hospital_files), "dicom/pydicom_waveform_ecg_scrubbed.dcm")["free_text"]
     assert {"RITMO SINUSALE", "ECG NORMALE"} <= set(typed)
 
 
@@ -113,7 +113,7 @@ def test_names_texts_and_network_names_count_wherever_they_stand() -> None:
     dataset.WaveformAnnotationSequence = [note]
     buffer = io.BytesIO()
     dataset.save_as(buffer)
-    assert identity_from(MemorySource({"d.dcm": buffer.getvalue()}), "d.dcm") == {
+    assert read_identity_from(MemorySource({"d.dcm": buffer.getvalue()}), "d.dcm") == {
         "contact": ("Main St 1",),
         "operator": ("Op",),
         "physician": ("Dr Who",),

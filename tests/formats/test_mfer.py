@@ -15,7 +15,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO, Rows, mfer_channel, mfer_file, mfer_tag
 from tests.formats.independent import ecgdatakit_reads
@@ -48,7 +48,7 @@ def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_
 
 
 def test_what_the_real_file_says_about_people(hospital_files: Path) -> None:
-    assert identity_from(open_source(hospital_files), MONITOR) == {
+    assert read_identity_from(open_source(hospital_files), MONITOR) == {
         "patient_name": ("TRWRU",),
         "patient_id": ("12345",),
         "acquired": ("2019-06-19T13:20:00",),
@@ -148,7 +148,7 @@ def test_what_a_file_says_about_people() -> None:
     raw = mfer_file(TWO, about=about)
     recording = made(raw)
     assert (recording.age, recording.sex) == (50.0, "female")
-    assert identity_from(MemorySource({"m.mwf": raw}), "m.mwf") == {
+    assert read_identity_from(MemorySource({"m.mwf": raw}), "m.mwf") == {
         "patient_name": ("Example^Anna",),
         "patient_id": ("P-7",),
         "birth_date": ("1950-12-24",),

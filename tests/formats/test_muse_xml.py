@@ -17,7 +17,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.independent import ecgdatakit_reads, same
 from tests.formats.xml_examples import TWO, muse, muse_lead, muse_waveform
@@ -205,7 +205,7 @@ def test_the_identity() -> None:
     order = "<Order><HISOrderNumber>88</HISOrderNumber><AdmitDiagnosis>pain</AdmitDiagnosis></Order>"
     stated = "<Diagnosis><DiagnosisStatement><StmtText>Sinus rhythm</StmtText></DiagnosisStatement></Diagnosis>"
     raw = muse(about=about(patient, test) + order + stated).encode("latin-1")
-    assert identity_from(MemorySource({"m.xml": raw}), "m.xml") == {
+    assert read_identity_from(MemorySource({"m.xml": raw}), "m.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
         "birth_date": ("07-15-1949",),
@@ -221,7 +221,7 @@ def test_the_identity() -> None:
 
 def test_an_acquisition_date_that_is_not_understood_is_given_as_it_stands() -> None:
     raw = muse(about=about("", "<AcquisitionDate>Tuesday</AcquisitionDate>")).encode()
-    assert identity_from(MemorySource({"m.xml": raw}), "m.xml") == {"acquired": ("Tuesday",)}
+    assert read_identity_from(MemorySource({"m.xml": raw}), "m.xml") == {"acquired": ("Tuesday",)}
 
 
 def test_a_claimed_length_takes_no_memory() -> None:

@@ -16,7 +16,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD
 from tests.formats.independent import ecgdatakit_reads, same
@@ -211,7 +211,7 @@ def test_the_identity() -> None:
         "<interpretations><interpretation><mdsignatureline>by Kay</mdsignatureline></interpretation></interpretations>"
     )
     raw = philips(about=patient(inside) + order + signed).encode()
-    assert identity_from(MemorySource({"p.xml": raw}), "p.xml") == {
+    assert read_identity_from(MemorySource({"p.xml": raw}), "p.xml") == {
         "patient_id": ("77", "78"),
         "patient_name": ("Groß", "Ann"),
         "birth_date": ("1949-07-16",),

@@ -15,7 +15,7 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import FolderSource, open_source
 from clocs.formats import FORMATS, read, read_from
-from clocs.formats.reading import HEAD_BYTES, recognise
+from clocs.formats.reading import HEAD_BYTES, detect_format
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.formats.xml_examples import WRITERS
 
@@ -92,7 +92,7 @@ def test_the_contract_of_a_format(name: str, tmp_path: Path) -> None:
     path = EXAMPLES[name](tmp_path)
     source = open_source(tmp_path)
     head = source.head(path.name, HEAD_BYTES)
-    assert [other.name for other in FORMATS if other.recognises(head, source, path.name)] == [name]
+    assert [other.name for other in FORMATS if other.matches(head, source, path.name)] == [name]
     recording = form.read(source, path.name)
     assert recording.provenance.format == name
     assert recording.provenance.source == path.name
@@ -105,7 +105,7 @@ def test_the_contract_of_a_format(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", OTHERS)
 def test_no_format_claims_or_stumbles_over_other_content(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
-    assert FORMATS.get(name).recognises(content[:HEAD_BYTES], FolderSource(tmp_path), "x") is False
+    assert FORMATS.get(name).matches(content[:HEAD_BYTES], FolderSource(tmp_path), "x") is False
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
@@ -153,7 +153,7 @@ def test_the_content_counts_not_the_ending(name: str, other: str, tmp_path: Path
     expected = read(path)
     path.rename(tmp_path / other)
     np.testing.assert_array_equal(read(tmp_path / other).digital, expected.digital)
-    found = recognise(open_source(tmp_path), other)
+    found = detect_format(open_source(tmp_path), other)
     assert found is not None
     assert found.name == name
 

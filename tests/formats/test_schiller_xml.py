@@ -14,7 +14,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD
 from tests.formats.xml_examples import TWO, schiller
@@ -100,7 +100,7 @@ ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19491116</bi
 def test_the_person_and_the_identity() -> None:
     recording = made(schiller(about=ABOUT))
     assert (recording.age, recording.sex, recording.patient_id) == (59.0, "female", "")
-    assert identity_from(MemorySource({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
+    assert read_identity_from(MemorySource({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
         "patient_id": ("77",),
         "patient_name": ("Groß",),
         "birth_date": ("19491116",),

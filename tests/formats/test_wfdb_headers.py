@@ -125,7 +125,7 @@ def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
 )
 def test_when_a_record_began(line: str, acquired: str, tmp_path: Path) -> None:
     make(tmp_path, f"{line}\nr.dat 16 1000/mV 16 0 0 0 0 I\n")
-    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"acquired": (acquired,)}
+    assert WFDB.read_identity(open_source(tmp_path), "r.hea") == {"acquired": (acquired,)}
 
 
 @pytest.mark.parametrize("code", [16, 24, 32, 80, 212])
@@ -134,7 +134,7 @@ def test_the_size_that_a_header_means_is_that_of_the_file_that_the_package_write
     about = {"fs": 500, "units": ["mV"] * 3, "sig_name": ["I", "II", "V1"], "fmt": [str(code)] * 3}
     wfdb.wrsamp("r", d_signal=samples, adc_gain=[200.0] * 3, baseline=[0] * 3, write_dir=str(tmp_path), **about)
     size = (tmp_path / "r.dat").stat().st_size
-    assert WFDB.needs(open_source(tmp_path), "r.hea") == {"r.dat": size}
+    assert WFDB.companions(open_source(tmp_path), "r.hea") == {"r.dat": size}
 
 
 def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path) -> None:
@@ -176,4 +176,4 @@ def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> No
     comments = (*known, "Rx: aspirin", "Age: 69 of Main St", "plain text", "Dx: Mr Smith", "Derived from I and II: Ann")
     make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n" + "".join(f"# {comment}\n" for comment in comments))
     typed = ("aspirin", "69 of Main St", "plain text", "Mr Smith", "Ann")
-    assert WFDB.identify(open_source(tmp_path), "r.hea") == {"free_text": typed}
+    assert WFDB.read_identity(open_source(tmp_path), "r.hea") == {"free_text": typed}

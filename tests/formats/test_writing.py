@@ -16,7 +16,7 @@ import clocs
 from clocs.core.errors import ConfigError, SignalError, StoreError
 from clocs.core.recording import Recording, missing_value
 from clocs.formats.writers.steps import fitted, plain
-from clocs.formats.writing import WRITERS, Contents, encode, plain_name, writer_for
+from clocs.formats.writing import WRITERS, WriteOptions, encode, plain_name, writer_for
 from tests.conftest import make_recording
 from tests.faults.failing_disk import Disk, on
 from tests.formats.writers.recordings import millivolts, recordings
@@ -47,7 +47,7 @@ def test_the_contract_of_a_writer(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", WRITERS.names())
 def test_the_same_recording_gives_the_same_bytes(name: str) -> None:
     writer = WRITERS.get(name)
-    first, second = (encode(make_recording(), writer, "r", Contents()).files for _ in range(2))
+    first, second = (encode(make_recording(), writer, "r", WriteOptions()).files for _ in range(2))
     assert dict(first) == dict(second)
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_recording_is_refused(name: str) -> None:
         dataclasses.replace(good, sampling_rate=float("inf")),
     ):
         with pytest.raises(SignalError, match="recording 'r0'"):
-            encode(wrong, writer, "r", Contents())
+            encode(wrong, writer, "r", WriteOptions())
 
 
 @pytest.mark.parametrize("name", WRITERS.names())

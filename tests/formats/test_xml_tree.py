@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from clocs.core.errors import FormatError, MissingExtraError
 from clocs.core.sources import FolderSource
-from clocs.formats.reading import HEAD_BYTES, recognise
+from clocs.formats.reading import HEAD_BYTES, detect_format
 from clocs.formats.xml_tree import (
     MAX_DEPTH,
     MAX_ELEMENTS,
@@ -123,10 +123,10 @@ def test_a_format_is_known_without_the_library_and_read_only_with_it(
         return imports(module, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    form = recognise(FolderSource(tmp_path), "x")
+    form = detect_format(FolderSource(tmp_path), "x")
     assert form is not None
     assert form.name == name
-    for asked in (form.read, form.identify):
+    for asked in (form.read, form.read_identity):
         with pytest.raises(MissingExtraError, match=r"reading XML files needs the extra 'formats'"):
             asked(FolderSource(tmp_path), "x")
 

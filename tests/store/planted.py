@@ -15,7 +15,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.datasets.deidentifying import telling
 from clocs.datasets.synthetic import SYNTHETIC
-from clocs.formats.reading import identity_from, read_from
+from clocs.formats.reading import read_from, read_identity_from
 from clocs.formats.writing import WRITERS
 from tests.formats.binary_examples import APPLE_LINES, Rows, apple_file, atc_file, atc_leads, edf_file, ishne_file
 from tests.formats.scp_encoding import Scp, data_section, lead_section, record
@@ -149,7 +149,7 @@ def num_samples(hospital_files: Path, trial: Path, random: np.random.Generator) 
     """Sample files with their identities replaced, where they can still be read: a number must stay one."""
     source = open_source(hospital_files)
     for name in [name for name in source.names() if name.lower().endswith(PLANTED_IN)]:
-        values = [value for value in telling(identity_from(source, name)) if len(value) >= SHORTEST_PLANTED]
+        values = [value for value in telling(read_identity_from(source, name)) if len(value) >= SHORTEST_PLANTED]
         for _ in range(COPIES):
             raw, fakes = plant(source.read(name), values, random)
             if _reads(raw, trial):

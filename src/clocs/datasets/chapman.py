@@ -16,7 +16,7 @@ from clocs.datasets.dataset import (
     SplitPolicy,
     find_table,
 )
-from clocs.formats.demographics import age_of, sex_of
+from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
@@ -53,7 +53,7 @@ def _diagnostics(source: Source) -> dict[str, Entry]:
             raise FormatError(f"{table}: unlike the published table: a row has {len(row)} of {len(columns)} columns")
         labels = (str(row[rhythm]).strip(), *(code for code in str(row[beat]).split() if code != "NONE"))
         stem = str(row[name])
-        found[stem] = Entry("", stem, stem, age=age_of(row[age]), sex=sex_of(row[sex]), labels=labels)
+        found[stem] = Entry("", stem, stem, age=parse_age(row[age]), sex=parse_sex(row[sex]), labels=labels)
     return found
 
 

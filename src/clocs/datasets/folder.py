@@ -17,8 +17,8 @@ from clocs.core.sources import Source, without_ending
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
 from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
 from clocs.datasets.tables import RecordingTable, about_patient, hash_of, labels_of, no_row_is_used
-from clocs.formats.demographics import age_of, sex_of
-from clocs.formats.reading import identity_from, read_from, recognise
+from clocs.formats.demographics import parse_age, parse_sex
+from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
@@ -129,8 +129,8 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
             record_id=row.get("record_id") or known,
             patient_id=row.get("patient_id") or ("" if options.key else nobody),
             site=row.get("site") or "",
-            age=age_of(row.get("age")),
-            sex=sex_of(row.get("sex")),
+            age=parse_age(row.get("age")),
+            sex=parse_sex(row.get("sex")),
             labels=labels_of(row),
         )
     table.warn_of_unused()
@@ -144,7 +144,7 @@ def _is_recording(source: Source, name: str) -> bool:
     if name.endswith(".hea") or name.lower().endswith(ZIP):
         return True
     try:
-        return recognise(source, name) is not None
+        return detect_format(source, name) is not None
     except FormatError:  # damaged, encrypted, too large: reading it says which
         return True
 
@@ -189,7 +189,7 @@ def _nameless(error: Exception, source: Source, name: str, key: Path) -> str:
 def _identity(source: Source, name: str) -> Identity:
     """What a file says about anybody; nothing where that part of it is damaged."""
     try:
-        return {} if name.lower().endswith(ZIP) else identity_from(source, name)
+        return {} if name.lower().endswith(ZIP) else read_identity_from(source, name)
     except FormatError:
         return {}
 
@@ -208,12 +208,12 @@ def _hashed(recording: Recording, identity: Identity, entry: Entry, options: Fol
     patient = entry.patient_id or patient_of(identity)
     row = about_patient(patient, options.patients) if options.patients and patient else {}
     plain = deidentify(recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
-    age = entry.age if entry.age is not None else age_of(row.get("age"))
+    age = entry.age if entry.age is not None else parse_age(row.get("age"))
     return replace(
         plain,
         site=entry.site or row.get("site") or plain.site,
         age=plain.age if age is None else min(age, POOLED_AGE),
-        sex=entry.sex or sex_of(row.get("sex")) or plain.sex,
+        sex=entry.sex or parse_sex(row.get("sex")) or plain.sex,
         labels=entry.labels or labels_of(row) or plain.labels,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
-from clocs.formats.demographics import age_of, sex_of
+from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
@@ -25,7 +25,9 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
             row = about.get(number, {})
             findings = (value for title, value in row.items() if title not in _ABOUT_PERSON and value)
             labels = tuple(line.strip() for value in findings for line in value.splitlines() if line.strip())
-            yield Entry(name, number, number, age=age_of(row.get("Age")), sex=sex_of(row.get("Sex")), labels=labels)
+            yield Entry(
+                name, number, number, age=parse_age(row.get("Age")), sex=parse_sex(row.get("Sex")), labels=labels
+            )
 
 
 LUDB = Dataset(

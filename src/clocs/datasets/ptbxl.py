@@ -9,7 +9,7 @@ from typing import Literal
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
-from clocs.formats.demographics import Sex, age_of
+from clocs.formats.demographics import Sex, parse_age
 from clocs.signals.framing import FramePolicy
 
 SEX: dict[str, Sex] = {"0": "male", "1": "female"}
@@ -41,7 +41,7 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
         file = next((name for name in files if source.exists(name)), None)
         if file is not None:
             site = row.get("site", "").removesuffix(".0")
-            age = 90.0 if row["age"] in ("300", "300.0") else age_of(row["age"])  # 300 stands for "over 89"
+            age = 90.0 if row["age"] in ("300", "300.0") else parse_age(row["age"])  # 300 stands for "over 89"
             yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=codes)
 
 

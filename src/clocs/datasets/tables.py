@@ -14,14 +14,14 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import PatientKey, is_nobody, plain_patient
 from clocs.core.sources import open_source, without_ending
 from clocs.datasets.dataset import numbered_rows
-from clocs.formats.demographics import MAX_AGE, age_of, sex_of
+from clocs.formats.demographics import MAX_AGE, parse_age, parse_sex
 
 RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 SHOWN_LINES = 5
 UNDERSTOOD: Final[dict[str, tuple[Callable[[str], object], str]]] = {
-    "age": (age_of, f"a number of years up to {MAX_AGE:g}"),
-    "sex": (sex_of, "m, f, male or female"),
+    "age": (parse_age, f"a number of years up to {MAX_AGE:g}"),
+    "sex": (parse_sex, "m, f, male or female"),
 }
 """By column: how it is read, and what it takes."""
 

@@ -12,7 +12,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, digits_day, digits_moment, sex_of
+from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import identity_of, integers_of, number_of, parse, root_name, stated_of, text_of
 
@@ -45,7 +45,7 @@ IDENTITY: Final = (
 )
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return root_name(head, source, name) == "AnnotatedECG"
 
 
@@ -152,11 +152,11 @@ def _person(root: Element) -> Person:
     """The reported age where there is one, else that of the day of recording."""
     about = root.find("componentOf/timepointEvent/componentOf/subjectAssignment/subject/trialSubject")
     reported = [each for each in root.iter("relatedObservation") if text_of(each, "code@code") == REPORTED_AGE]
-    age = age_of(text_of(reported[0], "value@value"), text_of(reported[0], "value@unit")) if reported else None
+    age = parse_age(text_of(reported[0], "value@value"), text_of(reported[0], "value@unit")) if reported else None
     if age is None:
         born = text_of(about, "subjectDemographicPerson/birthTime@value")
         age = age_at(digits_day(born), digits_day(_acquired(root)))
-    return Person(age, sex_of(text_of(about, "subjectDemographicPerson/administrativeGenderCode@code")))
+    return Person(age, parse_sex(text_of(about, "subjectDemographicPerson/administrativeGenderCode@code")))
 
 
 def _acquired(root: Element) -> str:
@@ -164,11 +164,11 @@ def _acquired(root: Element) -> str:
     return next(filter(None, (text_of(root, place) for place in places)), "")
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     written = _acquired(root)
     acquired = digits_moment(written)
     return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
 
 
-AECG = Format(NAME, "HL7 annotated ECG: the rhythm series, leads by MDC code", _recognises, _read, _identify)
+AECG = Format(NAME, "HL7 annotated ECG: the rhythm series, leads by MDC code", _matches, _read, _read_identity)

@@ -32,7 +32,7 @@ INFO: Final = {"date": (0, 32), "uuid": (32, 40), "phone": (72, 44), "device": (
 """Fields of the info block: place and length."""
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return head.startswith(SIGNATURE)
 
 
@@ -88,7 +88,7 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     info = dict(_blocks(source.read(name), name)).get(b"info", b"")
     about = {field: text_of(info[at : at + length]) for field, (at, length) in INFO.items()}
     return gathered(
@@ -103,4 +103,4 @@ def _iso(text: str) -> str:
         return text
 
 
-ALIVECOR = Format(NAME, "AliveCor ATC of KardiaMobile: 1 to 12 leads", _recognises, _read, _identify)
+ALIVECOR = Format(NAME, "AliveCor ATC of KardiaMobile: 1 to 12 leads", _matches, _read, _read_identity)

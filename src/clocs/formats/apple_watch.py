@@ -90,7 +90,7 @@ def _header(head: bytes) -> _Header | None:
     )
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return b"Watch" in head and _header(head) is not None
 
 
@@ -174,7 +174,7 @@ def _birth(header: _Header) -> date | None:
         return None
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     header = _header(source.head(name, HEAD_BYTES))
     if header is None:
         raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
@@ -195,4 +195,4 @@ def _iso(text: str) -> str:
         return text
 
 
-APPLE_WATCH = Format(NAME, "Apple Watch ECG, the Health app's CSV export", _recognises, _read, _identify)
+APPLE_WATCH = Format(NAME, "Apple Watch ECG, the Health app's CSV export", _matches, _read, _read_identity)

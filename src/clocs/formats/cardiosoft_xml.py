@@ -11,7 +11,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import Channel, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, moment, sex_of
+from clocs.formats.demographics import Person, age_at, moment, parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, stated_of, text_of
 
@@ -31,7 +31,7 @@ IDENTITY: Final = (
 )
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return root_name(head, source, name) == "CardiologyXML"
 
 
@@ -62,11 +62,11 @@ def _read(source: Source, name: str) -> Recording:
 
 def _person(root: Element) -> Person:
     about = root.find("PatientInfo")
-    age = age_of(text_of(about, "Age"), text_of(about, "Age@units"))
+    age = parse_age(text_of(about, "Age"), text_of(about, "Age@units"))
     if age is None:
         born, acquired = _moment(root.find("PatientInfo/BirthDateTime")), _moment(root.find("ObservationDateTime"))
         age = age_at(born, acquired)
-    return Person(age, sex_of(text_of(about, "Gender")))
+    return Person(age, parse_sex(text_of(about, "Gender")))
 
 
 def _written(time: Element | None) -> str:
@@ -81,7 +81,7 @@ def _moment(time: Element | None) -> datetime | None:
     return moment(_written(time), ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d"))
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     acquired, born = root.find("ObservationDateTime"), _written(root.find("PatientInfo/BirthDateTime"))
     known = _moment(acquired)
@@ -89,4 +89,4 @@ def _identify(source: Source, name: str) -> Identity:
     return identity_of(root, IDENTITY, known.isoformat() if known else _written(acquired), more)
 
 
-CARDIOSOFT_XML = Format(NAME, "CardioSoft XML: the strip of a resting ECG", _recognises, _read, _identify)
+CARDIOSOFT_XML = Format(NAME, "CardioSoft XML: the strip of a resting ECG", _matches, _read, _read_identity)

@@ -25,7 +25,7 @@ MAX_MICROVOLT = 1e6
 """Beyond 1 V a number is damage, not a heart."""
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     fields = head.split(b"\n", 1)[0].split(b",")
     return len(fields) == COLUMNS and all(_is_number(field) for field in fields)
 
@@ -96,4 +96,4 @@ def _steps(batch: pa.RecordBatch, name: str) -> Digital:
     return quantise(microvolts / 1000, MICROVOLT_GAIN)
 
 
-CHAPMAN_CSV = Format("chapman-csv", "Chapman-Shaoxing CSV: 12 columns of uV at 500 Hz", _recognises, _read)
+CHAPMAN_CSV = Format("chapman-csv", "Chapman-Shaoxing CSV: 12 columns of uV at 500 Hz", _matches, _read)

@@ -24,7 +24,7 @@ from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, R
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES, millivolts, record_id_of
-from clocs.formats.demographics import age_of, sex_of
+from clocs.formats.demographics import parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.signals.leads import COMBINATIONS, canonical, computed
 
@@ -66,7 +66,7 @@ class _Head:
     """Where the samples begin."""
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return head.split(b"\n", 1)[0].rstrip() == MAGIC.encode()
 
 
@@ -84,8 +84,8 @@ def _read(source: Source, name: str) -> Recording:
         leads=leads,
         unit=head.unit,
         record_id=record_id_of(name),
-        age=age_of(head.known.get("age")),
-        sex=sex_of(head.known.get("sex")),
+        age=parse_age(head.known.get("age")),
+        sex=parse_sex(head.known.get("sex")),
         labels=_texts("labels", head, name),
         episodes=tuple(_episodes(head.known.get("episodes", []), name)),
         provenance=Provenance(
@@ -98,7 +98,7 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
     known, end = _known(raw, name)
     lines = [line[1:].strip() for line in raw[:end].decode("utf-8", "replace").splitlines()[1:]]
@@ -256,4 +256,4 @@ def _steps(batch: Any, head: _Head, times: list[float], name: str) -> Digital:
     return narrow(digital) if peak <= np.iinfo(np.int16).max else digital
 
 
-CLOCS_CSV = Format(NAME, "the CSV that clocs writes", _recognises, _read, _identify)
+CLOCS_CSV = Format(NAME, "the CSV that clocs writes", _matches, _read, _read_identity)

@@ -28,13 +28,13 @@ class Person:
     sex: Sex | None = None
 
 
-def sex_of(given: object) -> Sex | None:
+def parse_sex(given: object) -> Sex | None:
     """``M``, ``Male``, ``MALE`` and their counterparts; None for anything else: other words are not guessed at."""
     plain = str(given).strip().lower()
     return "male" if plain in ("m", "male") else "female" if plain in ("f", "female") else None
 
 
-def age_of(given: object, unit: str = "years") -> float | None:
+def parse_age(given: object, unit: str = "years") -> float | None:
     """Years, from a number in years, months, weeks, days or hours (or their UCUM codes); None where it is none."""
     factor = _PER_YEAR.get(unit.strip().lower())
     try:

@@ -22,7 +22,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered, library_faults
 from clocs.formats.channels import COMPUTED, MAX_CHANNELS, SKEWED, Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, digits_day, digits_moment, sex_of
+from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, parse_age, parse_sex
 from clocs.formats.lead_codes import CALCULATED, LEADS
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD, canonical
@@ -63,7 +63,7 @@ class _Group(NamedTuple):
     """Of its channels; None where one is no ECG."""
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return head[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC
 
 
@@ -240,10 +240,10 @@ def _heart_rate(dataset: Dataset) -> float | None:
 
 def _person(dataset: Dataset) -> Person:
     stated = re.fullmatch(r"(\d{1,3})([YMWD])", str(dataset.get("PatientAge") or "").strip())
-    age = age_of(stated.group(1), AGE_UNITS[stated.group(2)]) if stated else None
+    age = parse_age(stated.group(1), AGE_UNITS[stated.group(2)]) if stated else None
     if age is None:
         age = age_at(digits_day(str(dataset.get("PatientBirthDate") or "")), _acquired_on(dataset))
-    return Person(age, sex_of(str(dataset.get("PatientSex") or "")))
+    return Person(age, parse_sex(str(dataset.get("PatientSex") or "")))
 
 
 def _acquired_on(dataset: Dataset) -> date | None:
@@ -278,7 +278,7 @@ MAX_VALUES: Final = 100
 """In one element; more of them are measurements, or damage."""
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     found: dict[str, list[str]] = {}
     with _opened(source.read(name), name) as dataset:
         found["acquired"] = [_acquired(dataset)]
@@ -317,4 +317,4 @@ def _iso(text: str) -> str:
     return found.date().isoformat() if len(text.strip()) == 8 else found.isoformat()
 
 
-DICOM = Format(NAME, "DICOM waveforms: the ECG of any class that holds one", _recognises, _read, _identify)
+DICOM = Format(NAME, "DICOM waveforms: the ECG of any class that holds one", _matches, _read, _read_identity)

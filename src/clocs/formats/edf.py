@@ -24,7 +24,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import COMPUTED, Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, sex_of
+from clocs.formats.demographics import Person, age_at, parse_sex
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD, canonical
 
@@ -80,7 +80,7 @@ class _Header:
     data_at: int
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     count = head[252:256].strip()
     return head[:8] in STARTS and count.isdigit() and len(head) >= FIXED_BYTES and head[236:244].strip(b" -").isdigit()
 
@@ -280,10 +280,10 @@ def _patient(header: _Header) -> tuple[str, str, str, str]:
 def _person(header: _Header) -> Person:
     _, sex, birth, _ = _patient(header)
     start = _start(header)
-    return Person(age_at(_day(birth), start.date() if start else None), sex_of(sex))
+    return Person(age_at(_day(birth), start.date() if start else None), parse_sex(sex))
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
     header = _header(raw, name)
     code, _, birth, person = _patient(header)
@@ -309,4 +309,4 @@ def _typed(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[str]:
             yield from (text.decode("utf-8", "replace") for text in listed.split(b"\x14")[1:])
 
 
-EDF = Format(NAME, "EDF, EDF+ and BDF: the ECG signals among those they hold", _recognises, _read, _identify)
+EDF = Format(NAME, "EDF, EDF+ and BDF: the ECG signals among those they hold", _matches, _read, _read_identity)

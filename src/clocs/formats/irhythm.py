@@ -12,7 +12,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Provenance, Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import record_id_of
-from clocs.formats.reading import Format, recognise
+from clocs.formats.reading import Format, detect_format
 
 RATE = 200.0
 COMMITTEES = tuple(f"_grp{number}.episodes.json" for number in range(3))
@@ -27,7 +27,7 @@ def _committee(source: Source, name: str) -> str | None:
     return next((stem + ending for ending in COMMITTEES if source.exists(stem + ending)), None)
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     # The signal file is bare numbers: only its companion tells what it is.
     return name.endswith(".ecg") and not head.startswith(b"ISHNE") and _committee(source, name) is not None
 
@@ -55,9 +55,9 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
-def _needs(source: Source, name: str) -> dict[str, int | None]:
+def _companions(source: Source, name: str) -> dict[str, int | None]:
     """A committee's file, where none is there and no other format claims the strip."""
-    if not name.endswith(".ecg") or _committee(source, name) or recognise(source, name):
+    if not name.endswith(".ecg") or _committee(source, name) or detect_format(source, name):
         return {}
     return {name.removesuffix(".ecg") + COMMITTEES[0]: None}
 
@@ -84,4 +84,4 @@ def _episode(entry: dict[str, Any]) -> Episode:
     return Episode(onset - 1, offset, label)
 
 
-IRHYTHM = Format("irhythm", "iRhythm .ecg with committee episodes in JSON", _recognises, _read, needs=_needs)
+IRHYTHM = Format("irhythm", "iRhythm .ecg with committee episodes in JSON", _matches, _read, companions=_companions)

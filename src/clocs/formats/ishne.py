@@ -46,7 +46,7 @@ class _Header:
     unchecked: bool
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return head.startswith(MAGIC)
 
 
@@ -105,7 +105,7 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
     header = _header(raw, name)
     return gathered(
@@ -126,4 +126,4 @@ def _moment(day: date | None, hour: int, minute: int, second: int) -> str:
         return day.isoformat()
 
 
-ISHNE = Format(NAME, "ISHNE Holter: 1 to 12 leads over hours or days", _recognises, _read, _identify)
+ISHNE = Format(NAME, "ISHNE Holter: 1 to 12 leads over hours or days", _matches, _read, _read_identity)

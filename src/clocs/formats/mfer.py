@@ -91,7 +91,7 @@ class _Contents:
         return [_text(value[skipped:], coding) for found, value, _, coding in self.about if found == tag]
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return head[:1] == bytes([PREAMBLE]) and head[2:6] == b"MFR "
 
 
@@ -289,7 +289,7 @@ def _moment(contents: _Contents) -> datetime | None:
     return None
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     contents = _contents(source.read(name), name)
     birth, moment = _birth(contents), _moment(contents)
     makers = [text.split("^") for text in contents.texts(MAKER)]
@@ -304,4 +304,4 @@ def _identify(source: Source, name: str) -> Identity:
     )
 
 
-MFER = Format(NAME, "MFER (ISO 22077) of Nihon Kohden and others", _recognises, _read, _identify)
+MFER = Format(NAME, "MFER (ISO 22077) of Nihon Kohden and others", _matches, _read, _read_identity)

@@ -15,7 +15,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.demographics import Person, age_at, day, moment, parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
 from clocs.signals.leads import STANDARD, canonical
@@ -45,7 +45,7 @@ IDENTITY: Final = (
 """What stands beside the known elements about patient and test counts as typed."""
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return root_name(head, source, name) == "RestingECG"
 
 
@@ -109,11 +109,11 @@ def _stated(lead: Element, tag: str) -> bool:
 
 def _person(root: Element) -> Person:
     about = root.find("PatientDemographics")
-    age = age_of(text_of(about, "PatientAge"), text_of(about, "AgeUnits") or "years")
+    age = parse_age(text_of(about, "PatientAge"), text_of(about, "AgeUnits") or "years")
     if age is None:
         acquired = _acquired(root)
         age = age_at(day(text_of(about, "DateofBirth"), DATES), acquired.date() if acquired else None)
-    return Person(age, sex_of(text_of(about, "Gender")))
+    return Person(age, parse_sex(text_of(about, "Gender")))
 
 
 def _acquired(root: Element) -> datetime | None:
@@ -121,7 +121,7 @@ def _acquired(root: Element) -> datetime | None:
     return moment(f"{date} {time}", [f"{pattern} %H:%M:%S" for pattern in DATES]) or moment(date, DATES)
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     acquired = _acquired(root)
     written = " ".join(
@@ -130,4 +130,4 @@ def _identify(source: Source, name: str) -> Identity:
     return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
 
 
-MUSE_XML = Format(NAME, "GE MUSE XML: the rhythm of a resting ECG, in base64", _recognises, _read, _identify)
+MUSE_XML = Format(NAME, "GE MUSE XML: the rhythm of a resting ECG, in base64", _matches, _read, _read_identity)

@@ -18,7 +18,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import MAX_LEAD_NAME, Channel, Steps, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, age_of, day, moment, sex_of
+from clocs.formats.demographics import Person, age_at, day, moment, parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
 from clocs.signals.leads import STANDARD, canonical
@@ -61,7 +61,7 @@ PIECE_BYTES: Final = 5 << 12
 """Unpacked into bits at once; a multiple of 5, for four codes take five bytes."""
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return root_name(head, source, name) == "restingecgdata"
 
 
@@ -166,14 +166,14 @@ def _setting_text(parsed: Element, attribute: str, older: str) -> str:
 def _person(root: Element) -> Person:
     """The stated age, else that of the day of recording; ``defaultage`` is a setting of the machine."""
     about = root.find("patient/generalpatientdata")
-    stated = (age_of(text_of(about, f"age/{unit}"), unit) for unit in AGE_UNITS)
+    stated = (parse_age(text_of(about, f"age/{unit}"), unit) for unit in AGE_UNITS)
     age = next((found for found in stated if found is not None), None)
     if age is None:
         age = age_at(day(text_of(about, "age/dateofbirth"), DATES), day(text_of(root, "dataacquisition@date"), DATES))
-    return Person(age, sex_of(text_of(about, "sex")))
+    return Person(age, parse_sex(text_of(about, "sex")))
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     date, time = text_of(root, "dataacquisition@date"), text_of(root, "dataacquisition@time")
     written = " ".join(filter(None, (date, time)))
@@ -238,4 +238,4 @@ def _integrated(plain: bytes, first: int) -> npt.NDArray[np.int64]:
     return np.concatenate([stored[:1], stored[0] + np.cumsum(slopes)])
 
 
-PHILIPS_XML = Format(NAME, "Philips XML (SierraECG): leads packed by XLI", _recognises, _read, _identify)
+PHILIPS_XML = Format(NAME, "Philips XML (SierraECG): leads packed by XLI", _matches, _read, _read_identity)

@@ -48,13 +48,13 @@ class Format:
 
     name: str
     description: str
-    recognises: _Recognises
+    matches: _Recognises
     """From the first bytes of a file and what lies beside it; quick, and never an error."""
     read: _Reads
     """The recording in a file, its own leads only and nobody's identity; any fault of the file is a ``FormatError``."""
-    identify: _Identifies = _nobody
+    read_identity: _Identifies = _nobody
     """What the file says about who was recorded, by whom and when; faults as in ``read``."""
-    needs: _Needs = _nothing
+    companions: _Needs = _nothing
     """Other files that are read with a file, and the bytes each must have; None: any number. Asked of files of every
     format, so it looks at the name first; faults as in ``read``."""
 
@@ -99,7 +99,7 @@ def read_identity(path: str | os.PathLike[str], *fields: str) -> Identity:
     A recording never holds any of it. The fields and what they cover: ``clocs.core.identity.IDENTITY_FIELDS``.
     """
     check_identity_fields(fields)
-    found = identity_from(*_located(path))
+    found = read_identity_from(*_located(path))
     return {field: found[field] for field in fields if field in found}
 
 
@@ -112,11 +112,11 @@ def read_from(source: Source, name: str) -> Recording:
         raise FormatError(f"{candidate}: nested too deeply to be read") from error
 
 
-def identity_from(source: Source, name: str) -> Identity:
+def read_identity_from(source: Source, name: str) -> Identity:
     """Everything that one file of a source says about identities."""
     form, candidate = _recognised(source, name)
     try:
-        return form.identify(source, candidate)
+        return form.read_identity(source, candidate)
     except RecursionError as error:
         raise FormatError(f"{candidate}: nested too deeply to be read") from error
 
@@ -134,7 +134,7 @@ def _located(path: str | os.PathLike[str]) -> tuple[Source, str]:
 def _recognised(source: Source, name: str) -> tuple[Format, str]:
     """The format of a file, and the name it goes by (a WFDB record's header)."""
     for candidate in _candidates(source, name):
-        form = recognise(source, candidate)
+        form = detect_format(source, candidate)
         if form is not None:
             return form, candidate
     if not source.exists(name):
@@ -142,16 +142,16 @@ def _recognised(source: Source, name: str) -> tuple[Format, str]:
     raise FormatError(f"{name}: not a format clocs knows ({', '.join(FORMATS.names())})")
 
 
-def recognise(source: Source, name: str) -> Format | None:
+def detect_format(source: Source, name: str) -> Format | None:
     """The format of a file, or None."""
     head = source.head(name, HEAD_BYTES)
-    return next((form for form in FORMATS if form.recognises(head, source, name)), None)
+    return next((form for form in FORMATS if form.matches(head, source, name)), None)
 
 
 def missing_companions(source: Source, name: str) -> dict[str, int | None]:
     """Files that one file needs and that are not as it says: the bytes of each; None where it is absent."""
     try:
-        needed = {file: size for form in FORMATS for file, size in form.needs(source, name).items()}
+        needed = {file: size for form in FORMATS for file, size in form.companions(source, name).items()}
     except FormatError:  # which the file's own size stands for
         return {}
     found = {file: size_of(source, file) for file in needed}

@@ -10,7 +10,7 @@ from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.channels import Channel, Steps, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, sex_of
+from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, text_of
 
@@ -31,7 +31,7 @@ IDENTITY: Final = (
 )
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return root_name(head, source, name).split(".")[-1] == "SchillerEDI"
 
 
@@ -73,7 +73,7 @@ def _steps(channel: Element, name: str) -> Steps:
 
 def _person(root: Element) -> Person:
     age = age_at(digits_day(text_of(root, "patdata/birthdate")), digits_day(_acquired(root)))
-    return Person(age, sex_of(text_of(root, "patdata/gender")))
+    return Person(age, parse_sex(text_of(root, "patdata/gender")))
 
 
 def _acquired(root: Element) -> str:
@@ -81,11 +81,11 @@ def _acquired(root: Element) -> str:
     return text_of(start, "date") + text_of(start, "time")
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     written = _acquired(root)
     acquired = digits_moment(written)
     return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
 
 
-SCHILLER_XML = Format(NAME, "Schiller XML: the rhythms of a resting ECG", _recognises, _read, _identify)
+SCHILLER_XML = Format(NAME, "Schiller XML: the rhythms of a resting ECG", _matches, _read, _read_identity)

@@ -26,7 +26,7 @@ LONGEST, SHORTER = 180, 160
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedRecording:
     """A recording as the bytes of a format."""
 
     files: Mapping[str, bytes]
@@ -36,7 +36,7 @@ class Encoded:
 
 
 class _Encodes(Protocol):
-    def __call__(self, recording: Recording, stem: str) -> Encoded: ...
+    def __call__(self, recording: Recording, stem: str) -> EncodedRecording: ...
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Writer:
     """Endings of paths that mean this format; new files get the first."""
     encode: _Encodes
     """A recording, and the name of its file without ending; what the format cannot hold at all is a ``SignalError``."""
-    keeps_missing: bool = True
+    supports_missing: bool = True
     """Whether the format can mark a sample as missing."""
-    plain_names: bool = False
+    needs_plain_names: bool = False
     """Whether its file names are letters, digits, ``-`` and ``_`` only."""
 
 
@@ -69,7 +69,7 @@ WRITERS: Registry[Writer] = Registry(
 
 
 @dataclass(frozen=True)
-class Contents:
+class WriteOptions:
     """What of a recording goes into a file."""
 
     derived: bool = False
@@ -81,7 +81,7 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """What ``write`` wrote."""
 
     files: tuple[Path, ...]
@@ -98,7 +98,7 @@ def write(
     patient_ids: bool = False,
     fill_missing: bool = False,
     overwrite: bool = False,
-) -> Written:
+) -> WriteResult:
     """Write a recording; the format is that of the path's ending unless it is named.
 
     Leads that were derived, and the patient's id, are written only when asked for. Missing samples are
@@ -106,16 +106,16 @@ def write(
     """
     place = Path(path)
     writer = writer_for(place, format)
-    contents = Contents(derived, patient_ids, fill_missing)
+    options = WriteOptions(derived, patient_ids, fill_missing)
     if os.path.isdir(place):
         raise ConfigError(f"{place} is a folder; name a file, such as {place / ('ecg' + writer.suffixes[0])}")
-    encoded = encode(recording, writer, stem_of(place, writer), contents)
-    files = targets(place, writer, encoded)
+    encoded = encode(recording, writer, file_stem(place, writer), options)
+    files = output_paths(place, writer, encoded)
     there = [file for file in files if os.path.exists(file)]
     if there and not overwrite:
         raise ConfigError(f"{there[0]} exists; have it replaced (--overwrite), or choose another name")
-    commit(files, encoded)
-    return Written(tuple(files), encoded.notes)
+    write_files(files, encoded)
+    return WriteResult(tuple(files), encoded.notes)
 
 
 def writer_for(path: Path, format: str | None) -> Writer:
@@ -131,11 +131,11 @@ def writer_for(path: Path, format: str | None) -> Writer:
     return found
 
 
-def stem_of(path: Path, writer: Writer) -> str:
+def file_stem(path: Path, writer: Writer) -> str:
     """A file's name without the ending of its format."""
     suffix = next((suffix for suffix in writer.suffixes if path.name.lower().endswith(suffix)), "")
     stem = path.name[: len(path.name) - len(suffix)]
-    if not stem or (writer.plain_names and not _PLAIN_NAME.fullmatch(stem)):
+    if not stem or (writer.needs_plain_names and not _PLAIN_NAME.fullmatch(stem)):
         raise ConfigError(f"'{stem}' cannot name a file of {writer.name}; use letters, digits, '-' and '_'")
     return stem
 
@@ -145,13 +145,13 @@ def plain_name(stem: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", stem) or "_"
 
 
-def encode(recording: Recording, writer: Writer, stem: str, contents: Contents) -> Encoded:
-    """The bytes of a recording, with no more in them than ``contents`` says."""
-    chosen = prepared(recording, contents)
+def encode(recording: Recording, writer: Writer, stem: str, options: WriteOptions) -> EncodedRecording:
+    """The bytes of a recording, with no more in them than ``options`` says."""
+    chosen = prepare_recording(recording, options)
     absent = chosen.digital == missing_value(chosen.digital.dtype)
-    if writer.keeps_missing or not absent.any():
+    if writer.supports_missing or not absent.any():
         return writer.encode(chosen, stem)
-    if not contents.fill_missing:
+    if not options.fill_missing:
         raise SignalError(
             f"recording '{recording.record_id}': {int(absent.sum())} samples are missing, and {writer.name} files "
             "cannot mark them. Have them filled with 0 (--fill-missing), or choose wfdb, dicom, csv or parquet"
@@ -160,21 +160,21 @@ def encode(recording: Recording, writer: Writer, stem: str, contents: Contents) 
     return replace(encoded, notes=(*encoded.notes, FILLED))
 
 
-def prepared(recording: Recording, contents: Contents) -> Recording:
+def prepare_recording(recording: Recording, options: WriteOptions) -> Recording:
     """A recording with no more in it than is to be written; one that no format can hold is a ``SignalError``."""
     _check(recording)
-    chosen = derive(recording) if contents.derived else without_derived(recording)
-    return replace(chosen, site="", patient_id=chosen.patient_id if contents.patient_ids else "")
+    chosen = derive(recording) if options.derived else without_derived(recording)
+    return replace(chosen, site="", patient_id=chosen.patient_id if options.patient_ids else "")
 
 
-def targets(path: Path, writer: Writer, encoded: Encoded) -> list[Path]:
+def output_paths(path: Path, writer: Writer, encoded: EncodedRecording) -> list[Path]:
     """Where the files of a recording lie: at its path, or, where there are several, under its name."""
     if len(encoded.files) == 1:
         return [path]
-    return [path.with_name(stem_of(path, writer) + suffix) for suffix in encoded.files]
+    return [path.with_name(file_stem(path, writer) + suffix) for suffix in encoded.files]
 
 
-def commit(files: list[Path], encoded: Encoded) -> None:
+def write_files(files: list[Path], encoded: EncodedRecording) -> None:
     """Write every file whole or not at all, in their order."""
     for file, data in zip(files, encoded.files.values(), strict=True):
         write_bytes(file, data)
@@ -211,31 +211,31 @@ class FileNames:
         self._writer = writer
         self._taken: set[str] = set()
 
-    def of_file(self, name: str, *, alone: bool = True) -> Path:
+    def for_file(self, name: str, *, is_unique: bool = True) -> Path:
         """For a recording in a file of a source: its place is kept, its ending replaced.
 
-        Not ``alone``: others differ from it in their endings, or in signs that the format does not take, so it keeps
-        its own ending as well, whichever came first.
+        Not ``is_unique``: others differ from it in their endings, or in signs that the format does not take, so it
+        keeps its own ending as well, whichever came first.
         """
         path = PurePosixPath(name)
-        return self._free(path.parent.parts, without_ending(path.name) if alone else path.name, path.name)
+        return self._free(path.parent.parts, without_ending(path.name) if is_unique else path.name, path.name)
 
-    def of_record(self, record_id: str) -> Path:
+    def for_record(self, record_id: str) -> Path:
         """For a recording of a store; slashes in its id make folders."""
         *folders, last = record_id.split("/")
         return self._free(folders, last, last)
 
-    def written(self, name: str) -> str:
+    def sanitized(self, name: str) -> str:
         """The parts of a name as file system and format take them."""
         *folders, last = (safe_part(part) for part in name.split("/"))
-        return "/".join((*folders, plain_name(last) if self._writer.plain_names else last))
+        return "/".join((*folders, plain_name(last) if self._writer.needs_plain_names else last))
 
     def _free(self, folders: list[str] | tuple[str, ...], stem: str, whole: str) -> Path:
         """The stem where it is free, else the whole name, else that with a number."""
         parent = "/".join(safe_part(part) for part in folders if part)
         for number in count(0):
             name = stem if number == 0 else whole if number == 1 else f"{safe_part(whole, SHORTER)}-{number}"
-            name = self.written(name)
+            name = self.sanitized(name)
             path = f"{parent}/{name}{self._writer.suffixes[0]}" if parent else name + self._writer.suffixes[0]
             if path not in self._taken:
                 self._taken.add(path)

@@ -19,7 +19,7 @@ from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options, as_it_is, with_entry
 from clocs.datasets.tables import labels_of
-from clocs.formats.demographics import age_of, sex_of
+from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.leads import canonical
 from clocs.signals.quality import GatePolicy
 from clocs.store.reader import StoreReader
@@ -99,8 +99,8 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
             record_id=_text(row.get("record_id")) or f"{number:07d}",
             patient_id="" if is_nobody(patients[number]) else patients[number],
             site=_text(row.get("site")),
-            age=age_of(row.get("age")),
-            sex=sex_of(row.get("sex")),
+            age=parse_age(row.get("age")),
+            sex=parse_sex(row.get("sex")),
             labels=_labels(row.get("labels")),
         )
 

@@ -17,20 +17,20 @@ from clocs.core.files import lies_in
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.deidentifying import patient_of
-from clocs.formats.reading import identity_from, read_from, recognise
-from clocs.formats.writers.parquet import notes, parquet_file
+from clocs.formats.reading import detect_format, read_from, read_identity_from
+from clocs.formats.writers.parquet import conversion_notes, parquet_file
 from clocs.formats.writing import (
     WRITERS,
-    Contents,
-    Encoded,
+    EncodedRecording,
     FileNames,
+    WriteOptions,
     Writer,
-    commit,
     encode,
-    prepared,
-    stem_of,
-    targets,
+    file_stem,
+    output_paths,
+    prepare_recording,
     write,
+    write_files,
     writer_for,
 )
 from clocs.store.manifest import versions
@@ -68,7 +68,7 @@ class _Job:
     version: int | None
     """Of the store; None: the place is a folder or a zip."""
     writer: Writer
-    contents: Contents
+    options: WriteOptions
     overwrite: bool
 
 
@@ -111,15 +111,15 @@ def convert(
     ``progress`` is called with recordings done, recordings in all (None: unknown), and recordings refused.
     """
     place, out = Path(source), Path(target)
-    contents = Contents(derived, patient_ids, fill_missing)
+    options = WriteOptions(derived, patient_ids, fill_missing)
     store = open_store(place) if versions(place) else None
     if store is None and _is_file(place):
-        return _convert_file(place, out, to, contents, overwrite)
+        return _convert_file(place, out, to, options, overwrite)
     if lies_in(out, place):
         raise ConfigError(f"{out} lies in {place}, and would be converted with it; choose a place elsewhere")
     writer, single = _folder_writer(out, to)
     done = Conversion(writer.name)
-    job = _Job(str(place), None if store is None else store.manifest.version, writer, contents, overwrite)
+    job = _Job(str(place), None if store is None else store.manifest.version, writer, options, overwrite)
     names = FileNames(out, writer)
     tasks = _store_tasks(store, names) if store is not None else _source_tasks(open_source(place), names, done)
     total = None if store is None else len(store)
@@ -145,11 +145,11 @@ def _is_file(place: Path) -> bool:
     return not in_archive or next(open_source(place).names(), None) is None
 
 
-def _convert_file(place: Path, out: Path, to: str | None, contents: Contents, overwrite: bool) -> Conversion:
+def _convert_file(place: Path, out: Path, to: str | None, options: WriteOptions, overwrite: bool) -> Conversion:
     if os.path.isdir(out):
-        out = FileNames(out, _folder_writer(out, to)[0]).of_file(place.name)
-    recording = _read(open_source(place.parent), place.name, contents)
-    done = write(recording, out, to, overwrite=overwrite, **vars(contents))
+        out = FileNames(out, _folder_writer(out, to)[0]).for_file(place.name)
+    recording = _read(open_source(place.parent), place.name, options)
+    done = write(recording, out, to, overwrite=overwrite, **vars(options))
     size = sum(file.stat().st_size for file in done.files)
     return Conversion(writer_for(out, to).name, written=1, size=size, notes=Counter(done.notes))
 
@@ -176,7 +176,7 @@ def _source_tasks(source: Source, names: FileNames, done: Conversion) -> Iterato
     known = []
     for name in source.names():
         try:
-            is_known = name.endswith(".hea") or recognise(source, name) is not None
+            is_known = name.endswith(".hea") or detect_format(source, name) is not None
         except FormatError as error:
             done.refused[name] = str(error)
             continue
@@ -184,16 +184,16 @@ def _source_tasks(source: Source, names: FileNames, done: Conversion) -> Iterato
             known.append(name)
         elif not source.exists(name.rsplit(".", 1)[0] + ".hea"):
             done.ignored.append(name)
-    stems = {name: names.written(without_ending(name)) for name in known}
+    stems = {name: names.sanitized(without_ending(name)) for name in known}
     times = Counter(stems.values())
-    yield from (_Task(name, names.of_file(name, alone=times[stems[name]] == 1)) for name in known)
+    yield from (_Task(name, names.for_file(name, is_unique=times[stems[name]] == 1)) for name in known)
 
 
 def _store_tasks(store: Store, names: FileNames) -> Iterator[_Task]:
     number = 0
     for shard in range(len(store.manifest.shards)):
         for record_id in store.shard(shard).column("record_id").to_pylist():
-            yield _Task(record_id, names.of_record(record_id), number)
+            yield _Task(record_id, names.for_record(record_id), number)
             number += 1
 
 
@@ -201,17 +201,17 @@ def _convert(job: _Job, task: _Task) -> _Outcome:
     if task.target.exists() and not job.overwrite:
         return _Outcome(task.name, "kept")
     try:
-        encoded = encode(_load(job, task), job.writer, stem_of(task.target, job.writer), job.contents)
-        files = targets(task.target, job.writer, encoded)
+        encoded = encode(_load(job, task), job.writer, file_stem(task.target, job.writer), job.options)
+        files = output_paths(task.target, job.writer, encoded)
         if not job.overwrite:
             _check_others(files, encoded)
     except REFUSALS as error:
         return _Outcome(task.name, "refused", reason=str(error))
-    commit(files, encoded)
+    write_files(files, encoded)
     return _Outcome(task.name, "written", sum(map(len, encoded.files.values())), encoded.notes)
 
 
-def _check_others(files: list[Path], encoded: Encoded) -> None:
+def _check_others(files: list[Path], encoded: EncodedRecording) -> None:
     """Of a recording in several files, those of an interrupted conversion may be there; nobody's else."""
     for file, data in zip(files, encoded.files.values(), strict=True):
         if file.exists() and file.read_bytes() != data:
@@ -230,13 +230,13 @@ def _to_one_file(job: _Job, tasks: Iterator[_Task], out: Path) -> Iterator[_Outc
     with contextlib.suppress(_NothingToWriteError), parquet_file(out) as add:
         for task in tasks:
             try:
-                recording = prepared(_load(job, task), job.contents)
+                recording = prepare_recording(_load(job, task), job.options)
             except REFUSALS as error:
                 yield _Outcome(task.name, "refused", reason=str(error))
                 continue
             add(recording)
             written += 1
-            yield _Outcome(task.name, "written", notes=notes(recording))
+            yield _Outcome(task.name, "written", notes=conversion_notes(recording))
         if not written:
             raise _NothingToWriteError
 
@@ -244,7 +244,7 @@ def _to_one_file(job: _Job, tasks: Iterator[_Task], out: Path) -> Iterator[_Outc
 def _load(job: _Job, task: _Task) -> Recording:
     if job.version is None:
         try:
-            return _read(open_source(job.place), task.name, job.contents)
+            return _read(open_source(job.place), task.name, job.options)
         except (OSError, MemoryError, ClocsError):
             raise
         except Exception as error:  # a reader's own mistake must not end an archive's conversion
@@ -259,12 +259,12 @@ def _opened(place: str, version: int) -> Store:
     return open_store(place, version)
 
 
-def _read(source: Source, name: str, contents: Contents) -> Recording:
+def _read(source: Source, name: str, options: WriteOptions) -> Recording:
     """A recording of a file; the id of its patient, which reading leaves out, only where it is to be written."""
     recording = read_from(source, name)
-    if not contents.patient_ids or recording.patient_id:
+    if not options.patient_ids or recording.patient_id:
         return recording
-    return replace(recording, patient_id=patient_of(identity_from(source, name)))
+    return replace(recording, patient_id=patient_of(read_identity_from(source, name)))
 
 
 def _count(done: Conversion, outcome: _Outcome) -> None:

@@ -18,7 +18,7 @@ from clocs.core.sources import Source, open_source
 from clocs.datasets import Dataset, Entry
 from clocs.datasets.dataset import Options, SplitPolicy
 from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify
-from clocs.formats.reading import identity_from, recognise
+from clocs.formats.reading import detect_format, read_identity_from
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
 from clocs.store.ingest import ingest
@@ -95,8 +95,8 @@ def identities(source: Source) -> Counter[str]:
     found: Counter[str] = Counter()
     for name in source.names():
         try:
-            if name.endswith(".hea") or recognise(source, name) is not None:
-                found.update(identity_from(source, name).keys())
+            if name.endswith(".hea") or detect_format(source, name) is not None:
+                found.update(read_identity_from(source, name).keys())
         except FormatError:
             continue
     return found

@@ -16,7 +16,7 @@ from clocs.core.files import unseal
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.core.sources import open_source
 from clocs.datasets.deidentifying import telling
-from clocs.formats.reading import FORMATS, identity_from, recognise
+from clocs.formats.reading import FORMATS, detect_format, read_identity_from
 from clocs.store.arrow_files import CheckedArrow
 from clocs.store.byte_search import Needles
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, read_quarantine, versions
@@ -107,9 +107,9 @@ def identity_values(archive: str | os.PathLike[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for name in source.names():
         try:
-            if not name.endswith(".hea") and recognise(source, name) is None:
+            if not name.endswith(".hea") and detect_format(source, name) is None:
                 continue
-            identity = identity_from(source, name)
+            identity = read_identity_from(source, name)
         except FormatError:
             continue
         for field, given in identity.items():

@@ -17,7 +17,7 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import PatientKey, read_key
 from clocs.core.sources import Source, open_source, without_ending
 from clocs.datasets.folder import BY_FILE
-from clocs.formats.reading import FORMATS, Format, recognise
+from clocs.formats.reading import FORMATS, Format, detect_format
 from clocs.signals.leads import STANDARD
 from clocs.store.duplicates import duplicate_groups, near_duplicate_groups
 from clocs.store.manifest import read_quarantine
@@ -161,7 +161,7 @@ def unused_identities(store: Store) -> int:
     """Recordings of formats that name patients which count as a patient of their own, for want of a key or a table."""
     if store.manifest.options.get("key"):
         return 0
-    silent = {form.name for form in FORMATS if form.identify is Format.identify} | {"wfdb"}
+    silent = {form.name for form in FORMATS if form.read_identity is Format.read_identity} | {"wfdb"}
     formats = store.table(["format"]).column(0).to_pylist()
     return sum(form not in silent and own for form, own in zip(formats, _patients_of_their_own(store), strict=True))
 
@@ -203,7 +203,7 @@ def lead_set(leads: list[str]) -> str:
 
 def _format(source: Source, name: str) -> str:
     try:
-        form = recognise(source, name)
+        form = detect_format(source, name)
     except FormatError:
         return ""
     return form.name if form else ""

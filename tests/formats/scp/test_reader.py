@@ -14,7 +14,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.formats.reading import identity_from
+from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.independent import ecgdatakit_reads
 from tests.formats.scp_encoding import Scp, crc, record, scp_leads, section
@@ -95,7 +95,7 @@ def test_a_record_cut_at_64_kib_a_lead_holds_the_first_steps_of_its_edf_copy(hos
 
 def test_what_the_files_say_about_people(hospital_files: Path) -> None:
     source = open_source(hospital_files)
-    assert identity_from(source, "scp/contec_demo.scp") == {
+    assert read_identity_from(source, "scp/contec_demo.scp") == {
         "patient_name": ("Patient", "Demo"),
         "patient_id": ("12-678-QW",),
         "birth_date": ("1957-06-24",),
@@ -103,7 +103,7 @@ def test_what_the_files_say_about_people(hospital_files: Path) -> None:
         "acquired": ("2004-06-24T16:52:16",),
         "free_text": ("demo patient",),
     }
-    swapped = identity_from(source, f"{ANONYMOUS}20081029_105642_ANON000010.scp")
+    swapped = read_identity_from(source, f"{ANONYMOUS}20081029_105642_ANON000010.scp")
     assert swapped["birth_date"] == ("1900-01-01",)
     assert swapped["free_text"][1:] == ("sinus rhythm", "Normal ECG")
 
@@ -140,7 +140,7 @@ def test_section_1_is_followed_as_far_as_it_goes() -> None:
     scp = scp_leads(SMALL)
     scp.sections[1] = struct.pack("<BHB", 8, 1, 2) + struct.pack("<BH", 0, 5000) + b"cut off"
     assert made(record(scp)).sex == "female"
-    assert identity_from(MemorySource({"s.scp": record(scp)}), "s.scp") == {"patient_name": ("cut off",)}
+    assert read_identity_from(MemorySource({"s.scp": record(scp)}), "s.scp") == {"patient_name": ("cut off",)}
 
 
 @pytest.mark.parametrize(

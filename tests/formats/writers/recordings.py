@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from clocs.core.recording import Digital, Episode, Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats.reading import read_from
-from clocs.formats.writing import Contents, encode, stem_of, targets, writer_for
+from clocs.formats.writing import WriteOptions, encode, file_stem, output_paths, writer_for
 from clocs.signals.leads import STANDARD
 
 NAMES = (*STANDARD, "V7", "V3R", "X", "MCL1", "ECG", "MLII", "chest strap 2")
 RATES = (1.0, 100.0, 128.5, 200.0, 240.0, 250.0, 257.0, 300.0, 1000 / 3, 360.0, 500.0, 511.987, 512.0, 1000.0, 2000.0)
 GAINS = (1000.0, 200.0, 1000 / 4.88, 409.6, 12500.0, 300.0, -200.0, 1.0, 7.13, 1206.0, 1e5, 204.8)
-DEFAULT = Contents()
+DEFAULT = WriteOptions()
 ORIGINALS = {"chapman": 16, "ptbxl": 66, "cpsc2018": 20, "ludb": 20}
 """12-lead recordings of each publisher in originals.zip."""
 
@@ -58,11 +58,11 @@ def recordings(draw: st.DrawFn, missing: bool = True, fastest: float = 1e4) -> R
     )
 
 
-def put(recording: Recording, path: Path, contents: Contents = DEFAULT) -> tuple[str, ...]:
+def put(recording: Recording, path: Path, contents: WriteOptions = DEFAULT) -> tuple[str, ...]:
     """Write as ``write`` does, without its waiting for the disk; the notes."""
     writer = writer_for(path, None)
-    encoded = encode(recording, writer, stem_of(path, writer), contents)
-    for file, data in zip(targets(path, writer, encoded), encoded.files.values(), strict=True):
+    encoded = encode(recording, writer, file_stem(path, writer), contents)
+    for file, data in zip(output_paths(path, writer, encoded), encoded.files.values(), strict=True):
         file.write_bytes(data)
     return encoded.notes
 

@@ -21,7 +21,7 @@ from clocs.core.recording import Episode, Recording, missing_value
 from clocs.formats import read
 from clocs.formats.writers.edf_layout import SECONDS, TICKS, USUAL_BYTES, find_limits, plan_records
 from clocs.formats.writers.steps import ROUNDED
-from clocs.formats.writing import FILLED, Contents, write
+from clocs.formats.writing import FILLED, WriteOptions, write
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
 
@@ -230,7 +230,7 @@ def test_missing_samples_are_refused_or_filled_with_a_trace(tmp_path: Path) -> N
     recording.digital[1, 200:300] = missing_value(np.int16)
     with pytest.raises(SignalError, match="100 samples are missing, and edf files cannot mark them"):
         put(recording, tmp_path / "r.edf")
-    assert put(recording, tmp_path / "r.edf", Contents(fill_missing=True)) == (FILLED,)
+    assert put(recording, tmp_path / "r.edf", WriteOptions(fill_missing=True)) == (FILLED,)
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         values = file.readSignal(1, digital=True)
         onset, duration, text = file.readAnnotations()
@@ -243,7 +243,7 @@ def test_zero_is_filled_in_also_where_it_does_not_fit_16_bits(tmp_path: Path) ->
     recording = make_recording(("I",), 500)
     recording.digital[0, 5] = missing_value(np.int16)
     moved = dataclasses.replace(recording, baseline=np.array([40_000], np.int32))
-    put(moved, tmp_path / "r.edf", Contents(fill_missing=True))
+    put(moved, tmp_path / "r.edf", WriteOptions(fill_missing=True))
     ours = read(tmp_path / "r.edf")
     assert ours.signal[0, 5] == 0
     np.testing.assert_allclose(np.delete(ours.signal, 5), np.delete(moved.signal, 5), atol=0.0015)
@@ -279,7 +279,7 @@ def test_nobody_is_named_and_no_day_unless_asked(tmp_path: Path) -> None:
     assert raw[8:88].decode().strip() == "X F X X"
     assert raw[88:168].decode().strip() == "Startdate 01-JAN-1985 X X X"
     assert b"Elsewhere" not in raw
-    put(recording, tmp_path / "r.edf", Contents(patient_ids=True))
+    put(recording, tmp_path / "r.edf", WriteOptions(patient_ids=True))
     assert (tmp_path / "r.edf").read_bytes()[8:88].decode().strip() == "Smith_42 F X X"
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from clocs.core.recording import Recording, missing_value
 from clocs.formats.writers.parquet import ROUNDED
-from clocs.formats.writing import Contents
+from clocs.formats.writing import WriteOptions
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import chapman, millivolts, put, recordings
 
@@ -65,7 +65,7 @@ def test_the_patient_is_in_it_only_when_asked(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(patient_id="Smith-42"), site="St Elsewhere")
     put(recording, tmp_path / "r.parquet")
     assert pl.read_parquet(tmp_path / "r.parquet")["patient_id"].to_list() == [None]
-    put(recording, tmp_path / "r.parquet", Contents(patient_ids=True))
+    put(recording, tmp_path / "r.parquet", WriteOptions(patient_ids=True))
     table = pl.read_parquet(tmp_path / "r.parquet")
     assert table["patient_id"].to_list() == ["Smith-42"]
     assert "St Elsewhere" not in str(table.to_dicts())

@@ -15,7 +15,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered, text_of, unpack
 from clocs.formats.channels import recording_of
-from clocs.formats.demographics import Person, Sex, age_at, age_of
+from clocs.formats.demographics import Person, Sex, age_at, parse_age
 from clocs.formats.reading import Format
 from clocs.formats.scp.record import Record, is_scp
 from clocs.formats.scp.rhythm import rhythm_of
@@ -35,7 +35,7 @@ STATEMENTS_AT: Final = 9
 Tags = list[tuple[int, bytes]]
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     return is_scp(head)
 
 
@@ -66,7 +66,7 @@ def _heart_rate(record: Record) -> float | None:
     return 60_000 / interval if interval else None
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     return identity_of(Record(source.read(name), name))
 
 
@@ -98,7 +98,7 @@ def person_of(record: Record) -> Person:
     tags = _tags(record)
     stated, sex = _first(tags, AGE), _first(tags, SEX)
     unit = AGE_UNITS.get(stated[2]) if len(stated) >= 3 else None
-    age = age_of(str(int.from_bytes(stated[:2], "little")), unit) if unit else None
+    age = parse_age(str(int.from_bytes(stated[:2], "little")), unit) if unit else None
     if age is None:
         age = age_at(_day(_first(tags, BIRTH)), _day(_first(tags, DATE)))
     return Person(age, SEXES.get(sex[0]) if sex else None)
@@ -156,4 +156,4 @@ def _statements(record: Record) -> Iterator[str]:
         at += 3 + length
 
 
-SCP = Format(NAME, "SCP-ECG (EN 1064, ISO 11073-91064)", _recognises, _read, _identify)
+SCP = Format(NAME, "SCP-ECG (EN 1064, ISO 11073-91064)", _matches, _read, _read_identity)

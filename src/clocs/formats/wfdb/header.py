@@ -14,7 +14,7 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.formats.byte_fields import text_of
 from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, RATES
-from clocs.formats.demographics import Sex, age_of, sex_of
+from clocs.formats.demographics import Sex, parse_age, parse_sex
 from clocs.signals.leads import COMBINATIONS, canonical
 
 MAX_HEADER = 1 << 20
@@ -132,7 +132,7 @@ def said_by(comments: tuple[str, ...]) -> Said:
     known = dict(_fields(comments))
     codes, others = _codes(comments)
     derived = tuple(known.get(_DERIVED, "").split(","))
-    return Said(age_of(known.get("age", "")), sex_of(known.get("sex", "")), codes, others, derived)
+    return Said(parse_age(known.get("age", "")), parse_sex(known.get("sex", "")), codes, others, derived)
 
 
 def typed_in(comments: tuple[str, ...]) -> list[str]:

@@ -70,7 +70,7 @@ def _signal_files(header: Header, name: str) -> list[SignalFile]:
     return files
 
 
-def _needs(source: Source, name: str) -> dict[str, int | None]:
+def _companions(source: Source, name: str) -> dict[str, int | None]:
     """The signal files; how long they are follows from the header, but where they are compressed."""
     if not name.lower().endswith(".hea"):
         return {}
@@ -125,7 +125,7 @@ def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"
     return keep, "mV" if scaled else "adu", [f"left out signal {label}" for label in left]
 
 
-def _identify(source: Source, name: str) -> Identity:
+def _read_identity(source: Source, name: str) -> Identity:
     header = parse_header(source.read(name), name)
     return gathered(acquired=[_start(header)], free_text=typed_in(header.comments))
 
@@ -137,7 +137,7 @@ def _start(header: Header) -> str:
     return found.isoformat() if found else written
 
 
-def _recognises(head: bytes, source: Source, name: str) -> bool:
+def _matches(head: bytes, source: Source, name: str) -> bool:
     if b"\0" in head:
         return False
     lines = (line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
@@ -145,4 +145,6 @@ def _recognises(head: bytes, source: Source, name: str) -> bool:
     return bool(_RECORD_LINE.match(next(lines, b"")) and _SIGNAL_LINE.match(next(lines, b"")))
 
 
-WFDB = Format("wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _recognises, _read, _identify, _needs)
+WFDB = Format(
+    "wfdb", "PhysioNet's WFDB: .hea with .dat, .mat or FLAC signals", _matches, _read, _read_identity, _companions
+)

@@ -13,10 +13,10 @@ import numpy as np
 from clocs.core.csv_cells import safe_cell, safe_json
 from clocs.core.recording import Recording, missing_value
 from clocs.formats.clocs_csv import MAGIC, TIME
-from clocs.formats.writing import Encoded, Writer
+from clocs.formats.writing import EncodedRecording, Writer
 
 
-def _encode(recording: Recording, stem: str) -> Encoded:
+def _encode(recording: Recording, stem: str) -> EncodedRecording:
     import pyarrow as pa
     from pyarrow.csv import WriteOptions, write_csv
 
@@ -28,7 +28,7 @@ def _encode(recording: Recording, stem: str) -> Encoded:
     write_csv(
         pa.table(columns, [str(number) for number in range(len(columns))]), body, WriteOptions(include_header=False)
     )
-    return Encoded({".csv": _head(recording).encode() + body.getvalue()})
+    return EncodedRecording({".csv": _head(recording).encode() + body.getvalue()})
 
 
 def _head(recording: Recording) -> str:

@@ -17,7 +17,7 @@ from clocs.core.recording import Recording
 from clocs.formats.channels import COMPUTED
 from clocs.formats.lead_codes import LEADS
 from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted
-from clocs.formats.writing import Encoded, Writer
+from clocs.formats.writing import EncodedRecording, Writer
 from clocs.signals.leads import STANDARD
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ CLASSES: Final = (
 """12-lead ECG, General ECG, Ambulatory ECG: the first that takes a recording is its class."""
 
 
-def _encode(recording: Recording, stem: str) -> Encoded:
+def _encode(recording: Recording, stem: str) -> EncodedRecording:
     try:
         from pydicom.dataset import Dataset, FileMetaDataset
         from pydicom.uid import ExplicitVRLittleEndian
@@ -84,7 +84,7 @@ def _encode(recording: Recording, stem: str) -> Encoded:
             dataset.WaveformAnnotationSequence = [_annotation(label) for label in recording.labels]
         buffer = io.BytesIO()
         dataset.save_as(buffer, enforce_file_format=True)
-    return Encoded({".dcm": buffer.getvalue()}, tuple(_notes(recording, leads)))
+    return EncodedRecording({".dcm": buffer.getvalue()}, tuple(_notes(recording, leads)))
 
 
 def _class(recording: Recording) -> _Class:

@@ -21,7 +21,7 @@ from clocs.core.recording import Recording
 from clocs.formats.channels import COMPUTED
 from clocs.formats.writers.edf_layout import Limits, Records, find_limits, plan_records
 from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted, plain
-from clocs.formats.writing import Encoded, Writer
+from clocs.formats.writing import EncodedRecording, Writer
 
 if TYPE_CHECKING:
     import pyedflib
@@ -55,7 +55,7 @@ class _Plan:
         return self.records.num_samples * self.records.count - len(self.leads[0].values)
 
 
-def _encode(recording: Recording, stem: str, *, bits: int) -> Encoded:
+def _encode(recording: Recording, stem: str, *, bits: int) -> EncodedRecording:
     try:
         import pyedflib
     except ImportError as error:
@@ -79,7 +79,7 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> Encoded:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise StoreError(f"cannot write a temporary file: {error.strerror or error}. Nothing was committed.") from error
-    return Encoded({".edf" if bits == 16 else ".bdf": data}, tuple(_notes(recording, plan)))
+    return EncodedRecording({".edf" if bits == 16 else ".bdf": data}, tuple(_notes(recording, plan)))
 
 
 def _planned(recording: Recording, bits: int) -> _Plan:
@@ -187,5 +187,5 @@ def _notes(recording: Recording, plan: _Plan) -> Iterator[str]:
         yield "the age has no place in the header"
 
 
-EDF = Writer("edf", "EDF+: 16 bits", (".edf",), functools.partial(_encode, bits=16), keeps_missing=False)
-BDF = Writer("bdf", "BDF+: as EDF+, 24 bits", (".bdf",), functools.partial(_encode, bits=24), keeps_missing=False)
+EDF = Writer("edf", "EDF+: 16 bits", (".edf",), functools.partial(_encode, bits=16), supports_missing=False)
+BDF = Writer("bdf", "BDF+: as EDF+, 24 bits", (".bdf",), functools.partial(_encode, bits=24), supports_missing=False)

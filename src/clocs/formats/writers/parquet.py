@@ -11,7 +11,7 @@ import numpy as np
 
 from clocs.core.files import atomic_file
 from clocs.core.recording import Recording, missing_value
-from clocs.formats.writing import Encoded, Writer
+from clocs.formats.writing import EncodedRecording, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,20 +88,20 @@ def _signals(recordings: Sequence[Recording]) -> pa.Array:
     return pa.ListArray.from_arrays(leads, pa.ListArray.from_arrays(samples, values))
 
 
-def notes(recording: Recording) -> tuple[str, ...]:
+def conversion_notes(recording: Recording) -> tuple[str, ...]:
     """What the table does not keep of a recording."""
     steps = recording.digital - recording.baseline[:, None].astype(np.int64)
     there = recording.digital != missing_value(recording.digital.dtype)
     return (ROUNDED,) if np.abs(steps).max(initial=0, where=there) > EXACT_STEPS else ()
 
 
-def _encode(recording: Recording, stem: str) -> Encoded:
+def _encode(recording: Recording, stem: str) -> EncodedRecording:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
     pq.write_table(table([recording]), sink, compression=COMPRESSION)
-    return Encoded({".parquet": sink.getvalue().to_pybytes()}, notes(recording))
+    return EncodedRecording({".parquet": sink.getvalue().to_pybytes()}, conversion_notes(recording))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.formats.writers.steps import plain
-from clocs.formats.writing import Encoded, Writer
+from clocs.formats.writing import EncodedRecording, Writer
 
 CODES = {"int16": 16, "int32": 32}
 LONGEST_TEXT = 200
@@ -18,7 +18,7 @@ SCALE_LOST = "raw steps (adu) are written without the scale that they had"
 TEXT_CHANGED = "labels or lead names are written in ASCII, labels without commas and blanks, in 40 characters"
 
 
-def _encode(recording: Recording, stem: str) -> Encoded:
+def _encode(recording: Recording, stem: str) -> EncodedRecording:
     digital = recording.digital
     frames = np.ascontiguousarray(digital.T).astype(digital.dtype.newbyteorder("<"), copy=False)
     sampling_rate = (
@@ -30,7 +30,7 @@ def _encode(recording: Recording, stem: str) -> Encoded:
     lines += [_signal_line(recording, row, stem) for row in range(len(digital))]
     lines += [f"#{comment}" for comment in _comments(recording)]
     header = "\n".join(lines) + "\n"
-    return Encoded({".dat": frames.tobytes(), ".hea": header.encode("ascii")}, tuple(_notes(recording)))
+    return EncodedRecording({".dat": frames.tobytes(), ".hea": header.encode("ascii")}, tuple(_notes(recording)))
 
 
 def _signal_line(recording: Recording, row: int, stem: str) -> str:
@@ -72,4 +72,4 @@ def _notes(recording: Recording) -> Iterator[str]:
         yield "labelled stretches (episodes) are not written"
 
 
-WFDB = Writer("wfdb", "WFDB: .hea and .dat, 16 or 32 bits", (".hea", ".dat"), _encode, plain_names=True)
+WFDB = Writer("wfdb", "WFDB: .hea and .dat, 16 or 32 bits", (".hea", ".dat"), _encode, needs_plain_names=True)

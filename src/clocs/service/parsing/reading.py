@@ -18,7 +18,7 @@ from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
 from clocs.datasets.deidentifying import deidentify, telling, without
-from clocs.formats.reading import identity_from, read_from, recognise
+from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.service.parsing.messages import MOST_VALUES, Failure
 from clocs.service.parsing.plain_words import LEFT_OUT, plain
 from clocs.service.privacy import shown_age
@@ -98,7 +98,7 @@ def _chosen(source: Source) -> str:
             raise FormatError(f"the upload holds over {MOST_MEMBERS} files; send one recording")
     if not names:
         raise FormatError("the upload holds no file")
-    known = [name for name in names if recognise(source, name) is not None]
+    known = [name for name in names if detect_format(source, name) is not None]
     if len(known) == 1:
         return known[0]
     if not known:
@@ -111,7 +111,7 @@ def _safe(message: str, source: Source, name: str) -> str:
     message = message.removeprefix(f"{name}: ")
     names = (name, *name.split("/"))
     with suppress(Exception):
-        message = without(message, telling(identity_from(source, name)), LEFT_OUT)
+        message = without(message, telling(read_identity_from(source, name)), LEFT_OUT)
     if "that it names is not there" in message:
         return (
             "the header names a signal file that is not in the upload. Send both together, the signal file under the "

@@ -130,7 +130,7 @@ from clocs.methods import CMSC
 from clocs.training.batches import Batches
 torch.set_num_threads(1)
 size, store = int(sys.argv[1]), clocs.open_store(sys.argv[2])
-policy = store.policy("segments")
+policy = store.frame_policy("segments")
 raw = policy.model_copy(update={"normalisation": "none"})
 maker = Batches([clocs.FrameDataset(store, policy=raw)], [policy], CMSC(ResNet()), 0)
 random = np.random.default_rng(0)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from clocs.similarity.index.search import PatientIndex as PatientIndex
     from clocs.similarity.index.search import open_index as open_index
     from clocs.similarity.scoring.audit import audit as audit
-    from clocs.store.converting import convert as convert
-    from clocs.store.deidentifying import deidentify_to
+    from clocs.store.convert import convert as convert
+    from clocs.store.deidentify import deidentify as deidentify
     from clocs.store.identity_scan import scan_identities as scan_identities
     from clocs.store.ingest import ingest as ingest
     from clocs.store.splits import check_leaks as check_leaks
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from clocs.training.frame_dataset import FrameDataset as FrameDataset
     from clocs.training.pretrain import pretrain as pretrain
 
-    plot, split, deidentify = draw_recording, make_split, deidentify_to
+    plot, split = draw_recording, make_split
 
 _PLACES = {
     "Episode": "clocs.core.recording:Episode",
@@ -60,8 +60,8 @@ _PLACES = {
     "GatePolicy": "clocs.signals.quality:GatePolicy",
     "assess": "clocs.signals.quality:assess",
     "archive_report": "clocs.store.summary:archive_report",
-    "convert": "clocs.store.converting:convert",
-    "deidentify": "clocs.store.deidentifying:deidentify_to",
+    "convert": "clocs.store.convert:convert",
+    "deidentify": "clocs.store.deidentify:deidentify",
     "make_key": "clocs.core.pseudonyms:make_key",
     "scan_identities": "clocs.store.identity_scan:scan_identities",
     "ingest": "clocs.store.ingest:ingest",

@@ -54,7 +54,7 @@ def test_no_label_is_in_two_classes(dataset: Dataset) -> None:
 
 
 def test_what_a_store_keeps_of_it_is_json(dataset: Dataset) -> None:
-    about = dataset.about()
+    about = dataset.metadata()
     assert json.loads(json.dumps(about, allow_nan=False)) == about
     assert about["name"] == dataset.name
     assert list(about["classes"]) == list(dataset.classes)

@@ -423,7 +423,7 @@ def test_lasting_findings_are_in_every_recording_of_a_patient() -> None:
 
 
 def test_tasks_are_classes() -> None:
-    rhythm, findings = (SYNTHETIC.about(SyntheticOptions(task=task))["classes"] for task in ("rhythm", "findings"))
+    rhythm, findings = (SYNTHETIC.metadata(SyntheticOptions(task=task))["classes"] for task in ("rhythm", "findings"))
     assert list(rhythm) == list(RHYTHMS)
     assert set(findings) == set(MEANINGS)
     assert load(5, task="findings").provenance.sha256 == load(5).provenance.sha256

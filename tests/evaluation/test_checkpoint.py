@@ -22,7 +22,7 @@ def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
 
 def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -> None:
     encoder = load_encoder_checkpoint("random", store, seed=3)
-    begun = fresh_encoder(resolve("cmsc-synthetic", ["seed=3"]), store.policy("segments"))
+    begun = fresh_encoder(resolve("cmsc-synthetic", ["seed=3"]), store.frame_policy("segments"))
     assert same_weights(encoder.module, begun)
     assert not encoder.module.training
     assert (encoder.folder, encoder.label, encoder.told()["method"]) == (None, "random", "random")

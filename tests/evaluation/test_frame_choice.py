@@ -29,7 +29,7 @@ def chosen(input: dict[str, Any], store: Store, choice: FrameChoice, in_channels
 
 def store_with(store: Store, policy: FramePolicy, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The same store, with another policy for evaluation."""
-    monkeypatch.setattr(Store, "policy", lambda self, purpose: {"evaluation": policy}[purpose])
+    monkeypatch.setattr(Store, "frame_policy", lambda self, purpose: {"evaluation": policy}[purpose])
     return store
 
 
@@ -46,7 +46,7 @@ def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatc
 
 def test_an_encoder_at_the_datasets_own_rate_gets_its_frames(store: Store) -> None:
     trained = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500)
-    assert chosen(told(trained), store, "encoder") == store.policy("evaluation")
+    assert chosen(told(trained), store, "encoder") == store.frame_policy("evaluation")
 
 
 def test_an_encoder_without_a_rate_knows_its_own_dataset_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

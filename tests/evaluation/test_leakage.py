@@ -44,10 +44,10 @@ def told(trained: Path) -> dict[str, Any]:
 def test_its_own_split_is_accepted_and_another_refused(store: Store, trained: Path, told: dict[str, Any]) -> None:
     default, other = store.split(), store.split("other")
     found = check_contract(trained, told, store, default)
-    assert found == {"seen": {**default.about["records"], "test": 0}}
+    assert found == {"seen": {**default.metadata["records"], "test": 0}}
     with pytest.raises(LeakError, match="split 'other'") as caught:
         check_contract(trained, told, store, other)
-    record = store.number_of(named(str(caught.value)))
+    record = store.index_of(named(str(caught.value)))
     assert PARTS[other.parts[record]] == "test"
     assert PARTS[default.parts[record]] in ("train", "validation")
     both = other.mask("test") & ~default.mask("test")

@@ -59,7 +59,7 @@ def literal_auc(train: Rows, test: Rows, strength: float) -> float:
 
 
 def embedded(module: torch.nn.Module, store: Store, records: npt.NDArray[np.bool_]) -> Rows:
-    return rows_of(module, store, store.policy("evaluation"), records)
+    return rows_of(module, store, store.frame_policy("evaluation"), records)
 
 
 def scores_of(found: dict[str, Any]) -> npt.NDArray[np.float32]:
@@ -244,7 +244,7 @@ def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_a_number_of_labelled_patients_is_a_fraction_of_them(store: Store, trained: Path, tmp_path: Path) -> None:
-    people = len(np.unique(store.patients()[0][store.split().mask("train")]))
+    people = len(np.unique(store.patient_codes()[0][store.split().mask("train")]))
     found = probe(trained, store, ProbeConfig(num_labelled_patients=people // 2), runs=tmp_path)
     assert found["patients"]["train"] == people // 2
     same = probe(trained, store, ProbeConfig(label_fraction=people // 2 / people), runs=tmp_path)

@@ -46,7 +46,7 @@ def test_nothing_of_the_module_changes(store: Store, trained: Path) -> None:
     module = load_encoder_folder(trained)[0].train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     for train_mode in (False, True):
-        rows_of(module, store, store.policy("evaluation"), SOME, train_mode=train_mode)
+        rows_of(module, store, store.frame_policy("evaluation"), SOME, train_mode=train_mode)
         assert not any(part.training for part in module.modules())
         assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
@@ -54,7 +54,7 @@ def test_nothing_of_the_module_changes(store: Store, trained: Path) -> None:
 def test_train_mode_normalises_by_the_batch(store: Store) -> None:
     """BatchNorm alone: the first rows are those of numpy's mean and standard deviation over them."""
     norm = nn.BatchNorm1d(2500)
-    policy = store.policy("evaluation")
+    policy = store.frame_policy("evaluation")
     everyone = np.ones(160, bool)
     found = rows_of(nn.Sequential(nn.Flatten(), norm), store, policy, everyone, train_mode=True)
     values = store.frames("evaluation", records=everyone).gather(np.arange(BATCH))[:, 0].astype(np.float64)
@@ -91,11 +91,11 @@ class Learner(nn.Linear):
 @pytest.mark.parametrize("module", [Counter(), Learner(2500, 3)])
 def test_a_module_that_changes_itself_is_caught(module: nn.Module, store: Store) -> None:
     with pytest.raises(AssertionError, match="changed while it was evaluated"):
-        rows_of(module, store, store.policy("evaluation"), SOME)
+        rows_of(module, store, store.frame_policy("evaluation"), SOME)
 
 
 def test_a_part_without_frames_is_said(store: Store, trained: Path) -> None:
-    module, policy = load_encoder_folder(trained)[0], store.policy("evaluation")
+    module, policy = load_encoder_folder(trained)[0], store.frame_policy("evaluation")
     for given, records in ((policy, np.zeros(160, bool)), (FramePolicy(num_samples=9000, sampling_rate=500), SOME)):
         with pytest.raises(ConfigError, match="No recording of this part"):
             rows_of(module, store, given, records)

@@ -18,7 +18,7 @@ import pytest
 
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
-from clocs.store.task_records import RECEIPTS
+from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import verify
 from tests.faults.stores import (
     FIRST,
@@ -140,7 +140,7 @@ def receipts(number: int) -> Moment:
     """The moment at which so many tasks are done, or the process ends."""
 
     def wait(process: subprocess.Popen[bytes], store: Path) -> None:
-        while process.poll() is None and len(list((store / RECEIPTS).glob("*.json"))) < number:
+        while process.poll() is None and len(list((store / TASK_RECORDS).glob("*.json"))) < number:
             time.sleep(0.002)
 
     return wait

@@ -16,7 +16,7 @@ import pytest
 from clocs.core.recording import Recording
 from clocs.datasets.synthetic import SYNTHETIC
 from clocs.store.store import open_store
-from clocs.store.task_records import RECEIPTS
+from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import verify
 from tests.faults.stores import fingerprint, partials, scratch_folder
 from tests.faults.test_kills import COMMAND, SCRIPT, Ingest, kill_all
@@ -55,7 +55,7 @@ def spent(command: list[str]) -> tuple[float, float]:
 def kill_after(ingest: Ingest, store: Path, tasks: int, choice: random.Random) -> None:
     """Go on with a store, and kill the run at some moment after so many of its tasks are done."""
     process = ingest.start(store, 1)
-    while len(list((store / RECEIPTS).glob("*.json"))) < tasks and process.poll() is None:
+    while len(list((store / TASK_RECORDS).glob("*.json"))) < tasks and process.poll() is None:
         time.sleep(0.01)
     time.sleep(choice.uniform(0, 0.3))
     assert process.poll() is None, "it was quicker than the kill"

@@ -18,7 +18,7 @@ import clocs.training.loop
 from clocs.core.files import damage
 from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS, versions
-from clocs.store.task_records import RECEIPTS, read_receipt
+from clocs.store.task_records import TASK_RECORDS, read_task_record
 from clocs.training.checkpoint import newest_undamaged, save_checkpoint
 from clocs.training.encoder_module import load_encoder_folder
 from tests.faults.recording_disk import Crash, Event, Tree, crashes, put, quick, recording
@@ -66,7 +66,7 @@ class Growing:
                     small_dataset(),
                     source,
                     store,
-                    progress=lambda records, refused: disk.report(sorted(os.listdir(store / RECEIPTS))),
+                    progress=lambda records, refused: disk.report(sorted(os.listdir(store / TASK_RECORDS))),
                 )
                 disk.report(version)
         self.events, self.expected = disk.events, content(store)
@@ -80,7 +80,7 @@ class Growing:
         for version in there:
             check_readable(store, version, STORED[version])
         for name in next((each for each in reversed(reported) if isinstance(each, list)), []):
-            receipt = read_receipt(store, store / RECEIPTS / name)
+            receipt = read_task_record(store, store / TASK_RECORDS / name)
             assert receipt is not None
             assert not any(damage(store / SHARDS / shard.file, shard.sha256, shard.bytes) for shard in receipt.shards)
         with quick():

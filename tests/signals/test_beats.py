@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clocs.core.recording import Provenance, Recording, missing_value, quantise
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
-from clocs.datasets.chapman import _sheet
+from clocs.datasets.chapman import sheet_rows
 from clocs.datasets.folder import FOLDER
 from clocs.formats.reading import read_from
 from clocs.signals.beats import find_beats
@@ -146,7 +146,7 @@ def real(data: Path, name: str, every: int) -> Iterator[Recording]:
 
 def chapman_rates(archive: Path) -> dict[str, float]:
     source = open_source(archive)
-    head, *rows = _sheet(source.read("Diagnostics.xlsx"), "Diagnostics.xlsx")
+    head, *rows = sheet_rows(source.read("Diagnostics.xlsx"), "Diagnostics.xlsx")
     column = head.index("VentricularRate")
     return {str(row[0]): float(str(row[column])) for row in rows}
 

@@ -13,7 +13,7 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
-from clocs.datasets.deidentifying import telling
+from clocs.datasets.redaction import searchable_values
 from clocs.datasets.synthetic import SYNTHETIC
 from clocs.formats.reading import read_from, read_identity_from
 from clocs.formats.writing import WRITERS
@@ -29,7 +29,7 @@ LENGTH = 11
 PLANTED_IN = (".xml", ".dcm", ".edf", ".mwf")
 """Sample files without checksums over their identities."""
 COPIES = 2
-SHORTEST_PLANTED = 5
+MIN_PLANTED_LENGTH = 5
 """Shorter ones might stand somewhere by chance."""
 
 
@@ -149,7 +149,9 @@ def num_samples(hospital_files: Path, trial: Path, random: np.random.Generator) 
     """Sample files with their identities replaced, where they can still be read: a number must stay one."""
     source = open_source(hospital_files)
     for name in [name for name in source.names() if name.lower().endswith(PLANTED_IN)]:
-        values = [value for value in telling(read_identity_from(source, name)) if len(value) >= SHORTEST_PLANTED]
+        values = [
+            value for value in searchable_values(read_identity_from(source, name)) if len(value) >= MIN_PLANTED_LENGTH
+        ]
         for _ in range(COPIES):
             raw, fakes = plant(source.read(name), values, random)
             if _reads(raw, trial):

@@ -242,7 +242,7 @@ def test_nothing_reads_a_shard_past_its_checksums() -> None:
             "similarity/index/snapshot.py",
             "similarity/index/volume.py",
         },
-        r"\bunchecked_values\b": {"store/shard.py", "store/gathering.py"},
+        r"\bunchecked_values\b": {"store/shard.py", "store/gatherer.py"},
         r"\bmemory_map\(": {
             "store/arrow_files.py",
             "store/splits.py",  # hashed whole when it is opened

@@ -24,11 +24,11 @@ from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.writing import write
 from clocs.signals.quality import Finding, GatePolicy, assess
-from clocs.store import writing
-from clocs.store.ingest import ingest, left_out
+from clocs.store import writer
+from clocs.store.ingest import count_removed_recordings, ingest
 from clocs.store.manifest import FORMAT
 from clocs.store.store import Store, open_store
-from clocs.store.summary import quarantine
+from clocs.store.summary import quarantined_rows
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
@@ -45,7 +45,7 @@ def stored(store: Store) -> list[str]:
 
 
 def reasons(store: Store) -> dict[str, str]:
-    return {row["record_id"]: row["reason"] for row in quarantine(store)}
+    return {row["record_id"]: row["reason"] for row in quarantined_rows(store)}
 
 
 def test_a_signal_file_that_comes_late_or_is_repaired_is_read(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_a_recording_that_the_gate_stumbles_over_is_refused(store_of: Maker, mon
             raise IndexError("planted")
         return assess(recording, policy)
 
-    monkeypatch.setattr(writing, "assess", stumbling)
+    monkeypatch.setattr(writer, "assess", stumbling)
     store = store_of([make_recording(seed=seed, record_id=name) for seed, name in enumerate(["a", "odd", "b"])])
-    (row,) = quarantine(store)
+    (row,) = quarantined_rows(store)
     assert (stored(store), row["source"], row["reason"]) == (["a", "b"], "made/1", "unreadable")
     assert "planted" in row["findings"][0]["detail"]
 
@@ -128,7 +128,7 @@ def test_a_recording_that_is_no_row_of_a_table_is_refused(store_of: Maker, field
     made = [make_recording(("II",), seed=seed, record_id=f"r{seed}") for seed in range(4)]
     store = store_of([made[0], replace(made[1], **{field: ODD[field]}), *made[2:]], per_shard=3)
     assert (stored(store), store.manifest.records_in) == (["r0", "r2", "r3"], 4)
-    (row,) = quarantine(store)
+    (row,) = quarantined_rows(store)
     assert (row["record_id"], row["reason"]) == ("\\ud800" if field == "record_id" else "r1", "unreadable")
     assert "cannot be stored" in row["findings"][0]["detail"]
 
@@ -224,8 +224,12 @@ def test_what_an_older_version_has_alone_is_counted(tmp_path: Path) -> None:
     first = ingest("folder", one, store)
     second = ingest("folder", other, store)
     assert (stored(first), stored(second)) == (["a", "b", "c"], ["c", "d"])
-    assert (left_out(second, first), left_out(first, second), left_out(first, first)) == (2, 1, 0)
-    assert left_out(open_store(store), open_store(store, 1)) == 2
+    assert (
+        count_removed_recordings(second, first),
+        count_removed_recordings(first, second),
+        count_removed_recordings(first, first),
+    ) == (2, 1, 0)
+    assert count_removed_recordings(open_store(store), open_store(store, 1)) == 2
 
 
 def test_an_archive_of_which_everything_is_refused_is_a_store_of_none(tmp_path: Path) -> None:
@@ -241,7 +245,7 @@ def test_the_same_content_has_the_same_hash_whatever_wrote_it(tmp_path: Path, mo
     table = tmp_path / "about.csv"
     table.write_text("file,patient_id\na,p1\n")
     store = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": table})
-    monkeypatch.setattr("clocs.store.writing.version", lambda name: "99.0")
+    monkeypatch.setattr("clocs.store.writer.version", lambda name: "99.0")
     monkeypatch.chdir(tmp_path)
     again = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": "about.csv"})
     other = clocs.ingest("folder", tmp_path / "files", tmp_path / "other", options={"table": table})

@@ -19,7 +19,7 @@ from clocs.signals.leads import STANDARD
 from clocs.signals.quality import OFF
 from clocs.store.frame_index import recipe
 from clocs.store.frames import Frames
-from clocs.store.gathering import lead_plan
+from clocs.store.gatherer import lead_plan
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
 

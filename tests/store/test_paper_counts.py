@@ -13,7 +13,7 @@ from clocs.signals.quality import OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
 from clocs.store.store import Store
-from clocs.store.summary import info, quarantine
+from clocs.store.summary import info, quarantined_rows
 
 ARCHIVES = {"chapman": "chapman", "physionet2020": "cpsc2018", "physionet2017": "cinc2017", "cardiology": "cardiology"}
 INSTANCES = {"chapman": 42575, "physionet2020": 80648, "physionet2017": 28661, "cardiology": 7079}
@@ -46,7 +46,7 @@ def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tm
     assert (numbers["frames"], numbers["instances"]) == (FRAMES[name], INSTANCES[name])
     assert DATASETS.get(name).expected["instances"] == INSTANCES[name]
     split = make_split(store, "paper", group_duplicates=False)
-    assert tuple(split.about["patients"][part] for part in ("train", "validation", "test")) == PATIENTS[name]
+    assert tuple(split.metadata["patients"][part] for part in ("train", "validation", "test")) == PATIENTS[name]
     if name == "physionet2020":
         assert store.frames("segments").frames == 9364
     if name == "cardiology":
@@ -62,7 +62,7 @@ def test_refusals_and_duplicates_with_the_gate_on(name: str, real_data: Path, tm
     assert numbers["in"] == numbers["stored"] + sum(numbers["quarantined"].values())
     assert numbers["instances"] == INSTANCES[name] or name in REFUSED
     assert (numbers["duplicates"]["groups"], numbers["duplicates"]["redundant"]) == DUPLICATES[name]
-    rows = quarantine(store)
+    rows = quarantined_rows(store)
     if name == "physionet2020":
         assert sorted(row["record_id"] for row in rows) == ["A1798", "A3049", "A3545"]
     if name == "physionet2017":
@@ -73,7 +73,7 @@ def test_refusals_and_duplicates_with_the_gate_on(name: str, real_data: Path, tm
         assert all({finding["lead"] for finding in row["findings"]} == {"V2"} for row in missing)
     split = make_split(store)
     store.split()
-    assert split.about["records"]["unused"] == (15 if name == "cardiology" else 0)
+    assert split.metadata["records"]["unused"] == (15 if name == "cardiology" else 0)
 
 
 def _groups(store: Store) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:

@@ -148,7 +148,7 @@ def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
         name: part for name, part in zip(grown.table(["record_id"]).column(0).to_pylist(), second.parts, strict=True)
     }
     assert [names[f"r{number}"] for number in range(40)] == first.parts.tolist()
-    assert second.about["like"] == first.sha256
+    assert second.metadata["like"] == first.sha256
     check_leaks(grown, second)
 
 
@@ -167,7 +167,7 @@ def test_no_patient_and_no_signal_is_in_two_parts(store: Store) -> None:
         split = make_split(store, f"s{seed}", seed=seed)
         check_leaks(store, split)
         assert len(set(split.parts[[0, 1, 30, 31]])) == 1
-        assert split.about["records"]["unused"] == 0
+        assert split.metadata["records"]["unused"] == 0
 
 
 def test_a_split_is_the_same_every_time_and_another_with_another_seed(store: Store) -> None:

@@ -22,7 +22,7 @@ from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS
 from clocs.store.shard import signal_hash
 from clocs.store.store import Store, open_store
-from clocs.store.summary import info, quarantine
+from clocs.store.summary import info, quarantined_rows
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
@@ -76,7 +76,7 @@ def test_in_is_stored_plus_quarantined(store_of: Maker) -> None:
     store = store_of([make_recording(), flat])
     numbers = info(store)
     assert (numbers["in"], numbers["stored"], numbers["quarantined"]) == (2, 1, {"flat": 1})
-    (row,) = quarantine(store)
+    (row,) = quarantined_rows(store)
     assert (row["record_id"], row["reason"], len(row["findings"])) == ("flat", "flat", 3)
 
 
@@ -166,6 +166,6 @@ def test_a_defect_of_a_reader_quarantines_its_file_only(tmp_path: Path) -> None:
         DATASETS.get("folder"), entries=lambda *_: iter([Entry("good"), Entry("bad")]), load=load, needs_source=False
     )
     store = ingest(dataset, None, tmp_path / "store")
-    (row,) = quarantine(store)
+    (row,) = quarantined_rows(store)
     assert (len(store), row["record_id"], row["reason"]) == (1, "bad", "unreadable")
     assert "planted" in row["findings"][0]["detail"]

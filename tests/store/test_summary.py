@@ -12,7 +12,7 @@ from clocs.core.sources import open_source
 from clocs.formats.reading import read_from
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
-from clocs.store.summary import FileAccount, archive_report, lead_set, unused_identities
+from clocs.store.summary import FileAccount, archive_report, count_unused_patient_ids, lead_set
 from tests.conftest import ROOT
 from tests.store.mixed_archive import mixed_archive
 
@@ -110,8 +110,8 @@ def test_with_the_key_files_of_a_deidentified_store_have_their_names(
     assert {name for group in blind.same_ecg for name in group} == {
         secret.record(name) for group in plain.same_ecg for name in group
     }
-    assert (plain.without_patient, unused_identities(store)) == (len(store), 38)
-    assert (told.without_patient, unused_identities(hidden)) == (41, 0)
+    assert (plain.without_patient, count_unused_patient_ids(store)) == (len(store), 38)
+    assert (told.without_patient, count_unused_patient_ids(hidden)) == (41, 0)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: P
 
 def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_larger_one(store: Path) -> None:
     place = open_store(store)
-    patient = place.patients()[0]
+    patient = place.patient_codes()[0]
     train = place.split().mask("train")
     drawn: dict[float, set[int]] = {}
     for share in (0.25, 0.5):

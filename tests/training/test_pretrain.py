@@ -47,7 +47,7 @@ def seen(best: Path) -> set[int]:
 
 def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> None:
     config = resolve("supervised-synthetic", [f"init_from={first}"])
-    policy = open_store(store).policy("evaluation")
+    policy = open_store(store).frame_policy("evaluation")
     begun, weights = fresh_encoder(config, policy).state_dict(), load_encoder_folder(first)[0].state_dict()
     assert begun.keys() == weights.keys()
     assert all(torch.equal(begun[name], value) for name, value in weights.items())
@@ -76,7 +76,7 @@ def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store:
     del about["encoder"]["options"]["final_relu"]
     (tmp_path / "old" / "config.json").write_bytes(seal(about))
     config = resolve("supervised-synthetic", [f"init_from={tmp_path / 'old'}"])
-    begun = fresh_encoder(config, open_store(store).policy("evaluation")).state_dict()
+    begun = fresh_encoder(config, open_store(store).frame_policy("evaluation")).state_dict()
     assert torch.equal(begun["linear.weight"], load_encoder_folder(first)[0].state_dict()["linear.weight"])
 
 

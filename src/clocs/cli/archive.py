@@ -19,9 +19,9 @@ GROUPS_SHOWN = 5
 def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="New file, outside of any store.")]) -> None:
     """Make a key for patients' pseudonyms. Keep it: without it a store cannot grow, or be traced back."""
     from clocs.core.pseudonyms import make_key as run
-    from clocs.store.manifest import refuse_inside
+    from clocs.store.manifest import check_not_inside_store
 
-    refuse_inside(path, "who gets the store must not get the key")
+    check_not_inside_store(path, "who gets the store must not get the key")
     typer.echo(f"{path}: key {run(path).fingerprint}, readable by you alone")
 
 
@@ -34,14 +34,15 @@ def deidentify(
     as_json: AsJson = False,
 ) -> None:
     """Make a store in which nobody is named, and say what was taken out."""
-    from clocs.store.deidentifying import checked_keep, deidentify_to
+    from clocs.store.deidentify import deidentify as run
+    from clocs.store.deidentify import parse_keep
 
     with progress_bar("recordings") as advance:
-        made = deidentify_to(
+        made = run(
             source,
             store,
             key,
-            keep=checked_keep(keep or []),
+            keep=parse_keep(keep or []),
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
         )

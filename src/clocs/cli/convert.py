@@ -32,7 +32,7 @@ def convert(
     as_json: AsJson = False,
 ) -> None:
     """Convert ECG files. Names what was refused and why; exits 1 if nothing was written."""
-    from clocs.store.converting import convert as run
+    from clocs.store.convert import convert as run
 
     with progress_bar("recordings") as advance:
         done = run(

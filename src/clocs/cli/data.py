@@ -47,7 +47,7 @@ def info(
 
     if what in DATASETS.names():
         dataset = DATASETS.get(what)
-        about, options = dataset.about() | {"expected": dict(dataset.expected)}, dataset.describe_options()
+        about, options = dataset.metadata() | {"expected": dict(dataset.expected)}, dataset.describe_options()
         _print(about | ({"options": options} if as_json else {}), as_json)
         if options and not as_json:
             print_table(
@@ -82,12 +82,12 @@ def ingest(
     """Read a folder or zip of ECG files into a store. Interrupted, it continues; repeated, it does nothing."""
     from clocs.core.sources import open_source
     from clocs.signals.quality import OFF
+    from clocs.store.ingest import count_removed_recordings
     from clocs.store.ingest import ingest as run
-    from clocs.store.ingest import left_out
     from clocs.store.manifest import versions
     from clocs.store.store import open_store
+    from clocs.store.summary import count_unused_patient_ids
     from clocs.store.summary import info as store_info
-    from clocs.store.summary import unused_identities
 
     before = versions(store)
     with progress_bar("recordings") as advance:
@@ -101,8 +101,8 @@ def ingest(
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
         )
-    gone = left_out(made, open_store(store, before[-1])) if before else 0
-    unused = unused_identities(made) if dataset == "folder" else 0
+    gone = count_removed_recordings(made, open_store(store, before[-1])) if before else 0
+    unused = count_unused_patient_ids(made) if dataset == "folder" else 0
     numbers = store_info(made)
     if as_json:
         _print({**numbers, "left_out": gone, "unused_identities": unused}, True)
@@ -143,12 +143,12 @@ def records(
 ) -> None:
     """List a store's recordings as CSV, one a line: ids, patient, site, age, sex, labels, rate, length, leads, file."""
     from clocs.store.store import open_store
-    from clocs.store.summary import recordings, refusals
+    from clocs.store.summary import list_quarantined, list_recordings
 
     opened = open_store(store)
     if refused and split:
         raise ConfigError("recordings that were refused are in no part of a split: leave --refused or --split out")
-    rows = refusals(opened) if refused else recordings(opened, split)
+    rows = list_quarantined(opened) if refused else list_recordings(opened, split)
     if as_json:
         typer.echo(json.dumps({"store": str(store), "records": list(rows)}))
         return
@@ -209,9 +209,9 @@ def split(
 
     made = make_split(open_store(store), name, seed=seed, group_duplicates=group_duplicates, like=like)
     if as_json:
-        _print({"name": name, "sha256": made.sha256, **made.about}, True)
+        _print({"name": name, "sha256": made.sha256, **made.metadata}, True)
         return
-    counts = made.about
+    counts = made.metadata
     rows = [(part, counts["patients"].get(part, ""), counts["records"][part]) for part in counts["records"]]
     print_table([f"split '{name}'", "patients", "recordings"], rows)
     empty = [part for part, count in counts["patients"].items() if not count and counts["policy"][part]]
@@ -233,7 +233,7 @@ def check_leaks(
     from clocs.store.store import open_store
 
     made = load_split(open_store(store), name, thorough=True)
-    patients = sum(made.about["patients"].values())
+    patients = sum(made.metadata["patients"].values())
     if as_json:
         _print({"store": str(store), "split": name, "sha256": made.sha256, "patients": patients}, True)
         return

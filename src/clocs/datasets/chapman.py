@@ -39,7 +39,7 @@ def _diagnostics(source: Source) -> dict[str, Entry]:
     table = find_table(source, "Diagnostics.xlsx")
     if table is None:
         raise FormatError(f"{source.path}: no Diagnostics.xlsx; it comes with the dataset and holds its labels")
-    rows = _sheet(source.read(table), table)
+    rows = sheet_rows(source.read(table), table)
     columns = {str(title): place for place, title in enumerate(next(rows, ()))}
     try:
         name, rhythm, beat, age, sex = (
@@ -57,7 +57,7 @@ def _diagnostics(source: Source) -> dict[str, Entry]:
     return found
 
 
-def _sheet(data: bytes, name: str) -> Iterator[tuple[object, ...]]:
+def sheet_rows(data: bytes, name: str) -> Iterator[tuple[object, ...]]:
     """Rows of a workbook's first sheet."""
     import openpyxl
 

@@ -172,7 +172,7 @@ class Dataset:
             for name, option in self.options.model_fields.items()
         }
 
-    def about(self, options: Options | None = None) -> dict[str, Any]:
+    def metadata(self, options: Options | None = None) -> dict[str, Any]:
         """What a store keeps of its dataset, as JSON."""
         classes = self.classes if options is None else options.own_classes or self.classes
         return {

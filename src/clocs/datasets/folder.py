@@ -15,7 +15,14 @@ from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, without_ending
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
-from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify, patient_of, telling, without
+from clocs.datasets.redaction import (
+    POOLED_AGE,
+    KeepField,
+    deidentify_recording,
+    patient_id_from,
+    replace_values,
+    searchable_values,
+)
 from clocs.datasets.tables import RecordingTable, about_patient, hash_of, labels_of, no_row_is_used
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.formats.reading import detect_format, read_from, read_identity_from
@@ -39,7 +46,7 @@ class FolderOptions(Options):
     patients: Path | None = None
     """CSV with a column ``patient_id`` and any of ``site``, ``age``, ``sex``, ``labels``, joined by the ids that
     stand in files or in ``table``; needs a key."""
-    keep: tuple[Kept, ...] = ()
+    keep: tuple[KeepField, ...] = ()
     """With a key: what files say in words that stays all the same, of ``labels``, ``notes``, ``leads``, ``site``."""
 
     classes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -180,10 +187,10 @@ def _nameless(error: Exception, source: Source, name: str, key: Path) -> str:
     said = str(error) if isinstance(error, FormatError) else f"unexpected {type(error).__name__}"
     alias = read_key(key).record(name)
     names = (f"{source.path}/{name}", source.path, name, *name.split("/"))
-    said = without(said, (*names, *map(without_ending, names)), alias)
+    said = replace_values(said, (*names, *map(without_ending, names)), alias)
     own = name.rpartition("/")[2]
-    said = without(said, (f"{own}:", f"{without_ending(own)}:"), f"{alias}:", shortest=1)  # however short
-    return without(said, telling(_identity(source, name)), "[left out]")
+    said = replace_values(said, (f"{own}:", f"{without_ending(own)}:"), f"{alias}:", shortest=1)  # however short
+    return replace_values(said, searchable_values(_identity(source, name)), "[left out]")
 
 
 def _identity(source: Source, name: str) -> Identity:
@@ -205,9 +212,9 @@ def _check_opened(source: Source, name: str) -> None:
 def _hashed(recording: Recording, identity: Identity, entry: Entry, options: FolderOptions) -> Recording:
     """Tables are joined by the ids as they were, and what they say stays: their owner wrote it."""
     assert options.key is not None
-    patient = entry.patient_id or patient_of(identity)
+    patient = entry.patient_id or patient_id_from(identity)
     row = about_patient(patient, options.patients) if options.patients and patient else {}
-    plain = deidentify(recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
+    plain = deidentify_recording(recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
     age = entry.age if entry.age is not None else parse_age(row.get("age"))
     return replace(
         plain,

@@ -83,7 +83,7 @@ def load_encoder_checkpoint(checkpoint: str | os.PathLike[str], store: Store, se
 def _random(store: Store, seed: int) -> EncoderCheckpoint:
     """As CMSC would start: on the segments of the paper where a dataset has them."""
     purpose = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
-    policy = store.policy(purpose)
+    policy = store.frame_policy(purpose)
     torch.manual_seed(derived_seed(seed, "weights"))
     encoder = CNN(num_samples=policy.num_samples)
     about = {

@@ -60,7 +60,7 @@ class EvaluationRun:
         wanted = self.options.num_labelled_patients
         if wanted is None:
             return self.options.label_fraction
-        people = len(np.unique(self.store.patients()[0][self.split.mask("train")]))
+        people = len(np.unique(self.store.patient_codes()[0][self.split.mask("train")]))
         if wanted > people or self.options.label_unit != "patients":
             raise ConfigError(
                 f"num_labelled_patients={wanted}: the training part has {people} patients, and labels must be drawn "

@@ -122,7 +122,7 @@ def _frames(policy: FramePolicy, store: Store, in_channels: int) -> dict[str, An
 
     Leads are named only where that makes a difference: all other runs keep the names they had without.
     """
-    own = store.policy("evaluation").leads
+    own = store.frame_policy("evaluation").leads
     alike = policy.leads == own or (in_channels == 1 and set(policy.leads) == store.leads())
     return policy.model_dump(mode="json", exclude={"leads"} if alike else None)
 

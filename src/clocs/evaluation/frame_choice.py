@@ -36,7 +36,7 @@ def frames_for(about: dict[str, Any], store: Store, choice: FrameChoice) -> Fram
 
 def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
     """Return the policy without regard to the leads of an encoder that takes several at once."""
-    own = store.policy("evaluation")
+    own = store.frame_policy("evaluation")
     trained = FramePolicy.model_validate(input["policy"])
     if choice == "encoder" and trained.sampling_rate is not None:
         unknown_gain = trained.normalization == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})

@@ -25,7 +25,7 @@ def check_contract(
     if not has_list(folder, about):
         return _same_split(about, store, split)
     seen = seen_records(folder, about, store)
-    patient, patients = store.patients()
+    patient, patients = store.patient_codes()
     known = np.zeros(patients, bool)
     known[patient[seen]] = True
     crossing = np.flatnonzero(split.mask("test") & known[patient])

@@ -23,7 +23,7 @@ from clocs.encoders.encoder import describe_encoder
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.frame_choice import frames_for
 from clocs.evaluation.rows import rows_of
-from clocs.store.reader import Folder
+from clocs.store.reader import StoreLike
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.encoder_module import save_encoder
@@ -39,10 +39,10 @@ OF_THE_LAYER = ("head_sha256", "classifiers")
 
 def with_principal_components(
     checkpoint: str | os.PathLike[str],
-    store: Folder,
+    store: StoreLike,
     out: str | os.PathLike[str],
     *,
-    extra_stores: Sequence[Folder] = (),
+    extra_stores: Sequence[StoreLike] = (),
     seed: int = 0,
     embedding_dim: int | None = None,
 ) -> dict[str, Any]:

@@ -99,5 +99,5 @@ def rows_of(
     if not all(torch.equal(value, kept[name]) for name, value in module.state_dict().items()):
         raise AssertionError("an encoder changed while it was evaluated")
     record = dataset.locate(items)[0]
-    patient = store.patients()[0][record]
+    patient = store.patient_codes()[0][record]
     return Rows(np.concatenate(values), dataset.frames.targets(items), record, patient, dataset.classes)

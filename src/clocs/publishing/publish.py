@@ -26,7 +26,7 @@ from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliabili
 from clocs.publishing.model_card import Findings, Task, write_card
 from clocs.similarity.scoring.audit import audit
 from clocs.store.frames import Frames
-from clocs.store.reader import Folder
+from clocs.store.reader import StoreLike
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.encoder_module import save_encoder
@@ -37,11 +37,11 @@ from clocs.training.seen import save_seen, seen_also, seen_keys, trained_on
 
 def publish(
     checkpoint: str | os.PathLike[str],
-    store: Folder,
+    store: StoreLike,
     out: str | os.PathLike[str],
     name: str,
     *,
-    extra_stores: Sequence[Folder] = (),
+    extra_stores: Sequence[StoreLike] = (),
     split: str | None = None,
 ) -> dict[str, Any]:
     """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
@@ -170,5 +170,5 @@ def _always(linear: Linear, rows: Rows) -> tuple[str, ...]:
 
 
 def _patients(store: Store, split: Split) -> dict[str, int]:
-    patient = store.patients()[0]
+    patient = store.patient_codes()[0]
     return {part: len(np.unique(patient[split.mask(part)])) for part in ("train", "validation", "test")}

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 from clocs.core.errors import OptionError
-from clocs.datasets.deidentifying import POOLED_AGE
+from clocs.datasets.redaction import POOLED_AGE
 
 INFANT: Final = 2.0
 """Years below which an age is told in months."""

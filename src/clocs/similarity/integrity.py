@@ -12,7 +12,7 @@ from clocs.similarity.checked_files import FileInfo, problem
 from clocs.similarity.index.changes import Folder
 from clocs.similarity.index.manifest import NAME, read_index_manifest
 from clocs.store.manifest import manifest_path, versions
-from clocs.store.task_records import RECEIPTS
+from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import Fault
 
 Progress = Callable[[int, int], None]
@@ -46,11 +46,11 @@ def _archive(folder: Path, progress: Progress | None) -> list[Fault]:
             faults.append(Fault(manifest_path(folder, number).name, str(error)))
             continue
         expected |= {info.file: info for info in (manifest.refused_list, *manifest.shards)}
-    for path in sorted((folder / RECEIPTS).glob("*.json")):
+    for path in sorted((folder / TASK_RECORDS).glob("*.json")):
         try:
             unseal(path.read_bytes(), path.name)
         except (OSError, IntegrityError) as error:
-            faults.append(Fault(f"{RECEIPTS}/{path.name}", str(error)))
+            faults.append(Fault(f"{TASK_RECORDS}/{path.name}", str(error)))
     return faults + _files(folder, list(expected.values()), progress)
 
 

@@ -23,7 +23,7 @@ from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.leads import canonical
 from clocs.signals.quality import GatePolicy
 from clocs.store.reader import StoreReader
-from clocs.store.writing import write_store
+from clocs.store.writer import write_store
 
 COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
 NOTHING: Final = {"None", "nan", "NaN", "NaT", "<NA>"}

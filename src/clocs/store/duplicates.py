@@ -52,7 +52,7 @@ def duplicate_groups(store: StoreReader) -> list[Ints]:
 
 def shared_lead_groups(store: StoreReader) -> list[Ints]:
     """Numbers of the recordings that share a lead, whatever it is called: one of them may be an extract of another."""
-    records, keys = lead_keys(store, np.ones(len(store), bool), every=True)
+    records, keys = lead_keys(store, np.ones(len(store), bool), all_leads=True)
     order = np.argsort(keys, kind="stable")
     groups = np.split(records[order], np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else []
     return [np.unique(group) for group in groups if len(group) > 1 and (group != group[0]).any()]
@@ -63,7 +63,7 @@ def signal_keys(store: StoreReader) -> Keys:
     keys = np.zeros(len(store), np.uint64)
     for number in range(len(store.manifest.shards)):
         column = store.shard(number).column("signal_hash")
-        place = store.first[number] + np.flatnonzero(column.is_valid().to_numpy(False))
+        place = store.shard_starts[number] + np.flatnonzero(column.is_valid().to_numpy(False))
         keys[place] = np.ascontiguousarray(_bytes(column.drop_null())[:, :8]).view("<u8").reshape(-1)
     return keys
 
@@ -81,17 +81,17 @@ def patient_keys(store: StoreReader) -> Keys:
     return np.asarray(np.frombuffer(digests, np.uint64)[codes.indices.to_numpy()])
 
 
-def lead_keys(store: StoreReader, records: npt.NDArray[np.bool_], *, every: bool) -> tuple[Ints, Keys]:
+def lead_keys(store: StoreReader, records: npt.NDArray[np.bool_], *, all_leads: bool) -> tuple[Ints, Keys]:
     """Of every lead of these recordings, or of one of each, II where it is there: recording numbers, and keys.
 
     Whoever holds the same ECG with other leads has a lead in common with it.
     """
     numbers, keys = [], []
     for shard_number in range(len(store.manifest.shards)):
-        shard, first = store.shard(shard_number), store.first[shard_number]
+        shard, first = store.shard(shard_number), store.shard_starts[shard_number]
         for row in np.flatnonzero(records[first : first + shard.info.records]):
             leads = shard.leads[row]
-            for digest in shard.lead_hashes(int(row), leads if every else [_telling(leads)]):
+            for digest in shard.lead_hashes(int(row), leads if all_leads else [_telling(leads)]):
                 numbers.append(first + row)
                 keys.append(int.from_bytes(digest[:8], "little"))
     return np.array(numbers, np.int64), np.array(keys, np.uint64)

@@ -24,7 +24,7 @@ from clocs.store.frame_index import (
     source_of,
     uniform_block,
 )
-from clocs.store.gathering import Gatherer, Places, groups
+from clocs.store.gatherer import Gatherer, Places, groups
 
 if TYPE_CHECKING:
     from clocs.store.reader import StoreReader
@@ -64,7 +64,7 @@ class Frames:
 
     def _common_leads(self) -> tuple[str, ...]:
         numbers = range(len(self.store.manifest.shards))
-        found = (item for number in numbers for item in self.store.layouts(number, self.records).items())
+        found = (item for number in numbers for item in self.store.rows_by_leads(number, self.records).items())
         return common_leads((leads, len(rows)) for leads, rows in found if len(rows))
 
     def _blocks(self, number: int) -> list[Block]:
@@ -75,7 +75,8 @@ class Frames:
             block = uniform_block(number, info, policy, self.all_leads)
             return [block] if block is not None else []
         shard = self.store.shard(number)
-        return blocks(number, shard, policy, self.store.layouts(number, self.records), self.all_leads, self.classes)
+        rows_by_leads = self.store.rows_by_leads(number, self.records)
+        return blocks(number, shard, policy, rows_by_leads, self.all_leads, self.classes)
 
     def __len__(self) -> int:
         return len(self._gatherer)
@@ -94,7 +95,7 @@ class Frames:
         """(recordings of the store,)."""
         counts = np.zeros(len(self.store), np.int64)
         for block in self.blocks:
-            first, records = self.store.first[block.shard], self.store.manifest.shards[block.shard].records
+            first, records = self.store.shard_starts[block.shard], self.store.manifest.shards[block.shard].records
             counts[first : first + records] += block.frames_per_row(records)
         return counts
 
@@ -106,12 +107,12 @@ class Frames:
             leads[at] = np.array(self.blocks[block].recipe.leads)[places.lead[at]]
         return self._recordings(places), places.frame, leads
 
-    def recording_numbers(self, items: npt.ArrayLike) -> Ints:
+    def recording_indices(self, items: npt.ArrayLike) -> Ints:
         """Return the recording of each item by its number in the store, (items,)."""
         return self._recordings(self._gatherer.places(items))
 
     def _recordings(self, places: Places) -> Ints:
-        return np.asarray(self.store.first[self._gatherer.shard[places.block]] + places.row)
+        return np.asarray(self.store.shard_starts[self._gatherer.shard[places.block]] + places.row)
 
     def gather(self, items: npt.ArrayLike) -> Floats:
         """(items, segments, samples), or with ``all_leads`` (items, leads, segments, samples).
@@ -217,7 +218,7 @@ class Frames:
         ``recordings``: of the items, where they are known already.
         """
         if self.policy.label_at == "recording":
-            return self._recording_targets[self.recording_numbers(items) if recordings is None else recordings]
+            return self._recording_targets[self.recording_indices(items) if recordings is None else recordings]
         places = self._gatherer.places(items)
         out = np.zeros((len(places.row), len(self.classes)), bool)
         for block, at in groups(places.block):
@@ -238,7 +239,7 @@ class Frames:
             labels, rows = column.flatten(), pc.list_parent_indices(column).to_numpy()
             for place, group in enumerate(self.classes.values()):
                 hit = pc.is_in(labels, pa.array(group, labels.type)).to_numpy(zero_copy_only=False)
-                out[self.store.first[number] + rows[hit], place] = True
+                out[self.store.shard_starts[number] + rows[hit], place] = True
         return out
 
     def cached(self, folder: str | os.PathLike[str] | None = None) -> Frames:

@@ -15,13 +15,13 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.files import unseal
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.core.sources import open_source
-from clocs.datasets.deidentifying import telling
+from clocs.datasets.redaction import searchable_values
 from clocs.formats.reading import FORMATS, detect_format, read_identity_from
 from clocs.store.arrow_files import CheckedArrow
 from clocs.store.byte_search import Needles
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, read_quarantine, versions
 from clocs.store.shard import schema
-from clocs.store.task_records import RECEIPTS
+from clocs.store.task_records import TASK_RECORDS
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 PATTERNS: Final[dict[str, re.Pattern[str]]] = {
@@ -113,7 +113,7 @@ def identity_values(archive: str | os.PathLike[str]) -> dict[str, str]:
         except FormatError:
             continue
         for field, given in identity.items():
-            for value in telling({field: given}):
+            for value in searchable_values({field: given}):
                 values.setdefault(" ".join(value.lower().split()), field)
                 if field in ("acquired", "birth_date"):
                     values |= {day: field for day in _days(value) if day not in values}
@@ -153,9 +153,9 @@ def _texts(folder: Path) -> Iterator[tuple[str, str, str]]:
     for path in sorted(folder.glob("quarantine-*.jsonl")):  # one that no manifest lists is left by a killed ingest
         for row in read_quarantine(path, listed.get(path.name)):
             yield from ((path.name, field, text) for field, text in _refusal_texts(row))
-    for path in sorted((folder / RECEIPTS).glob("*.json")):
-        for refused in unseal(path.read_bytes(), f"{RECEIPTS}/{path.name}").get("refused", ()):
-            yield from ((f"{RECEIPTS}/{path.name}", field, text) for field, text in _refusal_texts(refused))
+    for path in sorted((folder / TASK_RECORDS).glob("*.json")):
+        for refused in unseal(path.read_bytes(), f"{TASK_RECORDS}/{path.name}").get("refused", ()):
+            yield from ((f"{TASK_RECORDS}/{path.name}", field, text) for field, text in _refusal_texts(refused))
     for manifest in manifests:
         name = manifest_path(folder, manifest.version).name
         yield from ((name, f"options.{field}", str(text)) for field, text in manifest.options.items() if text)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clocs.datasets import Entry
 from clocs.store.manifest import read_manifest, versions
-from clocs.store.task_records import Receipt, read_receipts
+from clocs.store.task_records import Receipt, read_task_records
 
 Digests = npt.NDArray[np.uint64]
 
@@ -91,4 +91,4 @@ def _receipts(folder: Path) -> list[Receipt]:
         files = {shard.file for shard in receipt.shards}
         return 1 if not files else 0 if files <= newest else 2
 
-    return sorted((receipt for receipt in read_receipts(folder) if receipt.entries), key=rank)
+    return sorted((receipt for receipt in read_task_records(folder) if receipt.entries), key=rank)

@@ -10,7 +10,7 @@ from clocs.datasets import Dataset
 from clocs.signals.quality import GatePolicy
 from clocs.store.store import Store
 from clocs.store.task_records import Progress
-from clocs.store.writing import write_store
+from clocs.store.writer import write_store
 
 
 def ingest(
@@ -35,7 +35,7 @@ def ingest(
     return Store(written.folder, written.manifest.version)
 
 
-def left_out(store: Store, older: Store) -> int:
+def count_removed_recordings(store: Store, older: Store) -> int:
     """How many recordings of an older version a newer one lacks; shards that both have are not read."""
     return len(_record_ids(older, but=store) - _record_ids(store, but=older))
 

@@ -12,10 +12,10 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import lies_in
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
-from clocs.store.manifest import SHARDS, Manifest, read_manifest, refuse_inside, versions
+from clocs.store.manifest import SHARDS, Manifest, check_not_inside_store, read_manifest, versions
 from clocs.store.reader import StoreReader
 from clocs.store.shard import Shard
-from clocs.store.task_records import read_receipts
+from clocs.store.task_records import read_task_records
 
 MOST_NAMED: Final = 20
 
@@ -27,7 +27,7 @@ def check_place(place: Path, source: str | None, dataset: Dataset, options: Opti
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
     if source is not None and Path(source).is_dir() and lies_in(place, Path(source)):
         raise ConfigError(f"{place} lies in {source}, and would be read with it; choose a place elsewhere")
-    refuse_inside(place)
+    check_not_inside_store(place)
     if not versions(place):
         return
     before, now = read_manifest(place), options.model_dump(mode="json")
@@ -39,7 +39,7 @@ def check_place(place: Path, source: str | None, dataset: Dataset, options: Opti
             f"{place} was made with a key, and this ingest has {'another' if now.get('key') else 'none'}: its patients "
             "would be there twice. Give the same key (--key FILE), or choose another folder"
         )
-    _warn_of_what_is_left_out(place, before, now, dataset.about(options))
+    _warn_of_what_is_left_out(place, before, now, dataset.metadata(options))
 
 
 def _warn_of_what_is_left_out(place: Path, before: Manifest, now: dict[str, Any], about: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def _warn_of_what_is_left_out(place: Path, before: Manifest, now: dict[str, Any]
 
 def check_nobody_is_named(folder: Path) -> None:
     """Before recordings go under pseudonyms where others may lie under their names, of a version or a killed run."""
-    for receipt in read_receipts(folder):
+    for receipt in read_task_records(folder):
         shards = [Shard(folder / SHARDS / info.file, info) for info in receipt.shards]
         ids = [row.record_id for row in receipt.refused] + [str(shard.column("record_id")[0]) for shard in shards]
         if not all(map(PSEUDONYM.fullmatch, ids)):

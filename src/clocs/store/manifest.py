@@ -68,7 +68,7 @@ def versions(folder: Path) -> list[int]:
     return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
 
 
-def refuse_inside(path: Path, why: str = "choose a place elsewhere") -> None:
+def check_not_inside_store(path: Path, why: str = "choose a place elsewhere") -> None:
     """Nothing else is written into the folder of a store, or of an archive of embeddings."""
     held = next((parent for parent in path.resolve().parents if versions(parent)), None)
     if held is not None:

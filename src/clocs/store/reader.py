@@ -20,7 +20,7 @@ from clocs.store.checksums import CheckedChunks
 from clocs.store.manifest import SHARDS, read_manifest
 from clocs.store.shard import Shard, schema
 
-Folder = str | os.PathLike[str]
+StoreLike = str | os.PathLike[str]
 """Folder of a store, or an open store, which stands for its folder."""
 OPEN_SHARDS = 1024
 """Memory maps kept open at once."""
@@ -34,11 +34,11 @@ class StoreReader:
     Arguments as for ``Store``.
     """
 
-    def __init__(self, folder: Folder, version: int | None = None, *, check: bool | None = None) -> None:
+    def __init__(self, folder: StoreLike, version: int | None = None, *, check: bool | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, version)
         self._check = os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check
-        self.first = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
+        self.shard_starts = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
         self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
 
     @property
@@ -47,7 +47,7 @@ class StoreReader:
         return self.manifest.sha256
 
     def __len__(self) -> int:
-        return int(self.first[-1])
+        return int(self.shard_starts[-1])
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -87,22 +87,22 @@ class StoreReader:
         """Shard and row of a recording's number."""
         if not 0 <= record < len(self):
             raise ConfigError(f"record {record} is not in 0..{len(self) - 1}")
-        shard = int(np.searchsorted(self.first, record, "right")) - 1
-        return shard, record - int(self.first[shard])
+        shard = int(np.searchsorted(self.shard_starts, record, "right")) - 1
+        return shard, record - int(self.shard_starts[shard])
 
     def recording(self, record: int | str) -> Recording:
         """One recording by its number or its record id, derivable leads included."""
-        shard, row = self.locate(self.number_of(record) if isinstance(record, str) else record)
+        shard, row = self.locate(self.index_of(record) if isinstance(record, str) else record)
         return derive(self.shard(shard).recording(row))
 
-    def number_of(self, record_id: str) -> int:
+    def index_of(self, record_id: str) -> int:
         """The number of a record id."""
         import pyarrow.compute as pc
 
         for number in range(len(self.manifest.shards)):
             row = pc.index(self.shard(number).column("record_id"), record_id).as_py()
             if row >= 0:
-                return int(self.first[number]) + int(row)
+                return int(self.shard_starts[number]) + int(row)
         raise ConfigError(f"no record '{record_id}' in {self.folder}; ids: clocs data records {self.folder}")
 
     def __iter__(self) -> Iterator[Recording]:
@@ -119,14 +119,14 @@ class StoreReader:
         empty = pa.schema([schema("int16").field(name) for name in columns])
         return pa.Table.from_batches(batches, None if batches else empty)
 
-    def layouts(
+    def rows_by_leads(
         self, number: int, records: npt.NDArray[np.bool_] | None = None
     ) -> dict[tuple[str, ...], npt.NDArray[np.int64]]:
         """Rows of a shard by the leads that they have stored; it is read only where these differ.
 
         ``records``: of those alone, a mask over the store's numbers.
         """
-        info, begin = self.manifest.shards[number], int(self.first[number])
+        info, begin = self.manifest.shards[number], int(self.shard_starts[number])
         rows = np.arange(info.records) if records is None else np.flatnonzero(records[begin : begin + info.records])
         if info.leads is not None:
             return {info.leads: rows}
@@ -137,22 +137,22 @@ class StoreReader:
 
     def leads(self) -> set[str]:
         """All that some recording has stored, or that follow from what it has."""
-        layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.layouts(number)}
+        layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.rows_by_leads(number)}
         return {lead for layout in layouts for lead in (*layout, *derivable(layout))}
 
-    def patients(self) -> tuple[npt.NDArray[np.int64], int]:
+    def patient_codes(self) -> tuple[npt.NDArray[np.int64], int]:
         """A number for each recording's patient, and how many there are."""
         codes = self.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
         return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
 
-    def policy(self, purpose: str) -> FramePolicy:
-        """The frame policy this dataset has for a purpose."""
+    def frame_policy(self, name: str) -> FramePolicy:
+        """Return the frame policy with this name."""
         policies = self.manifest.dataset["frames"]
-        if purpose not in policies:
-            raise ConfigError(f"no frame policy '{purpose}'; this store has {', '.join(policies) or 'none'}")
-        return FramePolicy.model_validate(policies[purpose])
+        if name not in policies:
+            raise ConfigError(f"no frame policy '{name}'; this store has {', '.join(policies) or 'none'}")
+        return FramePolicy.model_validate(policies[name])
 
 
-def open_reader(folder: Folder) -> StoreReader:
+def open_reader(folder: StoreLike) -> StoreReader:
     """Open the newest version of a store for reading. An open store is returned as it is."""
     return folder if isinstance(folder, StoreReader) else StoreReader(folder)

@@ -18,7 +18,7 @@ from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
 from clocs.store.duplicates import duplicate_groups, near_duplicate_groups, shared_lead_groups
 from clocs.store.frames import Frames
-from clocs.store.reader import Folder, StoreReader, open_reader
+from clocs.store.reader import StoreLike, StoreReader, open_reader
 
 SPLITS = "splits"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -32,7 +32,7 @@ class Split:
 
     name: str
     sha256: str
-    about: dict[str, Any]
+    metadata: dict[str, Any]
     """Store hash, seed, policy, counts."""
     parts: npt.NDArray[np.int8]
     """(recordings,), places in ``PARTS``."""
@@ -45,7 +45,7 @@ class Split:
 
 
 def make_split(
-    store: Folder,
+    store: StoreLike,
     name: str = "default",
     *,
     seed: int = 0,
@@ -62,7 +62,7 @@ def make_split(
         raise ConfigError(f"'{name}' cannot name a split: letters, digits, '.', '_' and '-', a letter or digit first")
     store = open_reader(store)
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
-    patient, patients = store.patients()
+    patient, patients = store.patient_codes()
     used = _used(store)
     cluster = _clusters(store, patient, patients, group_duplicates)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
@@ -88,7 +88,7 @@ def make_split(
 def _used(store: StoreReader) -> npt.NDArray[np.bool_]:
     if "evaluation" not in store.manifest.dataset["frames"]:
         return np.ones(len(store), bool)
-    return np.asarray(Frames(store, store.policy("evaluation")).frames_per_record() > 0)
+    return np.asarray(Frames(store, store.frame_policy("evaluation")).frames_per_record() > 0)
 
 
 def _clusters(
@@ -182,7 +182,7 @@ def _save(store: StoreReader, name: str, parts: npt.NDArray[np.int8], about: dic
             if not told.exists():  # of two makers at once, one writes both files
                 write_bytes(told, seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
     made = read_split_file(store.folder, name)
-    if made.about != about or not np.array_equal(made.parts, parts):
+    if made.metadata != about or not np.array_equal(made.parts, parts):
         raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another: --name NEW")
     return made
 
@@ -209,7 +209,7 @@ def load_split(
 ) -> Split:
     """A saved split, refused if it was made for other data or leaks, as ``check_leaks`` says."""
     split = read_split_file(store.folder, name)
-    if split.about["store"] != store.sha256:
+    if split.metadata["store"] != store.sha256:
         raise StoreError(
             f"split '{name}' was made for another version of {store.folder}. Make one for this one, in which patients "
             f"keep their parts (clocs data split {store.folder} --name NEW --like {name}), and name that: split=NEW "
@@ -219,7 +219,7 @@ def load_split(
     return split
 
 
-def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, thorough: bool = False) -> None:
+def check_leaks(store: StoreLike, split: Split, *, allow_duplicates: bool = False, thorough: bool = False) -> None:
     """Refuse a split in which one patient, or one signal, is in two parts; both records are named.
 
     ``thorough``: also one ECG in several files, for which every signal is read.
@@ -227,7 +227,7 @@ def check_leaks(store: Folder, split: Split, *, allow_duplicates: bool = False, 
     store = open_reader(store)
     if len(split.parts) != len(store):
         raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
-    patient, patients = store.patients()
+    patient, patients = store.patient_codes()
     used = np.flatnonzero(split.parts != PARTS.index("unused"))
     first = np.full(patients, -1, np.int64)
     first[patient[used[::-1]]] = used[::-1]  # the first used recording of each patient

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from clocs.signals.quality import GatePolicy
 from clocs.store.arrays import write_arrays
 from clocs.store.frames import Frames
-from clocs.store.reader import Folder, StoreReader
+from clocs.store.reader import StoreLike, StoreReader
 from clocs.store.splits import Split, load_split
 
 
@@ -30,7 +30,7 @@ class Store(StoreReader):
 
     def frames(self, purpose: str = "evaluation", **options: Any) -> Frames:
         """Frames by the policy this dataset has for a purpose."""
-        return Frames(self, self.policy(purpose), **options)
+        return Frames(self, self.frame_policy(purpose), **options)
 
     def split(self, name: str = "default") -> Split:
         """A saved split, refused if it leaks."""
@@ -56,6 +56,6 @@ class Store(StoreReader):
         return cls(written.folder, written.manifest.version)
 
 
-def open_store(folder: Folder, version: int | None = None, *, check: bool | None = None) -> Store:
+def open_store(folder: StoreLike, version: int | None = None, *, check: bool | None = None) -> Store:
     """Open a store; arguments as for ``Store``. An open store is returned as it is."""
     return folder if isinstance(folder, Store) and version is None else Store(folder, version, check=check)

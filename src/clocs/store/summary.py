@@ -21,7 +21,7 @@ from clocs.formats.reading import FORMATS, Format, detect_format
 from clocs.signals.leads import STANDARD
 from clocs.store.duplicates import duplicate_groups, near_duplicate_groups
 from clocs.store.manifest import read_quarantine
-from clocs.store.reader import Folder
+from clocs.store.reader import StoreLike
 from clocs.store.splits import PARTS, load_split
 from clocs.store.store import Store, open_store
 
@@ -44,7 +44,7 @@ SETS = {"12 leads": STANDARD, "6 limb leads": STANDARD[:6], "I, II, V1-V6": (*ST
 SHOWN_LEADS = 3
 
 
-def info(store: Folder) -> dict[str, Any]:
+def info(store: StoreLike) -> dict[str, Any]:
     """Counts of a store, or of its folder, as one JSON object.
 
     ``instances`` are frames x leads by the evaluation policy.
@@ -69,7 +69,7 @@ def info(store: Folder) -> dict[str, Any]:
     }
 
 
-def recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any]]:
+def list_recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any]]:
     """What a store says of each recording, in its order: plain values, and its part of a split where one is named."""
     table = store.table([*TOLD, "num_samples"])
     parts = load_split(store, split).parts.tolist() if split else []
@@ -78,14 +78,14 @@ def recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any
         yield row | {"seconds": round(seconds, 3)} | ({"part": PARTS[parts[number]]} if split else {})
 
 
-def refusals(store: Store) -> Iterator[dict[str, Any]]:
+def list_quarantined(store: Store) -> Iterator[dict[str, Any]]:
     """Each recording that was refused, its file, and all that was found."""
-    for row in quarantine(store):
+    for row in quarantined_rows(store):
         found = [f"{each['reason']}: {finding_in_words(each)}" for each in row["findings"]]
         yield {"record_id": row["record_id"], "source": row["source"], "reason": row["reason"], "findings": found}
 
 
-def quarantine(store: Store) -> list[dict[str, Any]]:
+def quarantined_rows(store: Store) -> list[dict[str, Any]]:
     """Return the refused recordings: record id, source, its hash, reason, all findings."""
     listed = store.manifest.quarantine
     return read_quarantine(store.folder / listed.file, listed.sha256)
@@ -131,7 +131,7 @@ class ArchiveReport:
 
 
 def archive_report(
-    store: Folder, source: str | os.PathLike[str] | None = None, key: str | os.PathLike[str] | None = None
+    store: StoreLike, source: str | os.PathLike[str] | None = None, key: str | os.PathLike[str] | None = None
 ) -> ArchiveReport:
     """Count what a store holds and, with the archive it came from, account for every file.
 
@@ -157,7 +157,7 @@ def archive_report(
     )
 
 
-def unused_identities(store: Store) -> int:
+def count_unused_patient_ids(store: Store) -> int:
     """Recordings of formats that name patients which count as a patient of their own, for want of a key or a table."""
     if store.manifest.options.get("key"):
         return 0
@@ -178,7 +178,7 @@ def account(store: Store, source: Source, key: PatientKey | None = None) -> Iter
     if store.manifest.options.get("key") and key is None:
         raise ConfigError(f"{store.folder} was made with a key: to tell its files by their names, give it (--key FILE)")
     stored = set(store.table(["source"]).column(0).to_pylist())
-    refused = {row["source"]: row for row in quarantine(store)}
+    refused = {row["source"]: row for row in quarantined_rows(store)}
     for name in source.names():
         shown = key.record(name) if key else name
         form = _format(source, name)

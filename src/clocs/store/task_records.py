@@ -19,7 +19,7 @@ from clocs.store.checksums import checksums_path
 from clocs.store.manifest import SHARDS
 from clocs.store.shard import ShardInfo
 
-RECEIPTS = "receipts"
+TASK_RECORDS = "receipts"
 Progress = Callable[[int, int], None]
 """Called with the recordings done so far, and how many of them were refused."""
 Task = TypeVar("Task")
@@ -65,7 +65,7 @@ class Receipt(BaseModel):
 
 def receipt_path(folder: Path, name: str) -> Path:
     """Where the receipt of a task lies."""
-    return folder / RECEIPTS / f"{name[:32]}.json"
+    return folder / TASK_RECORDS / f"{name[:32]}.json"
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
@@ -74,7 +74,7 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
     write_bytes(receipt_path(folder, receipt.task), seal(body))
 
 
-def read_receipt(folder: Path, path: Path) -> Receipt | None:
+def read_task_record(folder: Path, path: Path) -> Receipt | None:
     """Return a receipt if it is undamaged and its shards and their checksums are there, else None."""
     try:
         receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
@@ -85,19 +85,19 @@ def read_receipt(folder: Path, path: Path) -> Receipt | None:
     return receipt if sizes == [shard.bytes for shard in receipt.shards] else None
 
 
-def read_receipts(folder: Path) -> Iterator[Receipt]:
+def read_task_records(folder: Path) -> Iterator[Receipt]:
     """All of a store's that are whole, of whatever version or killed run."""
-    found = (read_receipt(folder, path) for path in sorted((folder / RECEIPTS).glob("*.json")))
+    found = (read_task_record(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json")))
     return (receipt for receipt in found if receipt is not None)
 
 
 def finished(folder: Path, name: str) -> Receipt | None:
     """The receipt of a task that is done."""
-    receipt = read_receipt(folder, receipt_path(folder, name))
+    receipt = read_task_record(folder, receipt_path(folder, name))
     return receipt if receipt is not None and receipt.task == name else None
 
 
-def run_all(
+def run_tasks(
     function: Callable[[Task], Kept],
     tasks: Iterator[Task],
     kind: engines.Engine,

@@ -16,7 +16,7 @@ from clocs.store.checksums import checksums_path, hash_shard, read_checksums, wr
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
 from clocs.store.shard import ShardInfo
 from clocs.store.splits import SPLITS
-from clocs.store.task_records import RECEIPTS
+from clocs.store.task_records import TASK_RECORDS
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _shard(folder: Path, shard: ShardInfo) -> list[Fault]:
 
 
 def _receipts(folder: Path) -> list[Fault]:
-    opened = [_unseal(folder, path) for path in sorted((folder / RECEIPTS).glob("*.json"))]
+    opened = [_unseal(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json"))]
     return [found for found in opened if isinstance(found, Fault)]
 
 

@@ -112,14 +112,14 @@ def _known(store: Store) -> Iterator[_Known]:
     every = np.arange(len(store))
     yield _Known("signals", store, every, signal_keys(store))
     yield _Known("patients", store, every, patient_keys(store))
-    yield _Known("leads", store, *lead_keys(store, np.ones(len(store), bool), every=True))
+    yield _Known("leads", store, *lead_keys(store, np.ones(len(store), bool), all_leads=True))
 
 
 def source(config: PretrainConfig) -> Source:
     """Return the config's store with the frame policy that the method takes, and the config's changes to it."""
     store = open_store(config.store)
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
-    own = store.policy(METHODS.get(config.method["name"]).frame_policy)
+    own = store.frame_policy(METHODS.get(config.method["name"]).frame_policy)
     policy = checked(FramePolicy, {**own.model_dump(), **changes}, "frames")
     if changes.get("leads"):
         policy = policy.model_copy(update={"leads": _leads(store, policy.leads)})
@@ -131,7 +131,7 @@ def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
     if first.policy.sampling_rate is None:
         raise ConfigError("more_stores: the first store's frames have no stated rate, so others cannot be cut alike")
     store = open_store(folder)
-    own = store.policy("evaluation")
+    own = store.frame_policy("evaluation")
     leads = _leads(store, config.leads) if config.leads else own.leads
     policy = first.policy.model_copy(update={"leads": leads, "excluded_leads": own.excluded_leads})
     return Source(store, store.split(config.split), policy)

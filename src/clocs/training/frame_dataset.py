@@ -18,7 +18,7 @@ from clocs.signals.framing import FramePolicy, Normalization
 from clocs.signals.leads import STANDARD, canonical
 from clocs.store.frames import Frames
 from clocs.store.manifest import read_manifest, versions
-from clocs.store.reader import Folder, StoreReader
+from clocs.store.reader import StoreLike, StoreReader
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 
@@ -86,7 +86,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
     def __init__(
         self,
-        store: Folder,
+        store: StoreLike,
         *,
         split: str | Split | None = None,
         part: str | None = None,
@@ -120,7 +120,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         elif given:
             raise ConfigError(f"policy= and {'=, '.join(given)}= exclude each other. Change the policy instead.")
         elif isinstance(policy, str):
-            policy = opened.policy(policy)
+            policy = opened.frame_policy(policy)
         chosen = _records(opened, split, part, records)
         self.frames = Frames(opened, policy, records=chosen, all_leads=bool(all_leads))
         if not len(self.frames):
@@ -181,7 +181,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         """
         wanted = np.asarray(items, np.int64).reshape(-1)
         signal = self.frames.views(wanted)
-        record = self.frames.recording_numbers(wanted)
+        record = self.frames.recording_indices(wanted)
         made = {
             "signal": torch.from_numpy(np.ascontiguousarray(signal)),
             "lead_mask": torch.from_numpy(self.frames.lead_mask(wanted)),
@@ -195,7 +195,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
     def patients(self, items: Items) -> Ints:
         """Return the patient of each item, (B,), as in ``batch``."""
-        return self._patient_numbers[self.frames.recording_numbers(items)]
+        return self._patient_numbers[self.frames.recording_indices(items)]
 
     def locate(self, items: Items) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
         """Return recording number, frame within the recording, and lead (empty with ``all_leads``) of each item."""
@@ -219,7 +219,7 @@ def patient_numbers(store: StoreReader) -> Ints:
     """
     oldest = read_manifest(store.folder, versions(store.folder)[0]).sha256
     upper = int(hashlib.sha256(oldest.encode()).hexdigest()[:8], 16) >> 1
-    return store.patients()[0] + (np.int64(upper) << np.int64(32))
+    return store.patient_codes()[0] + (np.int64(upper) << np.int64(32))
 
 
 def _records(
@@ -236,7 +236,7 @@ def _records(
 
 def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> tuple[FramePolicy, bool]:
     """Return the policy that single options describe, and whether an item holds all leads."""
-    named = store.policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
+    named = store.frame_policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
     renamed = {"views": "segments"}
     apart = ("leads", "seconds", "sampling_rate")
     changes = {renamed.get(name, name): value for name, value in given.items() if name not in apart}

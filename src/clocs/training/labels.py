@@ -35,7 +35,7 @@ def labelled_records(
     store: Store, records: npt.NDArray[np.bool_], label_fraction: float, seed: int
 ) -> npt.NDArray[np.bool_]:
     """Of a mask over recordings, those of a random fraction of its patients."""
-    patient, patients = store.patients()
+    patient, patients = store.patient_codes()
     present = np.unique(patient[records])
     chosen = np.zeros(patients, bool)
     chosen[present[_first(len(present), label_fraction, seed)]] = True

@@ -18,7 +18,7 @@ from clocs.core.files import exclusive
 from clocs.encoders.encoder import describe_encoder, is_registered
 from clocs.methods import METHODS, Method
 from clocs.store.duplicates import Keys
-from clocs.store.reader import Folder
+from clocs.store.reader import StoreLike
 from clocs.training.batches import DRAW_BLOCK
 from clocs.training.checkpoint import Checkpoint, newest_undamaged
 from clocs.training.config import PretrainConfig, resolve
@@ -51,13 +51,13 @@ def pretrain(
 
 @overload
 def pretrain(
-    config: Method, overrides: Folder, *, name: str | None = None, progress: Progress | None = None, **settings: Any
+    config: Method, overrides: StoreLike, *, name: str | None = None, progress: Progress | None = None, **settings: Any
 ) -> dict[str, Any]: ...
 
 
 def pretrain(
     config: str | Path | Mapping[str, Any] | PretrainConfig | Method,
-    overrides: Sequence[str] | Folder = (),
+    overrides: Sequence[str] | StoreLike = (),
     *,
     name: str | None = None,
     progress: Progress | None = None,
@@ -112,7 +112,7 @@ def pretrain(
     return {**done, **moved, "already_finished": True, "resumed_from": None}
 
 
-def _folder(store: Sequence[str] | Folder) -> Folder:
+def _folder(store: Sequence[str] | StoreLike) -> StoreLike:
     if isinstance(store, str | os.PathLike):
         return store
     raise ConfigError("pretrain(method, store): pass the store to train on, or its folder")

@@ -69,7 +69,7 @@ def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed:
     Each is applied with probability 1. The lead is the first one unless named.
     """
     mask = np.zeros(len(store), bool)
-    mask[store.number_of(record)] = True
+    mask[store.index_of(record)] = True
     recording = store.recording(record)
     lead = None if lead is None else canonical(lead)
     if lead is not None and lead not in recording.leads:

@@ -28,7 +28,7 @@ FILE = "seen.npy"
 def seen_keys(store: Store, split: Split) -> Keys:
     """Keys of the recordings that train, or decide when to stop, and of a lead of each; in order and each once."""
     used = split.mask("train") | split.mask("validation")
-    of_leads = lead_keys(store, used, every=False)[1]
+    of_leads = lead_keys(store, used, all_leads=False)[1]
     keys = np.unique(np.concatenate([signal_keys(store)[used], of_leads, patient_keys(store)[used]]))
     return keys[keys > 0]
 
@@ -51,7 +51,7 @@ def seen_records(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArr
     for keys in (signal_keys(store), patient_keys(store)):
         seen |= np.isin(keys, listed) & (keys > 0)
     if not _trained_on_nothing_else(about, store):
-        number, of_leads = lead_keys(store, ~seen, every=True)
+        number, of_leads = lead_keys(store, ~seen, all_leads=True)
         seen[number[np.isin(of_leads, listed)]] = True
     return seen
 

@@ -63,7 +63,7 @@ def make_specimens(originals: Path, folder: Path) -> None:
     _unpack(originals, folder / "source")
     store = ingest(dataset(), folder / "source", folder / "store")
     make_split(store, seed=SPLIT_SEED)
-    Frames(store, store.policy("segments").model_copy(update=CACHED)).cached()
+    Frames(store, store.frame_policy("segments").model_copy(update=CACHED)).cached()
     best = Path(pretrain({}, training(folder, "finished"))["best"])
     _interrupt(folder)
     _make_encoder(best, folder / "encoder")

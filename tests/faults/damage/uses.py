@@ -22,7 +22,7 @@ from clocs.similarity.index.search import open_index
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store
-from clocs.store.summary import quarantine
+from clocs.store.summary import quarantined_rows
 from clocs.training.curves import learning_curve
 from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.pretrain import pretrain
@@ -56,7 +56,7 @@ def gather_frames(folder: Path) -> Found:
 def cached_frames(folder: Path) -> Found:
     """Frames of two parts, from the cache that both share."""
     store = open_store(folder / "store")
-    policy = store.policy("segments").model_copy(update=CACHED)
+    policy = store.frame_policy("segments").model_copy(update=CACHED)
     for part in ("train", "validation"):
         frames = Frames(store, policy, records=store.split().mask(part)).cached()
         yield frames.gather(np.arange(len(frames)))
@@ -65,12 +65,12 @@ def cached_frames(folder: Path) -> Found:
 def read_split(folder: Path) -> Found:
     """Who trains and who tests."""
     split = open_store(folder / "store").split()
-    yield split.parts, split.about, split.sha256
+    yield split.parts, split.metadata, split.sha256
 
 
 def read_quarantine(folder: Path) -> Found:
     """The recordings that were refused, and why."""
-    yield quarantine(open_store(folder / "store"))
+    yield quarantined_rows(open_store(folder / "store"))
 
 
 def ingest_again(folder: Path) -> Found:

@@ -28,7 +28,7 @@ def test_a_part_is_its_patients_with_their_embeddings(judged_store: Store, judge
     mask = judged_store.split().mask("test")
     assert set(found.rows.record) == set(np.flatnonzero(mask).tolist())
     patients, encoder = found.patients(), load_encoder(judged_encoder)
-    numbers = judged_store.patients()[0]
+    numbers = judged_store.patient_codes()[0]
     for place in range(0, len(patients.values), 7):
         mine = np.flatnonzero((numbers == patients.patient[place]) & mask)
         rows = np.concatenate([encoder.embed(judged_store.recording(int(one))).values for one in mine])

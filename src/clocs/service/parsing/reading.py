@@ -17,7 +17,7 @@ from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraEr
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
-from clocs.datasets.deidentifying import deidentify, telling, without
+from clocs.datasets.redaction import deidentify_recording, replace_values, searchable_values
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.service.parsing.messages import MOST_VALUES, Failure
 from clocs.service.parsing.plain_words import LEFT_OUT, plain
@@ -49,7 +49,7 @@ def read_upload(files: Mapping[str, bytes]) -> Recording:
 
 def nameless(recording: Recording) -> Recording:
     """A recording without what may say whose it is, in the leads' usual order; notes in the package's own words."""
-    free = deidentify(recording, _NO_KEY, name="", patient="", keep=("notes",))
+    free = deidentify_recording(recording, _NO_KEY, name="", patient="", keep=("notes",))
     origin = replace(free.provenance, source="", sha256="", notes=tuple(plain(note) for note in free.provenance.notes))
     leads = sorted(free.leads, key=lambda lead: STANDARD.index(lead) if lead in STANDARD else len(STANDARD))
     free = replace(free, record_id="", patient_id="", age=shown_age(free.age), provenance=origin)
@@ -111,7 +111,7 @@ def _safe(message: str, source: Source, name: str) -> str:
     message = message.removeprefix(f"{name}: ")
     names = (name, *name.split("/"))
     with suppress(Exception):
-        message = without(message, telling(read_identity_from(source, name)), LEFT_OUT)
+        message = replace_values(message, searchable_values(read_identity_from(source, name)), LEFT_OUT)
     if "that it names is not there" in message:
         return (
             "the header names a signal file that is not in the upload. Send both together, the signal file under the "

@@ -31,9 +31,9 @@ from clocs.similarity.archive.archive import (
 )
 from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
 from clocs.similarity.checked_files import describe_bytes, problem
-from clocs.store.manifest import manifest_path, refuse_inside, versions
+from clocs.store.manifest import check_not_inside_store, manifest_path, versions
 from clocs.store.store import Store
-from clocs.store.task_records import Progress, run_all
+from clocs.store.task_records import Progress, run_tasks
 from clocs.training.shipped import shipped_encoders
 
 RECORDS_PER_TASK: Final = 2048
@@ -75,12 +75,12 @@ def embed_store(
     )
     opened = store if isinstance(store, Store) else Store(store)
     place = Path(folder)
-    refuse_inside(place)
+    check_not_inside_store(place)
     with exclusive(place):
         about = _about(loaded, opened, place, any_lead)
         _refuse_another(place, about, opened)
         tasks = _tasks(place, loaded, opened, about)
-        return _commit(place, about, run_all(run_task, tasks, kind, workers, progress))
+        return _commit(place, about, run_tasks(run_task, tasks, kind, workers, progress))
 
 
 def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: bool) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _place_of(encoder: str, folder: Path) -> str:
 
 def _stored_leads(store: Store) -> set[str]:
     numbers = range(len(store.manifest.shards))
-    return {lead for number in numbers for layout in store.layouts(number) for lead in layout}
+    return {lead for number in numbers for layout in store.rows_by_leads(number) for lead in layout}
 
 
 def _refuse_another(folder: Path, about: dict[str, Any], store: Store) -> None:

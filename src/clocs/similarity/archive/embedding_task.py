@@ -22,7 +22,7 @@ from clocs.similarity.checked_files import describe
 from clocs.similarity.segments import Ints
 from clocs.store.arrow_files import write_arrow
 from clocs.store.store import Store
-from clocs.store.task_records import RECEIPTS
+from clocs.store.task_records import TASK_RECORDS
 
 FRAMES_AT_ONCE: Final = 1024
 """Frames that are held before they go through the encoder."""
@@ -73,7 +73,7 @@ def pieces(store: Store, first: int, last: int) -> Iterator[tuple[int, int, int]
     """Shard number, first and last row (excluded) of a range of recordings."""
     while first < last:
         shard, row = store.locate(first)
-        end = min(last - int(store.first[shard]), store.manifest.shards[shard].records)
+        end = min(last - int(store.shard_starts[shard]), store.manifest.shards[shard].records)
         yield shard, row, end
         first += end - row
 
@@ -142,7 +142,7 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
     wanted = schema(task.encoder.embedding_dim, task.leads)
     parts = []
     for shard, begin, end in pieces(store, task.first, task.last):
-        first = int(store.first[shard])
+        first = int(store.shard_starts[shard])
         rows = kept[(kept >= first + begin) & (kept < first + end)] - first
         parts.append(store.shard(shard).columns(list(KNOWN)).take(pa.array(rows)))
     known = pa.Table.from_batches(parts).combine_chunks()
@@ -160,7 +160,7 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
 
 
 def _receipt_path(task: Task) -> Path:
-    return task.folder / RECEIPTS / f"{task.name[:32]}.json"
+    return task.folder / TASK_RECORDS / f"{task.name[:32]}.json"
 
 
 def _finished(task: Task) -> Receipt | None:

@@ -35,7 +35,7 @@ from clocs.similarity.index.searcher import KINDS
 from clocs.similarity.index.snapshot import Snapshot, read_column
 from clocs.similarity.index.volume import VOLUMES
 from clocs.store.arrow_files import write_arrow
-from clocs.store.manifest import refuse_inside
+from clocs.store.manifest import check_not_inside_store
 from clocs.training.shipped import shipped_encoders
 
 TOMBSTONES: Final = "tombstones"
@@ -63,7 +63,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
     """Make an index of an archive's patients. ``kind``: exact, hnsw or ivfpq (extra ``search``)."""
     opened, place = _archive(archive), Path(folder)
     KINDS.get(kind)
-    refuse_inside(place / NAME)
+    check_not_inside_store(place / NAME)
     if not len(opened):
         raise ConfigError(f"{opened.folder} has no embedding: every recording was refused")
     with exclusive(place):

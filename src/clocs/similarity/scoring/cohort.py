@@ -136,7 +136,7 @@ def _policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolic
 
 def _segments(store: Store, trained: dict[str, Any]) -> FramePolicy:
     """Single segments, normalised as in training."""
-    own = store.policy("segments")
+    own = store.frame_policy("segments")
     if own.num_samples != trained["num_samples"]:
         raise ConfigError(
             f"this dataset's segments have {own.num_samples} samples, the encoder takes {trained['num_samples']}"
@@ -154,7 +154,7 @@ def _repeated(store: Store, records: Bools) -> Bools:
 
 def _few_patients(store: Store, records: Bools) -> Bools:
     """The recordings of at most ``MOST_PATIENTS`` of the patients."""
-    patient = store.patients()[0]
+    patient = store.patient_codes()[0]
     known = np.unique(patient[records])
     if len(known) <= MOST_PATIENTS:
         return records
@@ -163,4 +163,4 @@ def _few_patients(store: Store, records: Bools) -> Bools:
 
 
 def _patients(store: Store, records: Bools) -> int:
-    return len(np.unique(store.patients()[0][records]))
+    return len(np.unique(store.patient_codes()[0][records]))

@@ -18,7 +18,7 @@ from clocs.core.errors import ConfigError, FormatError, SignalError, StoreError
 from clocs.core.recording import Recording, missing_value
 from clocs.core.sources import Source
 from clocs.formats import read_from
-from clocs.store.converting import convert
+from clocs.store.convert import convert
 from clocs.store.store import Store
 from tests.conftest import make_recording
 from tests.faults.failing_disk import Disk, on
@@ -128,7 +128,7 @@ def test_a_readers_mistake_with_one_file_does_not_end_it(
             raise ValueError("operands of a patient named Smith")
         return read_from(source, name)
 
-    monkeypatch.setattr("clocs.store.converting.read_from", broken)
+    monkeypatch.setattr("clocs.store.convert.read_from", broken)
     done = convert(archive, tmp_path / ("out.parquet" if to == "parquet" else "out"), to)
     assert done.written == 2
     assert done.refused["a.hea"] == "a.hea: unexpected ValueError; please report it"

@@ -17,7 +17,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
 from clocs.datasets import Dataset, Entry
 from clocs.datasets.dataset import Options, SplitPolicy
-from clocs.datasets.deidentifying import POOLED_AGE, Kept, deidentify
+from clocs.datasets.redaction import POOLED_AGE, KeepField, deidentify_recording
 from clocs.formats.reading import detect_format, read_identity_from
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
@@ -28,7 +28,7 @@ from clocs.store.task_records import Progress
 
 
 @dataclass(frozen=True)
-class Deidentified:
+class DeidentificationResult:
     """A new store, and what does not stand in it."""
 
     store: Store
@@ -43,7 +43,7 @@ class StoreOptions(Options):
     """Its hash."""
     key: str
     """The key's fingerprint."""
-    keep: tuple[Kept, ...]
+    keep: tuple[KeepField, ...]
 
     @property
     def pseudonymous(self) -> bool:
@@ -51,15 +51,15 @@ class StoreOptions(Options):
         return True
 
 
-def deidentify_to(
+def deidentify(
     source: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     key: str | os.PathLike[str],
     *,
-    keep: Iterable[Kept] = (),
+    keep: Iterable[KeepField] = (),
     workers: int = 1,
     progress: Progress | None = None,
-) -> Deidentified:
+) -> DeidentificationResult:
     """Make a de-identified store of an archive or a store.
 
     Of a store, what was quarantined and its splits stay behind; of an archive, whatever ``ingest`` refuses is refused.
@@ -71,23 +71,23 @@ def deidentify_to(
     if not versions(place):
         options = {"key": secret, "keep": kept}
         made = ingest("folder", place, folder, options=options, workers=workers, progress=progress)
-        return Deidentified(made, dict(identities(open_source(place)) + _pooled(made)))
+        return DeidentificationResult(made, dict(identities(open_source(place)) + _pooled(made)))
     if lies_in(Path(folder), place) or lies_in(place, Path(folder)):
         raise ConfigError(f"{folder} and {place} lie in one another; a store is never changed in place")
     original = open_store(place)
     given = {"store": original.sha256, "key": read_key(secret).fingerprint, "keep": kept}
     copied = _as_dataset(original, secret)
     made = ingest(copied, None, folder, gate=OFF, options=given, workers=workers, progress=progress)
-    return Deidentified(made, _taken_out(original, kept))
+    return DeidentificationResult(made, _taken_out(original, kept))
 
 
-def checked_keep(names: Iterable[str]) -> tuple[Kept, ...]:
+def parse_keep(names: Iterable[str]) -> tuple[KeepField, ...]:
     """Names of fields to keep; others than there are, are refused."""
     given = [part for name in names for part in name.split(",") if part]
-    unknown = sorted(set(given) - set(get_args(Kept)))
+    unknown = sorted(set(given) - set(get_args(KeepField)))
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)} cannot be kept; what files say can: {', '.join(get_args(Kept))}")
-    return tuple(kept for kept in get_args(Kept) if kept in given)
+        raise ConfigError(f"{', '.join(unknown)} cannot be kept; what files say can: {', '.join(get_args(KeepField))}")
+    return tuple(kept for kept in get_args(KeepField) if kept in given)
 
 
 def identities(source: Source) -> Counter[str]:
@@ -140,7 +140,7 @@ def _load(place: str, version: int, key: Path, source: Source, entry: Entry, opt
     shard, row = store.locate(int(entry.file))
     recording = store.shard(shard).recording(row)
     name, patient = recording.record_id, recording.patient_id
-    return deidentify(recording, read_key(key), name=name, patient=patient, keep=options.keep)
+    return deidentify_recording(recording, read_key(key), name=name, patient=patient, keep=options.keep)
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,10 +14,10 @@ from clocs.core.recording import Recording
 from clocs.formats.lead_codes import LEADS
 from clocs.signals.leads import STANDARD
 
-Kept = Literal["labels", "notes", "leads", "site"]
+KeepField = Literal["labels", "notes", "leads", "site"]
 POOLED_AGE: Final = 90.0
 """Years; stands for this age and every higher one."""
-SHORTEST: Final = 4
+MIN_SEARCH_LENGTH: Final = 4
 """Characters of an identity value that is looked for in texts; shorter ones stand in any text."""
 
 _KNOWN_LEADS: Final = {*STANDARD, *LEADS.values()}
@@ -31,7 +31,7 @@ _NOBODY = re.compile(
 )
 
 
-def patient_of(identity: Identity) -> str:
+def patient_id_from(identity: Identity) -> str:
     """A file's number of its patient; empty where it has none, or only what stands for none (``0``, ``unknown``).
 
     aECG files give the issuer's object number before the patient's: it is passed over.
@@ -41,7 +41,7 @@ def patient_of(identity: Identity) -> str:
     return next(iter(own or usable), "")
 
 
-def deidentify(
+def deidentify_recording(
     recording: Recording, key: PatientKey, *, name: str, patient: str, keep: Collection[str] = ()
 ) -> Recording:
     """The recording under pseudonyms, its age pooled, without what was typed but for the fields to ``keep``.
@@ -83,15 +83,15 @@ def _plain_leads(leads: Sequence[str]) -> tuple[str, ...]:
     return tuple(plain)
 
 
-def without(text: str, values: Iterable[str], instead: str, *, shortest: int = SHORTEST) -> str:
+def replace_values(text: str, values: Iterable[str], instead: str, *, shortest: int = MIN_SEARCH_LENGTH) -> str:
     """A text with each of these values replaced, whatever its case; short ones only where they stand alone."""
     for value in sorted({value for value in values if len(value) >= shortest}, key=len, reverse=True):
         alone = rf"(?<![^\W_]){re.escape(value)}(?![^\W_])"
-        pattern = re.escape(value) if len(value) > 2 * SHORTEST else alone
+        pattern = re.escape(value) if len(value) > 2 * MIN_SEARCH_LENGTH else alone
         text = re.sub(pattern, lambda _: instead, text, flags=re.IGNORECASE)
     return text
 
 
-def telling(identity: Identity) -> list[str]:
+def searchable_values(identity: Identity) -> list[str]:
     """Every value of an identity that is long enough to be looked for in a text."""
-    return [value for values in identity.values() for value in values if len(value) >= SHORTEST]
+    return [value for values in identity.values() for value in values if len(value) >= MIN_SEARCH_LENGTH]

@@ -20,12 +20,12 @@ from clocs.datasets.tables import hash_of
 from clocs.formats.writing import write
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import OFF
-from clocs.store.deidentifying import checked_keep, deidentify_to, identities
+from clocs.store.deidentify import deidentify, identities, parse_keep
 from clocs.store.identity_scan import scan_identities
 from clocs.store.ingest import ingest
 from clocs.store.manifest import FORMAT
 from clocs.store.store import Store
-from clocs.store.task_records import read_receipts
+from clocs.store.task_records import read_task_records
 from clocs.store.verify import verify
 from tests.conftest import make_recording
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
@@ -112,7 +112,7 @@ def test_no_identity_of_a_real_archive_is_in_its_store(
     hospital_files: Path, originals: Path, key: Path, tmp_path: Path
 ) -> None:
     archive = mixed_archive(hospital_files, originals, tmp_path / "archive")
-    made = deidentify_to(archive, tmp_path / "store", key)
+    made = deidentify(archive, tmp_path / "store", key)
     assert made.removed == dict(identities(open_source(archive))) | {
         "ages given as 90, which stands for it and more": 2
     }
@@ -142,7 +142,7 @@ def test_leads_that_a_policy_leaves_out_stay_out_under_pseudonyms(store_of: Make
     frames = {"evaluation": FramePolicy(num_samples=2500, sampling_rate=500, excluded_leads=(("Smith 1", "V2"),))}
     made = [make_recording(seed=number, record_id=f"Smith {number}") for number in range(3)]
     plain = store_of(made, frames=frames)
-    hidden = deidentify_to(plain.folder, tmp_path / "out", key).store
+    hidden = deidentify(plain.folder, tmp_path / "out", key).store
     assert len(plain.frames("evaluation")) == len(hidden.frames("evaluation")) == 7 * 3 * 2 - 2, (
         "seven leads, two frames"
     )
@@ -161,7 +161,7 @@ def named(store_of: Maker) -> Store:
 
 
 def test_a_store_made_before_is_deidentified_into_another(named: Store, key: Path, tmp_path: Path) -> None:
-    made = deidentify_to(named.folder, tmp_path / "out", key, keep=("labels",))
+    made = deidentify(named.folder, tmp_path / "out", key, keep=("labels",))
     secret = read_key(key)
     ids = made.store.table(["record_id", "patient_id"]).to_pylist()
     assert [row["record_id"] for row in ids] == [secret.record(f"Smith {number}") for number in range(3)]
@@ -182,18 +182,18 @@ def test_a_store_made_before_is_deidentified_into_another(named: Store, key: Pat
 def test_a_key_beside_the_recordings_is_refused(named: Store, key: Path, tmp_path: Path) -> None:
     make_key(named.folder / "key")
     with pytest.raises(ConfigError, match="keep the key elsewhere"):
-        deidentify_to(named.folder, tmp_path / "out", named.folder / "key")
+        deidentify(named.folder, tmp_path / "out", named.folder / "key")
     make_key(tmp_path / "store2" / "key")
     with pytest.raises(ConfigError, match="must lie elsewhere"):
         ingest("folder", tmp_path, tmp_path / "store2", options={"key": tmp_path / "store2" / "key"})
     with pytest.raises(ConfigError, match="in one another"):
-        deidentify_to(named.folder, named.folder / "out", key)
+        deidentify(named.folder, named.folder / "out", key)
 
 
 def test_only_what_files_say_in_words_can_be_kept() -> None:
-    assert checked_keep(["notes,labels"]) == ("labels", "notes")
+    assert parse_keep(["notes,labels"]) == ("labels", "notes")
     with pytest.raises(ConfigError, match=r"patient_name cannot be kept.*labels, notes, leads, site"):
-        checked_keep(["patient_name"])
+        parse_keep(["patient_name"])
 
 
 def test_who_has_only_the_store_cannot_try_names(key: Path, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_who_has_only_the_store_cannot_try_names(key: Path, tmp_path: Path) -> N
         common = content_hash([FORMAT, "folder", dict(told.options) | {"table": None}, told.gate])
         entry = Entry(file="481516.edf", record_id="481516", patient_id="2342")
         guess = content_hash([common, vars(entry), (archive / "481516.edf").stat().st_size])
-        (receipt,) = read_receipts(store.folder)
+        (receipt,) = read_task_records(store.folder)
         return guess.startswith(receipt.entries[0])
 
     plain = ingest("folder", archive, tmp_path / "plain", options={"table": table})

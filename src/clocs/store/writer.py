@@ -42,7 +42,7 @@ from clocs.store.manifest import (
 )
 from clocs.store.reader import StoreReader
 from clocs.store.shard import ShardInfo, write_shard
-from clocs.store.task_records import Progress, Receipt, Refused, finished, run_all, write_receipt
+from clocs.store.task_records import Progress, Receipt, Refused, finished, run_tasks, write_receipt
 
 SHARD_BYTES = 128 << 20
 """Samples after which a task starts another shard; with the records per task it bounds a worker's memory."""
@@ -91,13 +91,13 @@ def write_store(
         tasks = _tasks(dataset, chosen, gate, path, place, pool)
         kind = engine or ("serial" if workers == 1 else "processes")
         try:
-            receipts = run_all(run_task, tasks, kind, workers, progress)
+            receipts = run_tasks(run_task, tasks, kind, workers, progress)
         except OSError as error:  # of the source; what cannot be written is a StoreError already
             raise StoreError(f"{error.strerror or error}. Nothing was committed; the same call continues") from error
         receipts = receipts if pool is None else pool.joined(receipts)
         if not receipts:
             raise ConfigError(f"no recording of dataset '{dataset.name}' in {source}; see 'clocs data info'")
-        store = commit(place, receipts, dataset.about(chosen), chosen.model_dump(mode="json"), gate)
+        store = commit(place, receipts, dataset.metadata(chosen), chosen.model_dump(mode="json"), gate)
     warn_of_unused(store, chosen)
     return store
 

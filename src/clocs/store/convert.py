@@ -16,7 +16,7 @@ from clocs.core.errors import ClocsError, ConfigError, FormatError, LeadError, S
 from clocs.core.files import lies_in
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source, without_ending
-from clocs.datasets.deidentifying import patient_of
+from clocs.datasets.redaction import patient_id_from
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.formats.writers.parquet import conversion_notes, parquet_file
 from clocs.formats.writing import (
@@ -264,7 +264,7 @@ def _read(source: Source, name: str, options: WriteOptions) -> Recording:
     recording = read_from(source, name)
     if not options.patient_ids or recording.patient_id:
         return recording
-    return replace(recording, patient_id=patient_of(read_identity_from(source, name)))
+    return replace(recording, patient_id=patient_id_from(read_identity_from(source, name)))
 
 
 def _count(done: Conversion, outcome: _Outcome) -> None:

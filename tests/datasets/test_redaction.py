@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Episode, Provenance
-from clocs.datasets.deidentifying import deidentify, patient_of, without
+from clocs.datasets.redaction import deidentify_recording, patient_id_from, replace_values
 from tests.conftest import make_recording
 
 KEY = PatientKey(b"k" * 32)
@@ -28,7 +28,7 @@ TYPED = replace(
 
 
 def test_nothing_typed_stays_and_the_signal_does() -> None:
-    plain = deidentify(TYPED, KEY, name="ward/Smith.xml", patient="123")
+    plain = deidentify_recording(TYPED, KEY, name="ward/Smith.xml", patient="123")
     assert "Smith" not in repr(plain)
     assert (plain.record_id, plain.provenance.source) == (KEY.record("ward/Smith.xml"),) * 2
     assert plain.patient_id == KEY.patient("123")
@@ -48,11 +48,11 @@ def test_nothing_typed_stays_and_the_signal_does() -> None:
     ],
 )
 def test_a_number_that_is_taken_is_passed_over(typed: tuple[str, ...], plain: tuple[str, ...]) -> None:
-    assert deidentify(make_recording(typed), KEY, name="n", patient="").leads == plain
+    assert deidentify_recording(make_recording(typed), KEY, name="n", patient="").leads == plain
 
 
 def test_fields_stay_by_explicit_list() -> None:
-    kept = deidentify(TYPED, KEY, name="n", patient="", keep=("labels", "notes", "leads", "site"))
+    kept = deidentify_recording(TYPED, KEY, name="n", patient="", keep=("labels", "notes", "leads", "site"))
     assert (kept.labels, kept.episodes, kept.leads, kept.site) == (
         TYPED.labels,
         TYPED.episodes,
@@ -65,7 +65,7 @@ def test_fields_stay_by_explicit_list() -> None:
 
 @pytest.mark.parametrize(("age", "shown"), [(None, None), (0.5, 0.5), (89.0, 89.0), (90.0, 90.0), (150.0, 90.0)])
 def test_ages_from_90_on_are_shown_as_90(age: float | None, shown: float | None) -> None:
-    assert deidentify(replace(TYPED, age=age), KEY, name="n", patient="").age == shown
+    assert deidentify_recording(replace(TYPED, age=age), KEY, name="n", patient="").age == shown
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_ages_from_90_on_are_shown_as_90(age: float | None, shown: float | None)
     ],
 )
 def test_a_patients_number_is_told_from_what_stands_for_none(values: tuple[str, ...], patient: str) -> None:
-    assert patient_of({"patient_id": values}) == patient
+    assert patient_id_from({"patient_id": values}) == patient
 
 
 def test_names_are_taken_out_of_a_message_but_not_out_of_its_words() -> None:
     said = "atc/test_123.atc: does not match the checksum of TEST_123"
-    assert without(said, ("atc/test_123.atc", "test_123", "atc"), "X") == "X: does not match the checksum of X"
+    assert replace_values(said, ("atc/test_123.atc", "test_123", "atc"), "X") == "X: does not match the checksum of X"
 
 
 @given(st.text("ABcd, ", max_size=60), st.lists(st.text("abcd", min_size=4, max_size=12), max_size=4))
 def test_what_is_taken_out_is_gone(text: str, values: list[str]) -> None:
-    left = without(f"{text}, {' '.join(values)}.", values, "|").lower()
+    left = replace_values(f"{text}, {' '.join(values)}.", values, "|").lower()
     assert not [value for value in values if len(value) > 8 and value in left]
     assert not set(values) & set(re.split(r"\W+", left))

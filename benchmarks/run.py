@@ -36,8 +36,8 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets import Entry
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import COMBINATIONS, STANDARD
-from clocs.signals.quality import OFF
+from clocs.signals.leads import LEAD_EQUATIONS, STANDARD_LEADS
+from clocs.signals.quality import GATE_OFF
 from clocs.store.frames import Frames
 
 BATCH, WINDOW, ROUNDS = 256, 2500, 60
@@ -110,11 +110,11 @@ def lead_gather_speed() -> None:
     """Frames of all twelve leads, of which eight are stored: the time of a lead against that of a single-lead frame."""
     with scratch() as folder:
         full = clocs.ingest("synthetic", None, folder / "twelve", options={"num_records": 2000})
-        stored = tuple(lead for lead in STANDARD if lead not in COMBINATIONS)
+        stored = tuple(lead for lead in STANDARD_LEADS if lead not in LEAD_EQUATIONS)
         signals = [recording.select(stored).signal for recording in full]
-        store = clocs.Store.from_arrays(folder / "eight", signals, sampling_rate=500, leads=stored, gate=OFF)
+        store = clocs.Store.from_arrays(folder / "eight", signals, sampling_rate=500, leads=stored, gate=GATE_OFF)
         single = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=stored))
-        twelve = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=STANDARD), all_leads=True)
+        twelve = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=STANDARD_LEADS), all_leads=True)
         random = np.random.default_rng(0)
         ways = [
             (frames, [random.integers(0, len(frames), BATCH) for _ in range(count)])
@@ -189,7 +189,7 @@ def _small_store(folder: Path, count: int) -> None:
         return replace(few[hash(entry.record_id) % 64], record_id=entry.record_id, patient_id=entry.patient_id)
 
     small = replace(dataset, entries=entries, load=load, records_per_shard=1 << 16)
-    clocs.ingest(small, None, folder, gate=OFF, options=options)
+    clocs.ingest(small, None, folder, gate=GATE_OFF, options=options)
 
 
 BENCHMARKS: dict[str, Callable[[], None]] = {

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.experiments.cells import Cell, Workload
 from clocs.experiments.workspace import Workspace
-from clocs.signals.leads import STANDARD, derivable
+from clocs.signals.leads import STANDARD_LEADS, derivable_leads
 from clocs.store.store import open_store
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.shipped import encoder_folder
@@ -45,7 +45,7 @@ class PaperCell(Cell):
     def missing_inputs(self, workspace: Workspace) -> list[str]:
         """Return the stores that are missing, and whether the data lack leads."""
         found = super().missing_inputs(workspace)
-        several = [name for name in self.datasets if self.leads == len(STANDARD) and name not in SINGLE_LEAD]
+        several = [name for name in self.datasets if self.leads == len(STANDARD_LEADS) and name not in SINGLE_LEAD]
         if not all(workspace.has_store(name) and _has_all_leads(workspace.store(name)) for name in several):
             found.append(FULL_DOWNLOADS)
         return found
@@ -208,7 +208,7 @@ def _training_frames(dataset: str, leads: int, segmented: bool = False) -> float
 @lru_cache(maxsize=64)
 def _has_all_leads(store: Path) -> bool:
     held = (info.leads or () for info in open_store(store).manifest.shards)
-    return all(set(STANDARD) <= {*leads, *derivable(leads)} for leads in held)
+    return all(set(STANDARD_LEADS) <= {*leads, *derivable_leads(leads)} for leads in held)
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from typing import Any
 
 from clocs.core.errors import ConfigError
 from clocs.methods import parse_method
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.config import ready_config
 from reproduction.cells import AnyCell, Evaluation, Pretraining, random_start
 from reproduction.experiments import EXPERIMENTS, Experiment
@@ -63,9 +63,9 @@ def pretraining_of(condition: PretrainingCondition, seed: int) -> Pretraining:
 
 def _leads(count: int, dataset: str) -> dict[str, Any]:
     """Named for 12; else they are the dataset's own in the paper."""
-    if count != len(STANDARD):
+    if count != len(STANDARD_LEADS):
         return {}
-    return {"leads": count, "config": {} if dataset in SINGLE_LEAD else {"leads": STANDARD}}
+    return {"leads": count, "config": {} if dataset in SINGLE_LEAD else {"leads": STANDARD_LEADS}}
 
 
 def _options(condition: PretrainingCondition) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
-from clocs.core.options import checked
+from clocs.core.options import validate_model
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.pca import with_principal_components
@@ -91,7 +91,7 @@ def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
     method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
     encoder = {"name": "cnn", **preset.encoder_options}
     values = {**ready, "method": method, "encoder": encoder, **preset.config, **cell.config}
-    return checked(
+    return validate_model(
         PretrainConfig,
         {
             **values,
@@ -121,10 +121,10 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     }
     store = workspace.store(cell.dataset)
     if cell.protocol == "linear":
-        values = checked(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
+        values = validate_model(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
         found = probe(start, store, values, runs=workspace.runs)
     else:
-        training = checked(
+        training = validate_model(
             FinetuneConfig, {"max_epochs": cell.max_epochs, "num_threads": workspace.num_threads, **given}, cell.label
         )
         found = finetune(start, store, training, runs=workspace.runs)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from clocs.core.recording import Recording, quantise
+from clocs.core.recording import Recording, quantize
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -72,7 +72,7 @@ def make_recording(
     walk = np.cumsum(random.normal(size=(len(leads), num_samples)), axis=1)
     millivolts = walk / np.abs(walk).max(axis=1, keepdims=True)
     return Recording(
-        digital=quantise(millivolts),
+        digital=quantize(millivolts),
         gain=np.full(len(leads), 1000.0),
         baseline=np.zeros(len(leads), np.int32),
         sampling_rate=sampling_rate,

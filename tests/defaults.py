@@ -39,7 +39,7 @@ def all_defaults() -> dict[str, Any]:
     models = (PretrainConfig, ProbeConfig, FinetuneConfig, FramePolicy, Pretraining, Evaluation)
     found = {model.__name__: _defaults(model) for model in models}
     found |= {
-        f"method {name}": _defaults(constructor_model(METHODS.get(name), given=GIVEN)) for name in METHODS.names()
+        f"method {name}": _defaults(constructor_model(METHODS.get(name), exclude=GIVEN)) for name in METHODS.names()
     }
     found |= {f"encoder {name}": _defaults(constructor_model(ENCODERS.get(name))) for name in ENCODERS.names()}
     found |= {

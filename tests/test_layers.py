@@ -215,7 +215,7 @@ def test_a_file_keeps_to_its_layer(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        pytest.param("core/files.py", "from clocs.signals.leads import derive", id="upwards"),
+        pytest.param("core/files.py", "from clocs.signals.leads import add_derived_leads", id="upwards"),
         pytest.param("core/files.py", "def late():\n    import clocs.store.manifest", id="upwards, in a function"),
         pytest.param("core/files.py", "from ..store import manifest", id="upwards, relative"),
         pytest.param("core/files.py", "from clocs import store", id="upwards, from the root"),
@@ -274,7 +274,10 @@ def test_a_planted_violation_is_caught(name: str, source: str) -> None:
         ("formats/edf.py", "from clocs.formats.reading import Format\nfrom clocs.signals import leads"),
         ("formats/__init__.py", "from clocs.formats.reading import read"),
         ("formats/scp/huffman.py", "from clocs.formats.scp.sections import Section\nfrom . import tables"),
-        ("drawing/paper.py", "from clocs.core.recording import Recording\nfrom clocs.signals.leads import STANDARD"),
+        (
+            "drawing/paper.py",
+            "from clocs.core.recording import Recording\nfrom clocs.signals.leads import STANDARD_LEADS",
+        ),
         ("datasets/ludb.py", "from clocs.formats import read_from"),
         ("augmentations/noise.py", "from clocs.augmentations.augmentation import Augmentation"),
         ("methods/cmsc.py", "import torch\nfrom clocs.losses.nce import nce\nfrom clocs.augmentations import noise"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clocs
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_folder import read_config
 from tests.conftest import ROOT
 from tests.inference.conftest import make_classifier, make_twelve_leads
@@ -40,7 +40,7 @@ def twelve_leads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder of twelve leads at once, with a classifier."""
     folder = make_twelve_leads(tmp_path_factory.mktemp("twelve") / "best")
     weights = read_config(folder)["weights_sha256"]
-    make_classifier(weights, leads=STANDARD).save(folder / "classifiers" / "mine")
+    make_classifier(weights, leads=STANDARD_LEADS).save(folder / "classifiers" / "mine")
     return folder
 
 

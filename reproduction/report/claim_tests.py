@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from clocs.metrics.significance import Effect, all_above, sign_test
+from clocs.metrics.significance import Effect, intersection_union_p_value, sign_test
 from reproduction.cells import Level
 from reproduction.paper_numbers import Condition
 from reproduction.report.estimates import Estimates
@@ -71,7 +71,7 @@ def judge_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Ou
     measured = _summary(known, len(pairs))
     below = any(tested.p_below * len(pairs) < LEVEL for tested in sure)
     if below or len(sure) == len(pairs):
-        p = all_above([tested.p_above for tested in sure])
+        p = intersection_union_p_value([tested.p_above for tested in sure])
         return Outcome(measured, p, "does not hold" if below else "holds" if p < LEVEL else "undecided")
     return Outcome(measured, None, "not enough results yet")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clocs.metrics.bootstrap import Interval
-from clocs.metrics.significance import all_above, of_independent
+from clocs.metrics.significance import independent_difference, intersection_union_p_value
 from reproduction.cells import EPOCHS, Evaluation, Level
 from reproduction.report.claim_tests import LEVEL, Outcome
 from reproduction.report.estimates import Estimates
@@ -73,8 +73,8 @@ def judge_distances(estimates: Estimates, level: Level) -> Outcome:
         return Outcome("", None, "not enough results yet")
     cmsc, simclr = (known[method, both[0]].separation for method in ("cmsc", "simclr"))
     half = Interval(0.5, 0.5, 0.5)
-    tested = [of_independent(cmsc, half), of_independent(cmsc, simclr)]
-    p = all_above([each.p_above for each in tested])
+    tested = [independent_difference(cmsc, half), independent_difference(cmsc, simclr)]
+    p = intersection_union_p_value([each.p_above for each in tested])
     fails = any(each.p_below * len(tested) < LEVEL for each in tested)
     measured = (
         f"CMSC {cmsc.value:.3f} ({ends(cmsc)}), SimCLR {simclr.value:.3f} ({ends(simclr)}); "

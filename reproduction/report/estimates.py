@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from clocs.core.errors import ConfigError
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.replicates import Replicates, difference_interval, mean_interval
-from clocs.metrics.significance import Effect, over_patients_and_seeds
+from clocs.metrics.significance import Effect, patient_and_seed_effect
 from reproduction.cells import EPOCHS, Level
 from reproduction.paper_numbers import Condition
 from reproduction.report.results import Finished, Results, Runs
@@ -91,7 +91,7 @@ class Estimates:
         interval = difference_interval(fmean(by_seed), drawn[: len(seeds)], drawn[len(seeds) :])
         if math.isnan(interval.low):
             return Effect(interval.value, UNKNOWN, UNKNOWN, UNKNOWN)
-        return over_patients_and_seeds(interval, by_seed)
+        return patient_and_seed_effect(interval, by_seed)
 
 
 def over_shared_seeds(runs: Mapping[Key, Runs]) -> dict[Key, Runs]:

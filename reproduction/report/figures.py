@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.drawing.figure import save_figure
-from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_learning, draw_sweep
+from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_sweep, draw_validation_curves
 from reproduction.paper_numbers import Method, paper, results_of
 from reproduction.report.claims import FRACTIONS, SETS, at, augmented
 from reproduction.report.distances import SOURCE, Measured, measured_distances
@@ -133,7 +133,7 @@ def _figure4(estimates: Estimates) -> Drawn:
             ends = ", ".join(
                 f"{name} ends at {np.mean([run[-1] for run in runs]):.3f}" for name, runs in curves.items()
             )
-            drawn.append((f"figure-4{part}", draw_learning(curves, f"({part}) {title}"), f"{title}: {ends}"))
+            drawn.append((f"figure-4{part}", draw_validation_curves(curves, f"({part}) {title}"), f"{title}: {ends}"))
     return drawn
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from clocs.experiments.status import DEFAULT
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from reproduction.cells import FULL_DOWNLOADS, AnyCell
 from reproduction.experiments import EXPERIMENTS, Experiment
 from reproduction.paper_numbers import SINGLE_LEAD, paper
@@ -72,7 +72,7 @@ class Ledger:
             cost = self._results.costs.estimate(cell)
             found.seconds += cost.seconds
             found.bases[cost.basis] += 1
-            found.twelve_leads += cell.leads == len(STANDARD) and cell.dataset not in SINGLE_LEAD
+            found.twelve_leads += cell.leads == len(STANDARD_LEADS) and cell.dataset not in SINGLE_LEAD
         return found
 
 

@@ -16,7 +16,7 @@ from clocs.core.errors import ConfigError, StoreError
 from clocs.experiments.status import Costs
 from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import Replicates
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from reproduction.cells import EPOCHS, AnyCell, Evaluation, Level, Pretraining, parse_cell
 from reproduction.paper_numbers import SINGLE_LEAD, Condition, Method, results
 from reproduction.run_cell import REPLICATES_TABLE
@@ -210,7 +210,7 @@ def condition_of(cell: AnyCell, max_epochs: int = EPOCHS) -> Condition | None:
 
 def _only_paper_changes(cell: AnyCell, max_epochs: int) -> bool:
     """Return whether a cell changes only what the paper varies; all twelve leads are named in its config."""
-    named = {"leads"} if cell.leads == len(STANDARD) else set()
+    named = {"leads"} if cell.leads == len(STANDARD_LEADS) else set()
     return cell.max_epochs == max_epochs and cell.config.keys() <= named
 
 

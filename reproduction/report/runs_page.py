@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from clocs.core.files import canonical_json
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.recommended import RECOMMENDED
 from reproduction.cells import APART, EPOCHS, AnyCell, Evaluation, Pretraining
 from reproduction.paper_numbers import paper
@@ -121,7 +121,7 @@ def _finetuned(tested: Sequence[Finished]) -> list[str]:
 
 
 def _leads(tested: Sequence[Finished]) -> list[str]:
-    if any(each.cell.leads == len(STANDARD) for each in tested):
+    if any(each.cell.leads == len(STANDARD_LEADS) for each in tested):
         return []
     return ["Four leads (II, V2, aVL, aVR): the paper's experiments with twelve need the publishers' full downloads."]
 

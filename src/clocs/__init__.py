@@ -98,9 +98,9 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        from clocs.core.errors import without_train
+        from clocs.core.errors import missing_train_extra
 
-        if (refusal := without_train(error, f"clocs.{name}")) is None:
+        if (refusal := missing_train_extra(error, f"clocs.{name}")) is None:
             raise
         raise refusal from error
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import clocs
 from clocs.cli.main import app
 from clocs.core.recording import missing_value
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 from tests.cli.conftest import Command
@@ -50,7 +50,7 @@ def test_a_store_as_json_with_all_options(convert: Command, tmp_path: Path) -> N
     walk = np.cumsum(np.random.default_rng(0).normal(size=(2, 2, 5000)), axis=2) / 100
     walk[1, 0, 7] = np.nan
     table = {"record_id": ["r0", "r1"], "patient_id": ["Smith", "Jones"]}
-    Store.from_arrays(tmp_path / "store", list(walk), sampling_rate=500, leads=["I", "II"], table=table, gate=OFF)
+    Store.from_arrays(tmp_path / "store", list(walk), sampling_rate=500, leads=["I", "II"], table=table, gate=GATE_OFF)
     options = ("--to", "bdf", "--derived", "--patient-ids", "--fill-missing", "--workers", "1", "--json")
     summary = json.loads(convert(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (summary["format"], summary["written"], summary["kept"], summary["refused"]) == ("bdf", 2, 0, {})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clocs.formats.writing import write
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.cli.conftest import Clocs, Command
 from tests.conftest import make_recording
 
@@ -79,7 +79,7 @@ def test_recordings_are_listed_and_so_is_why_others_are_not(command: Command, or
     command("data", "split", "store")
     table = list(csv.DictReader(command("data", "records", "store", "--split", "default")[0].splitlines()))
     one = next(row for row in table if row["record_id"] == "MUSE_20180111_155115_19000")
-    assert (one["leads"].split(";"), one["sampling_rate"], one["seconds"]) == (list(STANDARD), "500.0", "10.0")
+    assert (one["leads"].split(";"), one["sampling_rate"], one["seconds"]) == (list(STANDARD_LEADS), "500.0", "10.0")
     assert len(table) == 12
     assert {row["part"] for row in table} <= {"train", "validation", "test", "unused"}
     listed = json.loads(command("data", "records", "store", "--refused", "--json")[0])["records"]

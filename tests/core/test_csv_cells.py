@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.core.csv_cells import plain_cell, safe_cell, safe_json
+from clocs.core.csv_cells import escape_cell, escape_json, unescape_cell
 
 STARTS = ("=", "+", "-", "@", "\t", "\r")
 TEXTS = st.one_of(
@@ -20,23 +20,23 @@ TEXTS = st.one_of(
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_formula_is_marked_as_text(start: str) -> None:
-    assert safe_cell(f"{start}HYPERLINK(A1)") == f"'{start}HYPERLINK(A1)"
+    assert escape_cell(f"{start}HYPERLINK(A1)") == f"'{start}HYPERLINK(A1)"
 
 
 @pytest.mark.parametrize("number", ["-1", "+0.5", "-1e-05", "-.5", "7", "1.5E+20"])
 def test_a_number_stays_a_number(number: str) -> None:
-    assert safe_cell(number) == number
+    assert escape_cell(number) == number
 
 
 @pytest.mark.parametrize("text", ["-1+1", "+49 30 1", "-1e", "--1", "-", "-1,5"])
 def test_what_only_begins_like_a_number_is_marked(text: str) -> None:
-    assert safe_cell(text) == f"'{text}"
+    assert escape_cell(text) == f"'{text}"
 
 
 @given(TEXTS)
 def test_every_text_comes_back_and_none_is_a_formula(text: str) -> None:
-    cell = safe_cell(text)
-    assert plain_cell(cell) == text
+    cell = escape_cell(text)
+    assert unescape_cell(cell) == text
     if cell.startswith(STARTS):
         float(cell)
 
@@ -44,7 +44,7 @@ def test_every_text_comes_back_and_none_is_a_formula(text: str) -> None:
 @given(st.lists(TEXTS))
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_no_text_in_json_begins_a_cell(separator: str, texts: list[str]) -> None:
-    line = safe_json(f"# labels: {json.dumps(texts, ensure_ascii=False)}")
+    line = escape_json(f"# labels: {json.dumps(texts, ensure_ascii=False)}")
     assert json.loads(line.partition(":")[2]) == texts
     cells = next(csv.reader(io.StringIO(line), delimiter=separator, quoting=csv.QUOTE_NONE))
     assert not [cell for cell in cells if cell.startswith(STARTS)]

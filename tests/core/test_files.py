@@ -23,19 +23,19 @@ from clocs.core.files import (
     atomic_file,
     canonical_json,
     content_hash,
-    cut_file,
-    exclusive,
     file_hash,
+    lock_folder,
     remove_file,
     sync_file,
+    truncate_file,
     write_bytes,
 )
 
 HOLD = """
 import signal, sys
 from pathlib import Path
-from clocs.core.files import exclusive
-with exclusive(Path(sys.argv[1])):
+from clocs.core.files import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     signal.pause()
 """
@@ -109,7 +109,7 @@ def test_what_a_killed_writer_left_is_overwritten(tmp_path: Path) -> None:
 import os, sys
 from pathlib import Path
 from clocs.core import files
-files.reached = lambda step, path: os._exit(9) if step == sys.argv[2] else None
+files.on_write_step = lambda step, path: os._exit(9) if step == sys.argv[2] else None
 files.write_bytes(Path(sys.argv[1]), b"whole" * 1000)
 """
     for step, there in [("before write", False), ("after write", False), ("after rename", True)]:
@@ -145,7 +145,7 @@ def test_each_new_folder_is_synced_up_to_the_first_that_was_there(
     new = [("make", "a"), ("sync", there), ("make", "b"), ("sync", "a"), ("make", "c"), ("sync", "b")]
     assert calls == [*new, ("sync", "c")]
     calls.clear()
-    with exclusive(tmp_path / "a" / "d"):
+    with lock_folder(tmp_path / "a" / "d"):
         assert calls == [("make", "d"), ("sync", "a")]
 
 
@@ -154,7 +154,7 @@ def test_appending_cutting_and_removing(tmp_path: Path) -> None:
     append_bytes(path, b"one ")
     append_bytes(path, b"two ")
     sync_file(path)
-    cut_file(path, 4)
+    truncate_file(path, 4)
     append_bytes(path, b"three")
     assert path.read_bytes() == b"one three"
     remove_file(path)
@@ -166,7 +166,7 @@ def test_appending_cutting_and_removing(tmp_path: Path) -> None:
 
 def test_the_hook_is_told_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[str, str]] = []
-    monkeypatch.setattr(files, "reached", lambda step, path: steps.append((step, path.name)))
+    monkeypatch.setattr(files, "on_write_step", lambda step, path: steps.append((step, path.name)))
     write_bytes(tmp_path / "a", b"x")
     assert steps == [("before write", "a"), ("after write", "a"), ("after rename", "a")]
 
@@ -205,11 +205,11 @@ def test_a_second_process_is_refused_until_the_holder_is_killed(tmp_path: Path) 
         try:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
-            with pytest.raises(StoreError, match=r"another process is writing to .*store"), exclusive(folder):
+            with pytest.raises(StoreError, match=r"another process is writing to .*store"), lock_folder(folder):
                 raise AssertionError("held twice")
         finally:
             holder.send_signal(signal.SIGKILL)
-    with exclusive(folder):
+    with lock_folder(folder):
         pass
 
 
@@ -218,7 +218,7 @@ def test_a_folder_made_in_vain_goes_again_and_one_that_holds_something_stays(tmp
     there.mkdir()
 
     def fail_in(folder: Path, begins: str) -> None:
-        with exclusive(folder):
+        with lock_folder(folder):
             if begins:
                 (folder / begins).touch()
             raise BodyError
@@ -230,7 +230,7 @@ def test_a_folder_made_in_vain_goes_again_and_one_that_holds_something_stays(tmp
 
 
 def test_a_hold_ends_with_its_block_even_on_error(tmp_path: Path) -> None:
-    with pytest.raises(BodyError), exclusive(tmp_path):
+    with pytest.raises(BodyError), lock_folder(tmp_path):
         raise BodyError
-    with exclusive(tmp_path), pytest.raises(StoreError), exclusive(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(StoreError), lock_folder(tmp_path):
         raise AssertionError("held twice")

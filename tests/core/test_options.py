@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import changed_options, checked, constructor_options, option_names
+from clocs.core.options import changed_options, constructor_options, option_names, validate_model
 
 
 class Some(BaseModel):
@@ -31,34 +31,34 @@ class Nothing(BaseModel):
 
 
 def test_values_become_the_model() -> None:
-    assert checked(Some, MappingProxyType({"size": "3"}), "thing") == Some(size=3)
+    assert validate_model(Some, MappingProxyType({"size": "3"}), "thing") == Some(size=3)
 
 
 def test_all_mistakes_are_said_with_the_options_there_are() -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(Some, {"size": 0, "inner": {"a": "x"}, "seize": 2}, "thing 'it'")
+        validate_model(Some, {"size": 0, "inner": {"a": "x"}, "seize": 2}, "thing 'it'")
     message = str(caught.value)
     assert message.startswith("thing 'it': size: ")
     for part in ("inner.a: ", "unknown option 'seize' (did you mean 'size'?)", "Its options: size, inner."):
         assert part in message
     with pytest.raises(ConfigError, match="Its options: none"):
-        checked(Nothing, {"a": 1}, "thing")
+        validate_model(Nothing, {"a": 1}, "thing")
 
 
 def test_true_and_false_are_no_numbers() -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(Numbers, {"whole": True, "part": False}, "thing")
+        validate_model(Numbers, {"whole": True, "part": False}, "thing")
     assert "whole: must be a number, not true; part: must be a number, not false." in str(caught.value)
-    assert checked(Numbers, {"switch": True, "either": True}, "thing") == Numbers(switch=True, either=True)
+    assert validate_model(Numbers, {"switch": True, "either": True}, "thing") == Numbers(switch=True, either=True)
     with pytest.raises(ConfigError) as caught:
-        checked(Some, {"size": False}, "thing")
+        validate_model(Some, {"size": False}, "thing")
     assert str(caught.value) == "thing: size: must be a number, not false.", "said once"
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), "-inf"])
 def test_numbers_are_finite(value: object) -> None:
     with pytest.raises(ConfigError, match="part: must be a finite number"):
-        checked(Numbers, {"part": value}, "thing")
+        validate_model(Numbers, {"part": value}, "thing")
 
 
 class Bare:
@@ -81,16 +81,18 @@ class Part:
 
 
 def test_options_of_a_constructor_are_its_keyword_arguments() -> None:
-    found = constructor_options(Part, {"width": "7", "names": ["a"]}, "part", given=("encoder",))
+    found = constructor_options(Part, {"width": "7", "names": ["a"]}, "part", exclude=("encoder",))
     assert found == {"width": 7, "sigma": 0.1, "names": ("a",), "anything": None}
-    assert option_names(Part, given=["encoder"]) == ["width", "sigma", "names", "anything"]
+    assert option_names(Part, exclude=["encoder"]) == ["width", "sigma", "names", "anything"]
     assert option_names(Part)[0] == "encoder"
     assert constructor_options(Bare, {}, "part") == {}
 
 
 def test_all_invalid_options_of_a_constructor_are_reported() -> None:
     with pytest.raises(ConfigError) as caught:
-        constructor_options(Part, {"width": 0, "sigma": True, "widht": 2, "encoder": 1}, "part 'p'", given=("encoder",))
+        constructor_options(
+            Part, {"width": 0, "sigma": True, "widht": 2, "encoder": 1}, "part 'p'", exclude=("encoder",)
+        )
     message = str(caught.value)
     assert message.startswith("part 'p': ")
     for part in ("width: ", "sigma: must be a number, not true", "unknown option 'widht' (did you mean 'width'?)"):
@@ -102,8 +104,8 @@ def test_all_invalid_options_of_a_constructor_are_reported() -> None:
 
 def test_only_options_that_differ_from_the_defaults_are_changed() -> None:
     given = ("encoder",)
-    assert changed_options(Part, {"width": 4, "sigma": 0.1, "names": []}, given=given) == {}
-    assert changed_options(Part, {"width": 5, "names": ["b"]}, given=given) == {"width": 5, "names": ("b",)}
+    assert changed_options(Part, {"width": 4, "sigma": 0.1, "names": []}, exclude=given) == {}
+    assert changed_options(Part, {"width": 5, "names": ["b"]}, exclude=given) == {"width": 5, "names": ("b",)}
     assert changed_options(Part, {"encoder": 3}) == {"encoder": 3}, "without a default, every value counts"
 
 

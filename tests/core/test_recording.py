@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from clocs.core.errors import ClocsError, LeadError, UnitError
-from clocs.core.recording import MICROVOLT_GAIN, Recording, missing_value, narrow, quantise, widen
+from clocs.core.recording import MICROVOLT_GAIN, Recording, missing_value, quantize, to_int16, to_int32
 from tests.conftest import make_recording
 
 GAINS = st.sampled_from([1.0, 200.0, 1000.0, 4880.0])
@@ -114,7 +114,7 @@ def test_every_error_of_ours_has_one_base() -> None:
 def test_quantise_and_back_is_within_half_a_step_and_keeps_what_is_missing(
     values: npt.NDArray[np.float64], gain: float
 ) -> None:
-    digital = quantise(values, gain)
+    digital = quantize(values, gain)
     absent = digital == missing_value(digital.dtype)
     np.testing.assert_array_equal(absent, np.isnan(values))
     back = digital[~absent] / gain
@@ -123,37 +123,37 @@ def test_quantise_and_back_is_within_half_a_step_and_keeps_what_is_missing(
 
 @given(st.integers(-(2**31) + 1, 2**31 - 1))
 def test_quantise_is_exact_on_whole_steps_and_takes_the_narrowest_type(step: int) -> None:
-    digital = quantise(np.array([float(step), np.nan, 0.0]), 1.0)
+    digital = quantize(np.array([float(step), np.nan, 0.0]), 1.0)
     assert digital.dtype == (np.int16 if abs(step) <= 32767 else np.int32)
     assert digital.tolist() == [step, missing_value(digital.dtype), 0]
 
 
 def test_the_marker_itself_is_never_made_from_a_value() -> None:
-    assert quantise(np.array([-32768.0]), 1.0).dtype == np.int32
-    assert quantise(np.array([-32767.0]), 1.0).dtype == np.int16
+    assert quantize(np.array([-32768.0]), 1.0).dtype == np.int32
+    assert quantize(np.array([-32767.0]), 1.0).dtype == np.int16
 
 
 def test_quantise_refuses_what_32_bits_cannot_hold() -> None:
     with pytest.raises(ValueError, match="do not fit 32 bits"):
-        quantise(np.array([2.0**31]), 1.0)
+        quantize(np.array([2.0**31]), 1.0)
 
 
 def test_quantise_takes_an_empty_array_and_counts_microvolt() -> None:
-    assert quantise(np.zeros((2, 0))).shape == (2, 0)
-    assert quantise(np.array([1.2344, -0.0006])).tolist() == [1234, -1]
+    assert quantize(np.zeros((2, 0))).shape == (2, 0)
+    assert quantize(np.array([1.2344, -0.0006])).tolist() == [1234, -1]
     assert MICROVOLT_GAIN == 1000.0
 
 
 @given(arrays(np.int16, 30, elements=st.one_of(st.integers(-32768, 32767), st.just(-32768))))
 def test_widen_keeps_every_value_and_moves_the_marker(narrow: npt.NDArray[np.int16]) -> None:
-    wide = widen(narrow)
+    wide = to_int32(narrow)
     assert wide.dtype == np.int32
     assert wide.tolist() == [-(2**31) if value == -32768 else value for value in narrow.tolist()]
-    np.testing.assert_array_equal(widen(wide), wide)
+    np.testing.assert_array_equal(to_int32(wide), wide)
 
 
 def test_values_that_fit_are_narrowed_and_widened_without_a_change() -> None:
     wide = np.array([[5, -32767, 32767, missing_value(np.int32)]], np.int32)
-    small = narrow(wide)
+    small = to_int16(wide)
     assert small.tolist() == [[5, -32767, 32767, missing_value(np.int16)]]
-    assert widen(small).tolist() == wide.tolist()
+    assert to_int32(small).tolist() == wide.tolist()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clocs.core import sources
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.sources import open_source, size_of, without_ending
+from clocs.core.sources import file_size, open_source, strip_extension
 
 TREE = {
     "RECORDS": b"data/1\ndata/10\n",
@@ -235,7 +235,7 @@ def test_a_link_to_nothing_is_listed_and_absent_and_a_pipe_is_neither(tmp_path: 
     source = open_source(tmp_path)
     assert list(source.names()) == ["gone", "gone.zip", "round"]
     for name in ("gone", "round", "pipe", "n" * 300, "nul\0"):
-        assert (source.exists(name), size_of(source, name)) == (False, None)
+        assert (source.exists(name), file_size(source, name)) == (False, None)
         with pytest.raises(FormatError, match="no such file in"):
             source.head(name, 1)
 
@@ -320,4 +320,4 @@ def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_number_with_dots_has_no_ending(name: str, bare: str) -> None:
-    assert without_ending(name) == bare
+    assert strip_extension(name) == bare

@@ -15,7 +15,7 @@ from clocs.core.sources import FolderSource, open_source
 from clocs.datasets import DATASETS, Dataset, Entry, SplitPolicy
 from clocs.datasets.dataset import find_table, load_entry, numbered_rows, read_csv
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 OF_THE_PAPER = ("chapman", "physionet2020", "physionet2017", "cardiology")
 WITHOUT_PUBLISHER = ("folder", "synthetic")
@@ -44,7 +44,7 @@ def test_its_frame_policies_are_valid_and_fit_the_encoders(dataset: Dataset) -> 
         assert FramePolicy.model_validate(policy.model_dump()) == policy
         assert policy.num_samples == 2500
         assert policy.num_segments == (2 if purpose == "segments" else 1)
-        assert set(policy.leads) <= {*STANDARD, "ECG"}
+        assert set(policy.leads) <= {*STANDARD_LEADS, "ECG"}
 
 
 def test_no_label_is_in_two_classes(dataset: Dataset) -> None:

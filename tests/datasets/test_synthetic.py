@@ -19,9 +19,9 @@ from clocs.core.recording import Recording
 from clocs.core.sources import FolderSource
 from clocs.datasets.dataset import DATASETS, Entry
 from clocs.datasets.synthetic import MEANINGS, SYNTHETIC, SyntheticOptions, truth
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import GatePolicy, assess
-from clocs.signals.simulation import Truth
+from clocs.signals.simulation import GroundTruth
 
 NOWHERE = FolderSource.__new__(FolderSource)
 """A source that fails when touched: none is needed."""
@@ -47,7 +47,7 @@ def listed() -> dict[tuple[str, ...], list[Entry]]:
     return found
 
 
-def having(*labels: str, count: int = 12, options: SyntheticOptions = QUIET) -> list[tuple[Recording, Truth]]:
+def having(*labels: str, count: int = 12, options: SyntheticOptions = QUIET) -> list[tuple[Recording, GroundTruth]]:
     """Recordings with just these labels, and what is true of them."""
     chosen = listed()[labels][:count]
     assert chosen
@@ -62,7 +62,7 @@ def lead(recording: Recording, name: str) -> npt.NDArray[np.float64]:
     return np.asarray(recording.signal[recording.leads.index(name)], np.float64)
 
 
-def extreme(recording: Recording, known: Truth, name: str) -> float:
+def extreme(recording: Recording, known: GroundTruth, name: str) -> float:
     """The median over beats of a lead's largest deflection within QRS, in mV, with its sign."""
     values = lead(recording, name)
     cuts = [
@@ -72,14 +72,14 @@ def extreme(recording: Recording, known: Truth, name: str) -> float:
     return float(np.median([cut[np.abs(cut).argmax()] for cut in cuts[:-1]]))
 
 
-def late_part(recording: Recording, known: Truth, name: str) -> float:
+def late_part(recording: Recording, known: GroundTruth, name: str) -> float:
     """The median over beats of a lead's mean in the last 40 ms of QRS, in mV."""
     values, width = lead(recording, name), round(0.04 * recording.sampling_rate)
     ends = known.qrs_onsets + np.rint(known.qrs * recording.sampling_rate).astype(int)
     return float(np.median([values[end - width : end].mean() for end in ends[:-1]]))
 
 
-def at_j(recording: Recording, known: Truth, name: str) -> float:
+def at_j(recording: Recording, known: GroundTruth, name: str) -> float:
     """The median over beats of a lead 60 ms after QRS, in mV."""
     after = known.qrs_onsets + np.rint((known.qrs + 0.06) * recording.sampling_rate).astype(int)
     return float(np.median(lead(recording, name)[after[after < recording.num_samples]]))
@@ -122,7 +122,7 @@ def test_a_recording_has_the_form_that_was_asked_for() -> None:
     recording = load(3)
     assert recording.digital.shape == (12, 5000)
     assert recording.digital.dtype == np.int16
-    assert recording.leads == STANDARD
+    assert recording.leads == STANDARD_LEADS
     assert recording.unit == "mV"
     assert set(recording.gain) == {1000.0}
     assert recording.provenance.format == "synthetic"
@@ -299,7 +299,7 @@ def test_av_block_has_its_ratios() -> None:
         assert np.ptp(distances) > 25, "P waves wander through"
 
 
-def beats_of(known: Truth) -> list[tuple[int, float]]:
+def beats_of(known: GroundTruth) -> list[tuple[int, float]]:
     """QRS onsets and PR of beats whose P wave lies inside, too."""
     return [(at, pr) for at, pr in zip(known.qrs_onsets.tolist(), known.pr.tolist(), strict=True) if at > pr * 500 + 2]
 
@@ -356,7 +356,7 @@ def test_st_changes_are_in_their_territory(finding: str) -> None:
             assert at_j(recording, known, name) > 0.05, (recording.record_id, name)
         for name in down:
             assert at_j(recording, known, name) < -0.03, (recording.record_id, name)
-        for name in STANDARD:
+        for name in STANDARD_LEADS:
             assert at_j(recording, known, name) == pytest.approx(known.st[name], rel=0.15, abs=0.04)
 
 

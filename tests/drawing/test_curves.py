@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from clocs.core.errors import MissingExtraError
-from clocs.drawing.curves import COLOURS, LearningCurve, draw_learning_curves, draw_reliability, draw_roc
+from clocs.drawing.curves import COLORS, LearningCurve, draw_learning_curves, draw_reliability, draw_roc
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,9 +74,9 @@ def test_the_mean_curve_lies_between_and_has_the_mean_area() -> None:
 
 
 def test_many_classes_differ_in_colour_or_stroke() -> None:
-    (axes,) = draw_roc({f"class {number}": ROC["SR"] for number in range(3 * len(COLOURS))}).axes
+    (axes,) = draw_roc({f"class {number}": ROC["SR"] for number in range(3 * len(COLORS))}).axes
     looks = {(line.get_color(), line.get_linestyle()) for name, line in lines(axes).items() if name.startswith("class")}
-    assert len(looks) == 3 * len(COLOURS)
+    assert len(looks) == 3 * len(COLORS)
 
 
 def test_no_defined_class_draws_no_mean() -> None:

@@ -20,11 +20,11 @@ from clocs.core.errors import ConfigError, LeadError, MissingExtraError
 from clocs.core.recording import Recording, missing_value
 from clocs.drawing.ecg_paper import draw_recording
 from clocs.drawing.figure import save_figure
-from clocs.signals.leads import STANDARD, derive
+from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 
 
 def make(
-    leads: tuple[str, ...] = STANDARD, seconds: float = 10.0, sampling_rate: float = 500.0, size: float = 0.5
+    leads: tuple[str, ...] = STANDARD_LEADS, seconds: float = 10.0, sampling_rate: float = 500.0, size: float = 0.5
 ) -> Recording:
     """Sharp beats of another height in each lead, upright and inverted in turn, on an offset."""
     time = np.arange(round(seconds * sampling_rate)) / sampling_rate
@@ -57,7 +57,7 @@ def texts(figure: Figure) -> str:
     return "\n".join(text.get_text() for text in figure.texts)
 
 
-@pytest.mark.parametrize("leads", [STANDARD, ("II", "V2", "aVL", "aVR"), ("II",)])
+@pytest.mark.parametrize("leads", [STANDARD_LEADS, ("II", "V2", "aVL", "aVR"), ("II",)])
 @pytest.mark.parametrize("seconds", [10.0, 4.3])
 def test_paper_is_to_scale(leads: tuple[str, ...], seconds: float) -> None:
     figure = draw_recording(make(leads), seconds=seconds)
@@ -117,7 +117,7 @@ def test_a_wild_lead_is_cut_off_and_said_so() -> None:
 
 
 def test_derived_leads_have_a_star_and_the_notice_stands_below() -> None:
-    recording = derive(make(("I", "II", "V1")))
+    recording = add_derived_leads(make(("I", "II", "V1")))
     figure = draw_recording(recording, notice="For research.")
     names = [text.get_text() for text in axes_of(figure).texts]
     assert {"I", "II", "V1", "III*", "aVR*", "aVL*", "aVF*"} <= set(names)
@@ -127,7 +127,7 @@ def test_derived_leads_have_a_star_and_the_notice_stands_below() -> None:
 
 def test_a_footer_stays_on_narrow_paper() -> None:
     """Its words are broken into lines, above the lower edge and below the seconds."""
-    recording = derive(make(("I", "II", "V1"), seconds=4.0, size=4.5))
+    recording = add_derived_leads(make(("I", "II", "V1"), seconds=4.0, size=4.5))
     figure = draw_recording(recording, notice="For research. Not a medical device; not a diagnosis.")
     figure.canvas.draw()
     box = figure.texts[-1].get_window_extent()

@@ -14,7 +14,7 @@ from matplotlib.patches import StepPatch
 
 from clocs.core.errors import MissingExtraError
 from clocs.drawing.batch import PLAIN
-from clocs.drawing.curves import COLOURS
+from clocs.drawing.curves import COLORS
 from clocs.drawing.embeddings import draw_distances, draw_groups, draw_map
 
 POINTS = np.random.default_rng(0).normal(size=(60, 2))
@@ -42,7 +42,7 @@ def test_words_have_colours_and_what_says_nothing_is_grey() -> None:
     drawn = scattered(axes)
     for word, points in drawn.items():
         np.testing.assert_allclose(points, POINTS[word == LABELS])
-    assert colours(axes) == {"SR": COLOURS[0], "AF": COLOURS[1], "several": PLAIN, "none": PLAIN}
+    assert colours(axes) == {"SR": COLORS[0], "AF": COLORS[1], "several": PLAIN, "none": PLAIN}
     assert list(drawn) == ["several", "none", "SR", "AF"], "grey below, the rare above the frequent"
     assert legend_of(axes) == ["SR", "AF", "several", "none"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("PC 1", "PC 2")

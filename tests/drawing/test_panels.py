@@ -20,8 +20,8 @@ from clocs.drawing.panels import (
     Sweep,
     draw_bars,
     draw_histograms,
-    draw_learning,
     draw_sweep,
+    draw_validation_curves,
 )
 
 NAN = float("nan")
@@ -53,7 +53,7 @@ def test_bars_end_at_their_values() -> None:
 
 def test_learning_shows_each_seed_and_their_mean_as_far_as_all_go() -> None:
     runs = [np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.7, 0.8])]
-    axes = only(draw_learning({"CMSC, F = 0.25": runs, "random weights, F = 1": runs[:1]}, "a"))
+    axes = only(draw_validation_curves({"CMSC, F = 0.25": runs, "random weights, F = 1": runs[:1]}, "a"))
     first, second, mean, *_ = axes.lines
     assert [len(np.asarray(line.get_xdata())) for line in (first, second, mean)] == [4, 2, 2]
     assert np.asarray(mean.get_ydata()) == pytest.approx([0.6, 0.7])

@@ -15,7 +15,7 @@ from clocs.core.errors import ConfigError
 from clocs.encoders import PatchTransformer, PCAEncoder, build_encoder
 from clocs.encoders.encoder import describe_encoder
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
 from tests.inference.conftest import about
@@ -202,7 +202,7 @@ def test_features_reach_every_weight_that_pca_leaves() -> None:
 def test_the_onnx_file_gives_what_torch_gives(in_channels: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = PatchTransformer(in_channels=in_channels, embedding_dim=8, depth=2).eval()
-    policy = FramePolicy(num_samples=510, sampling_rate=100, leads=STANDARD if in_channels > 1 else ())
+    policy = FramePolicy(num_samples=510, sampling_rate=100, leads=STANDARD_LEADS if in_channels > 1 else ())
     save_encoder(tmp_path, encoder, about(policy) | {"encoder": describe_encoder(encoder)})
     assert finish_encoder(tmp_path) == ""
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])

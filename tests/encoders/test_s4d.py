@@ -18,7 +18,7 @@ from clocs.encoders import S4D, Encoder, PCAEncoder, build_encoder
 from clocs.encoders.encoder import describe_encoder
 from clocs.encoders.s4d import Block, StateSpace
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
 from tests.inference.conftest import about
@@ -235,7 +235,9 @@ def test_half_precision_trains(mode: bool) -> None:
 
 def exported(encoder: Encoder, folder: Path, num_samples: int) -> onnx.ModelProto:
     """Save an encoder and write its ONNX file."""
-    policy = FramePolicy(num_samples=num_samples, sampling_rate=100, leads=STANDARD if encoder.in_channels > 1 else ())
+    policy = FramePolicy(
+        num_samples=num_samples, sampling_rate=100, leads=STANDARD_LEADS if encoder.in_channels > 1 else ()
+    )
     save_encoder(folder, encoder, about(policy) | {"encoder": describe_encoder(encoder)})
     assert finish_encoder(folder) == ""
     return onnx.load(folder / "model.onnx")

@@ -16,7 +16,7 @@ from clocs.core.errors import IntegrityError, LeakError
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS, Entry
 from clocs.evaluation.leakage import check_contract
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
@@ -90,7 +90,7 @@ def store_of(folder: Path, recordings: list[Recording]) -> Store:
         return recordings[int(entry.file)]
 
     dataset = replace(DATASETS.get("synthetic"), name="made", entries=entries, load=load)
-    return ingest(dataset, None, folder, gate=OFF)
+    return ingest(dataset, None, folder, gate=GATE_OFF)
 
 
 def test_a_patient_is_known_by_any_signal(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:

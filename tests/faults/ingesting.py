@@ -27,7 +27,7 @@ def die_at(step: int) -> None:
         if next(steps) == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    files.reached = reached
+    files.on_write_step = reached
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from clocs.signals.leads import derive, without_derived
+from clocs.signals.leads import add_derived_leads, drop_derived_leads
 from clocs.signals.quality import GatePolicy, assess
 from clocs.store.shard import Shard, write_shard
 from tests.faults.binary_files import BINARY
@@ -81,7 +81,7 @@ def read_case(files: Files, name: str, folder: Path | None) -> str:
     canonical_json([vars(finding) for finding in assess(recording, GatePolicy())])
     recording.physical()
     try:
-        derive(recording)
+        add_derived_leads(recording)
     except ClocsError as error:
         canonical_json(str(error))
     if folder is not None:
@@ -91,7 +91,7 @@ def read_case(files: Files, name: str, folder: Path | None) -> str:
 
 def _store(recording: Recording, folder: Path) -> None:
     path = folder / "one.arrow"
-    back = Shard(path, write_shard(path, [without_derived(recording)])).recording(0)
+    back = Shard(path, write_shard(path, [drop_derived_leads(recording)])).recording(0)
     assert np.array_equal(back.digital, recording.digital)
     assert np.array_equal(back.gain, recording.gain)
     assert (back.leads, back.sampling_rate, back.labels) == (recording.leads, recording.sampling_rate, recording.labels)

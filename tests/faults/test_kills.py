@@ -274,7 +274,7 @@ import sys
 from pathlib import Path
 from clocs.core import files
 
-files.reached = lambda step, path: print(step, flush=True)
+files.on_write_step = lambda step, path: print(step, flush=True)
 with files.atomic_file(Path(sys.argv[1])) as file:
     for _ in range(int(sys.argv[2])):
         line = sys.stdin.readline()

@@ -15,7 +15,7 @@ import pytest
 
 import clocs
 import clocs.training.loop
-from clocs.core.files import damage
+from clocs.core.files import find_damage
 from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS, versions
 from clocs.store.task_records import TASK_RECORDS, read_task_record
@@ -82,7 +82,9 @@ class Growing:
         for name in next((each for each in reversed(reported) if isinstance(each, list)), []):
             receipt = read_task_record(store, store / TASK_RECORDS / name)
             assert receipt is not None
-            assert not any(damage(store / SHARDS / shard.file, shard.sha256, shard.bytes) for shard in receipt.shards)
+            assert not any(
+                find_damage(store / SHARDS / shard.file, shard.sha256, shard.bytes) for shard in receipt.shards
+            )
         with quick():
             if not there:
                 small_ingest(self.small, store)

@@ -13,11 +13,11 @@ import numpy as np
 import pydicom
 from pydicom.dataset import Dataset
 
-from clocs.core.recording import Recording, quantise
+from clocs.core.recording import Recording, quantize
 from clocs.datasets.folder import FOLDER
 from clocs.formats.writing import WRITERS
 from clocs.signals.beats import find_beats
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import assess
 from tests.formats.binary_examples import (
     APPLE_LINES,
@@ -46,7 +46,7 @@ from tests.formats.xml_examples import (
 
 Files = dict[str, bytes]
 
-EIGHT = (*STANDARD[:2], *STANDARD[6:])
+EIGHT = (*STANDARD_LEADS[:2], *STANDARD_LEADS[6:])
 GAIN = 1000.0
 """Steps per mV of every recording here."""
 SECONDS = 10
@@ -90,20 +90,24 @@ def real_cases(archive: Path) -> Iterator[Case]:
     """Recordings of originals.zip in which the gate finds nothing and beats are clear, in steps of 1 uV."""
     for publisher in ("chapman", "ptbxl", "cpsc2018", "ludb"):
         for found in originals(archive, publisher):
-            if not set(STANDARD) <= set(found.leads):
+            if not set(STANDARD_LEADS) <= set(found.leads):
                 continue
-            values = millivolts(found.select(STANDARD))[:, : round(SECONDS * found.sampling_rate)]
+            values = millivolts(found.select(STANDARD_LEADS))[:, : round(SECONDS * found.sampling_rate)]
             recording = replace(
-                found.select(STANDARD),
-                digital=quantise(values, GAIN),
-                gain=np.full(len(STANDARD), GAIN),
-                baseline=np.zeros(len(STANDARD), np.int32),
+                found.select(STANDARD_LEADS),
+                digital=quantize(values, GAIN),
+                gain=np.full(len(STANDARD_LEADS), GAIN),
+                baseline=np.zeros(len(STANDARD_LEADS), np.int32),
                 provenance=replace(found.provenance, num_declared_samples=None),
             )
             beats = find_beats(recording)
             if recording.digital.dtype == np.int16 and beats and not assess(recording, FOLDER.gate):
                 yield Case(
-                    recording, round(60 / beats.interval), recording.sampling_rate, recording.num_samples, len(STANDARD)
+                    recording,
+                    round(60 / beats.interval),
+                    recording.sampling_rate,
+                    recording.num_samples,
+                    len(STANDARD_LEADS),
                 )
 
 
@@ -202,7 +206,7 @@ def _scp(case: Case) -> Files:
 
 
 def _ishne(case: Case) -> Files:
-    codes = [5 + STANDARD.index(lead) for lead in case.recording.leads]
+    codes = [5 + STANDARD_LEADS.index(lead) for lead in case.recording.leads]
     raw = ishne_file(
         case.rows,
         codes=codes,
@@ -228,7 +232,7 @@ def _mfer(case: Case) -> Files:
 
 
 def _alivecor(case: Case) -> Files:
-    blocks = atc_leads({lead: case.rows[lead] for lead in STANDARD[:6]})
+    blocks = atc_leads({lead: case.rows[lead] for lead in STANDARD_LEADS[:6]})
     raw = atc_file(*blocks, sampling_rate=round(case.sampling_rate), nanovolts=round(1000 * case.microvolts))
     told = struct.pack("<I", 2 * case.recording.num_samples)
     return {"case": raw.replace(told, struct.pack("<I", 2 * case.num_samples))}
@@ -242,7 +246,7 @@ def _apple(case: Case) -> Files:
 
 
 def _chapman(case: Case) -> Files:
-    rows = (case.recording.select(STANDARD).digital.T * case.microvolts).tolist()
+    rows = (case.recording.select(STANDARD_LEADS).digital.T * case.microvolts).tolist()
     return {"case": "".join(",".join(f"{value:g}" for value in row) + "\n" for row in rows).encode()}
 
 
@@ -251,7 +255,7 @@ class Form:
     """A format: how a case is written in it, which leads it holds, and what it does not state."""
 
     write: Callable[[Case], Files]
-    leads: tuple[str, ...] = STANDARD
+    leads: tuple[str, ...] = STANDARD_LEADS
     silent: tuple[str, ...] = ()
     """Of ``sampling_rate``, ``num_samples``, ``leads``, ``names``, ``unit``: what the format has no place for."""
     sampling_rate: float | None = None
@@ -272,7 +276,7 @@ FORMS = {
     "edf": Form(_edf),
     "ishne": Form(_ishne),
     "mfer": Form(_mfer, EIGHT),
-    "alivecor": Form(_alivecor, STANDARD[:6], ("leads",), 300.0),
+    "alivecor": Form(_alivecor, STANDARD_LEADS[:6], ("leads",), 300.0),
     "apple-watch": Form(_apple, ("I",), ("num_samples", "leads"), 512.0, repeated=3),
     "clocs-csv": Form(_clocs_csv, silent=("leads",)),
     "chapman-csv": Form(_chapman, silent=("sampling_rate", "num_samples", "leads"), sampling_rate=500.0),

@@ -16,7 +16,7 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import GatePolicy, assess
 from tests.formats.xml_examples import TWO, cardiosoft
 
@@ -38,7 +38,7 @@ def test_every_file_is_read_as_its_text_has_it(name: str, hospital_files: Path) 
     strip = open_source(hospital_files).read(name).decode("latin-1").split("<StripData>")[1].split("</StripData>")[0]
     rows = re.findall(r'<WaveformData lead="(\w+)">([^<]*)<', strip)
     recording = read_from(open_source(hospital_files), name)
-    assert recording.leads == STANDARD == tuple(lead for lead, _ in rows)
+    assert recording.leads == STANDARD_LEADS == tuple(lead for lead, _ in rows)
     assert recording.digital.tolist() == [[int(word) for word in text.split(",")] for _, text in rows]
     assert (recording.sampling_rate, recording.num_samples, recording.provenance.num_declared_samples) == (
         500.0,

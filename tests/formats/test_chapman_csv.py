@@ -13,7 +13,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read, read_from
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 BROKEN_OFF = "MUSE_20180113_124215_52000"
 ROW = ",".join(str(10.5 * column) for column in range(12))
@@ -37,7 +37,7 @@ def test_every_original_agrees_with_pandas(recordings: dict[str, tuple[Recording
     assert len(recordings) == 16
     for name, (recording, raw) in recordings.items():
         table = pd.read_csv(io.BytesIO(raw), header=None)
-        assert recording.leads == STANDARD
+        assert recording.leads == STANDARD_LEADS
         assert recording.sampling_rate == 500
         assert recording.record_id == name
         assert table.shape == (recording.num_samples, 12)
@@ -55,7 +55,7 @@ def test_the_broken_off_file_keeps_what_it_has(recordings: dict[str, tuple[Recor
     assert recording.num_samples == 1926
     absent = np.isnan(recording.signal)
     assert absent.sum() == 7
-    assert absent[STANDARD.index("aVF") :, -1].all()
+    assert absent[STANDARD_LEADS.index("aVF") :, -1].all()
     assert recording.provenance.notes == ("breaks off inside its last row: 7 of 12 fields missing",)
 
 
@@ -86,7 +86,7 @@ def test_the_end_of_the_file_does_not_matter(tmp_path: Path, ending: str) -> Non
 def test_what_is_no_number_is_missing(tmp_path: Path, word: str) -> None:
     recording = read(make(tmp_path, ROW + "\n" + ROW.rsplit(",", 1)[0] + f",{word}\n"))
     assert np.isnan(recording.signal).sum() == 1
-    assert np.isnan(recording.signal[STANDARD.index("V6"), 1])
+    assert np.isnan(recording.signal[STANDARD_LEADS.index("V6"), 1])
 
 
 def test_large_beats_are_kept_in_32_bits(tmp_path: Path) -> None:

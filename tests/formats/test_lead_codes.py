@@ -8,7 +8,7 @@ from pydicom.sr.codedict import codes
 from pydicom.sr.coding import Code
 
 from clocs.formats.lead_codes import CALCULATED, LEADS
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 
 def published() -> dict[int, str]:
@@ -25,7 +25,7 @@ def test_every_plain_lead_has_the_number_that_dicom_gives_it() -> None:
         for number, text in meanings.items()
     }
     named = {number: match.group(1) or match.group(2) for number, match in found.items() if match}
-    assert set(STANDARD) <= set(named.values())
+    assert set(STANDARD_LEADS) <= set(named.values())
     assert len(named) > 35
     assert named == {number: LEADS[number] for number in named}
 
@@ -44,6 +44,6 @@ def test_calculated_leads_have_the_numbers_that_dicom_gives_derived_ones() -> No
         for number, text in published().items()
         if (match := re.fullmatch(r"Derived Lead (\w+)", text))
     }
-    assert set(derived.values()) == set(STANDARD)
+    assert set(derived.values()) == set(STANDARD_LEADS)
     assert derived == {number: CALCULATED[number] for number in derived}
     assert not set(CALCULATED) & set(LEADS)

@@ -18,7 +18,7 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.formats.independent import ecgdatakit_reads, same
 from tests.formats.xml_examples import TWO, philips
 
@@ -60,7 +60,7 @@ def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Pa
     source = open_source(hospital_files)
     recording = read_from(source, name)
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
-    assert recording.leads[:12] == STANDARD
+    assert recording.leads[:12] == STANDARD_LEADS
     assert recording.num_samples == recording.provenance.num_declared_samples == 5500
     assert (recording.sampling_rate, set(recording.gain)) == (500.0, {200.0})
 
@@ -85,7 +85,7 @@ def test_every_step_is_that_of_sierraecg(name: str, hospital_files: Path, tmp_pa
 def test_fifteen_leads(hospital_files: Path) -> None:
     """The file's own interpretation says: MISSING LEAD(S): V7,V3R,V4R."""
     recording = clocs.read(hospital_files / FIFTEEN)
-    assert recording.leads == (*STANDARD, "V3R", "V4R", "V7")
+    assert recording.leads == (*STANDARD_LEADS, "V3R", "V4R", "V7")
     assert recording.provenance.derived_leads == ()
     assert [note.split()[1] for note in recording.provenance.notes[1:]] == ["V3R", "V4R", "V7"]
 
@@ -117,7 +117,7 @@ def test_leads_without_compression_are_read_as_they_are() -> None:
     recording = made(philips())
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
     assert recording.provenance.notes == ()
-    six = " ".join(STANDARD[:6])
+    six = " ".join(STANDARD_LEADS[:6])
     assert made(philips(bytes(range(24)), labels=six)).digital[2].tolist() == [0x0908, 0x0B0A]
 
 
@@ -137,7 +137,7 @@ def test_settings_may_stand_with_the_signal_as_in_version_1_03() -> None:
     assert (recording.sampling_rate, recording.gain[0], recording.leads, recording.num_samples) == (
         250.0,
         400.0,
-        STANDARD,
+        STANDARD_LEADS,
         2,
     )
 

@@ -16,7 +16,7 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.formats.xml_examples import TWO, schiller
 
 FILE = "schiller/cvrg_schiller_scrubbed.xml"
@@ -36,7 +36,7 @@ def test_the_file_is_read_as_its_text_has_it(hospital_files: Path) -> None:
     rhythms = open_source(hospital_files).read(FILE).decode().split("<type>ECG_RHYTHMS</type>")[1]
     rows = [[int(word) for word in text.split(",")] for text in re.findall(r"<data>([^<]*)<", rhythms)]
     recording = clocs.read(hospital_files / FILE)
-    assert (recording.leads, recording.provenance.derived_leads) == (STANDARD, ())
+    assert (recording.leads, recording.provenance.derived_leads) == (STANDARD_LEADS, ())
     assert recording.digital.tolist() == rows
     assert (recording.sampling_rate, recording.num_samples, recording.provenance.num_declared_samples) == (
         500.0,
@@ -58,7 +58,7 @@ def test_rate_and_scale_are_those_of_the_files_own_measurements(hospital_files: 
     between = np.diff(beats[beats > 10]) / recording.sampling_rate
     assert 60 / np.mean(between) == pytest.approx(float(stated[1]), abs=1.5)
     np.testing.assert_allclose(signal["III"], signal["II"] - signal["I"], atol=1e-6)
-    r_wave = re.findall(r"<name>R_AMPL</name>\s*<value>([\d.]+)<", text)[STANDARD.index("aVL")]
+    r_wave = re.findall(r"<name>R_AMPL</name>\s*<value>([\d.]+)<", text)[STANDARD_LEADS.index("aVL")]
     heights = [signal["aVL"][beat - 60 : beat + 60].max() for beat in beats[1:-1]]
     assert np.median(heights) - np.median(signal["aVL"]) == pytest.approx(float(r_wave), rel=0.2)
 

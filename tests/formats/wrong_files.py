@@ -14,7 +14,7 @@ from clocs.core.recording import Recording
 from clocs.datasets.folder import FOLDER
 from clocs.formats.reading import read_from
 from clocs.service.parsing.reading import MemorySource
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import REASONS, assess
 from tests.formats.case_files import Case, Files, Form, case_of
 from tests.formats.writers.recordings import millivolts
@@ -84,7 +84,7 @@ def _electrodes(one: str, other: str) -> Fault:
     return exchanged
 
 
-LIMBS, CHEST = STANDARD[:6], STANDARD[6:]
+LIMBS, CHEST = STANDARD_LEADS[:6], STANDARD_LEADS[6:]
 FAULTS: dict[str, tuple[Fault, str]] = {
     "names of two limb leads exchanged": (_exchange(LIMBS, LIMBS), "names"),
     "names of a limb and a chest lead exchanged": (_exchange(LIMBS, CHEST), "names"),

@@ -20,7 +20,7 @@ from clocs.encoders.encoder import describe_encoder
 from clocs.inference.classifier import Bin, Classifier, ClassifierCard, ClassInfo
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
 from tests.conftest import make_recording
@@ -78,7 +78,7 @@ def make_twelve_leads(folder: Path, **told: Any) -> Path:
     with torch.no_grad():
         for _ in range(5):
             module(torch.rand(16, 12, 1000))
-    policy = FramePolicy(num_samples=1000, sampling_rate=200, leads=STANDARD)
+    policy = FramePolicy(num_samples=1000, sampling_rate=200, leads=STANDARD_LEADS)
     config = about(policy) | {"encoder": describe_encoder(module)}
     save_encoder(folder, module, config | {"input": {**config["input"], **told}})
     assert finish_encoder(folder) == ""

@@ -18,13 +18,13 @@ from clocs.core.sources import open_source
 from clocs.formats import read
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.inference.results import Embeddings
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import REASONS
 from tests.conftest import make_recording
 from tests.inference.conftest import LEADS, POLICY, make_encoder
 
 Rows = dict[tuple[str, float], npt.NDArray[np.float32]]
-LIMBS = STANDARD[:6]
+LIMBS = STANDARD_LEADS[:6]
 
 
 def rows(made: Embeddings) -> Rows:
@@ -78,7 +78,7 @@ def test_exchanged_leads_of_four_are_refused_too(
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(order=st.permutations(STANDARD))
+@given(order=st.permutations(STANDARD_LEADS))
 def test_the_order_of_leads_does_not_matter(order: list[str], twelve: Recording, encoder: PretrainedEncoder) -> None:
     signal = twelve.select(tuple(order)).signal
     made = encoder.embed(signal, sampling_rate=500, leads=order, unit="mV")
@@ -146,7 +146,7 @@ def test_a_100_hz_copy_embeds_like_the_500_hz_original(originals: Path, encoder:
     assert distance < 0.5 * np.linalg.norm(fast.values - other.values), "nearer than another patient"
     signal = read(folder / "records100" / "00000" / "00001_lr.hea").signal
     with pytest.raises(SignalError, match=r"lasts 2 s, .* frames of 5 s"):
-        encoder.embed(signal, sampling_rate=500, leads=STANDARD, unit="mV")
+        encoder.embed(signal, sampling_rate=500, leads=STANDARD_LEADS, unit="mV")
 
 
 def test_four_seconds_are_refused_with_both_lengths(twelve: Recording, encoder: PretrainedEncoder) -> None:
@@ -184,7 +184,7 @@ def test_any_rate_gives_the_frames_that_fit(sampling_rate: float, encoder: Pretr
 
 @pytest.mark.parametrize(("unit", "factor"), [("mV", 1.0), ("uV", 1e3), ("V", 1e-3)])
 def test_a_unit_is_converted(unit: str, factor: float, twelve: Recording, encoder: PretrainedEncoder) -> None:
-    made = encoder.embed(twelve.signal.astype(np.float64) * factor, sampling_rate=500, leads=STANDARD, unit=unit)
+    made = encoder.embed(twelve.signal.astype(np.float64) * factor, sampling_rate=500, leads=STANDARD_LEADS, unit=unit)
     assert_same(made, encoder.embed(twelve), atol=1e-6)
     assert (f"unit converted from {unit} to mV" in made.notes) is (unit != "mV")
 
@@ -208,7 +208,7 @@ def test_a_wrong_unit_is_refused(
     recording = read(originals / name)
     signal = recording.signal.astype(np.float64) * {"V": 1e-3, "mV": 1, "uV": 1e3}[true]
     with pytest.raises(SignalError, match=rf"({reason}).*Check the unit"):
-        encoder.embed(signal, sampling_rate=500, leads=STANDARD, unit=declared)
+        encoder.embed(signal, sampling_rate=500, leads=STANDARD_LEADS, unit=declared)
 
 
 def test_a_file_whose_gain_is_wrong_is_refused(originals: Path, encoder: PretrainedEncoder, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_fault_in_a_lead_that_is_used_is_refused(
     faulty = changed(twelve, lead, value, start, end)
     with pytest.raises(SignalError, match=f"'00001_hr' is not embedded: .*{reason}"):
         encoder.embed(faulty)
-    without = encoder.embed(faulty.select(tuple(name for name in STANDARD if name != lead)))
+    without = encoder.embed(faulty.select(tuple(name for name in STANDARD_LEADS if name != lead)))
     assert set(without.lead) == {"II", "aVL", "aVR"}, "as the message says, the lead can be left out"
 
 

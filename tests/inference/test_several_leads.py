@@ -13,7 +13,7 @@ from clocs.core.errors import LeadError
 from clocs.core.recording import Recording
 from clocs.inference.preparation import prepare
 from clocs.inference.pretrained import load_encoder
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.conftest import make_recording
 from tests.inference.conftest import EMBEDDING, make_twelve_leads
 
@@ -38,7 +38,7 @@ def test_a_frame_of_all_leads_has_one_embedding(plain: Path, twelve: Recording) 
     encoder = load_encoder(plain)
     assert encoder.runtime == "onnxruntime"
     made = encoder.embed(twelve)
-    assert (made.values.shape, made.lead, made.leads) == ((2, EMBEDDING), ("all", "all"), STANDARD)
+    assert (made.values.shape, made.lead, made.leads) == ((2, EMBEDDING), ("all", "all"), STANDARD_LEADS)
     assert made.start.tolist() == [0.0, 5.0]
     ready = prepare(twelve, encoder.input)
     assert ready.frames.shape == (2, 12, 1000)
@@ -58,7 +58,7 @@ def test_channels_are_in_the_encoders_order(plain: Path, twelve: Recording) -> N
 def test_a_lead_that_follows_from_others_is_not_missing(plain: Path, twelve: Recording) -> None:
     encoder = load_encoder(plain)
     made = encoder.embed(without(twelve, "aVL", "III"))
-    assert made.leads == STANDARD
+    assert made.leads == STANDARD_LEADS
     assert "derived from I and II" in " ".join(made.notes)
 
 
@@ -70,7 +70,7 @@ def test_a_missing_lead_is_refused_unless_training_left_leads_out(
         load_encoder(plain).embed(lacking)
     encoder = load_encoder(dropping)
     ready = prepare(lacking, encoder.input)
-    at = STANDARD.index("V3")
+    at = STANDARD_LEADS.index("V3")
     assert (~ready.lead_mask).nonzero()[1].tolist() == [at, at]
     assert not ready.frames[:, at].any()
     assert "lead V3 of the encoder not in the recording" in ready.notes
@@ -85,7 +85,7 @@ def test_an_unnamed_lead_goes_where_the_policy_says_or_is_refused(dropping: Path
         encoder.embed(strip)
     policy = encoder.input.policy.model_copy(update={"unnamed_lead": "II"})
     ready = prepare(strip, encoder.input.model_copy(update={"policy": policy}))
-    assert ready.lead_mask.sum(axis=0).nonzero()[0].tolist() == [STANDARD.index("II")]
+    assert ready.lead_mask.sum(axis=0).nonzero()[0].tolist() == [STANDARD_LEADS.index("II")]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_with_lead_dropout_a_lead_has_a_vector_with_all_others_masked(
 ) -> None:
     encoder = load_encoder(dropping)
     archive = clocs.embed_store(encoder, store, tmp_path / "archive")
-    assert archive.manifest.leads == STANDARD
+    assert archive.manifest.leads == STANDARD_LEADS
     held, present = archive.lead_vectors(np.array([3]))
     assert present.all()
     ready = prepare(clocs.open_store(store).recording(3), encoder.input)

@@ -113,7 +113,7 @@ def test_validation_in_eval_mode_gives_the_loss_and_scores_where_there_are_label
 @pytest.mark.parametrize("name", METHODS.names())
 def test_options_are_attributes_and_build_the_same_method_again(name: str) -> None:
     method, parsed = made(name), parse_method({"name": name})
-    assert {"name", *option_names(type(method), given=GIVEN)} == parsed.keys()
+    assert {"name", *option_names(type(method), exclude=GIVEN)} == parsed.keys()
     for option, value in parsed.items():
         if option not in ("name", "augmentations"):
             assert getattr(method, option) == value

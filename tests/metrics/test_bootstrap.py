@@ -15,7 +15,7 @@ from clocs.metrics.bootstrap import (
     MOST_DRAWS,
     Interval,
     bootstrap_intervals,
-    bootstrap_measures,
+    bootstrap_metrics,
     paired_difference,
 )
 from tests.metrics.cohorts import Bools, Floats, Ints, make_cohort
@@ -224,7 +224,7 @@ def test_senseless_options_are_refused(options: dict[str, Any], said: str) -> No
 def test_any_measure_is_equal_to_a_literal_bootstrap_of_patients() -> None:
     """Of a share, whose standard error is also known in closed form."""
     had = np.arange(400) < 100
-    (found,) = bootstrap_measures(lambda times: np.array([times @ had / times.sum()]), 400, replicates=300, seed=4)
+    (found,) = bootstrap_metrics(lambda times: np.array([times @ had / times.sum()]), 400, replicates=300, seed=4)
     drawn = [had[rows].mean() for rows in literal_draws(np.arange(400), 300, 4)]
     reach = 1.9599640 * np.std([math.log(one / (1 - one)) for one in drawn], ddof=1)
     ends = [1 / (1 + math.exp(-(math.log(0.25 / 0.75) + side * reach))) for side in (-1, 1)]
@@ -239,13 +239,13 @@ def test_a_draw_that_loses_what_is_measured_is_made_again() -> None:
         there = times[0] > 0
         return np.array([times[:4].sum() / 8 if there else np.nan, np.nan])
 
-    first, never = bootstrap_measures(measure, 8, replicates=50)
+    first, never = bootstrap_metrics(measure, 8, replicates=50)
     assert 0 < first.low < first.value == 0.5 < first.high < 1
     assert all(math.isnan(end) for end in (never.value, never.low, never.high))
-    (alone,) = bootstrap_measures(lambda times: np.array([0.5]), 1)
+    (alone,) = bootstrap_metrics(lambda times: np.array([0.5]), 1)
     assert (alone.value, math.isnan(alone.low)) == (0.5, True)
     with pytest.raises(ValueError, match="replicates"):
-        bootstrap_measures(measure, 8, replicates=1)
+        bootstrap_metrics(measure, 8, replicates=1)
 
 
 def test_a_class_of_very_few_patients_has_no_interval_of_its_own() -> None:

@@ -19,13 +19,13 @@ from sklearn.metrics import brier_score_loss
 from clocs.metrics.calibration import (
     PRIOR,
     TEMPERATURES,
-    adjusted,
-    brier,
+    adjust_probabilities,
+    brier_score,
     expected_calibration_error,
     fit_adjustment,
     fit_temperature,
-    probabilities,
     reliability,
+    to_probabilities,
 )
 
 Bools = npt.NDArray[np.bool_]
@@ -44,7 +44,7 @@ def test_bins_are_those_of_scikit_learn(rows: int, classes: int, bins: int, seed
     truth, values = make(rows, classes, seed)
     found = reliability(truth, values, bins)
     assert found.count.sum(axis=1).tolist() == [rows] * classes
-    errors, briers = expected_calibration_error(truth, values, bins), brier(truth, values)
+    errors, briers = expected_calibration_error(truth, values, bins), brier_score(truth, values)
     for place in range(classes):
         observed, mean = calibration_curve(truth[:, place], values[:, place], n_bins=bins)
         filled = found.count[place] > 0
@@ -60,8 +60,8 @@ def test_calibration_errors_of_cases_worked_by_hand() -> None:
     sure = np.array([[0.9], [0.9], [0.2], [0.2]])
     assert expected_calibration_error(truth, sure)[0] == pytest.approx((2 * 0.4 + 2 * 0.3) / 4)
     assert expected_calibration_error(truth, truth.astype(float))[0] == 0
-    assert brier(truth, 1 - truth.astype(float))[0] == 1
-    assert np.isnan([*brier(truth[:0], sure[:0]), *expected_calibration_error(truth[:0], sure[:0])]).all()
+    assert brier_score(truth, 1 - truth.astype(float))[0] == 1
+    assert np.isnan([*brier_score(truth[:0], sure[:0]), *expected_calibration_error(truth[:0], sure[:0])]).all()
 
 
 def test_reliability_survives_json() -> None:
@@ -78,7 +78,7 @@ def test_reliability_survives_json() -> None:
 def test_the_temperature_undoes_a_known_sharpness(multi_label: bool, sharpness: float) -> None:
     random = np.random.default_rng(1)
     log_odds = random.normal(scale=2.0, size=(40_000, 3))
-    true = probabilities(log_odds, 1.0, multi_label)
+    true = to_probabilities(log_odds, 1.0, multi_label)
     if multi_label:
         truth = random.random(true.shape) < true
     else:
@@ -120,7 +120,7 @@ def test_large_logits_stay_finite(multi_label: bool) -> None:
     random = np.random.default_rng(0)
     truth = np.eye(3, dtype=bool)[random.integers(0, 3, 200)]
     logits = 1e5 * random.normal(size=truth.shape)
-    found = probabilities(logits, TEMPERATURES[0], multi_label)
+    found = to_probabilities(logits, TEMPERATURES[0], multi_label)
     assert np.isfinite(found).all()
     assert fit_temperature(logits, truth, multi_label) == TEMPERATURES[1]
     if not multi_label:
@@ -131,7 +131,7 @@ def test_large_logits_stay_finite(multi_label: bool) -> None:
     ("call", "said"),
     [
         (lambda: reliability(np.ones((2, 1), bool), np.array([[0.2], [1.5]])), "from 0 to 1"),
-        (lambda: brier(np.ones((2, 1), bool), np.array([[-0.2], [0.5]])), "from 0 to 1"),
+        (lambda: brier_score(np.ones((2, 1), bool), np.array([[-0.2], [0.5]])), "from 0 to 1"),
         (lambda: reliability(np.ones((2, 1), bool), np.ones((2, 1)), bins=0), "bins"),
         (lambda: fit_temperature(np.ones((2, 3)), np.ones((2, 3), bool), False), "multi_label=True"),
         (lambda: fit_temperature(np.ones((0, 3)), np.ones((0, 3), bool), True), "at least one row"),
@@ -154,7 +154,7 @@ def test_the_temperature_of_pooled_rows_is_that_of_a_grid_search(multi_label: bo
     grid = np.exp(np.linspace(np.log(0.05), np.log(5), 400))
 
     def likelihood(temperature: float) -> float:
-        rows = probabilities(logits, temperature, multi_label)
+        rows = to_probabilities(logits, temperature, multi_label)
         means = np.stack([rows[groups == group].mean(0) for group in range(300)])
         own = np.eye(3, dtype=bool)[label]
         return float(np.log(np.where(own, means, 1 - means)).mean() if multi_label else np.log(means[own]).mean())
@@ -173,7 +173,7 @@ def test_an_adjustment_of_single_classes_is_a_logistic_regression_on_log_odds() 
         model = LogisticRegression(C=np.inf).fit(logit(means[:, [place]]), truth[:, place])
         np.testing.assert_allclose(slope[place], model.coef_[0, 0], rtol=2e-3)
         np.testing.assert_allclose(offset[place], model.intercept_[0], rtol=5e-3)
-    better = adjusted(means, slope, offset, multi_label=True)
+    better = adjust_probabilities(means, slope, offset, multi_label=True)
     assert (expected_calibration_error(truth, better) < 0.2 * expected_calibration_error(truth, means)).all()
 
 
@@ -181,8 +181,8 @@ def test_an_adjustment_of_classes_that_exclude_each_other_finds_what_was_taken_o
     random = np.random.default_rng(4)
     true = random.dirichlet([1, 1, 1], 20_000)
     truth = np.eye(3, dtype=bool)[[random.choice(3, p=row) for row in true]]
-    timid = adjusted(true, np.full(3, 0.5), np.array([0.3, 0.0, -0.3]), multi_label=False)
-    mended = adjusted(timid, *fit_adjustment(timid, truth, multi_label=False), multi_label=False)
+    timid = adjust_probabilities(true, np.full(3, 0.5), np.array([0.3, 0.0, -0.3]), multi_label=False)
+    mended = adjust_probabilities(timid, *fit_adjustment(timid, truth, multi_label=False), multi_label=False)
     np.testing.assert_allclose(mended.sum(1), 1)
     assert np.abs(mended - true).mean() < 0.01 < np.abs(timid - true).mean()
 
@@ -207,6 +207,6 @@ def test_an_adjustment_of_wholes_whose_parts_differ_is_that_of_a_search_without_
 def test_an_adjustment_keeps_the_order_and_stays_near_none_without_evidence() -> None:
     means = np.linspace(0, 1, 9)[:, None]
     upside_down = fit_adjustment(means, means < 0.5, multi_label=True)
-    assert (np.diff(adjusted(means, *upside_down, multi_label=True)[:, 0]) >= 0).all()
+    assert (np.diff(adjust_probabilities(means, *upside_down, multi_label=True)[:, 0]) >= 0).all()
     slope, offset = fit_adjustment(np.full((1, 1), 0.7), np.array([[True]]), multi_label=True)
     assert abs(slope[0] - 1) + abs(offset[0]) < 0.5

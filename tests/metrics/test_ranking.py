@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from clocs.metrics.ranking import OperatingPoints, Ranking, auc, average_precision, macro, roc_points
+from clocs.metrics.ranking import OperatingPoints, Ranking, auc, average_precision, macro_average, roc_curves
 
 Case = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64], npt.NDArray[np.float64]]
 Floats = npt.NDArray[np.float64]
@@ -105,21 +105,21 @@ def test_a_class_without_positives_or_negatives_is_undefined() -> None:
     weightless = auc(truth, scores, [0, 1, 1])
     assert np.isnan(weightless).all(), "its only positive weighs nothing"
     assert np.isnan(auc(truth[:0], scores[:0])).all()
-    assert [points.shape for points in roc_points(truth, scores)][:2] == [(2, 0), (2, 0)]
-    assert [points.shape for points in roc_points(truth[:0], scores[:0])] == [(2, 0)] * 3
+    assert [points.shape for points in roc_curves(truth, scores)][:2] == [(2, 0), (2, 0)]
+    assert [points.shape for points in roc_curves(truth[:0], scores[:0])] == [(2, 0)] * 3
 
 
 def test_macro_is_the_mean_of_the_defined() -> None:
-    assert macro([0.5, np.nan, 1.0]) == 0.75
-    assert np.isnan(macro([np.nan, np.nan]))
-    assert np.isnan(macro([]))
+    assert macro_average([0.5, np.nan, 1.0]) == 0.75
+    assert np.isnan(macro_average([np.nan, np.nan]))
+    assert np.isnan(macro_average([]))
 
 
 @given(cases())
 @settings(max_examples=50)
 def test_roc_points_are_those_of_scikit_learn(case: Case) -> None:
     truth, scores, _ = case
-    for place, points in enumerate(roc_points(truth, scores)):
+    for place, points in enumerate(roc_curves(truth, scores)):
         false, true, _ = roc_curve(truth[:, place], scores[:, place], drop_intermediate=False)
         np.testing.assert_allclose(points[:, [0, -1]], [[0, 1], [0, 1]])
         kept = {(round(x, 9), round(y, 9)) for x, y in points.T}
@@ -129,7 +129,7 @@ def test_roc_points_are_those_of_scikit_learn(case: Case) -> None:
 
 def test_roc_points_leave_out_what_lies_on_a_line() -> None:
     truth, scores = np.array([[True]] * 5 + [[False]] * 7), np.arange(12.0)[::-1, None]
-    np.testing.assert_allclose(roc_points(truth, scores)[0], [[0, 0, 1], [0, 1, 1]])
+    np.testing.assert_allclose(roc_curves(truth, scores)[0], [[0, 0, 1], [0, 1, 1]])
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from scipy.stats import ttest_1samp
 
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.significance import (
-    all_above,
-    of_independent,
-    over_patients_and_seeds,
+    independent_difference,
+    intersection_union_p_value,
+    patient_and_seed_effect,
     rank_agreement,
     sign_test,
 )
@@ -29,7 +29,7 @@ def interval(value: float, error: float) -> Interval:
 
 
 def test_one_seed_leaves_the_interval_over_patients() -> None:
-    found = over_patients_and_seeds(interval(0.02, 0.01), [0.02])
+    found = patient_and_seed_effect(interval(0.02, 0.01), [0.02])
     assert (found.low, found.high) == pytest.approx((0.02 - REACH * 0.01, 0.02 + REACH * 0.01))
     assert found.p_above == pytest.approx(1 - NormalDist().cdf(2.0))
     assert found.p_above + found.p_below == 1
@@ -40,14 +40,14 @@ def test_without_patients_it_is_students_test_of_seeds() -> None:
     seeds = [0.01, 0.03, 0.06]
     expected = ttest_1samp(seeds, 0, alternative="greater")
     mean = sum(seeds) / 3
-    found = over_patients_and_seeds(Interval(mean, mean, mean), seeds)
+    found = patient_and_seed_effect(Interval(mean, mean, mean), seeds)
     assert found.p_above == pytest.approx(expected.pvalue)
     both = ttest_1samp(seeds, 0).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((both.low, both.high))
 
 
 def test_seeds_that_agree_add_nothing() -> None:
-    assert over_patients_and_seeds(interval(0.02, 0.01), [0.02] * 3) == over_patients_and_seeds(
+    assert patient_and_seed_effect(interval(0.02, 0.01), [0.02] * 3) == patient_and_seed_effect(
         interval(0.02, 0.01), [0.02]
     )
 
@@ -58,14 +58,14 @@ def test_intervals_of_patients_and_seeds_hold_the_truth() -> None:
     for _ in range(2000):
         seeds = random.normal(0, 0.01 * math.sqrt(3), 3)
         value = float(random.normal(0, 0.01))
-        found = over_patients_and_seeds(interval(value + seeds.mean(), 0.01), [value + each for each in seeds])
+        found = patient_and_seed_effect(interval(value + seeds.mean(), 0.01), [value + each for each in seeds])
         held += found.low <= 0 <= found.high
     assert 0.92 < held / 2000 < 0.96  # an interval over patients alone holds it in 0.83
 
 
 @given(st.floats(-1, 1), st.floats(1e-6, 0.5), st.lists(st.floats(-1, 1), min_size=1, max_size=5))
 def test_an_interval_that_leaves_out_zero_has_a_small_p(value: float, error: float, seeds: list[float]) -> None:
-    found = over_patients_and_seeds(interval(value, error), seeds)
+    found = patient_and_seed_effect(interval(value, error), seeds)
     assert found.low <= value <= found.high
     if abs(found.low) > 1e-9 and abs(found.high) > 1e-9:
         assert (found.low > 0) == (found.p_above < 0.025)
@@ -74,11 +74,11 @@ def test_an_interval_that_leaves_out_zero_has_a_small_p(value: float, error: flo
 
 def test_no_spread_at_all() -> None:
     for value, p in ((0.1, 0.0), (0.0, 0.5), (-0.1, 1.0)):
-        assert over_patients_and_seeds(Interval(value, value, value), [value]).p_above == p
+        assert patient_and_seed_effect(Interval(value, value, value), [value]).p_above == p
 
 
 def test_independent_errors_add_in_squares() -> None:
-    found = of_independent(interval(0.9, 0.03), interval(0.8, 0.04))
+    found = independent_difference(interval(0.9, 0.03), interval(0.8, 0.04))
     assert (found.value, found.high - found.value) == pytest.approx((0.1, REACH * 0.05))
     assert found.p_above == pytest.approx(1 - NormalDist().cdf(2))
 
@@ -103,14 +103,14 @@ def test_more_wins_than_trials_are_refused() -> None:
 
 
 def test_all_must_be_above() -> None:
-    assert all_above([0.01, 0.2, 0.001]) == 0.2
+    assert intersection_union_p_value([0.01, 0.2, 0.001]) == 0.2
 
 
 def test_the_worst_of_several_rejects_no_more_often_than_it_says() -> None:
     """Two differences at zero, wholly dependent: the worst case of the intersection-union test."""
     random = np.random.default_rng(1)
     one = [1 - NormalDist().cdf(float(each)) for each in random.normal(size=4000)]
-    assert np.mean([all_above([p, p]) < 0.05 for p in one]) == pytest.approx(0.05, abs=0.01)
+    assert np.mean([intersection_union_p_value([p, p]) < 0.05 for p in one]) == pytest.approx(0.05, abs=0.01)
 
 
 def test_agreement_of_ranks_counts_orders() -> None:

@@ -8,7 +8,7 @@ import torch
 from clocs.core.errors import ConfigError
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.experiments.workspace import Workspace
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.store import open_store
 from clocs.training.encoder_module import load_encoder_folder
 from reproduction.cells import AnyCell, Evaluation, Pretraining
@@ -88,10 +88,10 @@ def test_12_leads_are_named_where_a_dataset_has_them(workspace: Workspace) -> No
     tuned = [cell for cell in found if isinstance(cell, Evaluation) and cell.leads == 12]
     assert len(tuned) == 104
     for cell in tuned:
-        assert cell.config == ({} if cell.dataset in ("cardiology", "physionet2017") else {"leads": STANDARD})
+        assert cell.config == ({} if cell.dataset in ("cardiology", "physionet2017") else {"leads": STANDARD_LEADS})
     start = next(cell.start for cell in tuned if cell.start is not None)
     config = pretrain_config(start.model_copy(update={"dataset": "synthetic"}), workspace)
-    assert config.leads == STANDARD
+    assert config.leads == STANDARD_LEADS
     assert {cell.leads for cell in cells("paper-table-9").values()} == {4}
 
 

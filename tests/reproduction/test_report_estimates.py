@@ -13,7 +13,7 @@ from clocs.core.errors import ConfigError
 from clocs.evaluation.results import differences
 from clocs.experiments.workspace import TABLE
 from clocs.metrics.bootstrap import Interval
-from clocs.metrics.significance import over_patients_and_seeds
+from clocs.metrics.significance import patient_and_seed_effect
 from reproduction.cells import LEVELS, Evaluation, Pretraining
 from reproduction.report.estimates import Estimates, over_shared_seeds
 from reproduction.report.results import Results, condition
@@ -66,7 +66,7 @@ def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
         found = Estimates(results).above(CMSC, SIMCLR, level)
         values = [[results.evaluations(each)[seed].auc(level)["value"] for seed in (0, 1)] for each in (CMSC, SIMCLR)]
         by_seed = [float(a or 0) - float(b or 0) for a, b in zip(*values, strict=True)]
-        expected = over_patients_and_seeds(Interval(fmean(by_seed), drawn[level].low, drawn[level].high), by_seed)
+        expected = patient_and_seed_effect(Interval(fmean(by_seed), drawn[level].low, drawn[level].high), by_seed)
         assert found is not None
         assert (found.value, found.p_above) == pytest.approx((expected.value, expected.p_above), abs=1e-6)
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-6)

@@ -46,7 +46,7 @@ def test_a_search_that_cannot_be_written_down_has_a_kind_of_its_own() -> None:
 
 
 def test_advice_on_code_stays_here() -> None:
-    error = LeadError("it has I; say so.").with_code("any_lead=True")
+    error = LeadError("it has I; say so.").with_code_hint("any_lead=True")
     assert str(error) == str(pickle.loads(pickle.dumps(error))) == "it has I; say so. In code: any_lead=True."
     assert problem_of(error).detail == "it has I; say so."
 

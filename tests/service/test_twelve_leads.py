@@ -9,12 +9,12 @@ import pytest
 import clocs
 from clocs.core.errors import LeadError
 from clocs.core.recording import Recording
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.service.serving import served
 
 JOINT = (
     "encoder={name: resnet, in_channels: 12, embedding_dim: 16, width: 4, depth: 2}",
-    f"leads={','.join(STANDARD)}",
+    f"leads={','.join(STANDARD_LEADS)}",
     "batch_size=32",
     "max_epochs=2",
     "onnx=false",

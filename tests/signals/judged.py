@@ -8,7 +8,7 @@ from typing import Any
 
 from clocs.core.recording import Digital, Provenance, Recording
 from clocs.datasets.synthetic import SYNTHETIC
-from clocs.signals.leads import STANDARD, derive
+from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 from clocs.signals.quality import GatePolicy, assess
 from tests.conftest import make_recording
 
@@ -17,7 +17,7 @@ Change = Callable[[Digital], None]
 
 def twelve(change: Change | None = None) -> Recording:
     """Twelve leads as if all were measured, with a change to the digital values (rows as in STANDARD)."""
-    full = derive(make_recording(leads=("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")))
+    full = add_derived_leads(make_recording(leads=("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")))
     digital = full.digital.copy()
     if change is not None:
         change(digital)
@@ -32,7 +32,7 @@ def found(recording: Recording, policy: GatePolicy = EVERYTHING) -> set[tuple[st
 
 
 def row(lead: str) -> int:
-    return STANDARD.index(lead)
+    return STANDARD_LEADS.index(lead)
 
 
 def put(lead: str, value: int, start: int, end: int) -> Change:

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.core.recording import Provenance, Recording, missing_value, quantise
+from clocs.core.recording import Provenance, Recording, missing_value, quantize
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.datasets.chapman import sheet_rows
 from clocs.datasets.folder import FOLDER
 from clocs.formats.reading import read_from
 from clocs.signals.beats import find_beats
-from clocs.signals.quality import OFF, assess
+from clocs.signals.quality import GATE_OFF, assess
 from tests.conftest import make_recording
 
 RATE = 500.0
-BEATS_ONLY = OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
+BEATS_ONLY = GATE_OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
 
 
 def waves(interval: float, seconds: float = 10.0, qrs: float = 0.02, t_delay: float = 0.25) -> Recording:
@@ -36,7 +36,7 @@ def waves(interval: float, seconds: float = 10.0, qrs: float = 0.02, t_delay: fl
         for delay, width, size in bells:
             beat += size * np.exp(-(((times - centre - delay) / width) ** 2) / 2)
     return Recording(
-        digital=quantise(np.stack([beat, 0.8 * beat, -beat])),
+        digital=quantize(np.stack([beat, 0.8 * beat, -beat])),
         gain=np.full(3, 1000.0),
         baseline=np.zeros(3, np.int32),
         sampling_rate=RATE,

@@ -29,7 +29,7 @@ def literal_count(num_samples: Fraction | int, window: int) -> int:
 
 
 def count(policy: FramePolicy, num_samples: int, sampling_rate: float) -> int:
-    return int(policy.count(np.array([num_samples]), np.array([sampling_rate]))[0])
+    return int(policy.num_frames(np.array([num_samples]), np.array([sampling_rate]))[0])
 
 
 @given(st.integers(0, 3000), st.integers(1, 300), st.floats(50, 2000))
@@ -61,10 +61,12 @@ def test_a_recording_of_just_so_many_frames_has_them(frames: int, sampling_rate:
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20))
 def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(num_samples: list[int]) -> None:
     rates = np.full(len(num_samples), 500.0)
-    whole = FramePolicy(num_samples=2500, num_source_samples="recording").count(np.array(num_samples), rates)
+    whole = FramePolicy(num_samples=2500, num_source_samples="recording").num_frames(np.array(num_samples), rates)
     assert whole.tolist() == [int(length > 0) for length in num_samples]
     cut = FramePolicy(num_samples=250, sampling_rate=500)
-    assert cut.count(np.array(num_samples), rates).tolist() == [count(cut, length, 500.0) for length in num_samples]
+    assert cut.num_frames(np.array(num_samples), rates).tolist() == [
+        count(cut, length, 500.0) for length in num_samples
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_counts_done_by_hand(num_samples: int, sampling_rate: float, segments: i
 def test_the_window_is_what_one_frame_takes_of_a_recording(
     policy: FramePolicy, sampling_rate: float, window: int
 ) -> None:
-    assert policy.window(sampling_rate) == window
+    assert policy.window_length(sampling_rate) == window
 
 
 @given(VALUES)

@@ -12,7 +12,7 @@ import pytest
 from clocs.core.recording import Digital, Provenance
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.signals.leads import STANDARD, derive
+from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 from clocs.signals.quality import GatePolicy, _normals, assess
 from tests.conftest import make_recording
 from tests.signals.judged import found, row, swap, twelve
@@ -53,7 +53,7 @@ ALIKE: dict[tuple[str, ...], set[tuple[str, str]]] = {
 """Leads that change places in the one equation of three leads without changing it: no exchange of them can be seen."""
 
 
-@pytest.mark.parametrize("limbs", list(itertools.combinations(STANDARD[:6], 3)))
+@pytest.mark.parametrize("limbs", list(itertools.combinations(STANDARD_LEADS[:6], 3)))
 def test_exchanged_names_are_found_in_any_three_limb_leads(limbs: tuple[str, ...]) -> None:
     some = twelve().select((*limbs, "V2"))
     assert found(some) == set()
@@ -110,7 +110,7 @@ def test_missing_chest_leads_do_not_hide_swapped_limb_leads() -> None:
 
 
 def test_a_derived_lead_is_not_held_against_its_own_equation() -> None:
-    derived = derive(make_recording())
+    derived = add_derived_leads(make_recording())
     wrong = replace(derived, gain=np.where(np.array(derived.leads) == "III", 300.0, derived.gain))
     assert found(wrong) == set()
     assert found(replace(wrong, provenance=Provenance())) == {("lead_equations", "III")}

@@ -16,7 +16,7 @@ from clocs.core.errors import LeadError
 from clocs.core.recording import Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from clocs.signals.leads import STANDARD, canonical, derivable, derive, without_derived
+from clocs.signals.leads import STANDARD_LEADS, add_derived_leads, canonical_lead, derivable_leads, drop_derived_leads
 from tests.conftest import make_recording
 
 WEIGHTS = {"III": (-1, 1), "aVR": (-0.5, -0.5), "aVL": (1, -0.5), "aVF": (-0.5, 1)}
@@ -59,25 +59,25 @@ def pair(
     ],
 )
 def test_names_get_their_standard_spelling(given_name: str, expected: str) -> None:
-    assert canonical(given_name) == expected
+    assert canonical_lead(given_name) == expected
 
 
-@pytest.mark.parametrize("lead", STANDARD)
+@pytest.mark.parametrize("lead", STANDARD_LEADS)
 def test_a_standard_name_is_kept_in_any_case(lead: str) -> None:
-    assert {canonical(lead), canonical(lead.upper()), canonical(lead.lower())} == {lead}
+    assert {canonical_lead(lead), canonical_lead(lead.upper()), canonical_lead(lead.lower())} == {lead}
 
 
 def test_what_can_be_derived() -> None:
-    assert derivable(("I", "II", "V2")) == ("III", "aVR", "aVL", "aVF")
-    assert derivable(("I", "II", "aVR")) == ("III", "aVL", "aVF")
-    assert derivable(("II", "V2")) == ()
-    assert derivable(STANDARD) == ()
+    assert derivable_leads(("I", "II", "V2")) == ("III", "aVR", "aVL", "aVF")
+    assert derivable_leads(("I", "II", "aVR")) == ("III", "aVL", "aVF")
+    assert derivable_leads(("II", "V2")) == ()
+    assert derivable_leads(STANDARD_LEADS) == ()
 
 
 @given(PAIRS, BASELINES)
 def test_derived_leads_are_exact_in_integers(digital: npt.NDArray[np.int16], baseline: tuple[int, int]) -> None:
     """At equal gains, twice a derived value is a whole number of steps; it is that number."""
-    made = derive(pair(digital, baseline=baseline))
+    made = add_derived_leads(pair(digital, baseline=baseline))
     one, two = (
         [None if value == -32768 else value - zero for value in row]
         for row, zero in zip(digital.tolist(), baseline, strict=True)
@@ -97,7 +97,7 @@ def test_derived_leads_are_exact_in_integers(digital: npt.NDArray[np.int16], bas
 def test_with_different_gains_they_are_right_to_half_a_fine_step(
     digital: npt.NDArray[np.int16], baseline: tuple[int, int], gain: tuple[float, float]
 ) -> None:
-    made = derive(pair(digital, gain, baseline))
+    made = add_derived_leads(pair(digital, gain, baseline))
     absent = (digital == -32768).any(axis=0)
     volts = (digital - np.array(baseline, np.float64)[:, None]) / np.array(gain)[:, None]
     step = 1 / (2 * max(gain))
@@ -115,8 +115,8 @@ def test_taking_the_derived_leads_away_again_gives_what_was_read(
 ) -> None:
     whole = Recording(np.concatenate([digital, digital[::-1]]), np.full(4, 500.0), np.zeros(4, np.int32), 500.0,
                       ("I", "II", "V2", "X")).select(tuple(order))  # fmt: skip
-    made = derive(whole)
-    back = without_derived(made)
+    made = add_derived_leads(whole)
+    back = drop_derived_leads(made)
     assert made.leads == ("I", "II", "III", "aVR", "aVL", "aVF", "V2", "X")
     assert made.provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
     assert back.provenance.derived_leads == ()
@@ -125,27 +125,27 @@ def test_taking_the_derived_leads_away_again_gives_what_was_read(
 
 def test_leads_that_were_read_are_not_replaced() -> None:
     recording = make_recording(leads=("I", "II", "aVR"))
-    made = derive(recording)
+    made = add_derived_leads(recording)
     np.testing.assert_array_equal(made.select(("aVR",)).digital, recording.select(("aVR",)).digital)
     assert made.provenance.derived_leads == ("III", "aVL", "aVF")
 
 
 def test_a_lead_stays_derived_when_others_are_derived_later() -> None:
-    made = derive(derive(make_recording()).select(("I", "II", "III")))
+    made = add_derived_leads(add_derived_leads(make_recording()).select(("I", "II", "III")))
     assert made.provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
-    assert without_derived(made).leads == ("I", "II")
+    assert drop_derived_leads(made).leads == ("I", "II")
 
 
 def test_nothing_to_derive_changes_nothing() -> None:
     recording = make_recording(leads=("II", "V2"))
-    assert derive(recording) is recording
-    assert without_derived(recording) is recording
+    assert add_derived_leads(recording) is recording
+    assert drop_derived_leads(recording) is recording
 
 
 def test_values_too_large_for_a_sum_are_refused_not_wrapped() -> None:
     huge = np.array([[2**31 - 1], [2**31 - 1]], np.int32)
     with pytest.raises(LeadError, match=r"big.*derive_leads=False"):
-        derive(replace(pair(huge), record_id="big"))
+        add_derived_leads(replace(pair(huge), record_id="big"))
 
 
 @pytest.mark.parametrize("folder", ["ptbxl", "cpsc2018"])
@@ -160,7 +160,7 @@ def test_derived_leads_are_the_published_ones(originals: Path, folder: str) -> N
         if name.endswith(".hea") and "A6000" not in name:
             records += 1
             recording = read_from(source, name)
-            made = derive(recording.select(("I", "II")))
+            made = add_derived_leads(recording.select(("I", "II")))
             leads = tuple(WEIGHTS)
             assert made.provenance.derived_leads == leads
             off = 1000 * np.abs(made.select(leads).physical() - recording.select(leads).physical())

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
 from clocs.core.recording import Provenance, Recording, missing_value
-from clocs.signals.leads import derive
-from clocs.signals.quality import OFF, REASONS, GatePolicy, assess
+from clocs.signals.leads import add_derived_leads
+from clocs.signals.quality import GATE_OFF, REASONS, GatePolicy, assess
 from tests.conftest import make_recording
 from tests.signals.judged import EVERYTHING, Change, arms_exchanged, found, heart, put, row, swap, twelve
 
@@ -61,7 +61,7 @@ def test_a_planted_fault_is_found_with_its_lead_and_reason(fault: str) -> None:
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_with_the_gate_off_everything_passes(fault: str) -> None:
-    assert assess(PLANTED[fault][0], OFF) == []
+    assert assess(PLANTED[fault][0], GATE_OFF) == []
 
 
 OFF_ALONE: dict[str, dict[str, bool | None]] = {
@@ -87,7 +87,7 @@ def test_each_check_can_be_switched_off_alone(fault: str) -> None:
 
 def test_a_clean_recording_passes_with_measured_and_with_derived_leads() -> None:
     assert found(twelve()) == set()
-    assert found(derive(make_recording())) == set()
+    assert found(add_derived_leads(make_recording())) == set()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> Non
 
 def test_a_calibration_pulse_at_the_end_is_no_fault_of_the_leads() -> None:
     """As Philips carts write it: 1 mV on all leads at once, which no heart can make."""
-    beats = derive(make_recording(("I", "II", "V1"), num_samples=5500))
+    beats = add_derived_leads(make_recording(("I", "II", "V1"), num_samples=5500))
     held = replace(beats, provenance=replace(beats.provenance, derived_leads=()))
     assert assess(held, GatePolicy()) == []
     pulse = held.digital.copy()

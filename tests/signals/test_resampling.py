@@ -11,7 +11,7 @@ import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clocs.signals.resampling import Floats, resample, resampled_length, stretch
+from clocs.signals.resampling import Floats, resample, resample_to_length, resampled_length
 
 
 def sine(hertz: float, sampling_rate: float, seconds: float = 10.0) -> Floats:
@@ -68,7 +68,7 @@ def test_leads_do_not_mix() -> None:
 def test_the_same_rate_changes_nothing() -> None:
     signal = sine(3, 500)
     np.testing.assert_array_equal(resample(signal, 500.0, 500), signal)
-    np.testing.assert_array_equal(stretch(signal, len(signal)), signal)
+    np.testing.assert_array_equal(resample_to_length(signal, len(signal)), signal)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -78,14 +78,14 @@ def test_missing_samples_are_refused_before_they_spread(bad: float) -> None:
     with pytest.raises(ValueError, match="missing samples would spread"):
         resample(signal, 500, 250)
     with pytest.raises(ValueError, match="missing samples would spread"):
-        stretch(signal, 2500)
+        resample_to_length(signal, 2500)
 
 
 @settings(max_examples=50)
 @given(st.integers(2, 400), st.integers(1, 400), st.integers(0, 2**32 - 1))
 def test_stretch_is_scipys_fourier_method(before: int, after: int, seed: int) -> None:
     signal: npt.NDArray[np.float32] = np.random.default_rng(seed).normal(size=(3, before)).astype(np.float32)
-    made = stretch(signal, after)
+    made = resample_to_length(signal, after)
     assert made.shape == (3, after)
     assert made.dtype == np.float32
     np.testing.assert_allclose(made, scipy.signal.resample(signal, after, axis=-1), atol=1e-5)
@@ -95,5 +95,5 @@ def test_stretch_is_scipys_fourier_method(before: int, after: int, seed: int) ->
 def test_stretch_keeps_whole_periods_exactly(after: int) -> None:
     """Closed form: 7 periods in 256 samples are 7 periods in any number of samples."""
     phase = 2 * np.pi * 7 * np.arange(after) / after
-    made = stretch(np.sin(2 * np.pi * 7 * np.arange(256) / 256).astype(np.float32), after)
+    made = resample_to_length(np.sin(2 * np.pi * 7 * np.arange(256) / 256).astype(np.float32), after)
     np.testing.assert_allclose(made, np.sin(phase), atol=1e-5)

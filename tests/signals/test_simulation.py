@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from clocs.signals.background import disturbances, fibrillation
+from clocs.signals.background import artifacts, fibrillation
 from clocs.signals.heart_vector import (
     DOWER,
     P_WAVE,
@@ -22,7 +22,7 @@ from clocs.signals.heart_vector import (
     ventricular_beat,
 )
 from clocs.signals.rhythms import PACED
-from clocs.signals.simulation import SWING, Simulation, simulate
+from clocs.signals.simulation import BREATHING_SWING, Simulation, simulate
 
 LEADS = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V6")
 
@@ -63,7 +63,7 @@ def literal(made: Simulation, lead: str, sample: int) -> float:
 
 @pytest.mark.parametrize("labels", [("SR",), ("PVC",), ("SR", "PAC", "RVH"), ("SB", "3AVB", "STE-INF"), ("ST", "PACE")])
 def test_a_drawing_is_the_sum_of_its_waves(labels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clocs.signals.simulation.SWING", 0.0)
+    monkeypatch.setattr("clocs.signals.simulation.BREATHING_SWING", 0.0)
     random = np.random.default_rng(3)
     made = simulate(labels, make_heart(random), seconds=3, sampling_rate=250, random=random)
     drawn = dict(zip(LEADS, made.draw(LEADS, 0.0, random).astype(float), strict=True))
@@ -79,7 +79,7 @@ def test_beats_swing_with_the_breath_by_a_few_percent() -> None:
     (lead,) = made.draw(("II",), 0.0, random).astype(float)
     onsets = made.truth().qrs_onsets[:-1]
     peaks = np.array([np.abs(lead[at : at + 50]).max() for at in onsets])
-    assert 0 < np.ptp(peaks) / peaks.mean() < 5 * SWING
+    assert 0 < np.ptp(peaks) / peaks.mean() < 5 * BREATHING_SWING
 
 
 def test_the_area_of_a_beat_is_that_of_its_vector() -> None:
@@ -125,7 +125,7 @@ def test_fibrillation_is_at_its_frequencies() -> None:
 
 def test_some_recordings_hum_and_all_are_noisy() -> None:
     def hums(seed: int) -> bool:
-        noise = disturbances(8, 5000, 500, (0.25, 0.0), np.random.default_rng(seed))
+        noise = artifacts(8, 5000, 500, (0.25, 0.0), np.random.default_rng(seed))
         assert 0.001 < np.diff(noise, axis=1).std() < 0.05
         power = np.abs(np.fft.rfft(noise, axis=1)) ** 2
         return bool(max(power[0, 500], power[0, 600]) > 50 * np.median(power[0, 400:700]))

@@ -50,7 +50,7 @@ def child(operation: str, place: Path, step: int | None) -> None:
     faiss.omp_set_num_threads(1)
     if step is not None:
         steps = iter(range(1, sys.maxsize))
-        files.reached = lambda name, path: os.kill(os.getpid(), signal.SIGKILL) if next(steps) == step else None
+        files.on_write_step = lambda name, path: os.kill(os.getpid(), signal.SIGKILL) if next(steps) == step else None
     try:
         OPERATIONS[operation](place)
     except BaseException as error:

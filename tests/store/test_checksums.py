@@ -15,7 +15,7 @@ import clocs
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.checksums import CHUNK_BYTES, CheckedChunks, ChunkHasher, checksums_path, read_checksums
 from clocs.store.frames import Frames
 from clocs.store.reader import SKIP_CHECKSUMS
@@ -76,7 +76,7 @@ def test_every_shard_has_checksums_that_state_its_hash(store: Store) -> None:
 
 @pytest.mark.parametrize("name", schema("int16").names)
 def test_damage_is_found_in_every_column(name: str, store_of: Maker, varied: list[Recording]) -> None:
-    store = store_of(varied, gate=OFF, per_shard=len(varied))
+    store = store_of(varied, gate=GATE_OFF, per_shard=len(varied))
     column = store.shard(0)._file._batch.column(name)
     last = [buffer for buffer in column.buffers() if buffer is not None and buffer.size][-1]
     flip(shard_path(store), last.address - store.shard(0)._file._bytes.address)

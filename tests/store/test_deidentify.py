@@ -19,7 +19,7 @@ from clocs.datasets import Entry
 from clocs.datasets.tables import hash_of
 from clocs.formats.writing import write
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.deidentify import deidentify, identities, parse_keep
 from clocs.store.identity_scan import scan_identities
 from clocs.store.ingest import ingest
@@ -73,7 +73,7 @@ def test_formats_with_checksums_tell_nobody_either(form: str, key: Path, tmp_pat
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "Winterbottom.ecg").write_bytes(BINARY_WRITERS[form](1))
     (tmp_path / "in" / "Winterbottom-2.ecg").write_bytes(BINARY_WRITERS[form](1)[:-7])
-    store = ingest("folder", tmp_path / "in", tmp_path / "store", options={"key": key}, gate=OFF)
+    store = ingest("folder", tmp_path / "in", tmp_path / "store", options={"key": key}, gate=GATE_OFF)
     assert store.manifest.records_in == 2
     assert occurring(["Winterbottom"], tmp_path / "store") == []
     assert occurring(["Winterbottom"], tmp_path / "in") == ["Winterbottom"]

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from clocs.core.recording import Recording, quantise
+from clocs.core.recording import Recording, quantize
 from clocs.datasets import DATASETS
 from clocs.formats.writing import write
-from clocs.signals.leads import STANDARD, derive
-from clocs.signals.quality import OFF
+from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
+from clocs.signals.quality import GATE_OFF
 from clocs.store import duplicates
 from clocs.store.duplicates import duplicate_groups, near_duplicate_groups, signal_keys
 from clocs.store.ingest import ingest
@@ -32,7 +32,7 @@ def flat(name: str) -> Recording:
 def test_equal_signals_have_equal_keys_and_flat_ones_none(store_of: Maker) -> None:
     signals = [make_recording(seed=number, record_id=f"r{number}", patient_id=f"p{number}") for number in range(5)]
     again = replace(signals[1], record_id="again", patient_id="someone", labels=("AF",))
-    store = store_of([*signals, flat("f0"), again, flat("f1"), flat("f2")], per_shard=2, gate=OFF)
+    store = store_of([*signals, flat("f0"), again, flat("f1"), flat("f2")], per_shard=2, gate=GATE_OFF)
     assert [shard.records for shard in store.manifest.shards] == [2, 2, 2, 2, 1]
     keys = signal_keys(store)
     np.testing.assert_array_equal(keys == 0, [False] * 5 + [True, False, True, True])
@@ -51,7 +51,7 @@ def test_a_key_is_the_start_of_the_stored_hash_and_the_same_in_every_ingest(stor
 
 def coarser(recording: Recording, gain: float) -> Recording:
     """The same signal in other steps."""
-    digital = quantise(recording.physical().astype(np.float64), gain)
+    digital = quantize(recording.physical().astype(np.float64), gain)
     return replace(recording, digital=digital, gain=np.full(len(recording.leads), gain))
 
 
@@ -61,9 +61,9 @@ def grouped(store: Store) -> list[list[str]]:
 
 def test_other_steps_and_stored_leads_do_not_hide_an_ecg(store_of: Maker) -> None:
     fine = make_recording(EIGHT, seed=1, record_id="fine")
-    twelve = replace(derive(fine), record_id="twelve")
+    twelve = replace(add_derived_leads(fine), record_id="twelve")
     twelve = replace(twelve, provenance=replace(twelve.provenance, derived_leads=()))
-    assert set(twelve.leads) == set(STANDARD)
+    assert set(twelve.leads) == set(STANDARD_LEADS)
     coarse = replace(coarser(fine, 1 / 0.00488), record_id="coarse")
     others = [make_recording(EIGHT, seed=seed, record_id=f"other {seed}") for seed in range(2, 9)]
     store = store_of([others[0], fine, *others[1:4], coarse, twelve, *others[4:]])
@@ -83,7 +83,7 @@ def test_what_differs_by_more_than_a_step_is_another_ecg(store_of: Maker, change
     one = make_recording(("I", "II"), seed=1, record_id="one")
     values: npt.NDArray[np.float64] = one.physical().astype(np.float64)
     assert callable(change)
-    other = replace(one, digital=quantise(change(values)), record_id="other")
+    other = replace(one, digital=quantize(change(values)), record_id="other")
     assert grouped(store_of([one, other])) == []
 
 
@@ -102,7 +102,7 @@ def test_one_file_of_coarse_steps_has_no_others_compared(
         return False
 
     monkeypatch.setattr(duplicates, "_agree", agree)
-    assert grouped(store_of(recordings, gate=OFF)) == []
+    assert grouped(store_of(recordings, gate=GATE_OFF)) == []
     assert all(f"r{number}" in pair for pair in compared)
     assert len(compared) < len(recordings)
 
@@ -111,7 +111,7 @@ def test_raw_steps_are_the_same_ecg_only_as_raw_steps(store_of: Maker) -> None:
     one = replace(make_recording(("II",), seed=1, record_id="one"), gain=np.ones(1))
     raw = replace(one, unit="adu", record_id="raw")
     again = replace(raw, record_id="again")
-    assert grouped(store_of([one, raw, again], gate=OFF)) == [["raw", "again"]]
+    assert grouped(store_of([one, raw, again], gate=GATE_OFF)) == [["raw", "again"]]
 
 
 def test_groups_come_in_order_of_their_first_members(store_of: Maker) -> None:
@@ -127,7 +127,7 @@ def test_groups_come_in_order_of_their_first_members(store_of: Maker) -> None:
     same: dict[str, list[str]] = {}
     for recording in recordings:
         same.setdefault(recording.record_id.split(" at ")[0], []).append(recording.record_id)
-    assert grouped(store_of(recordings, gate=OFF)) == list(same.values())
+    assert grouped(store_of(recordings, gate=GATE_OFF)) == list(same.values())
 
 
 def test_signals_of_a_few_steps_are_nobodys(store_of: Maker) -> None:

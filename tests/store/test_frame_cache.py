@@ -13,7 +13,7 @@ import pytest
 
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.frames import Frames
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
@@ -78,7 +78,7 @@ def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_thei
 def test_one_cache_serves_any_recordings(
     store_of: Maker, varied: list[Recording], tmp_path: Path, all_leads: bool
 ) -> None:
-    store = store_of(varied, gate=OFF, per_shard=3)
+    store = store_of(varied, gate=GATE_OFF, per_shard=3)
     random = np.random.default_rng(0)
     for _ in range(4):
         mask = random.random(len(store)) < 0.5

@@ -16,7 +16,7 @@ from scipy.signal import resample, resample_poly
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Episode, Recording
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from tests.conftest import make_recording
@@ -73,7 +73,7 @@ def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, F
 def test_frames_equal_a_literal_loop(store_of: Maker, varied: list[Recording], name: str) -> None:
     policy = POLICIES[name]
     recordings = [item for item in varied if policy.sampling_rate is None or item.record_id != "gap"]
-    store = store_of(recordings, gate=OFF, per_shard=3)
+    store = store_of(recordings, gate=GATE_OFF, per_shard=3)
     frames = Frames(store, policy)
     records, numbers, leads = frames.locate(np.arange(len(frames)))
     values = frames.gather(np.arange(len(frames)))
@@ -94,7 +94,7 @@ def test_frames_equal_a_literal_loop(store_of: Maker, varied: list[Recording], n
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1000))
 def test_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recording], seed: int) -> None:
-    store = store_of(varied, gate=OFF, per_shard=3)
+    store = store_of(varied, gate=GATE_OFF, per_shard=3)
     frames = Frames(store, POLICIES["cut"])
     items = np.random.default_rng(seed).integers(0, len(frames), 20)
     batch = frames.gather(items)
@@ -116,7 +116,7 @@ def test_a_mask_leaves_the_other_recordings_out(store_of: Maker) -> None:
 
 
 def test_all_leads_are_stacked(store_of: Maker, varied: list[Recording]) -> None:
-    store = store_of(varied, gate=OFF, per_shard=3)
+    store = store_of(varied, gate=GATE_OFF, per_shard=3)
     policy = POLICIES["cut"]
     whole = Frames(store, policy, all_leads=True)
     single = Frames(store, policy)
@@ -133,7 +133,7 @@ def test_all_leads_are_those_that_most_recordings_have_in_one_order(store_of: Ma
     """Whatever order a file has them in; recordings that lack one are left out."""
     layouts = [("V1", "II"), ("I", "II", "V1"), ("V1", "II", "I"), ("II", "I", "V1", "V2"), ("II", "V1", "I")]
     made = [make_recording(leads, seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n, leads in enumerate(layouts)]
-    store = store_of(made, gate=OFF, per_shard=2)
+    store = store_of(made, gate=GATE_OFF, per_shard=2)
     frames = Frames(store, FramePolicy(num_samples=2500, num_source_samples=2500), all_leads=True)
     assert frames.leads == ("I", "II", "V1", "III", "aVR", "aVL", "aVF")
     records, numbers, _ = frames.locate(np.arange(len(frames)))
@@ -154,7 +154,7 @@ def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of:
     signal = clean.digital.copy()
     for place in (1255, 3900):  # just after the first of four frames, and within the fourth
         signal[0, place] = np.iinfo(signal.dtype).min
-    store = store_of([clean], gate=OFF), store_of([replace(clean, digital=signal)], name="gaps", gate=OFF)
+    store = store_of([clean], gate=GATE_OFF), store_of([replace(clean, digital=signal)], name="gaps", gate=GATE_OFF)
     policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=("II",))
     whole, gaps = (Frames(each, policy) for each in store)
     _, numbers, _ = gaps.locate(np.arange(len(gaps)))
@@ -165,7 +165,9 @@ def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of:
 @pytest.mark.parametrize("sampling_rate", [100.0, 257.0, 300.0, 333.3, 1000.0])
 def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, sampling_rate: float) -> None:
     recording = make_recording(("II",), num_samples=int(30.7 * sampling_rate), sampling_rate=sampling_rate)
-    frames = Frames(store_of([recording], gate=OFF), FramePolicy(num_samples=2500, sampling_rate=500, leads=("II",)))
+    frames = Frames(
+        store_of([recording], gate=GATE_OFF), FramePolicy(num_samples=2500, sampling_rate=500, leads=("II",))
+    )
     ratio = 500 / Fraction(str(sampling_rate))
     whole = resample_poly(recording.physical()[0], ratio.numerator, ratio.denominator, padtype="edge")
     assert len(frames) == 6
@@ -185,7 +187,7 @@ def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
         return np.repeat(signal, 2, axis=-1)
 
     monkeypatch.setattr("clocs.store.frames.resample", resample)
-    store = store_of([make_recording(("II",), num_samples=250 * 600, sampling_rate=250.0)], gate=OFF)
+    store = store_of([make_recording(("II",), num_samples=250 * 600, sampling_rate=250.0)], gate=GATE_OFF)
     Frames(store, FramePolicy(num_samples=2500, sampling_rate=500)).gather(np.arange(120))
     assert len(lengths) == 3, "first, last and all other frames"
     assert max(lengths) < 1250 + 50
@@ -193,7 +195,9 @@ def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
 
 def test_long_names_of_leads_are_kept(store_of: Maker) -> None:
     leads = ("Bipolar chest lead A", "Bipolar chest lead B")
-    frames = Frames(store_of([make_recording(leads)], gate=OFF), FramePolicy(num_samples=5000, num_source_samples=5000))
+    frames = Frames(
+        store_of([make_recording(leads)], gate=GATE_OFF), FramePolicy(num_samples=5000, num_source_samples=5000)
+    )
     assert frames.locate([0, 1])[2].tolist() == list(leads) == list(frames.leads)
 
 

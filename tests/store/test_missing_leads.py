@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD
-from clocs.signals.quality import OFF
+from clocs.signals.leads import STANDARD_LEADS
+from clocs.signals.quality import GATE_OFF
 from clocs.store.frame_index import recipe
 from clocs.store.frames import Frames
 from clocs.store.gatherer import lead_plan
@@ -29,12 +29,12 @@ POLICIES = st.fixed_dictionaries(
         "num_samples": st.sampled_from([500, 1250]),
         "segments": st.integers(1, 2),
         "sampling_rate": st.just(500.0),
-        "leads": st.lists(st.sampled_from(STANDARD), min_size=1, unique=True).map(tuple),
+        "leads": st.lists(st.sampled_from(STANDARD_LEADS), min_size=1, unique=True).map(tuple),
         "normalization": st.sampled_from(["none", "minmax", "typical"]),
         "normalization_scope": st.sampled_from(["lead", "frame"]),
         "allow_missing_leads": st.booleans(),
         "excluded_leads": st.lists(
-            st.tuples(st.sampled_from(["r0", "r1", "wide", "gap"]), st.sampled_from(STANDARD)), max_size=3
+            st.tuples(st.sampled_from(["r0", "r1", "wide", "gap"]), st.sampled_from(STANDARD_LEADS)), max_size=3
         ).map(tuple),
     }
 )
@@ -82,7 +82,7 @@ def at_one_rate(varied: list[Recording]) -> list[Recording]:
 
 
 def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rate: list[Recording]) -> None:
-    store = store_of(at_one_rate, gate=OFF, per_shard=3)
+    store = store_of(at_one_rate, gate=GATE_OFF, per_shard=3)
 
     @settings(max_examples=60, deadline=None)
     @given(options=POLICIES, named=st.booleans(), chosen=st.integers(1, 2 ** len(at_one_rate) - 1))
@@ -110,7 +110,7 @@ def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rat
 
 
 def test_an_unnamed_lead_goes_to_the_channel_that_the_policy_names(store_of: Maker) -> None:
-    store = store_of([make_recording(("ECG",)), make_recording(("I", "II"), seed=1, record_id="r1")], gate=OFF)
+    store = store_of([make_recording(("ECG",)), make_recording(("I", "II"), seed=1, record_id="r1")], gate=GATE_OFF)
     policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=("I", "V1"), allow_missing_leads=True)
     with pytest.raises(ConfigError, match=r"unnamed lead \('ECG'\) and none of the leads I, V1. Set unnamed_lead"):
         Frames(store, policy, all_leads=True)
@@ -128,7 +128,7 @@ def test_missing_leads_of_resampled_frames_stay_zero(store_of: Maker) -> None:
     gapped = make_recording(("I", "II", "V1"), num_samples=5000, sampling_rate=250.0)
     digital = gapped.digital.copy()
     digital[2, 1300] = np.iinfo(digital.dtype).min
-    stores = store_of([gapped], gate=OFF), store_of([replace(gapped, digital=digital)], name="gap", gate=OFF)
+    stores = store_of([gapped], gate=GATE_OFF), store_of([replace(gapped, digital=digital)], name="gap", gate=GATE_OFF)
     policy = FramePolicy(num_samples=1000, sampling_rate=500, leads=("V1", "aVL", "V6"), allow_missing_leads=True)
     whole, frames = (Frames(store, policy, all_leads=True) for store in stores)
     items = np.arange(len(frames))
@@ -142,7 +142,7 @@ def test_missing_leads_of_resampled_frames_stay_zero(store_of: Maker) -> None:
 def test_each_stored_lead_is_read_once() -> None:
     """Twelve leads from eight that are stored; and two derived ones, for which I and II are read as well."""
     stored = ("V6", "I", "II", "V1", "V2", "V3", "V4", "V5")
-    policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD)
+    policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD_LEADS)
     made = recipe(stored, policy, all_leads=True)
     assert made is not None
     plan = lead_plan(made)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.datasets import DATASETS
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
 from clocs.store.store import Store
@@ -40,7 +40,7 @@ def make(name: str, real_data: Path, folder: Path, **options: object) -> Store:
 
 @pytest.mark.parametrize("name", quick("cardiology"))
 def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tmp_path: Path) -> None:
-    store = make(name, real_data, tmp_path, gate=OFF)
+    store = make(name, real_data, tmp_path, gate=GATE_OFF)
     numbers = info(store)
     assert numbers["in"] == numbers["stored"] == DATASETS.get(name).expected["in"]
     assert (numbers["frames"], numbers["instances"]) == (FRAMES[name], INSTANCES[name])

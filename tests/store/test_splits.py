@@ -17,8 +17,8 @@ from clocs.core.recording import Provenance
 from clocs.core.seeds import generator
 from clocs.datasets import DATASETS, SplitPolicy
 from clocs.formats.writing import write
-from clocs.signals.leads import derive
-from clocs.signals.quality import OFF
+from clocs.signals.leads import add_derived_leads
+from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split, _deal, check_leaks, load_split, make_split
 from clocs.store.store import Store
@@ -97,9 +97,11 @@ def test_one_ecg_in_two_files_stays_in_one_part(other: str, tmp_path: Path) -> N
     eight = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
     for number in range(24):
         made = make_recording(leads=eight, seed=number)
-        write(replace(derive(made), provenance=Provenance()), tmp_path / "files" / "twelve" / f"{number}.hea")
+        write(
+            replace(add_derived_leads(made), provenance=Provenance()), tmp_path / "files" / "twelve" / f"{number}.hea"
+        )
         write(made, tmp_path / "files" / "eight" / f"{number}.{other}")
-    store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=OFF)
+    store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=GATE_OFF)
     split = make_split(store)
     check_leaks(store, split, thorough=True)
     apart = make_split(store, "apart", group_duplicates=False)
@@ -116,7 +118,7 @@ def test_an_extract_of_one_lead_stays_with_its_ecg(lead: str, tmp_path: Path) ->
         write(made, tmp_path / "files" / "whole" / f"{number}.hea")
         alone = replace(made.select(("V2" if lead == "ECG" else lead,)), leads=(lead,))
         write(alone, tmp_path / "files" / "strip" / f"{number}.hea")
-    store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=OFF)
+    store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=GATE_OFF)
     check_leaks(store, make_split(store), thorough=True)
     with pytest.raises(LeakError, match="are one ECG in several files"):
         check_leaks(store, make_split(store, "apart", group_duplicates=False), thorough=True)
@@ -209,7 +211,7 @@ def test_of_two_who_give_a_name_at_once_one_does(store: Store, monkeypatch: pyte
             assert begun[0].stdout is not None
             assert begun[0].stdout.readline() == "at the lock\n"
 
-    monkeypatch.setattr("clocs.core.files.reached", reached)
+    monkeypatch.setattr("clocs.core.files.on_write_step", reached)
     made = make_split(store, seed=1)
     (other,) = begun
     assert "exists and differs" in other.communicate()[1]

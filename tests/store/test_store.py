@@ -16,7 +16,7 @@ from clocs.core.recording import Episode, Recording
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.duplicates import duplicate_groups
 from clocs.store.ingest import ingest
 from clocs.store.manifest import SHARDS
@@ -31,7 +31,7 @@ def test_recordings_come_back_exactly(store_of: Maker, varied: list[Recording]) 
     varied[0] = replace(
         varied[0], age=61.5, sex="female", site="ward", labels=("AF", "PVC"), episodes=(Episode(3, 9, "AF"),)
     )
-    store = store_of(varied, gate=OFF, per_shard=3)
+    store = store_of(varied, gate=GATE_OFF, per_shard=3)
     assert len(store) == len(varied)
     for before in varied:
         after = store.recording(before.record_id).select(before.leads)

@@ -61,7 +61,7 @@ def _kill_at_write(count: int) -> None:
         if calls == count:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    clocs.core.files.reached = reached
+    clocs.core.files.on_write_step = reached
 
 
 main()

@@ -13,8 +13,8 @@ import torch
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.formats.writing import write
-from clocs.signals.leads import STANDARD
-from clocs.signals.quality import OFF
+from clocs.signals.leads import STANDARD_LEADS
+from clocs.signals.quality import GATE_OFF
 from clocs.store.store import Store, open_store
 from clocs.training.config import resolve
 from clocs.training.data import sources
@@ -66,7 +66,9 @@ def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> N
 def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
     signals = np.random.default_rng(0).normal(0, 0.2, (20, 2, 5000))
     table = {"patient_id": [str(number) for number in range(20)]}
-    made = Store.from_arrays(tmp_path / "store", signals, sampling_rate=500, leads=["I", "II"], table=table, gate=OFF)
+    made = Store.from_arrays(
+        tmp_path / "store", signals, sampling_rate=500, leads=["I", "II"], table=table, gate=GATE_OFF
+    )
     clocs.split(made)
     config = resolve("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch_size=16"])
     parts = sources(config)
@@ -77,7 +79,7 @@ def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
 
 
 def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> None:
-    there = ", ".join(lead for lead in STANDARD if lead in open_store(store).recording(0).leads)
+    there = ", ".join(lead for lead in STANDARD_LEADS if lead in open_store(store).recording(0).leads)
     for wrong in ("leads=II,XX", "frames.leads=[XX]"):
         with pytest.raises(ConfigError, match=f"no recording of {store} has 'XX'; there are {there}$"):
             policy_leads("cmsc-synthetic", f"store={store}", wrong)
@@ -135,9 +137,9 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
     files = tmp_path / "files"
     files.mkdir()
     for number in range(40):
-        leads = STANDARD if number % 2 else ("I", "II", "V1")
+        leads = STANDARD_LEADS if number % 2 else ("I", "II", "V1")
         write(make_recording(leads=leads, seed=number), files / f"{number:02}.edf")
-    store = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=OFF)
+    store = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=GATE_OFF)
     for seed in range(4):
         clocs.split(store, f"s{seed}", seed=seed)
         config = resolve("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch_size=4"])

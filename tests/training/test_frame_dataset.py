@@ -14,8 +14,8 @@ from torch.utils.data import ConcatDataset, DataLoader
 
 from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD
-from clocs.signals.quality import OFF
+from clocs.signals.leads import STANDARD_LEADS
+from clocs.signals.quality import GATE_OFF
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
@@ -33,7 +33,7 @@ def arrays(folder: Path, seed: int = 0, sampling_rate: float = 500.0, recordings
         "patient_id": [f"p{number // 2}" for number in range(recordings)],
         "labels": [("A",) if number % 3 else ("B",) for number in range(recordings)],
     }
-    return Store.from_arrays(folder, signals, sampling_rate=sampling_rate, leads=LEADS, table=table, gate=OFF)
+    return Store.from_arrays(folder, signals, sampling_rate=sampling_rate, leads=LEADS, table=table, gate=GATE_OFF)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_options_that_contradict_each_other_are_refused(store: Store, tmp_path: 
         FrameDataset(store, leads=LEADS, sampling_rate=100)
     with pytest.raises(ConfigError, match="has the leads"):
         FrameDataset(store, leads="12", seconds=5)
-    assert FrameDataset(store, policy=policy, all_leads=True).leads == (*LEADS, *STANDARD[2:6])
+    assert FrameDataset(store, policy=policy, all_leads=True).leads == (*LEADS, *STANDARD_LEADS[2:6])
 
 
 def test_a_store_of_two_rates_asks_for_one(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_frames_that_lack_leads_are_left_out_or_masked(store: Store) -> None:
         FrameDataset(store, leads=("II", "V5"), seconds=5)
     dataset = FrameDataset(store, leads="12", seconds=5, allow_missing_leads=True, normalization="typical")
     batch = dataset.batch(range(len(dataset)))
-    there = torch.tensor([lead in (*LEADS, "III", "aVR", "aVL", "aVF") for lead in STANDARD])
+    there = torch.tensor([lead in (*LEADS, "III", "aVR", "aVL", "aVF") for lead in STANDARD_LEADS])
     assert torch.equal(batch["lead_mask"], there.expand(len(dataset), 12))
     assert not batch["signal"][:, :, ~there].any()
     np.testing.assert_allclose(batch["signal"][:, :, there].std(dim=-1, correction=0), 0.15, rtol=1e-4)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 import clocs
 from clocs import encoders, methods
 from clocs.core.errors import ConfigError
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.store import Store
 from clocs.training.config import resolve
 from clocs.training.encoder_module import load_encoder_folder
@@ -22,7 +22,7 @@ from tests.training.test_resume import content
 
 JOINT = (
     "encoder={name: resnet, in_channels: 12, embedding_dim: 16, width: 4, depth: 2}",
-    f"leads={','.join(STANDARD)}",
+    f"leads={','.join(STANDARD_LEADS)}",
     "batch_size=32",
 )
 PATCHES = (
@@ -41,7 +41,7 @@ def lacking(folder: Path) -> Store:
     table = {"patient_id": [str(number // 2) for number in range(60)]}
     leads = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
     made = Store.from_arrays(
-        folder, signals, sampling_rate=500, leads=leads, table=table, gate=clocs.signals.quality.OFF
+        folder, signals, sampling_rate=500, leads=leads, table=table, gate=clocs.signals.quality.GATE_OFF
     )
     clocs.split(made)
     return made
@@ -72,7 +72,7 @@ def test_recordings_that_lack_a_lead_take_part_where_the_policy_allows_it(tmp_pa
     assert len(allowed.train) > len(without.train)
     batch = allowed.train.make(np.arange(len(allowed.train)), 0, "train", 0, 0)
     absent = ~batch["lead_mask"][:, 0]
-    assert set(absent.nonzero()[:, 1].tolist()) == {STANDARD.index("V4")}
+    assert set(absent.nonzero()[:, 1].tolist()) == {STANDARD_LEADS.index("V4")}
     assert clocs.pretrain("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"])["max_epochs"] == 1
 
 
@@ -143,7 +143,11 @@ def test_a_joint_encoder_learns_and_is_probed_and_fine_tuned(
     trained: dict[str, Any], twelve: Path, tmp_path: Path
 ) -> None:
     encoder, about = load_encoder_folder(Path(trained["best"]))
-    assert (encoder.in_channels, about["input"]["lead_dropout"], tuple(about["input"]["leads"])) == (12, True, STANDARD)
+    assert (encoder.in_channels, about["input"]["lead_dropout"], tuple(about["input"]["leads"])) == (
+        12,
+        True,
+        STANDARD_LEADS,
+    )
     probed = clocs.probe(trained["best"], twelve, clocs.ProbeConfig(label_fraction=1.0), runs=tmp_path)
     recordings = int(clocs.open_store(twelve).split().mask("test").sum())
     assert probed["rows"]["test"] == 2 * recordings, "a row a frame, not a lead"

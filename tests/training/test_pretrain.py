@@ -19,7 +19,7 @@ import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
 from clocs.formats.writing import write
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.store import open_store
 from clocs.training.config import resolve
 from clocs.training.encoder_module import load_encoder_folder
@@ -124,7 +124,7 @@ def test_raw_steps_are_to_be_scaled_for_an_encoder_of_millivolt(first: Path, tmp
     for number in range(24):
         steps = replace(make_recording(seed=number), unit="adu", gain=np.ones(3))
         write(steps, files / f"{number:02}.hea")
-    made = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=OFF)
+    made = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=GATE_OFF)
     clocs.split(made)
     here = [f"store={made.folder}", f"runs={tmp_path / 'runs'}", f"init_from={first}", "max_steps=1", "batch_size=16"]
     with pytest.warns(

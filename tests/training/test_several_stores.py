@@ -15,7 +15,7 @@ import clocs
 from clocs.core.errors import ConfigError, LeakError, UnitError
 from clocs.evaluation.leakage import check_contract
 from clocs.formats.writing import write
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches
 from clocs.training.config import resolve
@@ -149,7 +149,7 @@ def test_an_ecg_is_recognised_in_another_store_by_any_lead_in_common(
     folders = [tmp_path / name for name in ("a", "b")]
     for folder, leads, values in zip(folders, (first, second), signals, strict=True):
         table = {"record_id": [f"{folder.name}{number}" for number in range(20)]}
-        clocs.split(Store.from_arrays(folder, values, sampling_rate=500, leads=leads, table=table, gate=OFF))
+        clocs.split(Store.from_arrays(folder, values, sampling_rate=500, leads=leads, table=table, gate=GATE_OFF))
     for one, other, names in ((*folders, "'a7' and 'b3'"), (*folders[::-1], "'b3' and 'a7'")):
         config = resolve("cmsc-synthetic", [f"store={one}", f"extra_stores={other}"])
         with pytest.raises(LeakError, match=f"1 leads are in {one} as well as in {other}, such as those of {names}"):
@@ -168,7 +168,7 @@ def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path)
     (tmp_path / "table.csv").write_text("file,patient_id\n" + rows)
     told = {"key": tmp_path / "key", "table": tmp_path / "table.csv"}
     first, second = (
-        clocs.ingest("folder", tmp_path / f"files{year}", tmp_path / f"store{year}", options=told, gate=OFF)
+        clocs.ingest("folder", tmp_path / f"files{year}", tmp_path / f"store{year}", options=told, gate=GATE_OFF)
         for year in (0, 1)
     )
     split, other = clocs.split(first), clocs.split(second, seed=5)

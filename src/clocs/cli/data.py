@@ -13,7 +13,7 @@ import typer
 
 from clocs.cli.arguments import AsJson, Engine, Picture, StoreFolder, Workers
 from clocs.cli.terminal import print_table, progress_bar
-from clocs.core.csv_cells import safe_cell
+from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
 
 data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
@@ -81,7 +81,7 @@ def ingest(
 ) -> None:
     """Read a folder or zip of ECG files into a store. Interrupted, it continues; repeated, it does nothing."""
     from clocs.core.sources import open_source
-    from clocs.signals.quality import OFF
+    from clocs.signals.quality import GATE_OFF
     from clocs.store.ingest import count_removed_recordings
     from clocs.store.ingest import ingest as run
     from clocs.store.manifest import versions
@@ -95,7 +95,7 @@ def ingest(
             dataset,
             None if source == "-" else source,
             store,
-            gate=OFF if gate is Gate.OFF else None,
+            gate=GATE_OFF if gate is Gate.OFF else None,
             options=_pairs(option or []) | ({"key": key} if key else {}),
             engine=engine.value if engine else None,
             workers=workers,
@@ -161,8 +161,8 @@ def records(
 
 def _cell(value: object) -> object:
     if isinstance(value, list):
-        return ";".join(safe_cell(text) for text in value)
-    return safe_cell(value) if isinstance(value, str) else value
+        return ";".join(escape_cell(text) for text in value)
+    return escape_cell(value) if isinstance(value, str) else value
 
 
 @data.command()
@@ -253,13 +253,13 @@ def plot(
     from clocs.drawing.ecg_paper import draw_recording
     from clocs.drawing.figure import save_figure
     from clocs.formats import read
-    from clocs.signals.leads import canonical
+    from clocs.signals.leads import canonical_lead
     from clocs.store.store import open_store
 
     if record is None and what.is_dir():
         raise ConfigError(f"{what} is a folder: name a recording of the store with --record ID")
     recording = read(what) if record is None else open_store(what).recording(record)
-    chosen = tuple(canonical(lead) for lead in leads.split(",")) if leads else None
+    chosen = tuple(canonical_lead(lead) for lead in leads.split(",")) if leads else None
     figure = draw_recording(recording, leads=chosen, seconds=seconds, start=start)
     save_figure(figure, out)
     typer.echo(str(out))

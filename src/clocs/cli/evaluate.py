@@ -53,13 +53,13 @@ def probe_command(
     """Linear evaluation: the encoder frozen, a linear classifier on its embeddings."""
     import torch
 
-    from clocs.core.options import checked
+    from clocs.core.options import validate_model
     from clocs.evaluation.probe import ProbeConfig, probe
 
     torch.set_num_threads(num_threads)
     labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
     given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
-    config = checked(ProbeConfig, given, "clocs evaluate probe")
+    config = validate_model(ProbeConfig, given, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
 
 
@@ -87,7 +87,7 @@ def finetune_command(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tuning: encoder and classifier trained together; 'random' trains from scratch."""
-    from clocs.core.options import checked
+    from clocs.core.options import validate_model
     from clocs.evaluation.finetune import FinetuneConfig, finetune
 
     labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
@@ -99,7 +99,7 @@ def finetune_command(
         "learning_rate": learning_rate,
     }
     given = {**labels, **ends, **steps, "split": split, "frames": frames, "num_threads": num_threads}
-    config = checked(FinetuneConfig, given, "clocs evaluate finetune")
+    config = validate_model(FinetuneConfig, given, "clocs evaluate finetune")
     with training_progress(max_epochs) as progress:
         found = finetune(checkpoint, store, config, runs=runs, progress=progress)
     _show(found, as_json)

@@ -22,7 +22,7 @@ from clocs.cli.pretrain import pretrain
 from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
-from clocs.core.errors import ClocsError, without_train
+from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
 """The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
@@ -93,7 +93,7 @@ def main() -> None:
         typer.secho(f"error: {error}", fg="red", err=True)
         sys.exit(1)
     except ModuleNotFoundError as error:
-        if (refusal := without_train(error, f"clocs {' '.join(sys.argv[1:2])}")) is None:
+        if (refusal := missing_train_extra(error, f"clocs {' '.join(sys.argv[1:2])}")) is None:
             raise
         typer.secho(f"error: {refusal}", fg="red", err=True)
         sys.exit(1)

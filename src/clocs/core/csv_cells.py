@@ -11,33 +11,33 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def safe_cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Return a text as a cell that no spreadsheet takes for a formula.
 
     An apostrophe goes before a formula, which spreadsheets understand as "this is text". A number stays a number.
 
     Example:
-        >>> [safe_cell(text) for text in ("=1+1", "-aVR", "-1.5", "V2")]
+        >>> [escape_cell(text) for text in ("=1+1", "-aVR", "-1.5", "V2")]
         ["'=1+1", "'-aVR", '-1.5', 'V2']
     """
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
-def plain_cell(cell: str) -> str:
-    """Return the text that ``safe_cell`` made a cell of.
+def unescape_cell(cell: str) -> str:
+    """Return the text that ``escape_cell`` made a cell of.
 
     Example:
-        >>> plain_cell("'-aVR")
+        >>> unescape_cell("'-aVR")
         '-aVR'
     """
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def safe_json(line: str) -> str:
+def escape_json(line: str) -> str:
     """Return JSON in which no text holds a separator of cells, so that none of it begins a cell.
 
     Example:
-        >>> safe_json('["AF,=1+1", -5]')
+        >>> escape_json('["AF,=1+1", -5]')
         '["AF\\\\u002c=1+1", -5]'
     """
     return _JSON_TEXT.sub(lambda text: text[0].replace(",", "\\u002c").replace(";", "\\u003b"), line)

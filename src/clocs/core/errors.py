@@ -8,20 +8,20 @@ from typing import Self
 class ClocsError(Exception):
     """Base of all errors of this package."""
 
-    in_code: str = ""
+    code_hint: str = ""
     """What a programmer writes to have it otherwise: the last words of the message, which others are spared."""
 
     def __str__(self) -> str:
-        return f"{self.plain} In code: {self.in_code}." if self.in_code else self.plain
+        return f"{self.message} In code: {self.code_hint}." if self.code_hint else self.message
 
     @property
-    def plain(self) -> str:
+    def message(self) -> str:
         """The message for people who have no code before them."""
         return super().__str__()
 
-    def with_code(self, hint: str) -> Self:
+    def with_code_hint(self, hint: str) -> Self:
         """The same error with such advice."""
-        self.in_code = hint
+        self.code_hint = hint
         return self
 
 
@@ -84,7 +84,7 @@ TRAIN_PACKAGES = frozenset({"torch", "lightning_fabric", "onnx", "onnxscript"})
 """Packages of the extra ``train``."""
 
 
-def without_train(error: ModuleNotFoundError, purpose: str) -> MissingExtraError | None:
+def missing_train_extra(error: ModuleNotFoundError, purpose: str) -> MissingExtraError | None:
     """Return the error to raise where a package of the extra ``train`` is not installed; None for other packages."""
     package = (error.name or "").partition(".")[0]
     return MissingExtraError("train", purpose) if package in TRAIN_PACKAGES else None

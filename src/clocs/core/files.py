@@ -17,13 +17,13 @@ from clocs.core.errors import IntegrityError, StoreError
 
 disk = Disk()
 """What all durable writes go through; tests replace it by one that fails, or that records."""
-reached: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
+on_write_step: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
 """Called at each step of a durable write; tests replace it to stop the process there."""
 
 _TEMPORARY = ".partial"
 _LOCK = ".lock"
 _CHUNK = 1 << 20
-CONTINUES = "Fix this, and the same command continues."
+RERUN_HINT = "Fix this, and the same command continues."
 """What an error says of a file that belongs to work which can be continued."""
 
 
@@ -36,7 +36,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """
     with _failing_to_write(path):
         make_folders(path.parent)
-        reached("before write", path)
+        on_write_step("before write", path)
         partial = path.with_name(path.name + _TEMPORARY)
         file = _held(partial)
     try:
@@ -45,7 +45,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], _Written(file, path))
         with _failing_to_write(path):
             disk.sync(file)
-            reached("after write", path)
+            on_write_step("after write", path)
             disk.rename(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -55,7 +55,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):  # a failed flush was reported
             file.close()
     with _failing_to_write(path, "It is whole, but may not outlast a power cut."):
-        reached("after rename", path)
+        on_write_step("after rename", path)
         disk.sync_folder(path.parent)
 
 
@@ -135,26 +135,26 @@ def write_bytes(path: Path, data: bytes) -> str:
 
 def append_bytes(path: Path, data: bytes) -> None:
     """Append to a file whose folder exists. The bytes outlast a power loss only after :func:`sync_file`."""
-    with _failing_to_write(path, CONTINUES), disk.open(path) as file:
+    with _failing_to_write(path, RERUN_HINT), disk.open(path) as file:
         file.write(data)
 
 
 def sync_file(path: Path) -> None:
     """Force a file that was appended to, and its name, to the disk."""
-    with _failing_to_write(path, CONTINUES), disk.open(path) as file:
+    with _failing_to_write(path, RERUN_HINT), disk.open(path) as file:
         disk.sync(file)
         disk.sync_folder(path.parent)
 
 
-def cut_file(path: Path, size: int) -> None:
+def truncate_file(path: Path, size: int) -> None:
     """Drop all bytes of a file after the first ``size``."""
-    with _failing_to_write(path, CONTINUES), disk.open(path) as file:
+    with _failing_to_write(path, RERUN_HINT), disk.open(path) as file:
         file.truncate(size)
 
 
 def remove_file(path: Path) -> None:
     """Remove a file; one that is missing is no error."""
-    with _failing_to_write(path, CONTINUES), contextlib.suppress(FileNotFoundError):
+    with _failing_to_write(path, RERUN_HINT), contextlib.suppress(FileNotFoundError):
         disk.remove(path)
 
 
@@ -195,7 +195,7 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def damage(path: Path, sha256: str, size: int | None) -> str:
+def find_damage(path: Path, sha256: str, size: int | None) -> str:
     """What is wrong with a file of this hash and size, all of its bytes read; empty: nothing."""
     try:
         found = path.stat().st_size
@@ -206,13 +206,13 @@ def damage(path: Path, sha256: str, size: int | None) -> str:
         return f"cannot be read: {error.strerror}"
 
 
-def lies_in(path: Path, folder: Path) -> bool:
+def is_inside(path: Path, folder: Path) -> bool:
     """Whether a path is a folder or below it, links followed."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
 @contextlib.contextmanager
-def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
+def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process.
 
     A folder that was made for it is removed again if a failure comes before anything was written there.

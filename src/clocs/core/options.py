@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from clocs.core.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
-NOWHERE: Mapping[str, str] = MappingProxyType({})
+NO_SUGGESTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 def constructor_options(
-    cls: type[Any], values: Mapping[str, Any], what: str, *, given: Collection[str] = ()
+    cls: type[Any], values: Mapping[str, Any], what: str, *, exclude: Collection[str] = ()
 ) -> dict[str, Any]:
     """Validate the keyword arguments of a constructor against its signature.
 
@@ -29,7 +29,7 @@ def constructor_options(
         cls: The class.
         values: Options by name.
         what: What the options belong to, for the error message.
-        given: Parameters that the caller supplies itself. They are no options.
+        exclude: Parameters that the caller supplies itself. They are no options.
 
     Returns:
         All options, with the defaults filled in.
@@ -43,66 +43,66 @@ def constructor_options(
         >>> constructor_options(Noise, {"repeats": 2}, "noise")
         {'sigma': 0.1, 'repeats': 2}
     """
-    return dict(checked(constructor_model(cls, given=given), values, what))
+    return dict(validate_model(constructor_model(cls, exclude=exclude), values, what))
 
 
-def changed_options(cls: type[Any], values: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
+def changed_options(cls: type[Any], values: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return the options that differ from the defaults of a constructor.
 
     Args:
         cls: The class.
         values: Options by name.
-        given: Parameters that the caller supplies itself. They are no options.
+        exclude: Parameters that the caller supplies itself. They are no options.
 
     Raises:
         ConfigError: Options are unknown, missing or invalid.
     """
-    fields = constructor_model(cls, given=given).model_fields
+    fields = constructor_model(cls, exclude=exclude).model_fields
     required = [name for name, field in fields.items() if field.is_required()]
-    options = constructor_options(cls, values, cls.__name__, given=given)
-    usual = constructor_options(cls, {name: options[name] for name in required}, cls.__name__, given=given)
+    options = constructor_options(cls, values, cls.__name__, exclude=exclude)
+    usual = constructor_options(cls, {name: options[name] for name in required}, cls.__name__, exclude=exclude)
     return {name: value for name, value in options.items() if name in required or value != usual[name]}
 
 
-def options_of(part: object, *, given: Collection[str] = ()) -> dict[str, Any]:
+def options_of(part: object, *, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return the options of an object that keeps each as an attribute of the same name.
 
     A constructor that stores its arguments can end with it, to check them.
 
     Args:
         part: The object.
-        given: Parameters of its constructor that the caller supplies itself. They are no options.
+        exclude: Parameters of its constructor that the caller supplies itself. They are no options.
 
     Raises:
         ConfigError: Options are invalid. The message lists all of them.
     """
-    values = {name: getattr(part, name) for name in option_names(type(part), given=given)}
-    return constructor_options(type(part), values, type(part).__name__, given=given)
+    values = {name: getattr(part, name) for name in option_names(type(part), exclude=exclude)}
+    return constructor_options(type(part), values, type(part).__name__, exclude=exclude)
 
 
-def option_names(cls: type[Any], *, given: Collection[str] = ()) -> list[str]:
-    """Return the names of a constructor's options, without those in ``given``."""
-    return list(constructor_model(cls, given=given).model_fields)
+def option_names(cls: type[Any], *, exclude: Collection[str] = ()) -> list[str]:
+    """Return the names of a constructor's options, without those in ``exclude``."""
+    return list(constructor_model(cls, exclude=exclude).model_fields)
 
 
-def constructor_model(cls: type[Any], *, given: Collection[str] = ()) -> type[BaseModel]:
-    """Return the model of a constructor's keyword arguments, without those in ``given``.
+def constructor_model(cls: type[Any], *, exclude: Collection[str] = ()) -> type[BaseModel]:
+    """Return the model of a constructor's keyword arguments, without those in ``exclude``.
 
     Raises:
         ConfigError: An annotation names a type that cannot be found or validated.
     """
-    return _constructor_model(cls, frozenset(given))  # type: ignore[arg-type]  # a class is hashable
+    return _constructor_model(cls, frozenset(exclude))  # type: ignore[arg-type]  # a class is hashable
 
 
 @cache
-def _constructor_model(cls: type[Any], given: frozenset[str]) -> type[BaseModel]:
+def _constructor_model(cls: type[Any], exclude: frozenset[str]) -> type[BaseModel]:
     _, *parameters = inspect.signature(cls.__init__).parameters.values()
     try:
         hints = get_type_hints(cls.__init__, include_extras=True)
         fields = {
             each.name: (hints.get(each.name, Any), ... if each.default is each.empty else each.default)
             for each in parameters
-            if each.name not in given and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+            if each.name not in exclude and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
         }
         config = ConfigDict(
             frozen=True,
@@ -117,7 +117,7 @@ def _constructor_model(cls: type[Any], given: frozenset[str]) -> type[BaseModel]
         raise ConfigError(f"the options of {cls.__qualname__} cannot be read from its constructor: {error}") from error
 
 
-def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
+def validate_model(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
     """Return ``values`` as a model.
 
     Args:
@@ -128,7 +128,7 @@ def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
     Raises:
         ConfigError: Fields are unknown, missing or invalid. The message lists all of them.
     """
-    made, wrong = examined(model, values)
+    made, wrong = try_validate(model, values)
     if made is None:
         allowed = ", ".join(model.model_fields) or "none"
         known = f" Its options: {allowed}." if values.keys() - model.model_fields.keys() else ""
@@ -136,8 +136,8 @@ def checked(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
     return made
 
 
-def examined(
-    model: type[Model], values: Mapping[str, Any], below: Mapping[str, str] = NOWHERE
+def try_validate(
+    model: type[Model], values: Mapping[str, Any], below: Mapping[str, str] = NO_SUGGESTIONS
 ) -> tuple[Model | None, list[str]]:
     """Return ``values`` as a model and no errors, or None and all errors.
 

@@ -17,9 +17,9 @@ from clocs.core import files
 from clocs.core.errors import ConfigError
 
 KEY_BYTES: Final = 32
-HEX_SIGNS: Final = 20
+NUM_HEX_DIGITS: Final = 20
 """Of a pseudonym: 80 bits, so that ten million patients meet by chance once in 24 billion archives."""
-PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{HEX_SIGNS}}}")
+PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{NUM_HEX_DIGITS}}}")
 """Of a key, a patient or a record."""
 _MAKE = "make one: clocs data make-key"
 _NOBODY = re.compile(r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE)
@@ -34,11 +34,11 @@ class PatientKey:
 
     def patient(self, patient_id: str) -> str:
         """``p`` and 20 hex signs; the same for a number however it is padded with blanks or cased."""
-        return "p" + self._digest("patient", plain_patient(patient_id).upper())[:HEX_SIGNS]
+        return "p" + self._digest("patient", normalize_patient_id(patient_id).upper())[:NUM_HEX_DIGITS]
 
     def record(self, name: str) -> str:
         """``r`` and 20 hex signs, for a file's name or a record id: names of files often hold a patient's number."""
-        return "r" + self._digest("record", name)[:HEX_SIGNS]
+        return "r" + self._digest("record", name)[:NUM_HEX_DIGITS]
 
     def file(self, sha256: str) -> str:
         """In place of a file's hash, by which whoever has the file would find it again; 64 hex signs."""
@@ -51,20 +51,20 @@ class PatientKey:
     @property
     def fingerprint(self) -> str:
         """``k`` and 20 hex signs: tells keys apart and gives nothing away; a store keeps it."""
-        return "k" + self._digest("fingerprint", "")[:HEX_SIGNS]
+        return "k" + self._digest("fingerprint", "")[:NUM_HEX_DIGITS]
 
     def _digest(self, label: str, text: str) -> str:
         message = f"clocs/{label}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self.secret, message, hashlib.sha256).hexdigest()
 
 
-def plain_patient(patient_id: str) -> str:
+def normalize_patient_id(patient_id: str) -> str:
     """A patient's id in one way of writing letters, without blanks around it and signs that nobody sees."""
     seen = (sign for sign in unicodedata.normalize("NFKC", patient_id) if unicodedata.category(sign) != "Cf")
     return "".join(seen).strip()
 
 
-def is_nobody(patient_id: str) -> bool:
+def is_unknown_patient(patient_id: str) -> bool:
     """Whether it is what people write for a patient whom they do not know: all of those are not one."""
     return _NOBODY.fullmatch(patient_id) is not None
 

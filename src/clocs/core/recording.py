@@ -127,7 +127,7 @@ class Recording:
         )
 
 
-def quantise(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> Digital:
+def quantize(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> Digital:
     """Round physical values to integer steps: int16 where they fit, int32 where not; NaN is missing."""
     steps = np.asarray(values, dtype=np.float64) * gain
     np.rint(steps, out=steps)
@@ -141,7 +141,7 @@ def quantise(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> 
     return digital
 
 
-def widen(digital: Digital) -> Digital:
+def to_int32(digital: Digital) -> Digital:
     """The same values as int32, missing samples marked as that type marks them."""
     if digital.dtype == np.int32:
         return digital
@@ -150,7 +150,7 @@ def widen(digital: Digital) -> Digital:
     return wide
 
 
-def narrow(digital: Digital) -> Digital:
+def to_int16(digital: Digital) -> Digital:
     """The same values, all of which must fit, as int16, missing samples marked as that type marks them."""
     small = digital.astype(np.int16)
     small[digital == missing_value(digital.dtype)] = missing_value(np.int16)

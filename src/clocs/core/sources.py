@@ -203,7 +203,7 @@ def open_source(path: str | os.PathLike[str]) -> Source:
         raise _cannot_read(place, error) from error
 
 
-def size_of(source: Source, name: str) -> int | None:
+def file_size(source: Source, name: str) -> int | None:
     """The bytes of a file; None where there is none."""
     try:
         return source.size(name)
@@ -265,7 +265,7 @@ def _bounded(data: bytes, name: str) -> bytes:
     return data
 
 
-def without_ending(name: str) -> str:
+def strip_extension(name: str) -> str:
     """A file's name, with its folders, less its ending; a number with dots, as DICOM files are named by, has none."""
     stem, dot, ending = name.rpartition(".")
     return name if not dot or not stem or "/" in ending or stem.endswith("/") or ending.isdigit() else stem

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from clocs.core.errors import FormatError
 from clocs.core.files import content_hash
-from clocs.core.options import checked
+from clocs.core.options import validate_model
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source
@@ -160,7 +160,7 @@ class Dataset:
 
     def parse_options(self, given: Mapping[str, Any]) -> Options:
         """Check options given as text or values; all that is wrong is said at once."""
-        return checked(self.options, given, f"dataset '{self.name}'")
+        return validate_model(self.options, given, f"dataset '{self.name}'")
 
     def describe_options(self) -> dict[str, dict[str, Any]]:
         """For each option its default, as JSON, and what it means."""

@@ -13,7 +13,7 @@ from clocs.core.errors import ConfigError, FormatError, MissingExtraError
 from clocs.core.identity import Identity
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, without_ending
+from clocs.core.sources import Source, strip_extension
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
 from clocs.datasets.redaction import (
     POOLED_AGE,
@@ -158,7 +158,7 @@ def _is_recording(source: Source, name: str) -> bool:
 
 def _own_name(name: str, taken: dict[str, set[str]]) -> str:
     """The name without its ending, unless another file of the folder has that already: one ECG in two formats."""
-    stem, folder = without_ending(name), name.rpartition("/")[0]
+    stem, folder = strip_extension(name), name.rpartition("/")[0]
     for other in [other for other in taken if not f"{folder}/".startswith(f"{other}/") and other]:
         del taken[other]  # left behind by the walk
     names = taken.setdefault(folder, set())
@@ -187,9 +187,9 @@ def _nameless(error: Exception, source: Source, name: str, key: Path) -> str:
     said = str(error) if isinstance(error, FormatError) else f"unexpected {type(error).__name__}"
     alias = read_key(key).record(name)
     names = (f"{source.path}/{name}", source.path, name, *name.split("/"))
-    said = replace_values(said, (*names, *map(without_ending, names)), alias)
+    said = replace_values(said, (*names, *map(strip_extension, names)), alias)
     own = name.rpartition("/")[2]
-    said = replace_values(said, (f"{own}:", f"{without_ending(own)}:"), f"{alias}:", shortest=1)  # however short
+    said = replace_values(said, (f"{own}:", f"{strip_extension(own)}:"), f"{alias}:", shortest=1)  # however short
     return replace_values(said, searchable_values(_identity(source, name)), "[left out]")
 
 

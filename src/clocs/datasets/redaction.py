@@ -12,7 +12,7 @@ from clocs.core.identity import Identity
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.formats.lead_codes import LEADS
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 KeepField = Literal["labels", "notes", "leads", "site"]
 POOLED_AGE: Final = 90.0
@@ -20,7 +20,7 @@ POOLED_AGE: Final = 90.0
 MIN_SEARCH_LENGTH: Final = 4
 """Characters of an identity value that is looked for in texts; shorter ones stand in any text."""
 
-_KNOWN_LEADS: Final = {*STANDARD, *LEADS.values()}
+_KNOWN_LEADS: Final = {*STANDARD_LEADS, *LEADS.values()}
 _LEAD = re.compile(
     r"ECG( ?\d{1,2})?|(ML?|D)(I{1,3}|[1-3])|MV[1-6]|V\d{1,2}R?|E[1-9]|[XYZ]|lead \d{1,3}|channel \d{1,3}"
 )

@@ -22,14 +22,14 @@ from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Entry, Options
 from clocs.signals.framing import FramePolicy
 from clocs.signals.heart_vector import SHAPES, Heart, make_heart
-from clocs.signals.leads import STANDARD
-from clocs.signals.rhythms import RATES
-from clocs.signals.simulation import CONDUCTION, Simulation, Truth, simulate
+from clocs.signals.leads import STANDARD_LEADS
+from clocs.signals.rhythms import HEART_RATES
+from clocs.signals.simulation import CONDUCTION_FINDINGS, GroundTruth, Simulation, simulate
 
 Array = npt.NDArray[np.float64]
 
-LEAD_SETS: Final = {1: ("II",), 2: ("II", "V2"), 4: ("II", "V2", "aVL", "aVR"), 12: STANDARD}
-RHYTHMS: Final = tuple(RATES)
+LEAD_SETS: Final = {1: ("II",), 2: ("II", "V2"), 4: ("II", "V2", "aVL", "aVR"), 12: STANDARD_LEADS}
+RHYTHMS: Final = tuple(HEART_RATES)
 MORPHOLOGY: Final = tuple(name for name in SHAPES if name)
 MEANINGS: Final = {
     "SR": "sinus rhythm",
@@ -64,7 +64,7 @@ EXCLUDED: Final = {
     "AFIB": ("1AVB", "2AVB", "PAC"),
     "PVC": ("2AVB", "3AVB", "PAC", "PACE"),
     "SB": ("PACE",),
-    "PACE": CONDUCTION,
+    "PACE": CONDUCTION_FINDINGS,
 }
 """Label -> findings that are not shown beside it."""
 MODEL: Final = 2
@@ -105,7 +105,7 @@ class SyntheticOptions(Options):
         return {} if self.task == "rhythm" else {name: (name,) for name in MEANINGS}
 
 
-def truth(record_id: str, options: SyntheticOptions) -> Truth:
+def truth(record_id: str, options: SyntheticOptions) -> GroundTruth:
     """Return the true beats, intervals and axes of a recording.
 
     Args:
@@ -138,7 +138,7 @@ def _entry(number: int, options: SyntheticOptions) -> Entry:
     rhythm = RHYTHMS[int((usual if stays < STAYS else other) * len(RHYTHMS))]
     found = (
         _chosen(MORPHOLOGY, shape / WITH_MORPHOLOGY, first),
-        _chosen(CONDUCTION, conducts / WITH_CONDUCTION, second),
+        _chosen(CONDUCTION_FINDINGS, conducts / WITH_CONDUCTION, second),
     )
     return Entry(
         file=f"synthetic/{number:07d}",

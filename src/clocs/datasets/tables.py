@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.pseudonyms import PatientKey, is_nobody, plain_patient
-from clocs.core.sources import open_source, without_ending
+from clocs.core.pseudonyms import PatientKey, is_unknown_patient, normalize_patient_id
+from clocs.core.sources import open_source, strip_extension
 from clocs.datasets.dataset import numbered_rows
 from clocs.formats.demographics import MAX_AGE, parse_age, parse_sex
 
@@ -50,7 +50,7 @@ class RecordingTable:
 
     def _forget_nobody(self) -> None:
         """Else all who are unknown would be one patient: positives of one another, and of one part of a split."""
-        nobody = [row for row in self._rows.values() if is_nobody(row.fields.get("patient_id", ""))]
+        nobody = [row for row in self._rows.values() if is_unknown_patient(row.fields.get("patient_id", ""))]
         for row in nobody:
             row.fields["patient_id"] = ""
         if nobody:
@@ -102,7 +102,7 @@ class RecordingTable:
 
     def _key(self, recording: str) -> str:
         """What the recording's row calls it."""
-        stem = without_ending(recording)
+        stem = strip_extension(recording)
         return next((key for key in (recording, stem, stem.rsplit("/", 1)[-1]) if key in self._rows), "")
 
 
@@ -112,7 +112,7 @@ def about_patient(patient: str, path: Path) -> dict[str, str]:
         changed = path.stat().st_mtime_ns
     except OSError:
         raise _missing(path) from None
-    row = _patients(str(path), changed).get(plain_patient(patient).upper())
+    row = _patients(str(path), changed).get(normalize_patient_id(patient).upper())
     return row.fields if row else {}
 
 
@@ -195,7 +195,7 @@ def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
     if not plain.get("", "nothing"):
         del plain[""]  # spreadsheets leave empty columns at the end
     if "patient_id" in plain:
-        plain["patient_id"] = plain_patient(plain["patient_id"])
+        plain["patient_id"] = normalize_patient_id(plain["patient_id"])
     return Row(line, plain)
 
 
@@ -216,7 +216,7 @@ def _warn_of_unread(path: Path, rows: list[Row]) -> None:
     """Of ages and sexes that say something and are not understood."""
     for column, (read, takes) in UNDERSTOOD.items():
         told = [(row.line, row.fields.get(column, "")) for row in rows]
-        lines = [line for line, value in told if value and not is_nobody(value) and read(value) is None]
+        lines = [line for line, value in told if value and not is_unknown_patient(value) and read(value) is None]
         if lines:
             warnings.warn(
                 f"table {path.name}: {len(lines)} rows have in '{column}' what is not {takes}, the first on line "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from clocs.drawing.batch import INK
-from clocs.drawing.curves import COLOURS
+from clocs.drawing.curves import COLORS
 from clocs.drawing.figure import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 12
 """Bars of a panel; what is rarer is drawn together."""
-REFUSED: Final = COLOURS[5]
+REFUSED: Final = COLORS[5]
 
 
 def draw_archive(panels: Mapping[str, Mapping[str, int]], out: Path | None = None, title: str = "") -> Figure:
@@ -47,7 +47,7 @@ def _draw_panel(axes: Axes, name: str, counts: Mapping[str, int]) -> None:
         axes.spines["left"].set_visible(False)
         axes.text(0, 0.5, "none", transform=axes.transAxes, fontsize=8, color=INK)
         return
-    axes.barh(range(len(counts)), list(counts.values()), height=0.7, color=REFUSED if name == "faults" else COLOURS[0])
+    axes.barh(range(len(counts)), list(counts.values()), height=0.7, color=REFUSED if name == "faults" else COLORS[0])
     longest = max(counts.values())
     for place, count in enumerate(counts.values()):
         axes.text(count + 0.01 * longest, place, f"{count:,}", va="center", fontsize=7, color=INK)

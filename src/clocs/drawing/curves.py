@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.floating]
 
-COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Of Okabe and Ito: told apart by the colour-blind."""
-STYLES: Final = ("-", "--", ":")
+LINE_STYLES: Final = ("-", "--", ":")
 """When the colours are used up."""
 ACROSS: Final = 4
 """Reliability diagrams side by side, at most."""
@@ -56,8 +56,8 @@ def draw_roc(curves: Mapping[str, Floats], out: Path | None = None, title: str =
         area = float(np.trapezoid(points[1], points[0])) if points.size else float("nan")
         areas.append(area)
         label = f"{name}  {area:.3f}" if points.size else f"{name}  undefined"
-        style = STYLES[place // len(COLOURS) % len(STYLES)]
-        axes.plot(*points, color=COLOURS[place % len(COLOURS)], linestyle=style, linewidth=1.2, label=label, zorder=2)
+        style = LINE_STYLES[place // len(COLORS) % len(LINE_STYLES)]
+        axes.plot(*points, color=COLORS[place % len(COLORS)], linestyle=style, linewidth=1.2, label=label, zorder=2)
     _draw_mean_roc(axes, [points for points in curves.values() if points.size], areas)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
     axes.set_xlabel("false positive rate", fontsize=8)
@@ -153,9 +153,9 @@ def draw_learning_curves(runs: Mapping[str, LearningCurve], out: Path | None = N
     top = max(float(np.nan_to_num(run.effective_rank).max()) for run in runs.values())
     for column, (name, run) in enumerate(runs.items()):
         upper, lower = grid[:, column]
-        upper.plot(run.epoch, run.training_loss, color=COLOURS[1], linewidth=1.2, label="training")
+        upper.plot(run.epoch, run.training_loss, color=COLORS[1], linewidth=1.2, label="training")
         upper.plot(run.epoch, run.validation_loss, color=INK, linewidth=1.2, label="validation")
-        lower.plot(run.epoch, run.effective_rank, color=COLOURS[2], linewidth=1.2, label="effective rank")
+        lower.plot(run.epoch, run.effective_rank, color=COLORS[2], linewidth=1.2, label="effective rank")
         lower.set_ylim(0, 1.05 * top)
         lower.locator_params(nbins=6, steps=(1, 2, 5, 10), integer=True)
         best = int(np.argmin(np.nan_to_num(run.validation_loss, nan=np.inf)))

@@ -73,7 +73,7 @@ def draw_recording(
     if leads is not None:
         recording = recording.select(leads)
     first, last = _window(recording, start, seconds)
-    values, scale = millimetres(recording, first, last)
+    values, scale = to_millimeters(recording, first, last)
     strips = arrange(recording.leads, values, recording.sampling_rate, recording.provenance.derived_leads)
     width = LEFT + np.ceil((last - first) / recording.sampling_rate * MM_PER_SECOND / 5) * 5 + RIGHT
     above, below = extent(strips)
@@ -97,7 +97,7 @@ def _window(recording: Recording, start: float, seconds: float | None) -> tuple[
     return first, min(recording.num_samples, max(first + 1, round((start + length) * recording.sampling_rate)))
 
 
-def millimetres(recording: Recording, first: int, last: int) -> tuple[Floats, float | None]:
+def to_millimeters(recording: Recording, first: int, last: int) -> tuple[Floats, float | None]:
     """(leads, samples) in mm around each lead's median, and mm per mV; None where millivolt are unknown."""
     values = replace(recording, digital=recording.digital[:, first:last]).physical()
     present = np.isfinite(values)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.drawing.batch import PLAIN
-from clocs.drawing.curves import COLOURS
+from clocs.drawing.curves import COLORS
 from clocs.drawing.figure import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _draw_words(
     coloured = list(order) or [word for word in by_size if word not in GREY]
     for word in (*(word for word in by_size if word in GREY), *coloured):
         place = coloured.index(word) if word in coloured else -1
-        colour = PLAIN if place < 0 else COLOURS[place % len(COLOURS)]
-        marker = MARKERS[max(place, 0) // len(COLOURS) % len(MARKERS)]
+        colour = PLAIN if place < 0 else COLORS[place % len(COLORS)]
+        marker = MARKERS[max(place, 0) // len(COLORS) % len(MARKERS)]
         across, up = points[words == word].T
         axes.scatter(across, up, s=_size(points), color=colour, marker=marker, linewidths=0, label=called[word])
     handles, names = axes.get_legend_handles_labels()
@@ -174,7 +174,7 @@ def _draw_pair(axes: Axes, intra: Floats, inter: Floats) -> None:
     longest = max(float(np.quantile(lengths, SHOWN)) for lengths in (intra, inter))
     edges = np.linspace(0, longest or 1.0, BINS + 1)
     highest = 0.0
-    for name, lengths, colour in (("intra-patient", intra, COLOURS[0]), ("inter-patient", inter, COLOURS[1])):
+    for name, lengths, colour in (("intra-patient", intra, COLORS[0]), ("inter-patient", inter, COLORS[1])):
         mean = float(lengths.mean())
         density = np.histogram(lengths, edges)[0] / len(lengths) / (edges[1] - edges[0])
         label = f"{name}, mean {mean:.3g}"

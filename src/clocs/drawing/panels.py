@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.drawing.batch import INK, PLAIN
-from clocs.drawing.curves import COLOURS, STYLES
+from clocs.drawing.curves import COLORS, LINE_STYLES
 from clocs.drawing.figure import new_figure
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.floating]
 
 WIDTH: Final = 3.7
 """Inches: a phone's screen at 96 pixels an inch."""
-SINGLE, SEQUENTIAL = COLOURS[0], COLOURS[2]
+SINGLE, SEQUENTIAL = COLORS[0], COLORS[2]
 """Blue and green, as in the paper's figure 3."""
 
 
@@ -66,19 +66,21 @@ def draw_bars(bars: Sequence[Bar], title: str, span: tuple[float, float]) -> Fig
     return figure
 
 
-def draw_learning(curves: Mapping[str, Sequence[Floats]], title: str) -> Figure:
+def draw_validation_curves(curves: Mapping[str, Sequence[Floats]], title: str) -> Figure:
     """Validation AUC by epoch: for each name, runs of one seed each, (epochs,), of unlike length.
 
     Bold: the mean, as far as all seeds go, in a band of one standard deviation. Thin: each seed.
     """
     figure, axes = _panel(2.9)
     for place, (name, runs) in enumerate(curves.items()):
-        colour = COLOURS[place % len(COLOURS)]
+        colour = COLORS[place % len(COLORS)]
         for run in runs:
             axes.plot(np.arange(1, len(run) + 1), run, color=colour, linewidth=0.6, alpha=0.6, label="_seed")
         shared = np.stack([run[: min(map(len, runs))] for run in runs])
         epochs, mean = np.arange(1, shared.shape[1] + 1), shared.mean(axis=0)
-        axes.plot(epochs, mean, color=colour, linewidth=1.8, linestyle=STYLES[place % len(STYLES)], label=name)
+        axes.plot(
+            epochs, mean, color=colour, linewidth=1.8, linestyle=LINE_STYLES[place % len(LINE_STYLES)], label=name
+        )
         if len(runs) > 1:
             spread = shared.std(axis=0, ddof=1)
             axes.fill_between(epochs, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
@@ -99,7 +101,7 @@ def draw_sweep(
     figure, axes = _panel(3.2)
     places = np.arange(len(settings))
     for number, (name, line) in enumerate(lines.items()):
-        colour, beside = COLOURS[number % len(COLOURS)], places + 0.05 * (number - (len(lines) - 1) / 2)
+        colour, beside = COLORS[number % len(COLORS)], places + 0.05 * (number - (len(lines) - 1) / 2)
         reach = np.nan_to_num(np.stack([line.value - line.low, line.high - line.value]))
         axes.errorbar(beside, line.value, reach, color=colour, marker="o", markersize=4, elinewidth=0.8, label=name)
         for place, found in zip(beside, line.seeds, strict=False):
@@ -136,7 +138,7 @@ def draw_histograms(
     ``reach``: where the axis ends; None: with the last edge.
     """
     figure, axes = _panel(2.6)
-    kinds = (("within patients", intra, COLOURS[0]), ("between patients", inter, COLOURS[1]))
+    kinds = (("within patients", intra, COLORS[0]), ("between patients", inter, COLORS[1]))
     for (name, counts, colour), mean in zip(kinds, means, strict=True):
         density = counts / (counts.sum() * np.diff(edges))
         axes.stairs(density, edges, fill=True, color=colour, alpha=0.5, label=f"{name}, mean {mean:.3g}")

@@ -214,7 +214,7 @@ def parse_encoder(name: str, options: Mapping[str, Any], *, given: Collection[st
     Raises:
         ConfigError: The name or options are invalid. The message lists all errors.
     """
-    return constructor_options(ENCODERS.get(name), options, f"encoder '{name}'", given=given)
+    return constructor_options(ENCODERS.get(name), options, f"encoder '{name}'", exclude=given)
 
 
 def changed_encoder_options(name: str, options: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def changed_encoder_options(name: str, options: Mapping[str, Any], *, given: Col
 
     Arguments and errors are those of :func:`parse_encoder`.
     """
-    changed = changed_options(ENCODERS.get(name), options, given=given)
+    changed = changed_options(ENCODERS.get(name), options, exclude=given)
     inner = changed.get("encoder")
     if isinstance(inner, Mapping):
         values = {key: value for key, value in inner.items() if key != "name"}

@@ -14,7 +14,7 @@ from clocs.encoders import Encoder
 from clocs.evaluation.evaluation_run import EvaluationRun, looked_up
 from clocs.evaluation.options import LabelledOptions
 from clocs.evaluation.rows import rows_of
-from clocs.metrics.calibration import probabilities
+from clocs.metrics.calibration import to_probabilities
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
@@ -70,7 +70,7 @@ def finetune(
     classifier = _Classifier(encoder, load_head(best, about))
     tested = evaluation.split.mask(config.part)
     logits = rows_of(classifier, evaluation.store, evaluation.policy, tested, in_channels=encoder.in_channels)
-    scores = logits.with_values(probabilities(logits.values, 1.0, multi_label).astype(np.float32))
+    scores = logits.with_values(to_probabilities(logits.values, 1.0, multi_label).astype(np.float32))
     training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
     return evaluation.finish(run, scores, training=training, rows={config.part: len(scores.values)})
 

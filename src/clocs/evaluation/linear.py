@@ -15,7 +15,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.evaluation.rows import Rows
 from clocs.losses import ClassificationLoss
-from clocs.metrics.ranking import auc, macro
+from clocs.metrics.ranking import auc, macro_average
 
 Solver = Literal["lbfgs", "adam"]
 """``lbfgs``: logistic regression. ``adam``: as the paper trains its linear layer, with early stopping."""
@@ -50,9 +50,9 @@ class Linear:
 
     def probabilities(self, values: npt.NDArray[np.floating]) -> Floats:
         """(N, E) -> (N, K)."""
-        from clocs.metrics.calibration import probabilities
+        from clocs.metrics.calibration import to_probabilities
 
-        return probabilities(self.logits(values), 1.0, self.multi_label)
+        return to_probabilities(self.logits(values), 1.0, self.multi_label)
 
 
 def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed: int = 0) -> Linear:
@@ -70,7 +70,7 @@ def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed:
     for strength in STRENGTHS:
         weight, bias = _logistic((train.values - mean) / scale, train.truth, multi_label, strength)
         found = Linear(mean, scale, weight, bias, multi_label, strength)
-        score = macro(auc(validation.truth, found.probabilities(validation.values)))
+        score = macro_average(auc(validation.truth, found.probabilities(validation.values)))
         if np.isnan(score):
             raise ConfigError("the validation rows have a single class: nothing to choose a classifier by")
         if best is None or score > best[0]:

@@ -14,7 +14,7 @@ from clocs.evaluation.rows import Rows
 from clocs.evaluation.scoring import LEVELS, levels
 from clocs.metrics.bootstrap import Difference, paired_difference
 from clocs.metrics.calibration import reliability
-from clocs.metrics.ranking import roc_points
+from clocs.metrics.ranking import roc_curves
 from clocs.training.runs import read_config
 
 FILE = "scores.npz"
@@ -97,7 +97,7 @@ def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]
         raise ConfigError(f"no level '{level}'; there are {', '.join(known)}")
     rows = known[level]
     paths = [out / f"{kind}-{level}.png" for kind in ("roc", "reliability")]
-    draw_roc(dict(zip(rows.classes, roc_points(rows.truth, rows.values), strict=True)), paths[0])
+    draw_roc(dict(zip(rows.classes, roc_curves(rows.truth, rows.values), strict=True)), paths[0])
     found = reliability(rows.truth, rows.values)
     draw_reliability(rows.classes, found.edges, found.count, found.mean_probability, found.observed, paths[1])
     return paths

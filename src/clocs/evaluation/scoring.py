@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clocs.evaluation.rows import Rows
 from clocs.metrics.bootstrap import bootstrap_intervals
-from clocs.metrics.calibration import brier, expected_calibration_error
+from clocs.metrics.calibration import brier_score, expected_calibration_error
 from clocs.metrics.pooling import pool, pool_truth
 
 LEVELS = ("frame", "recording", "patient")
@@ -44,7 +44,7 @@ def judge(scores: Rows, *, adjust: Adjust | None = None, replicates: int = 1000)
 
 def _level(rows: Rows, replicates: int) -> dict[str, Any]:
     found = bootstrap_intervals(rows.truth, rows.values, rows.patient, replicates=replicates).as_dict()
-    errors, squares = expected_calibration_error(rows.truth, rows.values), brier(rows.truth, rows.values)
+    errors, squares = expected_calibration_error(rows.truth, rows.values), brier_score(rows.truth, rows.values)
     classes = {
         name: {
             "auc": found["auc"][place],

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import append_bytes, cut_file, make_folders, sync_file
+from clocs.core.files import append_bytes, make_folders, sync_file, truncate_file
 from clocs.core.run_identity import identity_name
 from clocs.experiments.cells import Cell
 from clocs.store.store import open_store
@@ -54,7 +54,7 @@ class CellTable:
                 fcntl.flock(held, fcntl.LOCK_EX)
                 size, whole = self.path.stat().st_size, _whole_lines(self.path)
                 if whole < size:  # a killed process left a part of a line
-                    cut_file(self.path, whole)
+                    truncate_file(self.path, whole)
                 append_bytes(self.path, f"{text}\n".encode())
                 sync_file(self.path)
         except OSError as error:

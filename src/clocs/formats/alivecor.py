@@ -16,7 +16,7 @@ from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered, text_of, unpack
 from clocs.formats.channels import Channel, gain_of, recording_of
 from clocs.formats.reading import Format
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 NAME: Final = "alivecor"
 SIGNATURE: Final = b"ALIVE\0\0\0"
@@ -25,7 +25,7 @@ MAX_BLOCKS: Final = 1000
 RATES: Final = (200, 450)
 """Hz. Every device records at 300."""
 LEADS: Final = {
-    b"ecg" + f"{number:x}".encode() if number > 1 else b"ecg ": STANDARD[number - 1] for number in range(1, 13)
+    b"ecg" + f"{number:x}".encode() if number > 1 else b"ecg ": STANDARD_LEADS[number - 1] for number in range(1, 13)
 }
 """Leads by block. Blocks ``avg`` and ``med`` hold an averaged beat, which is no recording."""
 INFO: Final = {"date": (0, 32), "uuid": (32, 40), "phone": (72, 44), "device": (212, 52)}

@@ -17,13 +17,13 @@ import numpy as np
 
 from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
-from clocs.core.recording import Digital, Recording, quantise, widen
+from clocs.core.recording import Digital, Recording, quantize, to_int32
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import Channel, millivolts, recording_of
 from clocs.formats.demographics import Person, age_at
 from clocs.formats.reading import HEAD_BYTES, Format
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,9 @@ def _header(head: bytes) -> _Header | None:
     if unit is None or not rates:
         return None
     leads = [
-        word for value in values[device + 1 : unit] if (word := canonical(value.strip('"').split(" ")[-1])) in STANDARD
+        word
+        for value in values[device + 1 : unit]
+        if (word := canonical_lead(value.strip('"').split(" ")[-1])) in STANDARD_LEADS
     ]
     samples_at = lines[unit][1]
     return _Header(
@@ -122,7 +124,7 @@ def _steps(raw: bytes, header: _Header, name: str) -> Digital:
     except pa.ArrowException:
         raise FormatError(f"{name}: holds something else than one number a row after its unit") from None
     if any(block.dtype == np.int32 for block in blocks):
-        blocks = [widen(block) for block in blocks]
+        blocks = [to_int32(block) for block in blocks]
     return np.concatenate([np.empty(0, np.int16), *blocks])
 
 
@@ -146,7 +148,7 @@ def _quantised(batch: pa.RecordBatch, header: _Header, name: str) -> Digital:
     values = batch.column(0).to_numpy(zero_copy_only=False) * header.millivolts
     if not np.all(np.abs(values) <= MAX_MILLIVOLT):
         raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
-    return quantise(values, GAIN)
+    return quantize(values, GAIN)
 
 
 def _recorded(header: _Header) -> date | None:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
-from clocs.core.sources import without_ending
+from clocs.core.sources import strip_extension
 from clocs.formats.demographics import Person
-from clocs.signals.leads import canonical, computed
+from clocs.signals.leads import canonical_lead, computed_leads
 
 Steps = npt.NDArray[np.integer[Any]]
 
@@ -54,7 +54,7 @@ class Channel:
 
 def record_id_of(name: str) -> str:
     """A file's name without folders and ending."""
-    return without_ending(name).rsplit("/", 1)[-1]
+    return strip_extension(name).rsplit("/", 1)[-1]
 
 
 def millivolts(unit: str) -> float | None:
@@ -85,7 +85,7 @@ def recording_of(
 ) -> Recording:
     """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
     _check(channels, sampling_rate, name)
-    leads = distinct([canonical(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
+    leads = distinct([canonical_lead(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
     return Recording(
         digital=_stacked(channels, name),
         gain=np.array([channel.gain for channel in channels], np.float64),
@@ -101,7 +101,7 @@ def recording_of(
             hashlib.sha256(raw).hexdigest(),
             num_declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
             notes=tuple(notes),
-            derived_leads=computed((channel.lead for channel in channels if channel.computed), leads),
+            derived_leads=computed_leads((channel.lead for channel in channels if channel.computed), leads),
             heart_rate=heart_rate if heart_rate and HEART_RATES[0] <= heart_rate <= HEART_RATES[1] else None,
         ),
     )

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantise, widen
+from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantize, to_int32
 from clocs.core.sources import Source
 from clocs.formats.channels import record_id_of
 from clocs.formats.reading import Format
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RATE = 500.0
-COLUMNS = len(STANDARD)
+COLUMNS = len(STANDARD_LEADS)
 MAX_MICROVOLT = 1e6
 """Beyond 1 V a number is damage, not a heart."""
 
@@ -46,7 +46,7 @@ def _read(source: Source, name: str) -> Recording:
         gain=np.full(COLUMNS, MICROVOLT_GAIN),
         baseline=np.zeros(COLUMNS, np.int32),
         sampling_rate=RATE,
-        leads=STANDARD,
+        leads=STANDARD_LEADS,
         record_id=record_id_of(name),
         provenance=Provenance(name, "chapman-csv", hashlib.sha256(raw).hexdigest(), notes=notes),
     )
@@ -69,7 +69,7 @@ def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
     if not sum(block.shape[1] for block in blocks):
         raise FormatError(f"{name}: holds no sample")
     if any(block.dtype == np.int32 for block in blocks):
-        blocks = [widen(block) for block in blocks]
+        blocks = [to_int32(block) for block in blocks]
     return np.concatenate(blocks, axis=1), notes
 
 
@@ -93,7 +93,7 @@ def _steps(batch: pa.RecordBatch, name: str) -> Digital:
     microvolts = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
     if np.nanmax(np.abs(microvolts), initial=0) > MAX_MICROVOLT:
         raise FormatError(f"{name}: holds values over {MAX_MICROVOLT:g} uV; the file is damaged")
-    return quantise(microvolts / 1000, MICROVOLT_GAIN)
+    return quantize(microvolts / 1000, MICROVOLT_GAIN)
 
 
 CHAPMAN_CSV = Format("chapman-csv", "Chapman-Shaoxing CSV: 12 columns of uV at 500 Hz", _matches, _read)

@@ -17,16 +17,25 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.csv_cells import plain_cell
+from clocs.core.csv_cells import unescape_cell
 from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
-from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, narrow, widen
+from clocs.core.recording import (
+    MICROVOLT_GAIN,
+    Digital,
+    Episode,
+    Provenance,
+    Recording,
+    missing_value,
+    to_int16,
+    to_int32,
+)
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES, millivolts, record_id_of
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.formats.reading import Format
-from clocs.signals.leads import COMBINATIONS, canonical, computed
+from clocs.signals.leads import LEAD_EQUATIONS, canonical_lead, computed_leads
 
 NAME: Final = "clocs-csv"
 MAGIC: Final = "# clocs ECG 2"
@@ -73,7 +82,7 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     head = _head(raw, name)
-    leads = tuple(canonical(lead[:MAX_LEAD_NAME]) or "ECG" for lead in _leads(head.names))
+    leads = tuple(canonical_lead(lead[:MAX_LEAD_NAME]) or "ECG" for lead in _leads(head.names))
     if len(set(leads)) < len(leads):
         raise FormatError(f"{name}: a lead is named twice")
     return Recording(
@@ -115,7 +124,7 @@ def _head(raw: bytes, name: str) -> _Head:
     last = raw.find(b"\n", end, MAX_HEAD)
     line = raw[end:last].decode("utf-8", "replace") if last >= 0 else ""
     try:
-        names = [plain_cell(cell) for cell in next(csv.reader([line]), [])]
+        names = [unescape_cell(cell) for cell in next(csv.reader([line]), [])]
         count = len(_leads(names)) if names else 0
         sampling_rate = float(known.get("sampling_rate", 0))
         unit, size = _unit(known, name)
@@ -183,9 +192,9 @@ def _texts(key: str, head: _Head, name: str) -> tuple[str, ...]:
 
 def _derived(head: _Head, leads: tuple[str, ...], name: str) -> tuple[str, ...]:
     named = _texts("derived", head, name)
-    if not {canonical(lead) for lead in named} <= set(COMBINATIONS):
-        raise FormatError(f"{name}: 'derived' lists leads that follow from I and II: {', '.join(COMBINATIONS)}")
-    return computed(named, leads)
+    if not {canonical_lead(lead) for lead in named} <= set(LEAD_EQUATIONS):
+        raise FormatError(f"{name}: 'derived' lists leads that follow from I and II: {', '.join(LEAD_EQUATIONS)}")
+    return computed_leads(named, leads)
 
 
 def _episodes(given: Any, name: str) -> Iterator[Episode]:
@@ -215,7 +224,7 @@ def _digital(raw: bytes, head: _Head, name: str) -> Digital:
     if times and not abs(times[-1] - times[0] - expected) <= MOST_TIME_ERROR * expected + 1 / head.sampling_rate:
         raise FormatError(f"{name}: its times are not those of {num_samples} samples at {head.sampling_rate:g} Hz")
     if any(block.dtype == np.int32 for block in blocks):
-        blocks = [widen(block) for block in blocks]
+        blocks = [to_int32(block) for block in blocks]
     return np.concatenate(blocks, axis=1)
 
 
@@ -253,7 +262,7 @@ def _steps(batch: Any, head: _Head, times: list[float], name: str) -> Digital:
             raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
         row[:] = steps
         row[absent] = missing_value(np.int32)
-    return narrow(digital) if peak <= np.iinfo(np.int16).max else digital
+    return to_int16(digital) if peak <= np.iinfo(np.int16).max else digital
 
 
 CLOCS_CSV = Format(NAME, "the CSV that clocs writes", _matches, _read, _read_identity)

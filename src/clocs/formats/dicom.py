@@ -25,7 +25,7 @@ from clocs.formats.channels import COMPUTED, MAX_CHANNELS, SKEWED, Channel, gain
 from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, parse_age, parse_sex
 from clocs.formats.lead_codes import CALCULATED, LEADS
 from clocs.formats.reading import Format
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
@@ -225,8 +225,8 @@ def _lead(definition: Dataset, ecg_class: bool) -> str | None:
         number = numbers[0] % MDC_BASE
         return LEADS.get(number) or CALCULATED.get(number) or ("ECG" if ecg_class else None)
     found = _MDC_NAME.fullmatch(code) or _MEANING.fullmatch(meaning)
-    lead = canonical(found.group(1)) if found else ""
-    return lead if lead in STANDARD or _CHEST.fullmatch(lead) else "ECG" if ecg_class else None
+    lead = canonical_lead(found.group(1)) if found else ""
+    return lead if lead in STANDARD_LEADS or _CHEST.fullmatch(lead) else "ECG" if ecg_class else None
 
 
 def _heart_rate(dataset: Dataset) -> float | None:

@@ -26,7 +26,7 @@ from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import COMPUTED, Channel, gain_of, millivolts, recording_of
 from clocs.formats.demographics import Person, age_at, parse_sex
 from clocs.formats.reading import Format
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 NAME: Final = "edf"
 FIXED_BYTES: Final = 256
@@ -183,7 +183,7 @@ def _lead(signal: _Signal) -> str | None:
     if millivolts(signal.unit) is None or _ANNOTATIONS.match(signal.label) or not signal.num_samples:
         return None
     bare = _ECG.sub("", signal.label).strip()
-    if canonical(bare) in STANDARD or _LEAD.match(bare):
+    if canonical_lead(bare) in STANDARD_LEADS or _LEAD.match(bare):
         return bare
     return "ECG" if _ECG.match(signal.label) else None
 

@@ -18,7 +18,7 @@ from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_of, recording_of
 from clocs.formats.demographics import Person, age_at, day, moment, parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 NAME: Final = "muse-xml"
 DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
@@ -86,7 +86,7 @@ def _rate(waveform: Element, name: str) -> float:
 
 def _channel(lead: Element, name: str) -> Channel:
     label = text_of(lead, "LeadID")[:MAX_LEAD_NAME]
-    said = f"lead {label}" if canonical(label) in STANDARD else "a lead"
+    said = f"lead {label}" if canonical_lead(label) in STANDARD_LEADS else "a lead"
     size = text_of(lead, "LeadSampleSize") or "2"
     data = bytes_of(lead, "WaveFormData", name)
     if size != "2" or len(data) % 2:

@@ -21,7 +21,7 @@ from clocs.formats.channels import MAX_LEAD_NAME, Channel, Steps, gain_of, recor
 from clocs.formats.demographics import Person, age_at, day, moment, parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 NAME: Final = "philips-xml"
 VERSIONS: Final = ("1.03", "1.04", "1.04.01", "1.04.02")
@@ -110,9 +110,9 @@ def _labels(parsed: Element, about: Element | None, name: str) -> list[str]:
     if labels:
         return labels[: count_of(parsed, "@numberofleads")]
     count = count_of(about, "numberchannelsallocated")
-    if text_of(about, "acquisitiontype") not in TWELVE or count != len(STANDARD):
+    if text_of(about, "acquisitiontype") not in TWELVE or count != len(STANDARD_LEADS):
         raise FormatError(f"{name}: neither leadlabels nor an acquisitiontype of {' or '.join(TWELVE)} names its leads")
-    return list(STANDARD)
+    return list(STANDARD_LEADS)
 
 
 def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[Steps], list[Steps]]:
@@ -136,7 +136,7 @@ def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[Steps], 
 
 def _rebuilt(labels: list[str], leads: list[Steps], name: str) -> list[Steps]:
     """In XLI, four limb leads are stored as what they differ from their equations, halves rounded down."""
-    limbs, named = STANDARD[:6], [canonical(label) for label in labels]
+    limbs, named = STANDARD_LEADS[:6], [canonical_lead(label) for label in labels]
     if not set(limbs) <= set(named):
         if set(named) & set(limbs[2:]):
             raise FormatError(f"{name}: limb leads packed as XLI cannot be had without all six of them")

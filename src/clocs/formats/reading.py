@@ -12,8 +12,8 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.identity import Identity, check_identity_fields
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
-from clocs.core.sources import Source, open_source, size_of
-from clocs.signals.leads import derive
+from clocs.core.sources import Source, file_size, open_source
+from clocs.signals.leads import add_derived_leads
 
 HEAD_BYTES = 4096
 
@@ -90,7 +90,7 @@ def read(path: str | os.PathLike[str], *, derive_leads: bool = True) -> Recordin
     A file inside a zip is named ``archive.zip/folder/file``.
     """
     recording = read_from(*_located(path))
-    return derive(recording) if derive_leads else recording
+    return add_derived_leads(recording) if derive_leads else recording
 
 
 def read_identity(path: str | os.PathLike[str], *fields: str) -> Identity:
@@ -154,7 +154,7 @@ def missing_companions(source: Source, name: str) -> dict[str, int | None]:
         needed = {file: size for form in FORMATS for file, size in form.companions(source, name).items()}
     except FormatError:  # which the file's own size stands for
         return {}
-    found = {file: size_of(source, file) for file in needed}
+    found = {file: file_size(source, file) for file in needed}
     return {file: size for file, size in found.items() if size is None or needed[file] not in (None, size)}
 
 

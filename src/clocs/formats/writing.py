@@ -14,10 +14,10 @@ import numpy as np
 
 from clocs.core.errors import ConfigError, SignalError
 from clocs.core.files import write_bytes
-from clocs.core.recording import Digital, Episode, Recording, missing_value, widen
+from clocs.core.recording import Digital, Episode, Recording, missing_value, to_int32
 from clocs.core.registry import Registry
-from clocs.core.sources import without_ending
-from clocs.signals.leads import derive, without_derived
+from clocs.core.sources import strip_extension
+from clocs.signals.leads import add_derived_leads, drop_derived_leads
 
 FILLED = "missing samples are written as 0, for the format marks none"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -163,7 +163,7 @@ def encode(recording: Recording, writer: Writer, stem: str, options: WriteOption
 def prepare_recording(recording: Recording, options: WriteOptions) -> Recording:
     """A recording with no more in it than is to be written; one that no format can hold is a ``SignalError``."""
     _check(recording)
-    chosen = derive(recording) if options.derived else without_derived(recording)
+    chosen = add_derived_leads(recording) if options.derived else drop_derived_leads(recording)
     return replace(chosen, site="", patient_id=chosen.patient_id if options.patient_ids else "")
 
 
@@ -193,7 +193,7 @@ def _filled(recording: Recording) -> Recording:
     absent = recording.digital == missing_value(recording.digital.dtype)
     limits = np.iinfo(recording.digital.dtype)
     fits = ((recording.baseline > limits.min) & (recording.baseline <= limits.max)).all()
-    digital: Digital = recording.digital.copy() if fits else widen(recording.digital)
+    digital: Digital = recording.digital.copy() if fits else to_int32(recording.digital)
     episodes = []
     for row, gone in enumerate(absent):
         if gone.any():
@@ -218,7 +218,7 @@ class FileNames:
         keeps its own ending as well, whichever came first.
         """
         path = PurePosixPath(name)
-        return self._free(path.parent.parts, without_ending(path.name) if is_unique else path.name, path.name)
+        return self._free(path.parent.parts, strip_extension(path.name) if is_unique else path.name, path.name)
 
     def for_record(self, record_id: str) -> Path:
         """For a recording of a store; slashes in its id make folders."""

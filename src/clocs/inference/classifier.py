@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import file_hash, seal, unseal, write_bytes
-from clocs.metrics.calibration import Reliability, adjusted, probabilities
+from clocs.metrics.calibration import Reliability, adjust_probabilities, to_probabilities
 
 TENSORS, ABOUT = "classifier.safetensors", "classifier.json"
 FOLDER = "classifiers"
@@ -136,14 +136,14 @@ class Classifier:
 
     def probabilities(self, embeddings: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """(N, E) -> (N, K)."""
-        return probabilities(self.logits(embeddings), self.card.temperature, self.card.multi_label)
+        return to_probabilities(self.logits(embeddings), self.card.temperature, self.card.multi_label)
 
     def of_whole(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """(G, K): what means of a recording's probabilities over leads and frames stand for."""
         if not self.card.adjustment:
             return np.asarray(means, np.float64)
         slope, offset = np.array(self.card.adjustment).T
-        return adjusted(means, slope, offset, self.card.multi_label)
+        return adjust_probabilities(means, slope, offset, self.card.multi_label)
 
     def classify(self, embeddings: npt.NDArray[np.floating], *, whole: bool = True) -> dict[str, float]:
         """The probability of each class, from the embeddings (N, E) of all leads and frames of one recording.

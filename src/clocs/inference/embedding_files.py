@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from clocs.core.csv_cells import safe_cell
+from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, UnitError
 from clocs.core.files import write_bytes
 from clocs.formats import read
@@ -88,7 +88,7 @@ def _csv(columns: dict[str, Any]) -> bytes:
     from pyarrow import csv
 
     raw = io.BytesIO()
-    texts = {name: [safe_cell(text) for text in columns[name].tolist()] for name in ("source", "lead")}
+    texts = {name: [escape_cell(text) for text in columns[name].tolist()] for name in ("source", "lead")}
     csv.write_csv(_table(columns | texts), raw)
     return raw.getvalue()
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from clocs.core.errors import SignalError
 from clocs.core.recording import Recording
-from clocs.signals.beats import LOWEST_RATE
+from clocs.signals.beats import MIN_SAMPLING_RATE
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import OFF, REASONS, Finding, GatePolicy, Reason, assess
+from clocs.signals.quality import GATE_OFF, REASONS, Finding, GatePolicy, Reason, assess
 
 GATE: Final = GatePolicy()
-FLAT_ONLY: Final = OFF.model_copy(update={"min_span": GATE.min_span})
-BY_BEATS: Final = OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
+FLAT_ONLY: Final = GATE_OFF.model_copy(update={"min_span": GATE.min_span})
+BY_BEATS: Final = GATE_OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
 
 ADVICE: Final[dict[Reason, str]] = {
     "unreadable": "Get a whole copy of the file.",
@@ -49,12 +49,12 @@ def name_of(recording: Recording) -> str:
 def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
     """How many whole frames of an enforced rate a recording has; one without any is refused."""
     assert policy.sampling_rate is not None
-    if not recording.sampling_rate >= LOWEST_RATE:
+    if not recording.sampling_rate >= MIN_SAMPLING_RATE:
         raise SignalError(
             f"{name_of(recording)} has {recording.sampling_rate:g} samples a second, but a QRS complex needs at least "
-            f"{LOWEST_RATE:g} to be seen. Rates are in Hz."
+            f"{MIN_SAMPLING_RATE:g} to be seen. Rates are in Hz."
         )
-    frames = int(policy.count(np.array([recording.num_samples]), np.array([recording.sampling_rate]))[0])
+    frames = int(policy.num_frames(np.array([recording.num_samples]), np.array([recording.sampling_rate]))[0])
     if not frames:
         raise SignalError(
             f"{name_of(recording)} lasts {recording.seconds:g} s, but the encoder takes frames of "
@@ -98,4 +98,4 @@ def _refuse(recording: Recording, found: list[Finding]) -> None:
     faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in found)
     first = min((item.reason for item in found), key=REASONS.index)
     refusal = SignalError(f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}")
-    raise refusal.with_code(IN_CODE.get(first, ""))
+    raise refusal.with_code_hint(IN_CODE.get(first, ""))

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
 from clocs.inference.input_checks import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
-from clocs.signals.framing import UNNAMED, FramePolicy, Normalization
-from clocs.signals.leads import derivable, derive
+from clocs.signals.framing import UNNAMED_LEAD, FramePolicy, Normalization
+from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.signals.resampling import Floats, resample
 
 ANY_LEAD: Final = "any_lead=True, or --any-lead"
@@ -106,7 +106,7 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
     leads = _leads(recording, wanted, any_lead and not wanted.all_leads)
     if wanted.all_leads:
         _refuse_lacking(recording, wanted, leads)
-    whole = recording if set(leads) <= set(recording.leads) else derive(recording)
+    whole = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
     used = whole.select(leads)
     policy = wanted.policy.model_copy(update={"segments": 1})
     frames = frames_that_fit(used, policy)
@@ -164,9 +164,9 @@ def _refuse_lacking(recording: Recording, wanted: EncoderInput, leads: Sequence[
 def _with_named_lead(recording: Recording, wanted: EncoderInput) -> Recording:
     """Give an unnamed lead the name that the policy takes it for, unless that lead is there."""
     name = wanted.policy.unnamed_lead
-    if name is None or UNNAMED not in recording.leads or name in recording.leads:
+    if name is None or UNNAMED_LEAD not in recording.leads or name in recording.leads:
         return recording
-    return replace(recording, leads=tuple(name if lead == UNNAMED else lead for lead in recording.leads))
+    return replace(recording, leads=tuple(name if lead == UNNAMED_LEAD else lead for lead in recording.leads))
 
 
 def _refuse_unit(recording: Recording, wanted: EncoderInput) -> None:
@@ -180,7 +180,7 @@ def _refuse_unit(recording: Recording, wanted: EncoderInput) -> None:
 
 def _leads(recording: Recording, wanted: EncoderInput, any_lead: bool) -> tuple[str, ...]:
     """The encoder's leads that can be had, in its order; with ``any_lead`` then the others that the file held."""
-    there = {*recording.leads, *derivable(recording.leads)}
+    there = {*recording.leads, *derivable_leads(recording.leads)}
     known = tuple(lead for lead in wanted.leads if lead in there)
     if any_lead:
         known += tuple(lead for lead in _held(recording) if lead not in known)
@@ -189,7 +189,7 @@ def _leads(recording: Recording, wanted: EncoderInput, any_lead: bool) -> tuple[
             f"{name_of(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
             f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was not "
             "trained on, say so."
-        ).with_code(ANY_LEAD)
+        ).with_code_hint(ANY_LEAD)
     return known
 
 
@@ -203,8 +203,8 @@ def _notes(
     """``left``: seconds at the end that fill no frame."""
     trained = f"the encoder was trained on {', '.join(wanted.leads)}"
     unused = [lead for lead in _held(recording) if lead not in leads]
-    absent = [lead for lead in wanted.leads if lead not in (*leads, UNNAMED)]
-    if set(leads) == {UNNAMED} <= set(wanted.leads):
+    absent = [lead for lead in wanted.leads if lead not in (*leads, UNNAMED_LEAD)]
+    if set(leads) == {UNNAMED_LEAD} <= set(wanted.leads):
         absent = []
     unseen = [lead for lead in leads if lead not in wanted.leads]
     notes = []

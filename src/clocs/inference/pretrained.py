@@ -248,7 +248,7 @@ def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Seque
         f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
         f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
         f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so."
-    ).with_code(ANY_LEAD)
+    ).with_code_hint(ANY_LEAD)
 
 
 def _refuse_foreign(name: str, classifier: Classifier, about: dict[str, Any]) -> None:

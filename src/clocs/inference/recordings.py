@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, SignalError
-from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
+from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
 from clocs.formats import read
-from clocs.signals.leads import canonical
+from clocs.signals.leads import canonical_lead
 
 Signal = str | os.PathLike[str] | Recording | npt.NDArray[Any]
 """A file, a recording, or an array (leads, samples)."""
@@ -54,11 +54,11 @@ def _from_array(array: npt.NDArray[Any], sampling_rate: float, leads: Sequence[s
             f"the array is {values.shape}, but it must be (leads, samples) with a row for each of the "
             f"{len(names)} leads named: {', '.join(names)}"
         )
-    known = tuple(canonical(name) for name in names)
+    known = tuple(canonical_lead(name) for name in names)
     if len(set(known)) != len(known):
         raise ConfigError(f"a lead is named twice: {', '.join(known)}")
     try:
-        digital = quantise(values * MILLIVOLT[unit])
+        digital = quantize(values * MILLIVOLT[unit])
     except ValueError as error:
         raise SignalError(f"the array holds no ECG in {unit}: {error}. Check the unit.") from error
     return Recording(

@@ -233,7 +233,7 @@ def parse_method(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     options = dict(given)
     name = str(options.pop("name", ""))
-    return {"name": name, **constructor_options(METHODS.get(name), options, f"method '{name}'", given=GIVEN)}
+    return {"name": name, **constructor_options(METHODS.get(name), options, f"method '{name}'", exclude=GIVEN)}
 
 
 def build_method(given: Mapping[str, Any], encoder: Encoder, num_classes: int = 0) -> Method:
@@ -255,7 +255,7 @@ def changed_method(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a method's name and the options that differ from the defaults; the same within its augmentations."""
     options = dict(given)
     name = str(options.pop("name"))
-    changed = changed_options(METHODS.get(name), options, given=GIVEN)
+    changed = changed_options(METHODS.get(name), options, exclude=GIVEN)
     if "augmentations" in changed:
         changed["augmentations"] = changed_augmentations(changed["augmentations"])
     return {"name": name, **changed}

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from clocs.core.seeds import generator
 from clocs.metrics.pooling import pool_truth
-from clocs.metrics.ranking import Bools, Floats, Ranking, macro
+from clocs.metrics.ranking import Bools, Floats, Ranking, macro_average
 
 Scores = npt.NDArray[np.floating]
 Patients = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ def bootstrap_intervals(
     the value; left out instead, a rare class that is hard would lift the mean of just those replicates. A class that
     fewer than ``FEWEST`` patients have, or lack, has no interval of its own: drawing so few again says nothing.
     """
-    deviates = deviates_of(level)
+    deviates = normal_quantile(level)
     rankings, cohort = _rankings(truth, scores), Cohort(truth, patients)
     value = _mean_measures(rankings, None)
     drawn = np.full((replicates, *value.shape), np.nan)
@@ -124,7 +124,7 @@ def paired_difference(
     another set of seeds would change is not in it. It is symmetric, as a difference has no bound to stay within.
     ``other``: truth and patients of b, where the same patients have other rows there (longer frames, say).
     """
-    deviates = deviates_of(level)
+    deviates = normal_quantile(level)
     truth_b, patients_b = other or (truth, patients)
     first, second, cohort = _rankings(truth, scores_a), _rankings(truth_b, scores_b), Cohort(truth, patients)
     member_b = cohort.places(patients_b)
@@ -141,7 +141,7 @@ def paired_difference(
     return Difference(value, value - reach, value + reach, share)
 
 
-def bootstrap_measures(
+def bootstrap_metrics(
     measure: Callable[[Floats], Floats], size: int, *, replicates: int = 1000, level: float = 0.95, seed: int = 0
 ) -> tuple[Interval, ...]:
     """Intervals of any M measures between 0 and 1 of ``size`` patients.
@@ -149,7 +149,7 @@ def bootstrap_measures(
     ``measure`` takes how often each patient is drawn, (size,), and gives (M,), NaN where undefined. A draw that leaves
     undefined what is defined for all patients is made again.
     """
-    deviates, value = deviates_of(level), measure(np.ones(size))
+    deviates, value = normal_quantile(level), measure(np.ones(size))
     drawn, made = np.full((replicates, *value.shape), np.nan), 0
     for times in _draws(size, replicates, seed):
         found = measure(times)
@@ -216,7 +216,7 @@ def _mean_measures(rankings: list[Ranking], weights: Floats | None) -> Floats:
 
 
 def _mean_macro_auc(rankings: list[Ranking], weights: Floats | None) -> float:
-    return sum(macro(ranking.auc(weights)) for ranking in rankings) / len(rankings)
+    return sum(macro_average(ranking.auc(weights)) for ranking in rankings) / len(rankings)
 
 
 def _class_intervals(
@@ -227,7 +227,7 @@ def _class_intervals(
     whole = drawn[:, defined].sum(axis=1) / (defined.sum() or np.nan)
     each = zip(value.tolist(), drawn.T, half_pair.tolist(), strict=True)
     classes = tuple(logit_interval(*given, deviates) for given in each)
-    return logit_interval(macro(value), whole, macro(half_pair), deviates), classes
+    return logit_interval(macro_average(value), whole, macro_average(half_pair), deviates), classes
 
 
 def logit_interval(value: float, drawn: Floats, half_pair: float, deviates: float) -> Interval:
@@ -247,7 +247,7 @@ def logit_interval(value: float, drawn: Floats, half_pair: float, deviates: floa
     return Interval(value, float(low), float(high))
 
 
-def deviates_of(level: float) -> float:
+def normal_quantile(level: float) -> float:
     """Standard deviations to either side that hold a share ``level`` of a normal distribution."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, not {level}")

@@ -69,13 +69,13 @@ def expected_calibration_error(truth: Bools, probabilities: npt.NDArray[np.float
     return np.asarray((found.count * gap).sum(axis=1) / (len(truth) or np.nan))
 
 
-def brier(truth: Bools, probabilities: npt.NDArray[np.floating]) -> Floats:
+def brier_score(truth: Bools, probabilities: npt.NDArray[np.floating]) -> Floats:
     """(K,) mean squared distance between probability and truth (N, K); NaN without rows."""
     _check_probabilities(truth, probabilities)
     return np.asarray(np.square(probabilities - truth).sum(axis=0, dtype=np.float64) / (len(truth) or np.nan))
 
 
-def probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_label: bool) -> Floats:
+def to_probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_label: bool) -> Floats:
     """(N, K) sigmoid of each logit / temperature where classes are independent labels, else softmax over a row."""
     from scipy.special import expit, softmax
 
@@ -86,7 +86,7 @@ def probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_la
 def fit_temperature(
     logits: npt.NDArray[np.floating], truth: Bools, multi_label: bool, *, groups: Groups | None = None
 ) -> float:
-    """The temperature that makes the truth (N, K) likeliest under ``probabilities`` of the logits (N, K).
+    """The temperature that makes the truth (N, K) likeliest under ``to_probabilities`` of the logits (N, K).
 
     The likelihood's slope in 1 / temperature only falls, so its root is the one maximum; where it has
     none in ``TEMPERATURES`` (logits that separate the classes, or are no better than chance), the nearer end.
@@ -106,7 +106,7 @@ def fit_temperature(
 
     def surplus(log_temperature: float) -> float:
         """The slope of the mean likelihood: positive where the logits, so scaled, are too timid."""
-        return float(np.mean((truth - probabilities(values, np.exp(log_temperature), multi_label)) * values))
+        return float(np.mean((truth - to_probabilities(values, np.exp(log_temperature), multi_label)) * values))
 
     sharpest, flattest = np.log(TEMPERATURES)
     if surplus(sharpest) >= 0:
@@ -123,7 +123,7 @@ def _fit_pooled(logits: Floats, truth: Bools, multi_label: bool, groups: Groups)
 
     def surprise(log_temperature: float) -> float:
         """Minus the mean likelihood of the groups' truth."""
-        found = pool(probabilities(logits, np.exp(log_temperature), multi_label), groups)[1].clip(1e-12, 1 - 1e-12)
+        found = pool(to_probabilities(logits, np.exp(log_temperature), multi_label), groups)[1].clip(1e-12, 1 - 1e-12)
         return -float(
             np.mean(np.where(whole, np.log(found), np.log1p(-found)) if multi_label else np.log(found[whole]))
         )
@@ -131,7 +131,7 @@ def _fit_pooled(logits: Floats, truth: Bools, multi_label: bool, groups: Groups)
     return float(np.exp(minimize_scalar(surprise, bounds=np.log(TEMPERATURES), method="bounded").x))
 
 
-def adjusted(
+def adjust_probabilities(
     pooled: npt.NDArray[np.floating],
     slope: npt.NDArray[np.floating],
     offset: npt.NDArray[np.floating],
@@ -142,11 +142,11 @@ def adjusted(
     A mean is too timid where few of its parts can show a class. Evidence: log odds, or log probabilities where classes
     exclude each other.
     """
-    return probabilities(_evidence(pooled, multi_label) * slope + offset, 1.0, multi_label)
+    return to_probabilities(_evidence(pooled, multi_label) * slope + offset, 1.0, multi_label)
 
 
 def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> tuple[Floats, Floats]:
-    """Slope and offset (K,) that make the truth (G, K) likeliest under ``adjusted``, with a prior at no adjustment."""
+    """Return slope and offset (K,) that make the truth (G, K) likeliest, with a prior at no adjustment."""
     from scipy.optimize import minimize
 
     _check_probabilities(truth, pooled)
@@ -155,7 +155,7 @@ def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: 
     def surprise(numbers: Floats) -> tuple[float, Floats]:
         """Minus the log likelihood and the prior's, and the gradient."""
         slope, offset = numbers[:classes], numbers[classes:]
-        found = probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
+        found = to_probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
         likely = np.where(truth, np.log(found), np.log1p(-found)) if multi_label else np.log(found[truth])
         labels = 1 if multi_label else truth.sum(1, keepdims=True)  # of a whole whose parts differ, several
         error, strange = found * labels - truth, np.concatenate([slope - 1, offset])
@@ -177,7 +177,7 @@ def _check_probabilities(truth: Bools, probabilities: npt.NDArray[np.floating]) 
     check_classes(truth, probabilities)
     if probabilities.size and not (probabilities.min() >= 0 and probabilities.max() <= 1):
         raise ValueError(
-            "probabilities must lie from 0 to 1; pass logits through clocs.metrics.calibration.probabilities first"
+            "probabilities must lie from 0 to 1; pass logits through clocs.metrics.calibration.to_probabilities first"
         )
 
 

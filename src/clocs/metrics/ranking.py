@@ -74,14 +74,14 @@ def average_precision(truth: Bools, scores: npt.NDArray[np.floating], weights: n
     return Ranking(truth, scores).average_precision(weights)
 
 
-def macro(values: npt.ArrayLike) -> float:
+def macro_average(values: npt.ArrayLike) -> float:
     """Mean over the classes that are defined; NaN if none is."""
     given = np.asarray(values, np.float64)
     defined = given[~np.isnan(given)]
     return float(defined.mean()) if defined.size else float("nan")
 
 
-def roc_points(truth: Bools, scores: npt.NDArray[np.floating]) -> list[Floats]:
+def roc_curves(truth: Bools, scores: npt.NDArray[np.floating]) -> list[Floats]:
     """For each class (2, points): false and true positive rates, from (0, 0) to (1, 1); (2, 0) where undefined.
 
     Points inside a straight stretch are left out. The trapezoids below the others are the AUC.

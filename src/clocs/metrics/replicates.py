@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import Cohort, Interval, Patients, Scores, deviates_of, logit_interval
-from clocs.metrics.ranking import Bools, Floats, Ranking, macro
+from clocs.metrics.bootstrap import Cohort, Interval, Patients, Scores, logit_interval, normal_quantile
+from clocs.metrics.ranking import Bools, Floats, Ranking, macro_average
 
 STEPS: Final = (1 << 16) - 1
 """Steps between the lowest and the highest replicate when they are stored."""
@@ -71,10 +71,10 @@ def draw_replicates(
     values, digest = [], hashlib.sha256()
     for times in cohort.draws(replicates, seed):
         digest.update(times.astype("<u4").tobytes())
-        values.append(macro(ranking.auc(times[cohort.member])))
+        values.append(macro_average(ranking.auc(times[cohort.member])))
     if len(values) < replicates:
         return None
-    return Replicates(np.array(values), digest.hexdigest()[:16], macro(cohort.half_pair))
+    return Replicates(np.array(values), digest.hexdigest()[:16], macro_average(cohort.half_pair))
 
 
 def mean_interval(value: float, runs: Sequence[Replicates], *, level: float = 0.95) -> Interval:
@@ -87,7 +87,7 @@ def mean_interval(value: float, runs: Sequence[Replicates], *, level: float = 0.
     """
     _refuse_other_draws(runs)
     drawn = np.mean([run.values for run in runs], axis=0)
-    return logit_interval(value, drawn, runs[0].half_pair, deviates_of(level))
+    return logit_interval(value, drawn, runs[0].half_pair, normal_quantile(level))
 
 
 def difference_interval(
@@ -103,7 +103,7 @@ def difference_interval(
     """
     _refuse_other_draws([*first, *second])
     drawn = np.mean([run.values for run in first], axis=0) - np.mean([run.values for run in second], axis=0)
-    reach = deviates_of(level) * float(drawn.std(ddof=1))
+    reach = normal_quantile(level) * float(drawn.std(ddof=1))
     return (
         Interval(value, value - reach, value + reach) if math.isfinite(reach) else Interval(value, math.nan, math.nan)
     )

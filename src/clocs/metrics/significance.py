@@ -33,7 +33,7 @@ class Effect(Interval):
         return 1 - self.p_above
 
 
-def over_patients_and_seeds(patients: Interval, by_seed: Sequence[float], *, level: float = 0.95) -> Effect:
+def patient_and_seed_effect(patients: Interval, by_seed: Sequence[float], *, level: float = 0.95) -> Effect:
     """A mean difference of runs with several seeds, tested for other patients and other seeds.
 
     ``patients`` is the symmetric interval of that mean over patients, at the same ``level``; ``by_seed`` the
@@ -58,15 +58,15 @@ def over_patients_and_seeds(patients: Interval, by_seed: Sequence[float], *, lev
     return Effect(value, value - reach, value + reach, float(p_above))
 
 
-def of_independent(first: Interval, second: Interval, *, level: float = 0.95) -> Effect:
+def independent_difference(first: Interval, second: Interval, *, level: float = 0.95) -> Effect:
     """The first minus the second, measured on different patients; both with intervals at ``level``, taken as normal."""
     deviates = NormalDist().inv_cdf((1 + level) / 2)
     error = math.hypot(first.high - first.low, second.high - second.low) / 2 / deviates
     value = first.value - second.value
-    return over_patients_and_seeds(Interval(value, value - deviates * error, value + deviates * error), (), level=level)
+    return patient_and_seed_effect(Interval(value, value - deviates * error, value + deviates * error), (), level=level)
 
 
-def all_above(p_values: Sequence[float]) -> float:
+def intersection_union_p_value(p_values: Sequence[float]) -> float:
     """That at least one of several differences is not above zero: the largest of their p-values.
 
     The intersection-union test (Berger 1982): needs no correction for their number, however they depend on each other.

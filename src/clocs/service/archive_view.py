@@ -14,7 +14,7 @@ from clocs.core.recording import Recording
 from clocs.core.seeds import generator
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.service.parsing.reading import nameless
-from clocs.signals.leads import derive
+from clocs.signals.leads import add_derived_leads
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.manifest import IndexManifest
 from clocs.similarity.index.neighbours import Neighbour, few_fit, neighbour_of
@@ -135,7 +135,7 @@ class ArchiveView:
         if self._index.snapshot.find_record(record_id) is None:
             return None
         held = self._index.recording(record_id)
-        return replace(nameless(derive(held)), labels=held.labels)
+        return replace(nameless(add_derived_leads(held)), labels=held.labels)
 
     def _now(self) -> _State:
         """The index as it is now; another map is made by one thread while others wait for it."""

@@ -84,7 +84,7 @@ def note_request(metrics: Metrics, endpoint: str, method: str, status: int, seco
 
 def _damaged_file(error: IntegrityError) -> str:
     """Return the name that the message starts with, without its folder; empty where it is none of the package's."""
-    name = Path(error.plain.partition(": ")[0]).name
+    name = Path(error.message.partition(": ")[0]).name
     return name if FILE_NAME.fullmatch(name) else ""
 
 

@@ -67,7 +67,7 @@ def problem_of(error: ClocsError) -> ProblemError:
     """
     for kind, status, name, title in _OF_CLOCS:
         if isinstance(error, kind):
-            return ProblemError(status, name, title, error.plain)
+            return ProblemError(status, name, title, error.message)
     return ProblemError(
         503,
         "archive-unavailable",

@@ -44,7 +44,7 @@ def fibrillation(chest: Array, num_samples: int, sampling_rate: float, random: n
     return np.asarray(weights.astype(np.float32) @ waves)
 
 
-def disturbances(
+def artifacts(
     num_leads: int, num_samples: int, sampling_rate: float, breath: tuple[float, float], random: np.random.Generator
 ) -> Floats:
     """Return baseline wander, noise and, in some recordings, mains hum.

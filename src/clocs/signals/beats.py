@@ -18,7 +18,7 @@ MOST_SECONDS: Final = 60.0
 """So much from the middle of a recording is looked at."""
 COARSE_RATE: Final = 250.0
 """Hz, about: enough for the width of a QRS complex."""
-LOWEST_RATE: Final = 50.0
+MIN_SAMPLING_RATE: Final = 50.0
 """Hz. Below, a QRS complex of 80 ms has fewer than four samples, and no resampling brings it back."""
 FEWEST: Final = 4
 CLOSEST: Final = 0.2
@@ -31,7 +31,7 @@ BEAT_ENERGY: Final = 0.35
 
 
 @dataclass(frozen=True)
-class Beats:
+class BeatMeasurements:
     """Beats in the seconds of the stated rate and in the recording's unit."""
 
     interval: float
@@ -48,9 +48,9 @@ class Beats:
     """By lead: the highest plus the lowest value of P, QRS and T; negative where a wave points down."""
 
 
-def find_beats(recording: Recording) -> Beats | None:
+def find_beats(recording: Recording) -> BeatMeasurements | None:
     """The beats of a recording; None where fewer than four can be made out, or its rate is too low for any."""
-    if recording.sampling_rate < LOWEST_RATE:
+    if recording.sampling_rate < MIN_SAMPLING_RATE:
         return None
     leads = tuple(lead for lead in LOOKED_AT if lead in recording.leads) or recording.leads[:3]
     values, sampling_rate = _coarse(recording.select(leads))
@@ -67,7 +67,7 @@ def find_beats(recording: Recording) -> Beats | None:
     typical = np.median(beats, axis=1)
     begin, middle, end = _qrs(typical, before, sampling_rate)
     waves, t_top = _waves(typical, begin, middle, end, sampling_rate)
-    return Beats(
+    return BeatMeasurements(
         interval=interval,
         unevenness=float(np.std(gaps)) / interval,
         qrs=(end - begin) / sampling_rate,

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clocs.signals.resampling import Floats, resampled_length, stretch
+from clocs.signals.resampling import Floats, resample_to_length, resampled_length
 
 Normalization = Literal["none", "minmax", "typical"]
-TYPICAL: Final = np.float32(0.15)
+TYPICAL_STD: Final = np.float32(0.15)
 """mV: the median standard deviation of a lead of 200 recordings each of PhysioNet 2020, Chapman and PhysioNet 2017 is
 0.13, 0.14 and 0.17."""
-UNNAMED: Final = "ECG"
+UNNAMED_LEAD: Final = "ECG"
 """Name of a lead whose file does not say which one it is."""
 
 
@@ -61,13 +61,13 @@ class FramePolicy(BaseModel):
             raise ValueError(f"unnamed_lead: '{self.unnamed_lead}' is not among the leads {', '.join(self.leads)}")
         return self
 
-    def window(self, sampling_rate: float) -> int | None:
+    def window_length(self, sampling_rate: float) -> int | None:
         """Samples of a recording at ``sampling_rate`` that make one frame; None: all of them."""
         if self.sampling_rate is not None:
             return round(self.num_segments * self.num_samples * sampling_rate / self.sampling_rate)
         return None if self.num_source_samples == "recording" else self.num_source_samples
 
-    def count(
+    def num_frames(
         self, num_samples: npt.NDArray[np.int64], sampling_rate: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.int64]:
         """Frames in recordings of these lengths and rates, element by element."""
@@ -93,7 +93,7 @@ class FramePolicy(BaseModel):
         Returns:
             (N, segments, C, samples), zero where a lead is missing.
         """
-        frames = stretch(windows, self.num_segments * self.num_samples)
+        frames = resample_to_length(windows, self.num_segments * self.num_samples)
         split = frames.reshape(*frames.shape[:-1], self.num_segments, self.num_samples)
         return self.normalize(split.swapaxes(1, 2), lead_mask)
 
@@ -123,7 +123,7 @@ class FramePolicy(BaseModel):
             mean, std, low, high = np.mean, np.std, np.min, np.max
         if self.normalization == "typical":
             middle, spread = mean(frames, axis=axis, keepdims=True), std(frames, axis=axis, keepdims=True)
-            return np.asarray((frames - middle) * (TYPICAL / np.where(spread > 0, spread, np.float32(1))))
+            return np.asarray((frames - middle) * (TYPICAL_STD / np.where(spread > 0, spread, np.float32(1))))
         lowest = low(frames, axis=axis, keepdims=True)
         span = high(frames, axis=axis, keepdims=True) - lowest
         return np.asarray((frames - lowest) / np.where(span > 0, span, np.float32(1)))

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import LeadError
-from clocs.core.recording import Recording, missing_value, quantise, widen
+from clocs.core.recording import Recording, missing_value, quantize, to_int32
 
-STANDARD: Final = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
+STANDARD_LEADS: Final = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 """The twelve leads, in the order every 12-lead print-out has."""
 
-COMBINATIONS: Final[dict[str, dict[str, float]]] = {
+LEAD_EQUATIONS: Final[dict[str, dict[str, float]]] = {
     "III": {"II": 1.0, "I": -1.0},
     "aVR": {"I": -0.5, "II": -0.5},
     "aVL": {"I": 1.0, "II": -0.5},
@@ -23,37 +23,37 @@ COMBINATIONS: Final[dict[str, dict[str, float]]] = {
 }
 """Einthoven's and Goldberger's equations: a lead as a weighted sum of I and II."""
 
-_BY_LOWER = {lead.lower(): lead for lead in STANDARD}
+_BY_LOWER = {lead.lower(): lead for lead in STANDARD_LEADS}
 
 
-def canonical(name: str) -> str:
+def canonical_lead(name: str) -> str:
     """The standard spelling of a lead name (``AVR`` -> ``aVR``); other names keep theirs."""
     plain = " ".join(name.split())
     short = plain.lower().removeprefix("lead ").removeprefix("ecg lead ")
     return _BY_LOWER.get(short, plain)
 
 
-def derivable(leads: tuple[str, ...]) -> tuple[str, ...]:
+def derivable_leads(leads: tuple[str, ...]) -> tuple[str, ...]:
     """Leads that a recording lacks and its I and II give."""
     if not {"I", "II"} <= set(leads):
         return ()
-    return tuple(lead for lead in COMBINATIONS if lead not in leads)
+    return tuple(lead for lead in LEAD_EQUATIONS if lead not in leads)
 
 
-def computed(named: Iterable[str], leads: tuple[str, ...]) -> tuple[str, ...]:
+def computed_leads(named: Iterable[str], leads: tuple[str, ...]) -> tuple[str, ...]:
     """Leads that a file says were computed from I and II; its own where those are not there to compute them again."""
-    said = {canonical(lead) for lead in named} & set(leads)
-    return tuple(lead for lead in COMBINATIONS if lead in said) if {"I", "II"} <= set(leads) else ()
+    said = {canonical_lead(lead) for lead in named} & set(leads)
+    return tuple(lead for lead in LEAD_EQUATIONS if lead in said) if {"I", "II"} <= set(leads) else ()
 
 
-def derive(recording: Recording) -> Recording:
+def add_derived_leads(recording: Recording) -> Recording:
     """Add the derivable leads, in exact integer arithmetic, and say so in the provenance."""
-    new = derivable(recording.leads)
+    new = derivable_leads(recording.leads)
     if not new:
         return recording
     pair = recording.select(("I", "II"))
     try:
-        gains, rows = zip(*(_combine(pair, COMBINATIONS[lead]) for lead in new), strict=True)
+        gains, rows = zip(*(_combine(pair, LEAD_EQUATIONS[lead]) for lead in new), strict=True)
     except ValueError as error:
         raise LeadError(
             f"recording '{recording.record_id}': leads cannot be derived from I and II: {error}. "
@@ -61,7 +61,7 @@ def derive(recording: Recording) -> Recording:
         ) from error
     wide = any(row.dtype == np.int32 for row in rows) or recording.digital.dtype == np.int32
     blocks = [recording.digital, *(row[None] for row in rows)]
-    digital = np.concatenate([widen(block) for block in blocks] if wide else blocks)
+    digital = np.concatenate([to_int32(block) for block in blocks] if wide else blocks)
     full = replace(
         recording,
         digital=digital,
@@ -70,13 +70,13 @@ def derive(recording: Recording) -> Recording:
         leads=recording.leads + new,
         provenance=replace(
             recording.provenance,
-            derived_leads=tuple(lead for lead in COMBINATIONS if lead in (*recording.provenance.derived_leads, *new)),
+            derived_leads=tuple(lead for lead in LEAD_EQUATIONS if lead in (*recording.provenance.derived_leads, *new)),
         ),
     )
     return full.select(_standard_first(full.leads))
 
 
-def without_derived(recording: Recording) -> Recording:
+def drop_derived_leads(recording: Recording) -> Recording:
     """Just the leads that the file held: what a store keeps, since the others follow from them."""
     if not recording.provenance.derived_leads:
         return recording
@@ -91,12 +91,12 @@ def _combine(pair: Recording, weights: dict[str, float]) -> tuple[float, npt.NDA
     if pair.gain[0] != pair.gain[1]:
         values = weight @ ((pair.digital - pair.baseline[:, None].astype(np.float64)) / pair.gain[:, None])
         gain = 2.0 * float(np.abs(pair.gain).max())
-        return gain, quantise(np.where(absent, np.nan, values), gain)
+        return gain, quantize(np.where(absent, np.nan, values), gain)
     factor = 1 if np.all(weight == np.rint(weight)) else 2
     steps = (weight * factor).astype(np.int64) @ (pair.digital.astype(np.int64) - pair.baseline[:, None])
-    return factor * float(pair.gain[0]), quantise(np.where(absent, np.nan, steps), 1.0)
+    return factor * float(pair.gain[0]), quantize(np.where(absent, np.nan, steps), 1.0)
 
 
 def _standard_first(leads: tuple[str, ...]) -> tuple[str, ...]:
-    known = tuple(lead for lead in STANDARD if lead in leads)
-    return known + tuple(lead for lead in leads if lead not in STANDARD)
+    known = tuple(lead for lead in STANDARD_LEADS if lead in leads)
+    return known + tuple(lead for lead in leads if lead not in STANDARD_LEADS)

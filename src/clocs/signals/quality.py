@@ -11,8 +11,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.recording import Recording, missing_value
-from clocs.signals.beats import LOWEST_RATE, Beats, find_beats
-from clocs.signals.leads import COMBINATIONS
+from clocs.signals.beats import MIN_SAMPLING_RATE, BeatMeasurements, find_beats
+from clocs.signals.leads import LEAD_EQUATIONS
 
 Values = npt.NDArray[np.float64]
 Reason = Literal[
@@ -30,7 +30,7 @@ Reason = Literal[
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """In the order in which they name a recording that is refused for several."""
 
-LIMBS = {"I": (1.0, 0.0), "II": (0.0, 1.0)} | {lead: (sums["I"], sums["II"]) for lead, sums in COMBINATIONS.items()}
+LIMBS = {"I": (1.0, 0.0), "II": (0.0, 1.0)} | {lead: (sums["I"], sums["II"]) for lead, sums in LEAD_EQUATIONS.items()}
 """The weights of I and II in each limb lead: six leads in one plane, so that any three obey an equation."""
 SPIKES = 10.0
 """Spikes that may hide a flat lead, in multiples of the span that makes one flat."""
@@ -92,7 +92,7 @@ class GatePolicy(BaseModel):
     """Whether lead I must not look as if the electrodes of the arms were exchanged."""
 
 
-OFF = GatePolicy(
+GATE_OFF = GatePolicy(
     min_seconds=None,
     match_header_length=False,
     max_missing=None,
@@ -106,7 +106,7 @@ OFF = GatePolicy(
 
 def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
     """All faults of a recording under a policy; empty when it may be stored."""
-    if policy == OFF:
+    if policy == GATE_OFF:
         return []
     findings = _length(recording, policy)
     present = recording.digital != missing_value(recording.digital.dtype)
@@ -190,8 +190,8 @@ def _off_equations(volts: dict[str, Values], limit: float) -> list[Finding]:
         return []
     size = max(_rms(volts["I"]), _rms(volts["II"]))
     found = []
-    for lead in (lead for lead in COMBINATIONS if lead in volts):
-        expected = sum(weight * volts[name] for name, weight in COMBINATIONS[lead].items())
+    for lead in (lead for lead in LEAD_EQUATIONS if lead in volts):
+        expected = sum(weight * volts[name] for name, weight in LEAD_EQUATIONS[lead].items())
         error = _rms(volts[lead] - expected) / size if size else 0.0
         if error > limit:
             found.append(Finding("lead_equations", lead, f"{error:.2f} of the limb leads' size off its equation"))
@@ -221,10 +221,12 @@ def _exchanged(limbs: dict[str, Values], others: dict[str, Values]) -> list[Find
 
 def _beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
     """What no heart does at the stated rate, or with electrodes where they belong."""
-    if policy.check_sampling_rate and recording.sampling_rate < LOWEST_RATE:
+    if policy.check_sampling_rate and recording.sampling_rate < MIN_SAMPLING_RATE:
         return [
             Finding(
-                "sampling_rate", "", f"{recording.sampling_rate:g} Hz; below {LOWEST_RATE:g} no heartbeat can be seen"
+                "sampling_rate",
+                "",
+                f"{recording.sampling_rate:g} Hz; below {MIN_SAMPLING_RATE:g} no heartbeat can be seen",
             )
         ]
     beats = find_beats(recording) if policy.check_sampling_rate or policy.check_electrodes else None
@@ -245,7 +247,7 @@ def _beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
     return []
 
 
-def _wrong_rate(beats: Beats, recording: Recording) -> str:
+def _wrong_rate(beats: BeatMeasurements, recording: Recording) -> str:
     """Why the rate is half or twice the true one; empty where it may be right."""
     measured, stated = 60 / beats.interval, recording.provenance.heart_rate
     told = f"{measured:.0f} beats a minute at {recording.sampling_rate:g} Hz"

@@ -86,7 +86,7 @@ def _ratio(sampling_rate: float, to_rate: float) -> Fraction:
     return slower if to_rate > sampling_rate else 1 / slower
 
 
-def stretch(signal: Floats, num_samples: int) -> Floats:
+def resample_to_length(signal: Floats, num_samples: int) -> Floats:
     """Turn (..., any) into (..., samples) by the Fourier method, whatever the rate becomes."""
     if signal.shape[-1] == num_samples:
         return signal

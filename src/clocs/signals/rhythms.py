@@ -15,10 +15,10 @@ Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Kinds = npt.NDArray[np.int8]
 
-RATES: Final = {"SR": (61, 98), "SB": (42, 58), "ST": (103, 145), "AFIB": (65, 135), "PVC": (61, 92)}
+HEART_RATES: Final = {"SR": (61, 98), "SB": (42, 58), "ST": (103, 145), "AFIB": (65, 135), "PVC": (61, 92)}
 """Rhythm -> beats per minute of the atria; in atrial fibrillation of the ventricles."""
 KINDS: Final = ("conducted", "ventricular", "escape", "paced")
-"""Origins of a ventricular beat; ``Beats.kinds`` holds their indices."""
+"""Origins of a ventricular beat; ``BeatSequence.kinds`` holds their indices."""
 CONDUCTED, VENTRICULAR, ESCAPE, PACED = range(len(KINDS))
 LEAD_IN: Final = 0.9
 """Seconds before a recording from which on beats may begin."""
@@ -28,7 +28,7 @@ _PREMATURE = 0.38
 
 
 @dataclass(frozen=True)
-class Beats:
+class BeatSequence:
     """Beats of a recording, from a little before its start to a little after its end; times in seconds.
 
     Args:
@@ -48,11 +48,11 @@ class Beats:
 
 def make_beats(
     rhythm: str, conduction: str, paced: bool, heart: Heart, seconds: float, random: np.random.Generator
-) -> Beats:
+) -> BeatSequence:
     """Draw the beats of a recording.
 
     Args:
-        rhythm: A key of ``RATES``.
+        rhythm: A key of ``HEART_RATES``.
         conduction: ``1AVB``, ``2AVB``, ``3AVB``, ``PAC`` or empty.
         paced: Whether the ventricles are paced: after each P wave, in atrial fibrillation at a fixed rate.
         heart: The patient's heart.
@@ -62,7 +62,7 @@ def make_beats(
     Returns:
         Beats that may begin up to ``LEAD_IN`` seconds before the recording.
     """
-    low, high = RATES[rhythm]
+    low, high = HEART_RATES[rhythm]
     interval = 60 / (low + (high - low) * heart.tempo)
     count = math.ceil((seconds + 6) / (0.6 * interval)) + 8
     if rhythm == "AFIB":
@@ -72,7 +72,9 @@ def make_beats(
     return _within(beats, seconds)
 
 
-def _fibrillation(interval: float, conduction: str, paced: bool, count: int, random: np.random.Generator) -> Beats:
+def _fibrillation(
+    interval: float, conduction: str, paced: bool, count: int, random: np.random.Generator
+) -> BeatSequence:
     """Ventricles beat irregularly, or regularly where a block or a pacemaker sets the pace."""
     if paced or conduction == "3AVB":
         at = _from_before(_escape_intervals(count, (0.75, 1.0) if paced else (1.3, 1.75), random), random)
@@ -82,7 +84,7 @@ def _fibrillation(interval: float, conduction: str, paced: bool, count: int, ran
         drawn = np.clip(interval * random.gamma(spread, 1 / spread, count), max(0.32, 0.55 * interval), 2 * interval)
         at, kind = _from_before(drawn, random), CONDUCTED
     nothing = np.empty(0)
-    return Beats(nothing, nothing.astype(np.bool_), at, np.full(count, kind, np.int8), np.full(count, np.nan))
+    return BeatSequence(nothing, nothing.astype(np.bool_), at, np.full(count, kind, np.int8), np.full(count, np.nan))
 
 
 def _sinus(
@@ -94,7 +96,7 @@ def _sinus(
     count: int,
     seconds: float,
     random: np.random.Generator,
-) -> Beats:
+) -> BeatSequence:
     """Atria follow the sinus node, and ventricles the atria as far as the AV node lets them."""
     breathing = np.sin(2 * np.pi * (random.random() + random.uniform(0.15, 0.35) * interval * np.arange(count)))
     intervals = interval * (1 + random.uniform(0.005, 0.035) * breathing + 0.008 * bounded(random, count))
@@ -115,7 +117,7 @@ def _sinus(
         pr[:] = random.uniform(0.225, 0.31)
     if conduction == "3AVB":
         at = _from_before(_escape_intervals(count, (1.3, 1.8), random), random)
-        return Beats(atrial, premature, at, np.full(count, ESCAPE, np.int8), np.full(count, np.nan))
+        return BeatSequence(atrial, premature, at, np.full(count, ESCAPE, np.int8), np.full(count, np.nan))
     passed = np.ones(count, np.bool_)
     if conduction == "2AVB":
         passed = _second_degree(pr, interval, random)
@@ -124,7 +126,7 @@ def _sinus(
         ventricular = ventricular - np.where(premature, _PREMATURE * interval, 0)  # the pause makes up for it
         kinds[premature], pr[premature] = VENTRICULAR, np.nan
     ectopic = premature if conduction == "PAC" else np.zeros(count, np.bool_)
-    return Beats(atrial, ectopic, ventricular[passed], kinds[passed], pr[passed])
+    return BeatSequence(atrial, ectopic, ventricular[passed], kinds[passed], pr[passed])
 
 
 def _second_degree(pr: Array, interval: float, random: np.random.Generator) -> Flags:
@@ -154,8 +156,8 @@ def _from_before(intervals: Array, random: np.random.Generator) -> Array:
     return np.asarray(np.cumsum(intervals) - intervals[0] * (1 + random.random()) - 2)
 
 
-def _within(beats: Beats, seconds: float) -> Beats:
+def _within(beats: BeatSequence, seconds: float) -> BeatSequence:
     """Leave out beats that begin too early or too late to be seen."""
     p = (beats.atrial > -LEAD_IN) & (beats.atrial < seconds + LEAD_OUT)
     v = (beats.ventricular > -LEAD_IN) & (beats.ventricular < seconds + LEAD_OUT)
-    return Beats(beats.atrial[p], beats.atrial_ectopic[p], beats.ventricular[v], beats.kinds[v], beats.pr[v])
+    return BeatSequence(beats.atrial[p], beats.atrial_ectopic[p], beats.ventricular[v], beats.kinds[v], beats.pr[v])

@@ -13,26 +13,26 @@ import numpy.typing as npt
 from clocs.core.recording import MICROVOLT_GAIN
 from clocs.signals import heart_vector as hearts
 from clocs.signals import rhythms
-from clocs.signals.background import disturbances, fibrillation
-from clocs.signals.leads import STANDARD
+from clocs.signals.background import artifacts, fibrillation
+from clocs.signals.leads import STANDARD_LEADS
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Steps = npt.NDArray[np.int16]
 Samples = npt.NDArray[np.int64]
 
-CONDUCTION: Final = ("1AVB", "2AVB", "3AVB", "PAC")
+CONDUCTION_FINDINGS: Final = ("1AVB", "2AVB", "3AVB", "PAC")
 """Findings of conduction and ectopic atrial beats; those of shape are ``heart_vector.SHAPES``."""
 AFTER_QRS: Final = 0.06
 """Seconds from the end of QRS to where the ST segment is measured."""
-SWING: Final = 0.03
+BREATHING_SWING: Final = 0.03
 """Scale of the change of a lead's amplitude with the breath."""
 MARGIN: Final = 1.1
 """Seconds drawn before and after a recording, so that waves may begin and end outside it."""
 
 
 @dataclass(frozen=True)
-class Truth:
+class GroundTruth:
     """Measurements that a synthetic recording was made from. Samples count from the recording's start.
 
     Args:
@@ -78,7 +78,7 @@ class Simulation:
     """
 
     heart: hearts.Heart
-    beats: rhythms.Beats
+    beats: rhythms.BeatSequence
     fibrillates: bool
     p: tuple[hearts.Beat, hearts.Beat]
     ventricular: Mapping[int, hearts.Beat]
@@ -86,7 +86,7 @@ class Simulation:
     seconds: float
     sampling_rate: float
 
-    def truth(self) -> Truth:
+    def truth(self) -> GroundTruth:
         """Return the measurements of what begins within the recording."""
         beats, end, chest = self.beats, round(self.seconds * self.sampling_rate), self.heart.chest
         p, qrs = (self._samples(at) for at in (beats.atrial, beats.ventricular))
@@ -94,8 +94,8 @@ class Simulation:
         kinds, usual = beats.kinds[seen], self.ventricular[self.usual]
         sinus, has_p = self.p[0], len(p) > 0
         microvolt = MICROVOLT_GAIN * chest @ usual.vector(np.array([usual.duration + AFTER_QRS]))
-        st = _to_leads(np.rint(microvolt).astype(np.int16), STANDARD)[:, 0] / MICROVOLT_GAIN
-        return Truth(
+        st = _to_leads(np.rint(microvolt).astype(np.int16), STANDARD_LEADS)[:, 0] / MICROVOLT_GAIN
+        return GroundTruth(
             p_onsets=p[seen_p],
             atrial_ectopic=beats.atrial_ectopic[seen_p],
             qrs_onsets=qrs[seen],
@@ -107,7 +107,7 @@ class Simulation:
             p_axis=hearts.frontal_axis(chest @ sinus.area(hearts.P)) if has_p else math.nan,
             qrs_axis=hearts.frontal_axis(chest @ usual.area(hearts.QRS)),
             t_axis=hearts.frontal_axis(chest @ usual.area(hearts.T)),
-            st=dict(zip(STANDARD, st.tolist(), strict=True)),
+            st=dict(zip(STANDARD_LEADS, st.tolist(), strict=True)),
         )
 
     def draw(self, leads: tuple[str, ...], noise: float, random: np.random.Generator) -> Steps:
@@ -124,7 +124,7 @@ class Simulation:
         num_samples, margin = round(self.seconds * self.sampling_rate), math.ceil(MARGIN * self.sampling_rate)
         chest = self.heart.chest * MICROVOLT_GAIN
         breath = (float(random.uniform(0.15, 0.35)), float(random.uniform(0, 2 * np.pi)))
-        swing = SWING * hearts.bounded(random, len(chest), 1)
+        swing = BREATHING_SWING * hearts.bounded(random, len(chest), 1)
         canvas = np.zeros((len(chest), num_samples + 2 * margin), np.float32)
         for beat, at in self._groups():
             sizes = 1 + swing * np.sin(2 * np.pi * breath[0] * at + breath[1])
@@ -137,7 +137,7 @@ class Simulation:
             source += fibrillation(chest, num_samples, self.sampling_rate, random)
         if noise:
             scale = np.float32(noise * MICROVOLT_GAIN)
-            source += scale * disturbances(len(chest), num_samples, self.sampling_rate, breath, random)
+            source += scale * artifacts(len(chest), num_samples, self.sampling_rate, breath, random)
         return _to_leads(np.rint(source).astype(np.int16), leads)
 
     def _groups(self) -> Iterator[tuple[hearts.Beat, Array]]:
@@ -158,7 +158,8 @@ def simulate(
     """Plan a recording.
 
     Args:
-        labels: A rhythm of ``rhythms.RATES``; then at most one of ``CONDUCTION`` and one of ``heart_vector.SHAPES``.
+        labels: A rhythm of ``rhythms.HEART_RATES``, then at most one of ``CONDUCTION_FINDINGS`` and at most one of
+            ``heart_vector.SHAPES``.
         heart: The patient's heart.
         seconds: Length of the recording.
         sampling_rate: Samples per second.
@@ -176,7 +177,7 @@ def simulate(
         True
     """
     rhythm, *findings = labels
-    conduction = next((name for name in findings if name in CONDUCTION), "")
+    conduction = next((name for name in findings if name in CONDUCTION_FINDINGS), "")
     shape = next((name for name in findings if name in hearts.SHAPES), "")
     heart = hearts.on_another_day(heart, random)
     beats = rhythms.make_beats(rhythm, conduction, shape == "PACE", heart, seconds, random)

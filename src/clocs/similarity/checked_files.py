@@ -14,7 +14,7 @@ import xxhash
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import damage, file_hash
+from clocs.core.files import file_hash, find_damage
 
 PIECE: Final = 1 << 20
 """Bytes that are hashed at once: they stay in the processor's cache."""
@@ -46,7 +46,7 @@ def describe_bytes(file: str, data: bytes) -> FileInfo:
 
 def problem(folder: Path, info: FileInfo) -> str:
     """Return what is wrong with a file, all of its bytes read and compared by SHA-256; empty: nothing."""
-    return damage(folder / info.file, info.sha256, info.bytes)
+    return find_damage(folder / info.file, info.sha256, info.bytes)
 
 
 def refuse_damaged(folder: Path, info: FileInfo) -> None:

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.core.pseudonyms import is_nobody, plain_patient
-from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantise
+from clocs.core.pseudonyms import is_unknown_patient, normalize_patient_id
+from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options, as_it_is, with_entry
 from clocs.datasets.tables import labels_of
 from clocs.formats.demographics import parse_age, parse_sex
-from clocs.signals.leads import canonical
+from clocs.signals.leads import canonical_lead
 from clocs.signals.quality import GatePolicy
 from clocs.store.reader import StoreReader
 from clocs.store.writer import write_store
@@ -48,7 +48,7 @@ def write_arrays(
     gate: GatePolicy | None,
 ) -> StoreReader:
     """See ``Store.from_arrays``."""
-    names = tuple(canonical(lead) for lead in leads)
+    names = tuple(canonical_lead(lead) for lead in leads)
     wrong = [number for number, signal in enumerate(signals) if np.ndim(signal) != 2 or len(signal) != len(names)]
     if wrong or not sampling_rate > 0:
         raise ConfigError(f"each array must be ({len(names)} leads, samples) at a rate over 0; wrong: {wrong[:5]}")
@@ -84,8 +84,8 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
             f"the table must have {count} rows and no columns but {', '.join(COLUMNS)}"
             + (f"; unknown: {', '.join(unknown)}" if unknown else "")
         )
-    patients = [plain_patient(_text(field)) for field in columns.get("patient_id", [""] * count)]
-    nobody = [number for number, patient in enumerate(patients) if is_nobody(patient)]
+    patients = [normalize_patient_id(_text(field)) for field in columns.get("patient_id", [""] * count)]
+    nobody = [number for number, patient in enumerate(patients) if is_unknown_patient(patient)]
     if nobody:
         warnings.warn(
             f"{len(nobody)} rows of the table have a word for an unknown patient (unknown, n/a, ...), the first is row "
@@ -97,7 +97,7 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
         yield Entry(
             file=f"arrays/{number}",
             record_id=_text(row.get("record_id")) or f"{number:07d}",
-            patient_id="" if is_nobody(patients[number]) else patients[number],
+            patient_id="" if is_unknown_patient(patients[number]) else patients[number],
             site=_text(row.get("site")),
             age=parse_age(row.get("age")),
             sex=parse_sex(row.get("sex")),
@@ -126,7 +126,7 @@ def _columns(table: Any) -> list[str]:
 def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOptions) -> Recording:
     raw = np.ascontiguousarray(signal, np.float64)
     recording = Recording(
-        digital=quantise(raw, MICROVOLT_GAIN),
+        digital=quantize(raw, MICROVOLT_GAIN),
         gain=np.full(len(raw), MICROVOLT_GAIN),
         baseline=np.zeros(len(raw), np.int32),
         sampling_rate=options.sampling_rate,

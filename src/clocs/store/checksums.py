@@ -140,7 +140,7 @@ def read_checksums(shard: Path, sha256: str | None = None) -> Checksums:
         raise StoreError(
             f"{name} is missing, so damage to {shard.name} would go unnoticed. Write it: clocs data "
             f"checksums {folder}. Where the folder cannot be written: clocs --skip-checksums ..."
-        ).with_code("open_store(folder, check=False)") from None
+        ).with_code_hint("open_store(folder, check=False)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"{name}: cannot be read ({error!r:.100}); run 'clocs data verify'") from error
     if body.get("chunk_bytes") != CHUNK_BYTES or (sha256 is not None and body.get("shard_sha256") != sha256):

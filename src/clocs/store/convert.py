@@ -13,9 +13,9 @@ from typing import Literal
 
 from clocs.core.engine import Engine, run
 from clocs.core.errors import ClocsError, ConfigError, FormatError, LeadError, SignalError, UnitError
-from clocs.core.files import lies_in
+from clocs.core.files import is_inside
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source, without_ending
+from clocs.core.sources import Source, open_source, strip_extension
 from clocs.datasets.redaction import patient_id_from
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.formats.writers.parquet import conversion_notes, parquet_file
@@ -115,7 +115,7 @@ def convert(
     store = open_store(place) if versions(place) else None
     if store is None and _is_file(place):
         return _convert_file(place, out, to, options, overwrite)
-    if lies_in(out, place):
+    if is_inside(out, place):
         raise ConfigError(f"{out} lies in {place}, and would be converted with it; choose a place elsewhere")
     writer, single = _folder_writer(out, to)
     done = Conversion(writer.name)
@@ -184,7 +184,7 @@ def _source_tasks(source: Source, names: FileNames, done: Conversion) -> Iterato
             known.append(name)
         elif not source.exists(name.rsplit(".", 1)[0] + ".hea"):
             done.ignored.append(name)
-    stems = {name: names.sanitized(without_ending(name)) for name in known}
+    stems = {name: names.sanitized(strip_extension(name)) for name in known}
     times = Counter(stems.values())
     yield from (_Task(name, names.for_file(name, is_unique=times[stems[name]] == 1)) for name in known)
 

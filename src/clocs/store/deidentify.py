@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.files import lies_in
+from clocs.core.files import is_inside
 from clocs.core.pseudonyms import PatientKey, read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
@@ -20,7 +20,7 @@ from clocs.datasets.dataset import Options, SplitPolicy
 from clocs.datasets.redaction import POOLED_AGE, KeepField, deidentify_recording
 from clocs.formats.reading import detect_format, read_identity_from
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import OFF
+from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
 from clocs.store.store import Store, open_store
@@ -66,18 +66,18 @@ def deidentify(
     """
     kept = tuple(sorted(keep))
     place, secret = Path(source), Path(key)
-    if lies_in(secret, Path(folder)) or lies_in(secret, place):
+    if is_inside(secret, Path(folder)) or is_inside(secret, place):
         raise ConfigError(f"{key} lies beside the recordings it is to protect; keep the key elsewhere")
     if not versions(place):
         options = {"key": secret, "keep": kept}
         made = ingest("folder", place, folder, options=options, workers=workers, progress=progress)
         return DeidentificationResult(made, dict(identities(open_source(place)) + _pooled(made)))
-    if lies_in(Path(folder), place) or lies_in(place, Path(folder)):
+    if is_inside(Path(folder), place) or is_inside(place, Path(folder)):
         raise ConfigError(f"{folder} and {place} lie in one another; a store is never changed in place")
     original = open_store(place)
     given = {"store": original.sha256, "key": read_key(secret).fingerprint, "keep": kept}
     copied = _as_dataset(original, secret)
-    made = ingest(copied, None, folder, gate=OFF, options=given, workers=workers, progress=progress)
+    made = ingest(copied, None, folder, gate=GATE_OFF, options=given, workers=workers, progress=progress)
     return DeidentificationResult(made, _taken_out(original, kept))
 
 

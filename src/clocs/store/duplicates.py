@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.recording import Recording, missing_value
-from clocs.signals.leads import COMBINATIONS
+from clocs.signals.leads import LEAD_EQUATIONS
 from clocs.store.shard import HASH_BYTES, Shard, ShardInfo
 
 if TYPE_CHECKING:
@@ -202,9 +202,9 @@ def _step(recording: Recording, row: int) -> float:
 def _agree(one: Recording, other: Recording) -> bool:
     shared = [lead for lead in one.leads if lead in other.leads]
     if {"I", "II"} <= set(shared):
-        shared = [lead for lead in shared if lead not in COMBINATIONS]
+        shared = [lead for lead in shared if lead not in LEAD_EQUATIONS]
     smaller = min((one, other), key=lambda recording: len(recording.leads))
-    needed = [lead for lead in smaller.leads if lead not in COMBINATIONS]
+    needed = [lead for lead in smaller.leads if lead not in LEAD_EQUATIONS]
     return set(needed) <= set(shared) and all(_equal(one, other, lead) for lead in shared)
 
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.core.recording import missing_value
-from clocs.signals.framing import UNNAMED, FramePolicy
-from clocs.signals.leads import COMBINATIONS, derivable
+from clocs.signals.framing import UNNAMED_LEAD, FramePolicy
+from clocs.signals.leads import LEAD_EQUATIONS, derivable_leads
 from clocs.signals.resampling import source_window
 from clocs.store.shard import Shard, ShardInfo
 
@@ -40,7 +40,7 @@ def common_leads(layouts: Iterable[tuple[tuple[str, ...], int]]) -> tuple[str, .
     orders: dict[frozenset[str], tuple[str, ...]] = {}
     counts: Counter[frozenset[str]] = Counter()
     for stored, count in layouts:
-        leads = stored + derivable(stored)
+        leads = stored + derivable_leads(stored)
         orders.setdefault(frozenset(leads), leads)
         counts[frozenset(leads)] += count
     return orders[max(counts, key=lambda leads: (counts[leads], len(leads)))] if counts else ()
@@ -51,7 +51,7 @@ def recipe(stored: tuple[str, ...], policy: FramePolicy, all_leads: bool) -> Rec
 
     Leads that cannot be had are left out, or, in frames of all leads that may lack some, kept with ``first`` -1.
     """
-    derived, names = derivable(stored), _named(stored, policy.unnamed_lead)
+    derived, names = derivable_leads(stored), _named(stored, policy.unnamed_lead)
     known = set(names) | set(derived)
     wanted = policy.leads or names + derived
     there = tuple(lead for lead in wanted if lead in known)
@@ -63,7 +63,7 @@ def recipe(stored: tuple[str, ...], policy: FramePolicy, all_leads: bool) -> Rec
     rows = []
     leads = wanted if all_leads else there
     for lead in leads:
-        terms = {} if lead not in known else COMBINATIONS[lead] if lead not in names else {lead: 1.0}
+        terms = {} if lead not in known else LEAD_EQUATIONS[lead] if lead not in names else {lead: 1.0}
         (first, weight), (second, other) = [*terms.items(), ("", 0.0), ("", 0.0)][:2]
         rows.append((names.index(first) if first else -1, weight, names.index(second) if second else -1, other))
     first_at, first_weight, second_at, second_weight = zip(*rows, strict=True)
@@ -78,16 +78,17 @@ def recipe(stored: tuple[str, ...], policy: FramePolicy, all_leads: bool) -> Rec
 
 def _named(stored: tuple[str, ...], unnamed_lead: str | None) -> tuple[str, ...]:
     """Return the stored leads, an unnamed one under the name that it is taken for unless another lead has that."""
-    if unnamed_lead is None or unnamed_lead in (*stored, *derivable(stored)):
+    if unnamed_lead is None or unnamed_lead in (*stored, *derivable_leads(stored)):
         return stored
-    return tuple(unnamed_lead if lead == UNNAMED else lead for lead in stored)
+    return tuple(unnamed_lead if lead == UNNAMED_LEAD else lead for lead in stored)
 
 
 def _refuse_unnamed(stored: tuple[str, ...], policy: FramePolicy, all_leads: bool) -> None:
     """Refuse a recording whose only usable lead is unnamed: which channel of a frame it belongs to is unknown."""
-    if all_leads and UNNAMED in stored and policy.unnamed_lead is None:
+    if all_leads and UNNAMED_LEAD in stored and policy.unnamed_lead is None:
         raise ConfigError(
-            f"Some recordings have an unnamed lead ('{UNNAMED}') and none of the leads {', '.join(policy.leads)}. Set "
+            f"Some recordings have an unnamed lead ('{UNNAMED_LEAD}') and none of the leads "
+            f"{', '.join(policy.leads)}. Set "
             "unnamed_lead to the one that it is to be taken for, or leave these recordings out."
         )
 
@@ -143,7 +144,7 @@ class Block:
 def uniform_block(number: int, info: ShardInfo, policy: FramePolicy, all_leads: bool) -> Block | None:
     """The block of a shard whose recordings are all alike; nothing of it is read."""
     made = recipe(info.leads or (), policy, all_leads)
-    frames = int(policy.count(np.array([info.num_samples or 0]), np.array([info.sampling_rate or 1.0]))[0])
+    frames = int(policy.num_frames(np.array([info.num_samples or 0]), np.array([info.sampling_rate or 1.0]))[0])
     if made is None or not frames:
         return None
     width = 1 if all_leads else len(made.leads)
@@ -177,7 +178,7 @@ def _block(
     all_leads: bool,
     classes: dict[str, tuple[str, ...]],
 ) -> Block:
-    frames = policy.count(shard.num_samples[rows], shard.sampling_rate[rows])
+    frames = policy.num_frames(shard.num_samples[rows], shard.sampling_rate[rows])
     width = 1 if all_leads else len(made.leads)
     ends = np.cumsum(frames * width)
     total = int(ends[-1])
@@ -273,7 +274,7 @@ def source_of(
             )
             first[at], end[at], before[at] = made
         else:
-            window = policy.window(float(sampling_rate)) or num_samples[at]
+            window = policy.window_length(float(sampling_rate)) or num_samples[at]
             first[at], end[at] = frames[at] * window, (frames[at] + 1) * window
     return first, end, before
 
@@ -281,7 +282,7 @@ def source_of(
 def frame_starts(shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints) -> Ints:
     """First sample of each frame, in the recording's own samples."""
     windows = {
-        float(sampling_rate): policy.window(float(sampling_rate)) or 0
+        float(sampling_rate): policy.window_length(float(sampling_rate)) or 0
         for sampling_rate in np.unique(shard.sampling_rate[rows])
     }
     return np.asarray(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
-from clocs.signals.resampling import Floats, resample, stretch
+from clocs.signals.resampling import Floats, resample, resample_to_length
 from clocs.store.frame_cache import FrameCache, cache_file
 from clocs.store.frame_index import (
     Block,
@@ -184,7 +184,7 @@ class Frames:
                 window = resample(window, float(rates[one]), self.policy.sampling_rate)[
                     ..., before[one] : before[one] + length
                 ]
-            out[at] = stretch(window, length)
+            out[at] = resample_to_length(window, length)
         return out
 
     def _resamples(self, places: Places) -> bool:
@@ -203,7 +203,7 @@ class Frames:
         return (
             None
             if self.policy.num_source_samples == "recording"
-            else self.policy.window(self.policy.sampling_rate or 0.0)
+            else self.policy.window_length(self.policy.sampling_rate or 0.0)
         )
 
     @functools.cached_property

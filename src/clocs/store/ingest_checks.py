@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import lies_in
+from clocs.core.files import is_inside
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
 from clocs.store.manifest import SHARDS, Manifest, check_not_inside_store, read_manifest, versions
@@ -22,10 +22,10 @@ MOST_NAMED: Final = 20
 
 def check_place(place: Path, source: str | None, dataset: Dataset, options: Options) -> None:
     """Before anything is written there: it is no other dataset's, and apart from what is read."""
-    inside = [value for _, value in options if isinstance(value, Path) and lies_in(value, place)]
+    inside = [value for _, value in options if isinstance(value, Path) and is_inside(value, place)]
     if inside:
         raise ConfigError(f"{inside[0]} lies in the store's own folder; a key or table must lie elsewhere")
-    if source is not None and Path(source).is_dir() and lies_in(place, Path(source)):
+    if source is not None and Path(source).is_dir() and is_inside(place, Path(source)):
         raise ConfigError(f"{place} lies in {source}, and would be read with it; choose a place elsewhere")
     check_not_inside_store(place)
     if not versions(place):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import derivable, derive
+from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.store.checksums import CheckedChunks
 from clocs.store.manifest import SHARDS, read_manifest
 from clocs.store.shard import Shard, schema
@@ -93,7 +93,7 @@ class StoreReader:
     def recording(self, record: int | str) -> Recording:
         """One recording by its number or its record id, derivable leads included."""
         shard, row = self.locate(self.index_of(record) if isinstance(record, str) else record)
-        return derive(self.shard(shard).recording(row))
+        return add_derived_leads(self.shard(shard).recording(row))
 
     def index_of(self, record_id: str) -> int:
         """The number of a record id."""
@@ -138,7 +138,7 @@ class StoreReader:
     def leads(self) -> set[str]:
         """All that some recording has stored, or that follow from what it has."""
         layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.rows_by_leads(number)}
-        return {lead for layout in layouts for lead in (*layout, *derivable(layout))}
+        return {lead for layout in layouts for lead in (*layout, *derivable_leads(layout))}
 
     def patient_codes(self) -> tuple[npt.NDArray[np.int64], int]:
         """A number for each recording's patient, and how many there are."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
-from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, widen
+from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, to_int32
 from clocs.store.arrow_files import CheckedArrow, write_arrow
 from clocs.store.checksums import write_checksums
 
@@ -145,7 +145,7 @@ def _batch(recordings: Sequence[Recording], dtype: str) -> pa.RecordBatch:
     for recording in recordings:
         for name, value in _row(recording).items():
             columns[name].append(value)
-    samples = [widen(item.digital) if dtype == "int32" else item.digital for item in recordings]
+    samples = [to_int32(item.digital) if dtype == "int32" else item.digital for item in recordings]
     flat = [values.reshape(-1) for values in samples]
     offsets = np.cumsum([0, *(len(values) for values in flat)], dtype=np.int64)
     values = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(flat)))

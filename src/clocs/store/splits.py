@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
-from clocs.core.files import content_hash, exclusive, file_hash, seal, unseal, write_bytes
+from clocs.core.files import content_hash, file_hash, lock_folder, seal, unseal, write_bytes
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
@@ -178,7 +178,7 @@ def _save(store: StoreReader, name: str, parts: npt.NDArray[np.int8], about: dic
     batch = pa.RecordBatch.from_arrays(columns, ["record_id", "patient_id", "part"])
     told = path.with_suffix(".json")
     if not told.exists():
-        with exclusive(path.parent, wait=True):
+        with lock_folder(path.parent, wait=True):
             if not told.exists():  # of two makers at once, one writes both files
                 write_bytes(told, seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
     made = read_split_file(store.folder, name)

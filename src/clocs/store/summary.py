@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.pseudonyms import PatientKey, read_key
-from clocs.core.sources import Source, open_source, without_ending
+from clocs.core.sources import Source, open_source, strip_extension
 from clocs.datasets.folder import BY_FILE
 from clocs.formats.reading import FORMATS, Format, detect_format
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.duplicates import duplicate_groups, near_duplicate_groups
 from clocs.store.manifest import read_quarantine
 from clocs.store.reader import StoreLike
@@ -40,7 +40,11 @@ TOLD: Final = (
 )
 """What is listed of a recording."""
 Outcome = Literal["stored", "refused", "not an ECG", "part of a record", "not ingested"]
-SETS = {"12 leads": STANDARD, "6 limb leads": STANDARD[:6], "I, II, V1-V6": (*STANDARD[:2], *STANDARD[6:])}
+SETS = {
+    "12 leads": STANDARD_LEADS,
+    "6 limb leads": STANDARD_LEADS[:6],
+    "I, II, V1-V6": (*STANDARD_LEADS[:2], *STANDARD_LEADS[6:]),
+}
 SHOWN_LEADS = 3
 
 
@@ -169,7 +173,7 @@ def count_unused_patient_ids(store: Store) -> int:
 def _patients_of_their_own(store: Store) -> Iterator[bool]:
     """Of each recording, whether its patient is called as it is, or as its file: nobody said whose it is."""
     for row in store.table(["record_id", "patient_id", "source"]).to_pylist():
-        names = (row["record_id"], row["source"], without_ending(row["source"]))
+        names = (row["record_id"], row["source"], strip_extension(row["source"]))
         yield row["patient_id"].removeprefix(BY_FILE) in names
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import ClocsError, IntegrityError, StoreError
-from clocs.core.files import damage, unseal
+from clocs.core.files import find_damage, unseal
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
 from clocs.store.shard import ShardInfo
@@ -50,7 +50,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
             continue
         shards |= {shard.file: shard for shard in manifest.shards}
         listed = manifest.quarantine
-        if problem := damage(place / listed.file, listed.sha256, None):
+        if problem := find_damage(place / listed.file, listed.sha256, None):
             faults.append(Fault(listed.file, problem))
     for shard in _with_progress(shards, progress):
         faults += _shard(place, shard)
@@ -127,7 +127,7 @@ def _splits(folder: Path) -> list[Fault]:
             faults.append(body)
             continue
         arrow = path.with_suffix(".arrow")
-        problem = damage(arrow, body.get("arrow_sha256", ""), None)
+        problem = find_damage(arrow, body.get("arrow_sha256", ""), None)
         if problem:
             faults.append(Fault(f"{SPLITS}/{arrow.name}", problem))
     return faults

@@ -20,13 +20,13 @@ from typing import Any
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
-from clocs.core.files import content_hash, exclusive, write_bytes
+from clocs.core.files import content_hash, lock_folder, write_bytes
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source, size_of, without_ending
+from clocs.core.sources import Source, file_size, open_source, strip_extension
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.reading import missing_companions
-from clocs.signals.leads import without_derived
+from clocs.signals.leads import drop_derived_leads
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.duplicates import repeated_record_ids
 from clocs.store.incremental import Pool
@@ -84,7 +84,7 @@ def write_store(
     if path is None and dataset.needs_source:
         raise ConfigError(f"dataset '{dataset.name}' needs a source: the folder or zip its files lie in")
     check_place(place, path, dataset, chosen)
-    with exclusive(place):
+    with lock_folder(place):
         if chosen.pseudonymous:
             check_nobody_is_named(place)
         pool = Pool(place) if dataset.grows else None
@@ -135,7 +135,7 @@ def _sizes(source: Source, file: str) -> Any:
 
     The others follow from the file itself, and to leave them out keeps the names, and so the hashes, of all stores.
     """
-    size, odd = size_of(source, file), missing_companions(source, file)
+    size, odd = file_size(source, file), missing_companions(source, file)
     return [size, odd] if odd else size
 
 
@@ -167,7 +167,7 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
             findings = assess(recording, task.gate)
-            own = without_derived(recording)
+            own = drop_derived_leads(recording)
         except (OSError, MemoryError, ConfigError, MissingExtraError):
             raise  # of the machine or its user, not of the file
         except ClocsError as error:
@@ -183,7 +183,7 @@ def _accepted(task: Task, source: Source | None, refused: list[Refused]) -> Iter
 
 
 def _unreadable(entry: Entry, detail: str) -> Refused:
-    record_id = entry.record_id or without_ending(entry.file).rsplit("/", 1)[-1]
+    record_id = entry.record_id or strip_extension(entry.file).rsplit("/", 1)[-1]
     return _refusal(record_id, entry.file, "", [Finding("unreadable", "", detail[:500])])
 
 

@@ -12,14 +12,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import examined, option_names
+from clocs.core.options import option_names, try_validate
 from clocs.core.run_identity import changed_values
 from clocs.datasets import DATASETS, Dataset
 from clocs.encoders.encoder import ENCODERS, changed_encoder_options, is_registered, parse_encoder
 from clocs.methods import METHODS, Method, changed_method, parse_method
 from clocs.methods.method import GIVEN
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import canonical
+from clocs.signals.leads import canonical_lead
 from clocs.training.labels import LabelDraw
 from clocs.training.recommended import RECOMMENDED
 
@@ -149,7 +149,7 @@ class PretrainConfig(BaseModel):
     @classmethod
     def _leads_spelled_alike(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         """However they are written, so that a run has one name."""
-        return tuple(map(canonical, given))
+        return tuple(map(canonical_lead, given))
 
     def identity(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, without where and how the run is carried out, as JSON.
@@ -249,10 +249,10 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
             raise ConfigError(f"'{text}' is not key=value")
         parsed, keys = _value(value, text), key.split(".")
         values = _laid_over(values, {key: parsed}) if len(keys) == 1 else _with_key(values, keys, parsed, text)
-    below = {name: f"method.{name}" for method in METHODS for name in option_names(method, given=GIVEN)}
-    below |= {name: f"encoder.{name}" for encoder in ENCODERS for name in option_names(encoder, given=FROM_FRAMES)}
+    below = {name: f"method.{name}" for method in METHODS for name in option_names(method, exclude=GIVEN)}
+    below |= {name: f"encoder.{name}" for encoder in ENCODERS for name in option_names(encoder, exclude=FROM_FRAMES)}
     below |= {name: f"frames.{name}" for name in FramePolicy.model_fields}
-    made, wrong = examined(PretrainConfig, values, below)
+    made, wrong = try_validate(PretrainConfig, values, below)
     if made is None:
         raise ConfigError("; ".join(wrong))
     return made

@@ -13,12 +13,12 @@ import numpy as np
 
 from clocs.core.errors import ConfigError, LeakError
 from clocs.core.files import content_hash
-from clocs.core.options import checked
+from clocs.core.options import validate_model
 from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
 from clocs.methods import METHODS, Method, PatientContrast, Supervised
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.store.duplicates import Ints, Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -120,7 +120,7 @@ def source(config: PretrainConfig) -> Source:
     store = open_store(config.store)
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
     own = store.frame_policy(METHODS.get(config.method["name"]).frame_policy)
-    policy = checked(FramePolicy, {**own.model_dump(), **changes}, "frames")
+    policy = validate_model(FramePolicy, {**own.model_dump(), **changes}, "frames")
     if changes.get("leads"):
         policy = policy.model_copy(update={"leads": _leads(store, policy.leads)})
     return Source(store, store.split(config.split), policy)
@@ -140,12 +140,12 @@ def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
 def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """Leads as the store spells them; one that none of its recordings has, or gives, would be left out unsaid."""
     there = store.leads()
-    named = tuple(lead if lead in there else canonical(lead) for lead in wanted)
+    named = tuple(lead if lead in there else canonical_lead(lead) for lead in wanted)
     if len(set(named)) < len(named):
         raise ConfigError(f"leads: one is named twice: {', '.join(named)}")
     absent = [f"'{lead}'" for lead in named if lead not in there]
     if absent:
-        known = [lead for lead in STANDARD if lead in there] + sorted(there.difference(STANDARD))
+        known = [lead for lead in STANDARD_LEADS if lead in there] + sorted(there.difference(STANDARD_LEADS))
         raise ConfigError(
             f"leads: no recording of {store.folder} has {', '.join(absent)}; there are {', '.join(known) or 'none'}"
         )

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from clocs.core.errors import ConfigError, UnitError
 from clocs.signals.framing import FramePolicy, Normalization
-from clocs.signals.leads import STANDARD, canonical
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.store.frames import Frames
 from clocs.store.manifest import read_manifest, versions
 from clocs.store.reader import StoreLike, StoreReader
@@ -112,7 +112,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             "normalization": normalization,
             "normalization_scope": normalization_scope,
             "allow_missing_leads": allow_missing_leads or None,
-            "unnamed_lead": None if unnamed_lead is None else canonical(unnamed_lead),
+            "unnamed_lead": None if unnamed_lead is None else canonical_lead(unnamed_lead),
         }
         given = {name: value for name, value in options.items() if value is not None}
         if policy is None:
@@ -261,8 +261,8 @@ def _leads(leads: str | Sequence[str] | None, all_leads: bool | None) -> tuple[t
         raise ConfigError("leads='each' makes an item of every lead; it excludes all_leads=True.")
     if leads is None or leads == "each":
         return (None if leads is None else ()), bool(all_leads)
-    names = STANDARD if leads == "12" else (leads,) if isinstance(leads, str) else tuple(leads)
-    return tuple(canonical(name) for name in names), True if all_leads is None else all_leads
+    names = STANDARD_LEADS if leads == "12" else (leads,) if isinstance(leads, str) else tuple(leads)
+    return tuple(canonical_lead(name) for name in names), True if all_leads is None else all_leads
 
 
 def _only_rate(store: Store) -> float:

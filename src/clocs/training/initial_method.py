@@ -48,7 +48,7 @@ def described_method(
         encoder = {"name": name, "registered": False, **section["options"]}
     else:
         encoder = {"name": section["name"], **without_frame_options(section["options"])}
-    given = {"method": {"name": known, **options_of(method, given=GIVEN)}, "encoder": encoder, "store": store}
+    given = {"method": {"name": known, **options_of(method, exclude=GIVEN)}, "encoder": encoder, "store": store}
     return resolve({**settings, **given})
 
 

@@ -19,7 +19,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.methods import Batch, Method
 from clocs.methods.gather import gather_ranks
-from clocs.metrics.ranking import auc, macro
+from clocs.metrics.ranking import auc, macro_average
 from clocs.training.batches import Batches
 from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from clocs.training.config import PretrainConfig
@@ -249,7 +249,7 @@ class Loop:
         loss = self._finite(sum(losses) / len(losses))
         values = {"validation_loss": loss, "effective_rank": effective_rank(torch.cat(embeddings))}
         if scores:
-            known = macro(auc(torch.cat(truth).cpu().numpy(), torch.cat(scores).double().cpu().numpy()))
+            known = macro_average(auc(torch.cat(truth).cpu().numpy(), torch.cat(scores).double().cpu().numpy()))
             if math.isfinite(known):  # there are two classes or more
                 values["validation_auc"] = known
             elif self.config.monitor == "auc":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clocs.metrics.ranking import auc, macro
+from clocs.metrics.ranking import auc, macro_average
 
 Bools = npt.NDArray[np.bool_]
 Embeddings = npt.NDArray[np.floating]
@@ -67,7 +67,7 @@ class OnlineProbe:
         if usable.sum() < 2:
             return None
         scores = ridge_scores(train_embeddings, train_truth[:, usable], validation_embeddings, self.strength)
-        return macro(auc(validation_truth[:, usable], scores))
+        return macro_average(auc(validation_truth[:, usable], scores))
 
 
 def ridge_scores(train_embeddings: Embeddings, train_truth: Bools, embeddings: Embeddings, strength: float) -> Floats:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 
 from clocs.core.errors import ConfigError, EngineError, StoreError
-from clocs.core.files import exclusive
+from clocs.core.files import lock_folder
 from clocs.encoders.encoder import describe_encoder, is_registered
 from clocs.methods import METHODS, Method
 from clocs.store.duplicates import Keys
@@ -176,7 +176,7 @@ def _run(
 def _alone(run: Run) -> Iterator[None]:
     """Hold the run's folder on rank 0, for all ranks; where another process does, all of them are refused."""
     with contextlib.ExitStack() as held:
-        from_rank_zero(lambda: held.enter_context(exclusive(run.folder)))
+        from_rank_zero(lambda: held.enter_context(lock_folder(run.folder)))
         yield
 
 

@@ -19,7 +19,7 @@ from clocs.drawing.batch import Similarity, Views
 from clocs.methods import Method
 from clocs.methods.method import encode_views
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import canonical
+from clocs.signals.leads import canonical_lead
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.batches import policy_for_views
@@ -71,7 +71,7 @@ def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed:
     mask = np.zeros(len(store), bool)
     mask[store.index_of(record)] = True
     recording = store.recording(record)
-    lead = None if lead is None else canonical(lead)
+    lead = None if lead is None else canonical_lead(lead)
     if lead is not None and lead not in recording.leads:
         raise ConfigError(f"record '{record}' has no lead '{lead}'; it has {', '.join(recording.leads)}")
     frames = Frames(store, FRAME.model_copy(update={"leads": (lead,) if lead else ()}), records=mask)
@@ -146,7 +146,9 @@ def _named(method: Method, dataset: FrameDataset, views: int, plain: int) -> lis
 
 def _rate(policy: FramePolicy, sampling_rate: float, num_samples: int) -> float:
     """Samples of a view per second of the recording; the paper's policies stretch some."""
-    return sampling_rate * policy.num_segments * policy.num_samples / (policy.window(sampling_rate) or num_samples)
+    return (
+        sampling_rate * policy.num_segments * policy.num_samples / (policy.window_length(sampling_rate) or num_samples)
+    )
 
 
 def _embeddings(

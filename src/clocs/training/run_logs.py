@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import append_bytes, cut_file, sync_file, write_bytes
+from clocs.core.files import append_bytes, sync_file, truncate_file, write_bytes
 
 Stated = dict[str, Any]
 """Lines, bytes and SHA-256 of the first part of a log, or of all of it."""
@@ -45,7 +45,7 @@ class RunLog:
         """
         kept = checked_part(self.path, stated) if stated else b""
         if self.path.exists():
-            cut_file(self.path, len(kept))
+            truncate_file(self.path, len(kept))
         self._adopt(kept)
 
     def mend(self) -> None:

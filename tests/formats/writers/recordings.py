@@ -13,9 +13,9 @@ from clocs.core.recording import Digital, Episode, Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats.reading import read_from
 from clocs.formats.writing import WriteOptions, encode, file_stem, output_paths, writer_for
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
-NAMES = (*STANDARD, "V7", "V3R", "X", "MCL1", "ECG", "MLII", "chest strap 2")
+NAMES = (*STANDARD_LEADS, "V7", "V3R", "X", "MCL1", "ECG", "MLII", "chest strap 2")
 RATES = (1.0, 100.0, 128.5, 200.0, 240.0, 250.0, 257.0, 300.0, 1000 / 3, 360.0, 500.0, 511.987, 512.0, 1000.0, 2000.0)
 GAINS = (1000.0, 200.0, 1000 / 4.88, 409.6, 12500.0, 300.0, -200.0, 1.0, 7.13, 1206.0, 1e5, 204.8)
 DEFAULT = WriteOptions()

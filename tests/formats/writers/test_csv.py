@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from clocs.core.recording import Recording
 from clocs.formats import read
 from clocs.formats.writing import WriteOptions
-from clocs.signals.leads import derive
+from clocs.signals.leads import add_derived_leads
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import chapman, millivolts, put, recordings
 
@@ -48,7 +48,7 @@ def test_real_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> N
 
 
 def test_leads_that_are_not_written_are_not_said_to_be_computed(tmp_path: Path) -> None:
-    some = derive(make_recording(("I", "II"))).select(("I", "II", "III", "aVR"))
+    some = add_derived_leads(make_recording(("I", "II"))).select(("I", "II", "III", "aVR"))
     put(some, tmp_path / "r.csv", WriteOptions(derived=False))
     assert "# derived" not in (tmp_path / "r.csv").read_text()
     put(some.select(("III", "aVR")), tmp_path / "r.csv", WriteOptions(derived=True))

@@ -19,7 +19,7 @@ from clocs.formats import read
 from clocs.formats.writers.dicom import AGE_CHANGED
 from clocs.formats.writers.steps import ROUNDED
 from clocs.formats.writing import write
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
 
@@ -118,12 +118,12 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("leads", "sampling_rate", "num_samples", "expected"),
     [
-        (STANDARD, 500.0, 5000, TWELVE_LEADS),
+        (STANDARD_LEADS, 500.0, 5000, TWELVE_LEADS),
         (("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"), 500.0, 5000, TWELVE_LEADS),
-        (STANDARD, 500.0, 16_385, GENERAL),
-        ((*STANDARD, "V7"), 500.0, 5000, GENERAL),
+        (STANDARD_LEADS, 500.0, 16_385, GENERAL),
+        ((*STANDARD_LEADS, "V7"), 500.0, 5000, GENERAL),
         (("I", "II"), 1000.0, 10, GENERAL),
-        (STANDARD, 100.0, 1000, AMBULATORY),
+        (STANDARD_LEADS, 100.0, 1000, AMBULATORY),
     ],
 )
 def test_the_class_is_one_whose_limits_are_kept(

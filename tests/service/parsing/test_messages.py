@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clocs.core.recording import Recording, missing_value, widen
+from clocs.core.recording import Recording, missing_value, to_int32
 from clocs.service.parsing.messages import (
     HEAD,
     MOST_JSON,
@@ -40,7 +40,7 @@ def sent(recording: Recording) -> tuple[Told, bytes]:
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_recording_arrives_exactly(wide: bool) -> None:
     plain = make_recording(("I", "II", "V2"), num_samples=501, sampling_rate=333.25, labels=("AFIB",))
-    digital = widen(plain.digital) if wide else plain.digital.copy()
+    digital = to_int32(plain.digital) if wide else plain.digital.copy()
     digital[1, 7] = missing_value(digital.dtype)
     recording = replace(
         plain,

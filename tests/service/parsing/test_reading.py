@@ -26,7 +26,7 @@ from clocs.service.parsing.reading import (
     upload_source,
     whole,
 )
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 from tests.conftest import make_recording
 from tests.service.samples import FORMATS, SAMPLES, sample
 
@@ -92,7 +92,7 @@ def test_a_real_file_is_read_as_the_package_reads_it(name: str, real_data: Path,
     )
     assert found.provenance.format == FORMATS.get(name, name)
     assert (found.record_id, found.patient_id, found.site, found.labels) == ("", "", "", ())
-    known = [lead for lead in STANDARD if lead in found.leads]
+    known = [lead for lead in STANDARD_LEADS if lead in found.leads]
     assert list(found.leads[: len(known)]) == known
 
 

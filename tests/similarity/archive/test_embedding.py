@@ -14,8 +14,8 @@ from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.recording import Recording
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
-from clocs.signals.leads import without_derived
-from clocs.signals.quality import OFF
+from clocs.signals.leads import drop_derived_leads
+from clocs.signals.quality import GATE_OFF
 from clocs.similarity.archive import embedding
 from clocs.similarity.archive.archive import Archive, open_archive
 from clocs.similarity.archive.embedding import embed_store
@@ -63,7 +63,7 @@ def recordings() -> list[Recording]:
 
 
 def test_every_recording_is_embedded_or_refused(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     seen: list[tuple[int, int]] = []
     archive = embed_store(encoder, store, tmp_path / "archive", progress=lambda *counts: seen.append(counts))
     about = archive.manifest
@@ -89,7 +89,7 @@ def test_every_recording_is_embedded_or_refused(store_of: Maker, encoder: Pretra
 
 def test_vectors_are_those_of_each_recording_alone(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     """Against the encoder's own embedding of one recording at a time, pooled by a plain mean of unit vectors."""
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     archive = embed_store(encoder, store, tmp_path / "archive")
     ids = archive.table(["record_id"]).column(0).to_pylist()
     vectors = archive.vectors()
@@ -113,7 +113,7 @@ def test_vectors_are_those_of_each_recording_alone(store_of: Maker, encoder: Pre
 
 
 def test_other_readers_open_a_shard(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    archive = embed_store(encoder, store_of(recordings(), gate=OFF), tmp_path / "archive")
+    archive = embed_store(encoder, store_of(recordings(), gate=GATE_OFF), tmp_path / "archive")
     table = polars.concat([polars.read_ipc(archive.folder / info.file) for info in archive.manifest.shards])
     np.testing.assert_array_equal(np.array(table["vector"].to_list(), np.float32), archive.vectors())
     assert table["lead_II"].null_count() == 1
@@ -121,7 +121,7 @@ def test_other_readers_open_a_shard(store_of: Maker, encoder: PretrainedEncoder,
 
 
 def test_repeated_it_does_nothing(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     embed_store(encoder, store, tmp_path / "archive")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "archive").rglob("*.*")}
     assert embed_store(encoder, store, tmp_path / "archive").manifest.version == 1
@@ -134,7 +134,7 @@ def test_repeated_it_does_nothing(store_of: Maker, encoder: PretrainedEncoder, t
 def test_what_is_damaged_is_made_again(
     damage: str, store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     embed_store(encoder, store, tmp_path / "archive")
     whole = fingerprint(tmp_path / "archive")
     victim = sorted((tmp_path / "archive" / ("receipts" if damage == "receipt" else "shards")).iterdir())[0]
@@ -157,7 +157,7 @@ def test_a_store_that_has_grown_adds_a_version(encoder: PretrainedEncoder, tmp_p
 
 def test_two_processes_give_the_same(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     clean = [make_recording(("I", "II", "V2"), 3000, seed=number, record_id=f"r{number}") for number in range(12)]
-    store = store_of([without_derived(item) for item in clean])
+    store = store_of([drop_derived_leads(item) for item in clean])
     one = embed_store(encoder, store, tmp_path / "one")
     two = embed_store(encoder, store, tmp_path / "two", workers=2)
     assert [info.file for info in one.manifest.shards] == [info.file for info in two.manifest.shards]
@@ -165,7 +165,7 @@ def test_two_processes_give_the_same(store_of: Maker, encoder: PretrainedEncoder
 
 
 def test_other_leads_if_asked_for(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    archive = embed_store(encoder, store_of(recordings(), gate=OFF), tmp_path / "archive", any_lead=True)
+    archive = embed_store(encoder, store_of(recordings(), gate=GATE_OFF), tmp_path / "archive", any_lead=True)
     assert archive.manifest.leads == ("II", "V2", "aVL", "I", "V6")
     assert archive.manifest.refused == {"signal": 2, "unit": 1}
     _, present = archive.lead_vectors(np.arange(len(archive)))
@@ -174,7 +174,7 @@ def test_other_leads_if_asked_for(store_of: Maker, encoder: PretrainedEncoder, t
 
 
 def test_one_folder_holds_one_encoder(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     embed_store(encoder, store, tmp_path / "archive")
     other = load_encoder(make_encoder(tmp_path / "other", POLICY, dropout=0.2))
     with pytest.raises(ConfigError, match="another encoder"):
@@ -198,7 +198,7 @@ def test_one_folder_holds_one_store(encoder: PretrainedEncoder, tmp_path: Path) 
 
 
 def test_what_is_no_archive_is_refused(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     with pytest.raises(StoreError, match="no manifest"):
         open_archive(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="is no archive"):
@@ -209,7 +209,7 @@ def test_what_is_no_archive_is_refused(store_of: Maker, encoder: PretrainedEncod
 
 
 def test_a_damaged_shard_is_refused_and_named(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
-    archive = embed_store(encoder, store_of(recordings(), gate=OFF), tmp_path / "archive")
+    archive = embed_store(encoder, store_of(recordings(), gate=GATE_OFF), tmp_path / "archive")
     name = archive.manifest.shards[1].file
     raw = bytearray((archive.folder / name).read_bytes())
     raw[len(raw) // 2] ^= 4
@@ -223,7 +223,7 @@ def test_a_damaged_shard_is_refused_and_named(store_of: Maker, encoder: Pretrain
 def test_an_archive_behind_a_link_finds_its_store_and_encoder(
     store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
-    store = store_of(recordings(), gate=OFF)
+    store = store_of(recordings(), gate=GATE_OFF)
     (tmp_path / "big" / "disk" / "archive").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "big" / "disk" / "archive")
     embed_store(encoder, store, tmp_path / "link")

@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 import clocs
 from clocs.core.errors import LeakError
-from clocs.metrics.bootstrap import bootstrap_measures
+from clocs.metrics.bootstrap import bootstrap_metrics
 from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.scoring.audit import (
     CONTROL,
@@ -204,7 +204,7 @@ def test_how_often_intervals_hold_the_truth(shift: float, capsys: pytest.Capture
     for seed in range(cohorts):
         random = np.random.default_rng(seed)
         scores = np.concatenate([random.normal(size=6000) + shift, random.normal(size=2000)])
-        found = bootstrap_measures(measures_of(scores), 8000, replicates=200)
+        found = bootstrap_metrics(measures_of(scores), 8000, replicates=200)
         held += [one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]
         values += [one.value for one in found]
     with capsys.disabled():

@@ -15,7 +15,7 @@ from clocs.core.errors import FormatError
 from clocs.formats.byte_fields import text_of
 from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, RATES
 from clocs.formats.demographics import Sex, parse_age, parse_sex
-from clocs.signals.leads import COMBINATIONS, canonical
+from clocs.signals.leads import LEAD_EQUATIONS, canonical_lead
 
 MAX_HEADER = 1 << 20
 """Bytes."""
@@ -159,6 +159,6 @@ def _typed(comment: str) -> bool:
     if key == "dx":
         return _codes((comment,))[1] > 0
     if key == _DERIVED:
-        return not {canonical(lead) for lead in value.split(",")} <= set(COMBINATIONS)
+        return not {canonical_lead(lead) for lead in value.split(",")} <= set(LEAD_EQUATIONS)
     known = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown"}
     return key not in known or not re.fullmatch(known[key], value.lower())

@@ -12,7 +12,7 @@ import numpy as np
 
 from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
-from clocs.core.recording import Digital, Provenance, Recording, widen
+from clocs.core.recording import Digital, Provenance, Recording, to_int32
 from clocs.core.sources import Source
 from clocs.formats.byte_fields import gathered
 from clocs.formats.channels import GAINS, MAX_LEAD_NAME, distinct, millivolts, record_id_of
@@ -20,7 +20,7 @@ from clocs.formats.demographics import moment
 from clocs.formats.reading import Format
 from clocs.formats.wfdb.header import Header, parse_header, said_by, typed_in
 from clocs.formats.wfdb.samples import bytes_of, decode
-from clocs.signals.leads import canonical, computed
+from clocs.signals.leads import canonical_lead, computed_leads
 
 DAYS = ("%d/%m/%Y", "%Y-%m-%d", "%d-%b-%Y")
 
@@ -55,7 +55,7 @@ def _read(source: Source, name: str) -> Recording:
     notes = [f"its signal files differ in length, by {longest - num_samples} samples"] if num_samples < longest else []
     blocks = [block[:, :num_samples] for block in blocks]
     if any(block.dtype == np.int32 for block in blocks):
-        blocks = [widen(block) for block in blocks]
+        blocks = [to_int32(block) for block in blocks]
     digital = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     return _recording(header, digital, name, digest.hexdigest(), notes)
 
@@ -90,7 +90,7 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
     if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
         raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
     about = said_by(header.comments)
-    leads = distinct([canonical(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
+    leads = distinct([canonical_lead(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
     notes += [*left, *([f"left out {about.no_codes} entries of Dx that are no codes"] if about.no_codes else [])]
     return Recording(
         digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
@@ -109,7 +109,7 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
             sha256,
             num_declared_samples=header.num_samples,
             notes=tuple(notes),
-            derived_leads=computed(about.derived, leads),
+            derived_leads=computed_leads(about.derived, leads),
         ),
     )
 

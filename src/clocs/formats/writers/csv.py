@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clocs.core.csv_cells import safe_cell, safe_json
+from clocs.core.csv_cells import escape_cell, escape_json
 from clocs.core.recording import Recording, missing_value
 from clocs.formats.clocs_csv import MAGIC, TIME
 from clocs.formats.writing import EncodedRecording, Writer
@@ -34,9 +34,9 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
 def _head(recording: Recording) -> str:
     """Known things as ``# key: JSON``, then the names of the columns."""
     names = io.StringIO()
-    leads = [safe_cell(" ".join(lead.split())) for lead in recording.leads]
+    leads = [escape_cell(" ".join(lead.split())) for lead in recording.leads]
     csv.writer(names, lineterminator="\n").writerow([TIME, *leads])
-    lines = [f"# {key}: {safe_json(json.dumps(value, ensure_ascii=False))}\n" for key, value in _known(recording)]
+    lines = [f"# {key}: {escape_json(json.dumps(value, ensure_ascii=False))}\n" for key, value in _known(recording)]
     return f"{MAGIC}\n{''.join(lines)}{names.getvalue()}"
 
 

@@ -18,7 +18,7 @@ from clocs.formats.channels import COMPUTED
 from clocs.formats.lead_codes import LEADS
 from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted
 from clocs.formats.writing import EncodedRecording, Writer
-from clocs.signals.leads import STANDARD
+from clocs.signals.leads import STANDARD_LEADS
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
@@ -52,7 +52,7 @@ class _Class:
             len(leads) <= self.channels
             and self.rates[0] <= recording.sampling_rate <= self.rates[1]
             and (self.num_samples is None or recording.num_samples <= self.num_samples)
-            and (not self.twelve_leads or INDEPENDENT <= leads <= set(STANDARD))
+            and (not self.twelve_leads or INDEPENDENT <= leads <= set(STANDARD_LEADS))
         )
 
 

@@ -22,7 +22,7 @@ from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.service.parsing.messages import MOST_VALUES, Failure
 from clocs.service.parsing.plain_words import LEFT_OUT, plain
 from clocs.service.privacy import shown_age
-from clocs.signals.leads import STANDARD, derive
+from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 
 MOST_MEMBERS: Final = 64
 """Files of an upload, those within an archive included."""
@@ -39,7 +39,7 @@ def read_upload(files: Mapping[str, bytes]) -> Recording:
     try:
         source = upload_source(files)
         name = _chosen(source)
-        return nameless(derive(read_from(source, name)))
+        return nameless(add_derived_leads(read_from(source, name)))
     except (MemoryError, MissingExtraError):
         raise
     except ClocsError as error:
@@ -51,7 +51,9 @@ def nameless(recording: Recording) -> Recording:
     """A recording without what may say whose it is, in the leads' usual order; notes in the package's own words."""
     free = deidentify_recording(recording, _NO_KEY, name="", patient="", keep=("notes",))
     origin = replace(free.provenance, source="", sha256="", notes=tuple(plain(note) for note in free.provenance.notes))
-    leads = sorted(free.leads, key=lambda lead: STANDARD.index(lead) if lead in STANDARD else len(STANDARD))
+    leads = sorted(
+        free.leads, key=lambda lead: STANDARD_LEADS.index(lead) if lead in STANDARD_LEADS else len(STANDARD_LEADS)
+    )
     free = replace(free, record_id="", patient_id="", age=shown_age(free.age), provenance=origin)
     return free.select(tuple(leads))
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import content_hash, exclusive, seal, write_bytes
+from clocs.core.files import content_hash, lock_folder, seal, write_bytes
 from clocs.inference.input_checks import GATE
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.similarity.archive.archive import (
@@ -76,7 +76,7 @@ def embed_store(
     opened = store if isinstance(store, Store) else Store(store)
     place = Path(folder)
     check_not_inside_store(place)
-    with exclusive(place):
+    with lock_folder(place):
         about = _about(loaded, opened, place, any_lead)
         _refuse_another(place, about, opened)
         tasks = _tasks(place, loaded, opened, about)

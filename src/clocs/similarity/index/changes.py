@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import exclusive
+from clocs.core.files import lock_folder
 from clocs.similarity.archive.archive import Archive, ArchiveManifest, seen_from
 from clocs.similarity.checked_files import FileInfo, describe
 from clocs.similarity.index.incremental import Added, Growth
@@ -66,7 +66,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
     check_not_inside_store(place / NAME)
     if not len(opened):
         raise ConfigError(f"{opened.folder} has no embedding: every recording was refused")
-    with exclusive(place):
+    with lock_folder(place):
         if (place / NAME).exists():
             raise ConfigError(f"{place} holds an index already: add to it, rebuild it, or choose another folder")
         _remove_unnamed(place, ())
@@ -98,7 +98,7 @@ def add_archive(folder: Folder, archive: Archive | Folder) -> Added:
     A known patient with a new recording gets a new row of all recordings together, as if they had come at once.
     """
     opened, place = _archive(archive), Path(folder)
-    with exclusive(place):
+    with lock_folder(place):
         now = _opened(place)
         _refuse_foreign(now.manifest, opened.manifest, place)
         archives, number = _numbered(now.manifest, _archive_info(opened, place))
@@ -126,7 +126,7 @@ def delete_patients(
     pseudonyms, for ids that are numbers.
     """
     place = Path(folder)
-    with exclusive(place):
+    with lock_folder(place):
         now = _opened(place)
         gone = _deleted(now)
         told = ids_as_held(patient_ids, [volume.patients.column("patient_id") for volume in now.volumes], gone, key)
@@ -165,7 +165,7 @@ def rebuild_index(folder: Folder, kind: str | None = None) -> None:
     """
     place = Path(folder)
     KINDS.get(kind or "exact")
-    with exclusive(place):
+    with lock_folder(place):
         now = _opened(place)
         chosen = kind or now.manifest.kind
         if now.manifest.packed and chosen == now.manifest.kind:

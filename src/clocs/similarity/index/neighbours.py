@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from clocs.core.recording import Recording
-from clocs.drawing.neighbours import draw_neighbours
+from clocs.drawing.neighbors import draw_neighbors
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors
 
@@ -145,7 +145,7 @@ def draw_similar(
     captions = ["query\n" + _words(query.labels, query.age, query.sex)]
     captions += [_caption(place, item) for place, item in enumerate(found.neighbours, 1)]
     title = f"Patients like {found.query.record_id or 'this one'}"
-    return draw_neighbours(recordings, captions, leads=leads, seconds=seconds, title=title)
+    return draw_neighbors(recordings, captions, leads=leads, seconds=seconds, title=title)
 
 
 def _caption(place: int, item: Neighbour) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.leakage import check_contract
 from clocs.evaluation.scoring import in_words
-from clocs.metrics.bootstrap import bootstrap_measures
+from clocs.metrics.bootstrap import bootstrap_metrics
 from clocs.metrics.pooling import pool
 from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.scoring.cohort import Bools, Folder, cohort_of, seen_by, told
@@ -145,7 +145,7 @@ def infer_membership(members: Segments, others: Segments, *, replicates: int = 1
         weights = times[owner]
         return np.array([points.auc(weights), points.true_positive_rate_at(MOST_FALSE, weights)])
 
-    area, found = bootstrap_measures(measure, len(known), replicates=replicates)
+    area, found = bootstrap_metrics(measure, len(known), replicates=replicates)
     return {
         "score": "mean cosine between a record's own segments",
         "auc": area.as_dict(),

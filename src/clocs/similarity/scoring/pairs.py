@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
-from clocs.metrics.bootstrap import Interval, bootstrap_measures
+from clocs.metrics.bootstrap import Interval, bootstrap_metrics
 from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.segments import Ints, Segments, Vectors
 
@@ -157,7 +157,7 @@ def pair_distances(values: npt.NDArray[np.floating], first: Ints, second: Ints) 
 def _separation(patient: Ints, intra: Pairs, inter: Pairs, lengths: Floats, replicates: int) -> Interval:
     ranked = OperatingPoints(np.arange(len(lengths)) >= len(intra[0]), lengths)
     patients, weight = pair_weights(patient, intra, inter)
-    return bootstrap_measures(lambda times: np.array([ranked.auc(weight(times))]), patients, replicates=replicates)[0]
+    return bootstrap_metrics(lambda times: np.array([ranked.auc(weight(times))]), patients, replicates=replicates)[0]
 
 
 def _summary(lengths: Floats) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def verify_patients(
     cosine = np.concatenate([pair_cosines(segments.values, pairs) for pairs in (genuine, impostor)])
     points = OperatingPoints(np.arange(len(cosine)) < len(genuine[0]), cosine)
     patients, weight = pair_weights(segments.patient, genuine, impostor, even=True)
-    sampling_rate = bootstrap_measures(
+    sampling_rate = bootstrap_metrics(
         lambda times: np.array([points.equal_error_rate(weight(times))]), patients, replicates=replicates
     )[0]
     return {

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import FEWEST, bootstrap_measures
-from clocs.metrics.ranking import Bools, Floats, macro
+from clocs.metrics.bootstrap import FEWEST, bootstrap_metrics
+from clocs.metrics.ranking import Bools, Floats, macro_average
 from clocs.similarity.segments import Ints, Segments, unit_length
 
 NEIGHBOURS: Final = 10
@@ -44,7 +44,7 @@ def neighbour_agreement(
     shares = neighbour_shares(values, labels, k)
     others = (labels.sum(0) - 1) / (len(labels) - 1)
     measures = _measures(labels, shares)
-    found = bootstrap_measures(measures, len(labels), replicates=replicates)
+    found = bootstrap_metrics(measures, len(labels), replicates=replicates)
     queries = int(labels.any(1).sum())
     enough = [*(labels.sum(0) >= FEWEST), queries >= FEWEST_QUERIES, queries >= FEWEST_QUERIES]
     *each, over_classes, over_patients = (
@@ -98,7 +98,7 @@ def _measures(labels: Bools, shares: Floats) -> Callable[[Floats], Floats]:
     def measure(times: Floats) -> Floats:
         with np.errstate(invalid="ignore"):
             each, micro = (times @ agreeing) / (times @ has), (times @ own) / (times @ queries)
-        return np.array([*each, macro(each), micro])
+        return np.array([*each, macro_average(each), micro])
 
     return measure
 
@@ -126,7 +126,7 @@ def find_own_segments(
         examples = zip(segments.patient[query].tolist(), rank.tolist(), strict=True)
         return {**found, "examples": [{"patient": patient, "rank": place} for patient, place in examples]}
     achieved = np.stack([rank <= 1, rank <= 10, 1 / rank])
-    first, ten, reciprocal = bootstrap_measures(
+    first, ten, reciprocal = bootstrap_metrics(
         lambda times: np.asarray(achieved @ times / times.sum()), len(query), replicates=replicates
     )
     return {

@@ -24,8 +24,8 @@ from clocs.drawing.ecg_paper import (
     arrange,
     draw_strip,
     extent,
-    millimetres,
     ruled_paper,
+    to_millimeters,
 )
 from clocs.signals.beats import beat_times
 
@@ -43,7 +43,7 @@ LOOKED_THROUGH: Final = 10.0
 """Seconds from the start in which that QRS complex is sought."""
 
 
-def draw_neighbours(
+def draw_neighbors(
     recordings: Sequence[Recording],
     captions: Sequence[str],
     *,
@@ -97,7 +97,7 @@ def _block(recording: Recording, seconds: float) -> tuple[list[Strip], float | N
     beat = first_beat(recording)
     first = 0 if beat is None else max(0, round((beat - LEAD_IN) * recording.sampling_rate))
     last = min(recording.num_samples, first + round(seconds * recording.sampling_rate))
-    values, scale = millimetres(recording, first, last)
+    values, scale = to_millimeters(recording, first, last)
     return arrange(recording.leads, values, recording.sampling_rate), scale
 
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from clocs.core.errors import ConfigError, LeadError, MissingExtraError
 from clocs.core.recording import Recording
 from clocs.drawing.figure import save_figure
-from clocs.drawing.neighbours import LEAD_IN, draw_neighbours, first_beat
+from clocs.drawing.neighbors import LEAD_IN, draw_neighbors, first_beat
 from clocs.formats import read
 
 
@@ -49,7 +49,7 @@ def peak_seconds(line: Line2D) -> float:
 
 def test_all_are_drawn_to_one_scale_and_aligned() -> None:
     recordings = [make(0.7), make(0.51, sampling_rate=250.0), make(0.2, seconds=9.0)]
-    figure = draw_neighbours(recordings, ["query", "one", "two"], seconds=6.0)
+    figure = draw_neighbors(recordings, ["query", "one", "two"], seconds=6.0)
     (axes,) = figure.axes
     zero, unit = axes.transData.transform([(0, 0), (1, 1)])
     assert (unit - zero) / (figure.dpi / 25.4) == pytest.approx([25.0, 10.0], rel=1e-9)
@@ -67,7 +67,7 @@ def test_all_are_drawn_to_one_scale_and_aligned() -> None:
 
 
 def test_captions_stand_above_their_recordings_in_order() -> None:
-    figure = draw_neighbours([make(0.7)] * 3, ["query", "first", "second"], title="Patients like this one")
+    figure = draw_neighbors([make(0.7)] * 3, ["query", "first", "second"], title="Patients like this one")
     (axes,) = figure.axes
     heights = {text.get_text(): text.get_position()[1] for text in axes.texts}
     drawn = traces(figure)
@@ -98,7 +98,7 @@ def test_where_no_beat_is_found_it_starts_at_the_start() -> None:
     flat = replace(make(0.7), digital=np.zeros((3, 5000), np.int16))
     assert first_beat(flat) is None
     assert first_beat(make(0.7, seconds=1.0)) is None
-    x = np.asarray(traces(draw_neighbours([flat, make(0.7)], ["a", "b"]))[0].get_xdata(), float)
+    x = np.asarray(traces(draw_neighbors([flat, make(0.7)], ["a", "b"]))[0].get_xdata(), float)
     assert x[0] == 0
 
 
@@ -112,23 +112,23 @@ def test_real_beats(originals: Path, record: str) -> None:
 
 
 def test_leads_may_be_named_and_must_be_shared() -> None:
-    drawn = traces(draw_neighbours([make(0.7), make(0.8)], ["a", "b"], leads=("aVL",)))
+    drawn = traces(draw_neighbors([make(0.7), make(0.8)], ["a", "b"], leads=("aVL",)))
     assert [line.get_label() for line in drawn] == ["aVL", "aVL"]
     with pytest.raises(LeadError):
-        draw_neighbours([make(0.7), make(0.8)], ["a", "b"], leads=("V6",))
+        draw_neighbors([make(0.7), make(0.8)], ["a", "b"], leads=("V6",))
     with pytest.raises(LeadError, match="no lead in common"):
-        draw_neighbours([make(0.7), make(0.8, leads=("ECG",))], ["a", "b"])
+        draw_neighbors([make(0.7), make(0.8, leads=("ECG",))], ["a", "b"])
     with pytest.raises(ConfigError, match="seconds"):
-        draw_neighbours([make(0.7)], ["a"], seconds=0)
+        draw_neighbors([make(0.7)], ["a"], seconds=0)
 
 
 def test_equal_input_gives_equal_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        save_figure(draw_neighbours([make(0.7), make(0.9)], ["query", "one"]), tmp_path / f"{name}.png", dpi=60)
+        save_figure(draw_neighbors([make(0.7), make(0.9)], ["query", "one"]), tmp_path / f"{name}.png", dpi=60)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 @pytest.mark.usefixtures("without_matplotlib")
 def test_without_matplotlib_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
-        draw_neighbours([make(0.7)], ["query"])
+        draw_neighbors([make(0.7)], ["query"])

@@ -108,7 +108,7 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
         _refuse_lacking(recording, wanted, leads)
     whole = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
     used = whole.select(leads)
-    policy = wanted.policy.model_copy(update={"segments": 1})
+    policy = wanted.policy.model_copy(update={"num_segments": 1})
     frames = frames_that_fit(used, policy)
     derived = [lead for lead in leads if lead in whole.provenance.derived_leads]
     refuse_faults(whole, (*leads, *(("I", "II") if derived else ())))

@@ -30,14 +30,14 @@ def recording_of(
         if sampling_rate is None or leads is None or unit is None:
             raise ConfigError(
                 f"an array says nothing about itself: give {' and '.join(lacking)}, as in "
-                "embed(array, rate=500, leads=('I', 'II'), unit='mV')"
+                "embed(array, sampling_rate=500, leads=('I', 'II'), unit='mV')"
             )
         return _from_array(source, float(sampling_rate), leads, unit)
     needless = [name for name, value in given.items() if value is not None]
     if needless:
         raise ConfigError(
             f"{' and '.join(needless)} given, but a file or recording says that itself. If it says it wrongly, pass "
-            "an array: embed(recording.signal, rate=..., leads=..., unit=...)"
+            "an array: embed(recording.signal, sampling_rate=..., leads=..., unit=...)"
         )
     return source if isinstance(source, Recording) else read(source)
 

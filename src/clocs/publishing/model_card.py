@@ -104,7 +104,7 @@ encoder.embed("file").pooled()  # {options["embedding_dim"]} numbers
 |---|---|
 | leads | {", ".join(taken["leads"])}, {together} |
 | frames | {frames} |
-| amplitude | {"each frame scaled to 0..1" if taken["normalisation"] == "unit" else taken["unit"]} |
+| amplitude | {"each frame scaled to 0..1" if taken["normalization"] == "minmax" else taken["unit"]} |
 | network | `{found.about["encoder"]["name"]}`, {options["embedding_dim"]} outputs |
 
 Recordings in another unit, at another rate or with other leads are brought to this, or refused."""
@@ -123,7 +123,7 @@ def _data(found: Findings) -> str:
         f"{_who_trained(found)} Test patients were kept for the results below. Nobody is in two parts, nor is a signal "
         "that two names share. `seen.npy` lists keys of the signals that were seen, so that an evaluation can refuse "
         "them.",
-        f"Seed {training['seed']}, batches of {training['batch']}, {optimizer} at {training['learning_rate']:g}, the "
+        f"Seed {training['seed']}, batches of {training['batch_size']}, {optimizer} at {training['learning_rate']:g}, the "
         f"best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
         f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
     ]

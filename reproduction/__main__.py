@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.experiments.grid import Done, Summary, TimeLeft, parse_shard, run_grid, tasks
+from clocs.experiments.grid import Summary, TaskOutcome, TimeLeft, parse_shard, run_grid, tasks
 from clocs.experiments.status import Status, statuses, totals
 from clocs.experiments.workspace import Workspace
 from reproduction.cells import AnyCell
@@ -109,7 +109,7 @@ def _run(cells: list[AnyCell], workspace: Workspace, engine: Any, workers: int, 
         tasks(cells, workspace, run_cell, shard=share), Results(workspace.results, may_be_empty=True).costs, workers
     )
 
-    def say(done: Done) -> None:
+    def say(done: TaskOutcome) -> None:
         left.count(done)
         for name in done.names:
             progress = f"{left.done} of {left.cells} cells, about {_duration(left.seconds)} left"

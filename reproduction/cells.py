@@ -160,7 +160,7 @@ class Evaluation(PaperCell):
         return f"{self.protocol}-{start}-{self.dataset}-e{self.embedding_dim}-f{self.label_fraction:g}-s{self.seed}"
 
     @property
-    def given_weights(self) -> str | None:
+    def initial_weights_sha256(self) -> str | None:
         """Hash of the weights of a shipped encoder."""
         return _weights(self.shipped) if self.shipped else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from clocs.evaluation.frame_choice import FrameChoice
+from clocs.evaluation.evaluation_frames import FrameChoice
 from clocs.training.labels import LabelDraw
 
 Preset = Literal["paper", "released", "recommended", "trial"]

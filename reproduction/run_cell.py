@@ -12,11 +12,11 @@ from clocs.core.files import write_bytes
 from clocs.core.options import validate_model
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
-from clocs.evaluation.pca import with_principal_components
+from clocs.evaluation.model_outputs import ModelOutputs
+from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
-from clocs.evaluation.rows import Rows
-from clocs.evaluation.scoring import levels
+from clocs.evaluation.scoring import scores_by_level
 from clocs.experiments.grid import compute_cell
 from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import draw_replicates
@@ -77,7 +77,7 @@ def _with_principal_components(cell: Pretraining, workspace: Workspace) -> dict[
     """Replace the last layer of a trained encoder. The row repeats what its training found."""
     trained, began = compute(cell.trained, workspace), time.process_time()
     stores = [workspace.store(dataset) for dataset in cell.datasets]
-    with_principal_components(
+    write_pca_encoder(
         cell.trained.folder(workspace), stores[0], cell.folder(workspace), extra_stores=stores[1:], seed=cell.seed
     )
     found = {key: trained[key] for key in ("result", "still_improving", "curves")}
@@ -136,9 +136,13 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
 
 
-def _keep_replicates(cell: Evaluation, workspace: Workspace, scores: Rows) -> None:
+def _keep_replicates(cell: Evaluation, workspace: Workspace, scores: ModelOutputs) -> None:
     """Store what intervals of means and differences need of the scores."""
-    table, name, known = CellTable(workspace.results / REPLICATES_TABLE), workspace.name(cell), dict(levels(scores))
+    table, name, known = (
+        CellTable(workspace.results / REPLICATES_TABLE),
+        workspace.name(cell),
+        dict(scores_by_level(scores)),
+    )
     if table.get(name) is None:
         drawn = {
             level: draw_replicates(known[level].truth, known[level].values, known[level].patient, replicates=REPLICATES)

@@ -22,7 +22,7 @@ from clocs.core.errors import ConfigError, LeakError
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.results import compare, load_scores
-from clocs.evaluation.scoring import judge
+from clocs.evaluation.scoring import compute_metrics
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from clocs.training.config import PretrainConfig
@@ -40,7 +40,7 @@ OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular":
 @pytest.fixture(scope="module", autouse=True)
 def _few_replicates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation_run, "judge", partial(judge, replicates=20))
+        patch.setattr(evaluation_run, "compute_metrics", partial(compute_metrics, replicates=20))
         yield
 
 
@@ -112,7 +112,7 @@ def test_a_finished_one_is_looked_up(
     other = finetune(trained, store, CONFIG.model_copy(update={"seed": 1, "max_epochs": 1}), runs=runs)
     assert other["run"] != tuned["run"]
     assert not other["already_finished"]
-    monkeypatch.setattr(tuning, "rows_of", None)
+    monkeypatch.setattr(tuning, "compute_outputs", None)
     again = finetune(trained, store, CONFIG, runs=runs)
     assert again == {**tuned, "already_finished": True}
     assert not tuned["already_finished"]

@@ -15,7 +15,7 @@ import pytest
 from clocs.core.errors import IntegrityError, LeakError
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS, Entry
-from clocs.evaluation.leakage import check_contract
+from clocs.evaluation.leakage import check_leakage
 from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split
@@ -43,22 +43,22 @@ def told(trained: Path) -> dict[str, Any]:
 
 def test_its_own_split_is_accepted_and_another_refused(store: Store, trained: Path, told: dict[str, Any]) -> None:
     default, other = store.split(), store.split("other")
-    found = check_contract(trained, told, store, default)
+    found = check_leakage(trained, told, store, default)
     assert found == {"seen": {**default.metadata["records"], "test": 0}}
     with pytest.raises(LeakError, match="split 'other'") as caught:
-        check_contract(trained, told, store, other)
+        check_leakage(trained, told, store, other)
     record = store.index_of(named(str(caught.value)))
     assert PARTS[other.parts[record]] == "test"
     assert PARTS[default.parts[record]] in ("train", "validation")
     both = other.mask("test") & ~default.mask("test")
     assert f"{both.sum()} test recordings" in str(caught.value), "a patient is in one part, with all recordings"
-    counted = check_contract(trained, told, store, other, refuse=False)
+    counted = check_leakage(trained, told, store, other, refuse=False)
     assert counted["leaks"] == both.sum() == counted["seen"]["test"]
-    assert check_contract(trained, told, store, default, refuse=False)["leaks"] == 0
+    assert check_leakage(trained, told, store, default, refuse=False)["leaks"] == 0
 
 
 def test_random_weights_have_seen_nobody(store: Store) -> None:
-    assert check_contract(None, {}, store, store.split("other"))["seen"].startswith("nothing")
+    assert check_leakage(None, {}, store, store.split("other"))["seen"].startswith("nothing")
 
 
 def test_other_ingests_of_the_same_data_are_recognised(
@@ -68,15 +68,15 @@ def test_other_ingests_of_the_same_data_are_recognised(
     larger = make_store(tmp_path / "larger", records=200)
     assert larger.sha256 != store.sha256
     with pytest.raises(LeakError):
-        check_contract(trained, told, larger, larger.split())
+        check_leakage(trained, told, larger, larger.split())
     old = store.split().parts
     fresh = split_of([*np.where(old == PLACES["test"], PLACES["unused"], old), *[PLACES["test"]] * 40])
-    assert check_contract(trained, told, larger, fresh)["seen"]["test"] == 0
+    assert check_leakage(trained, told, larger, fresh)["seen"]["test"] == 0
     one = fresh.parts.copy()
     leak = int(np.flatnonzero(old == PLACES["train"])[-1])
     one[leak] = PLACES["test"]
     with pytest.raises(LeakError) as caught:
-        check_contract(trained, told, larger, split_of(one))
+        check_leakage(trained, told, larger, split_of(one))
     assert named(str(caught.value)) == f"{leak:07d}"
 
 
@@ -103,7 +103,7 @@ def test_a_patient_is_known_by_any_signal(store: Store, trained: Path, told: dic
     made = store_of(tmp_path / "made", [alias, second, stranger])
 
     def check(*parts: str) -> Any:
-        return check_contract(trained, told, made, split_of([PLACES[part] for part in parts]))["seen"]
+        return check_leakage(trained, told, made, split_of([PLACES[part] for part in parts]))["seen"]
 
     with pytest.raises(LeakError, match=r"1 test recordings are theirs, 'alias'"):
         check("test", "unused", "train")  # the same signal under another name
@@ -123,9 +123,9 @@ def test_the_same_signals_with_other_leads_are_recognised(
     made = store_of(tmp_path / "made", [with_leads(each, leads, place) for place, each in enumerate(theirs)])
     assert set(made.shard(0).leads[0]) == set(leads) != set(theirs[0].leads)
     with pytest.raises(LeakError, match=r"1 test recordings are theirs"):
-        check_contract(trained, told, made, split_of([PLACES["test"], PLACES["unused"]]))
+        check_leakage(trained, told, made, split_of([PLACES["test"], PLACES["unused"]]))
     fresh = split_of([PLACES["train"], PLACES["test"]])
-    assert check_contract(trained, told, made, fresh)["seen"] == {"train": 1, "validation": 0, "test": 0, "unused": 0}
+    assert check_leakage(trained, told, made, fresh)["seen"] == {"train": 1, "validation": 0, "test": 0, "unused": 0}
 
 
 def with_leads(recording: Recording, leads: tuple[str, ...], seed: int) -> Recording:
@@ -145,20 +145,20 @@ def test_flat_signals_identify_nobody(store: Store, told: dict[str, Any], tmp_pa
     made = store_of(tmp_path / "made", [replace(flat, record_id=name, patient_id=name) for name in "ab"])
     sha256 = save_seen(tmp_path, np.array([0, 5], np.uint64))
     both = split_of([PLACES["train"], PLACES["test"]])
-    assert check_contract(tmp_path, {**told, "seen_sha256": sha256}, made, both)["seen"]["train"] == 0
+    assert check_leakage(tmp_path, {**told, "seen_sha256": sha256}, made, both)["seen"]["train"] == 0
 
 
 def test_without_a_list_only_the_very_split_will_do(
     store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
 ) -> None:
     silent = {key: value for key, value in told.items() if key != "seen_sha256"}
-    assert "this very split" in check_contract(trained, silent, store, store.split())["seen"]
+    assert "this very split" in check_leakage(trained, silent, store, store.split())["seen"]
     larger = make_store(tmp_path / "larger", records=200)
     for place, split in ((store, store.split("other")), (larger, larger.split())):
         with pytest.raises(LeakError, match="does not say which recordings"):
-            check_contract(trained, silent, place, split)
+            check_leakage(trained, silent, place, split)
     with pytest.raises(LeakError, match="does not say which recordings"):
-        check_contract(trained, {}, store, store.split())
+        check_leakage(trained, {}, store, store.split())
 
 
 def test_a_damaged_list_is_no_list(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_damaged_list_is_no_list(store: Store, trained: Path, told: dict[str, 
     raw = (folder / "seen.npy").read_bytes()
     (folder / "seen.npy").write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     with pytest.raises(IntegrityError, match=r"seen\.npy"):
-        check_contract(folder, told, store, store.split())
+        check_leakage(folder, told, store, store.split())
 
 
 def test_who_passes_an_encoder_on_may_leave_the_list_out(
@@ -176,8 +176,8 @@ def test_who_passes_an_encoder_on_may_leave_the_list_out(
     folder = tmp_path / "best"
     shutil.copytree(trained, folder)
     (folder / "seen.npy").unlink()
-    assert "this very split" in check_contract(folder, told, store, store.split())["seen"]
+    assert "this very split" in check_leakage(folder, told, store, store.split())["seen"]
     with pytest.raises(LeakError, match="does not say which recordings"):
-        check_contract(folder, told, store, store.split("other"))
+        check_leakage(folder, told, store, store.split("other"))
     with pytest.raises(IntegrityError, match=r"seen\.npy"):
         seen_also(folder, told, [])  # what it makes would forget them

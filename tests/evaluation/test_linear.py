@@ -18,12 +18,12 @@ from sklearn.preprocessing import StandardScaler
 import clocs.evaluation.linear as linear
 from clocs.core.errors import ConfigError
 from clocs.evaluation.linear import fit_linear
-from clocs.evaluation.rows import Rows
+from clocs.evaluation.model_outputs import ModelOutputs
 
 
 def make_rows(
     seed: int, count: int = 150, classes: int = 3, *, multi_label: bool = False, shift: float = 1.0, length: int = 8
-) -> Rows:
+) -> ModelOutputs:
     """Normal values of unequal scales, moved by the classes they have."""
     random = np.random.default_rng(seed)
     one = np.eye(classes, dtype=bool)[random.integers(0, classes, count)]
@@ -32,10 +32,12 @@ def make_rows(
     values += shift * truth @ np.random.default_rng(99).normal(size=(classes, length))
     values = 3 + values * np.geomspace(0.3, 3, length)
     who = np.arange(count)
-    return Rows(values.astype(np.float32), truth, who, who, tuple("abcdefgh"[:classes]))
+    return ModelOutputs(values.astype(np.float32), truth, who, who, tuple("abcdefgh"[:classes]))
 
 
-def literal(train: Rows, validation: Rows, test: Rows, multi_label: bool) -> tuple[float, npt.NDArray[np.float64]]:
+def literal(
+    train: ModelOutputs, validation: ModelOutputs, test: ModelOutputs, multi_label: bool
+) -> tuple[float, npt.NDArray[np.float64]]:
     """scikit-learn used bare: the strength with the best validation AUC, and its test probabilities."""
     scaler = StandardScaler().fit(train.values.astype(np.float64))
     fitted, chosen, asked = (scaler.transform(rows.values.astype(np.float64)) for rows in (train, validation, test))
@@ -151,7 +153,7 @@ def test_adam_keeps_what_was_best_for_validation(monkeypatch: pytest.MonkeyPatch
     train, validation = make_rows(0, shift=4.0), make_rows(1, shift=4.0)
     contrary = replace(validation, truth=np.roll(validation.truth, 1, axis=1))
 
-    def loss(fitted: linear.Linear) -> float:
+    def loss(fitted: linear.LinearClassifier) -> float:
         return float(log_loss(contrary.truth.argmax(1), fitted.probabilities(contrary.values)))
 
     torch.manual_seed(0)

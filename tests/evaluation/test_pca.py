@@ -19,11 +19,11 @@ from clocs.encoders import PCAEncoder, wrap
 from clocs.encoders.pca import components
 from clocs.evaluation import pca
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
+from clocs.evaluation.evaluation_frames import frame_policy_for
 from clocs.evaluation.finetune import FinetuneConfig, finetune
-from clocs.evaluation.frame_choice import frames_for
-from clocs.evaluation.pca import with_principal_components
+from clocs.evaluation.model_outputs import compute_outputs
+from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
-from clocs.evaluation.rows import rows_of
 from clocs.publishing.publish import publish
 from clocs.store.store import Store
 from clocs.training.encoder_module import load_encoder_folder
@@ -43,7 +43,7 @@ def residual(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(store: Store, residual: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pca") / "out"
-    with_principal_components(residual, store, out)
+    write_pca_encoder(residual, store, out)
     return out
 
 
@@ -51,9 +51,9 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
     """Whitened, of standardised channels; up to signs. Scikit-learn divides variances by one less."""
     encoder = load_encoder_checkpoint(made, store)
     assert isinstance(encoder.module, PCAEncoder)
-    policy, training = frames_for(encoder.about, store, "encoder"), store.split().mask("train")
-    embeddings = rows_of(encoder.module, store, policy, training).values
-    channels = rows_of(pca._Features(encoder.module), store, policy, training).values
+    policy, training = frame_policy_for(encoder.about, store, "encoder"), store.split().mask("train")
+    embeddings = compute_outputs(encoder.module, store, policy, training).values
+    channels = compute_outputs(pca._Features(encoder.module), store, policy, training).values
     assert channels.shape[1] == 2 * (4 + 8 + 12 + 16)
     fitted = PCA(EMBEDDING, whiten=True).fit(StandardScaler().fit_transform(channels.astype(np.float64)))
     expected = fitted.transform(StandardScaler().fit_transform(channels.astype(np.float64)))
@@ -86,7 +86,7 @@ def test_fitted_to_an_untrained_network_they_have_seen_their_patients(store: Sto
     here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *RESNET, "max_epochs=0"]
     start = pretrain("cmsc-synthetic", here)["best"]
     assert probe(start, store, ProbeConfig(split="other"), runs=tmp_path)["contract"]["seen"]["train"] == 0
-    with_principal_components(start, store, tmp_path / "out")
+    write_pca_encoder(start, store, tmp_path / "out")
     with pytest.raises(LeakError):
         probe(tmp_path / "out", store, ProbeConfig(split="other"), runs=tmp_path)
 
@@ -105,7 +105,7 @@ def test_of_many_recordings_some_are_drawn(
     monkeypatch.setattr(pca, "RECORDINGS", 20)
     weights = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        with_principal_components(residual, store, tmp_path / name, seed=seed)
+        write_pca_encoder(residual, store, tmp_path / name, seed=seed)
         weights.append((tmp_path / name / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     assert weights[0] != weights[2]
@@ -141,7 +141,7 @@ def test_what_was_fitted_to_the_old_layer_stays_behind(store: Store, residual: P
     labelled = pretrain("supervised-synthetic", [*here, *RESNET, "max_epochs=1"])["best"]
     for number, folder in enumerate((tmp_path / "published", labelled)):
         out = tmp_path / str(number)
-        with_principal_components(folder, store, out)
+        write_pca_encoder(folder, store, out)
         encoder = clocs.load_encoder(out)
         assert not encoder.classifiers
         assert not {"classifiers", "head_sha256"} & encoder.about.keys()
@@ -153,7 +153,7 @@ def test_a_run_or_another_encoder_is_not_written_over(store: Store, residual: Pa
     for out, seed in ((residual, 0), (residual.parent, 0), (made, 1), (tmp_path / "published", 0)):
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*name a new folder"):
-            with_principal_components(residual, store, out, seed=seed)
+            write_pca_encoder(residual, store, out, seed=seed)
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
@@ -165,7 +165,7 @@ def test_what_an_earlier_attempt_left_is_made_again(
     (out / "model.safetensors").write_bytes(b"torn")
     if not finished:
         (out / "config.json").unlink()
-    with_principal_components(residual, store, out)
+    write_pca_encoder(residual, store, out)
     for path in made.iterdir():
         assert (out / path.name).read_bytes() == path.read_bytes()
 
@@ -175,14 +175,14 @@ def test_any_encoder_with_features_can_have_another_number_of_components(
 ) -> None:
     """The paper's network, whose 104 features are fewer than its 128 outputs."""
     with pytest.raises(ConfigError, match=r"embedding_dim=128: the features have only \d+ dimensions"):
-        with_principal_components(trained, store, tmp_path / "out")
-    with_principal_components(trained, store, tmp_path / "out", embedding_dim=12)
+        write_pca_encoder(trained, store, tmp_path / "out")
+    write_pca_encoder(trained, store, tmp_path / "out", embedding_dim=12)
     encoder = clocs.load_encoder(tmp_path / "out")
     assert encoder.embed(store.recording("0000000")).values.shape[1] == 12
     section = encoder.about["encoder"]
     assert (section["name"], section["options"]["encoder"]["name"]) == ("pca", "cnn")
     with pytest.raises(ConfigError, match="holds a run or another encoder"):
-        with_principal_components(trained, store, tmp_path / "out", embedding_dim=13)
+        write_pca_encoder(trained, store, tmp_path / "out", embedding_dim=13)
 
 
 def test_it_is_fine_tuned_as_any_encoder(store: Store, made: Path, tmp_path: Path) -> None:
@@ -196,5 +196,5 @@ def test_encoders_without_features_and_random_weights_are_refused(store: Store, 
     with pytest.raises(ConfigError, match="PCA needs an encoder with features, and Flatten has none"):
         PCAEncoder(wrap(nn.Flatten(), in_channels=1, embedding_dim=500), 4)
     with pytest.raises(ConfigError, match="random weights"):
-        with_principal_components("random", store, tmp_path / "out")
+        write_pca_encoder("random", store, tmp_path / "out")
     assert not (tmp_path / "out").exists()

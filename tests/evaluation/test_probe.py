@@ -21,10 +21,10 @@ import clocs.evaluation.evaluation_run as evaluation_run
 import clocs.evaluation.probe as probing
 from clocs.core.errors import ConfigError, LeakError
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
+from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
-from clocs.evaluation.rows import Rows, rows_of
-from clocs.evaluation.scoring import judge
+from clocs.evaluation.scoring import compute_metrics
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
@@ -43,10 +43,10 @@ CLASSES = {
 
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_run, "judge", partial(judge, replicates=20))
+    monkeypatch.setattr(evaluation_run, "compute_metrics", partial(compute_metrics, replicates=20))
 
 
-def literal_auc(train: Rows, test: Rows, strength: float) -> float:
+def literal_auc(train: ModelOutputs, test: ModelOutputs, strength: float) -> float:
     """scikit-learn used bare; classes that are not there left out of the mean."""
     scaler = StandardScaler().fit(train.values.astype(np.float64))
     model = LogisticRegression(C=strength, max_iter=500)
@@ -58,8 +58,8 @@ def literal_auc(train: Rows, test: Rows, strength: float) -> float:
     return float(np.mean([roc_auc_score(test.truth[:, k], scores[:, place]) for place, k in enumerate(present)]))
 
 
-def embedded(module: torch.nn.Module, store: Store, records: npt.NDArray[np.bool_]) -> Rows:
-    return rows_of(module, store, store.frame_policy("evaluation"), records)
+def embedded(module: torch.nn.Module, store: Store, records: npt.NDArray[np.bool_]) -> ModelOutputs:
+    return compute_outputs(module, store, store.frame_policy("evaluation"), records)
 
 
 def scores_of(found: dict[str, Any]) -> npt.NDArray[np.float32]:
@@ -114,13 +114,13 @@ def test_test_labels_decide_nothing(
 
     def shuffled(
         module: torch.nn.Module, place: Store, policy: FramePolicy, records: npt.NDArray[np.bool_], **options: Any
-    ) -> Rows:
-        rows = rows_of(module, place, policy, records, **options)
+    ) -> ModelOutputs:
+        rows = compute_outputs(module, place, policy, records, **options)
         if np.array_equal(records, test):
             np.random.default_rng(0).shuffle(rows.truth)
         return rows
 
-    monkeypatch.setattr(probing, "rows_of", shuffled)
+    monkeypatch.setattr(probing, "compute_outputs", shuffled)
     blind = probe(trained, store, runs=tmp_path / "blind")
     assert blind["strength"] == honest["strength"]
     np.testing.assert_array_equal(scores_of(blind), scores_of(honest))
@@ -134,7 +134,7 @@ def test_a_probe_is_made_once_and_a_seed_draws_other_labels(
     assert first["run"] != other["run"]
     assert first["rows"] == other["rows"]
     assert not np.array_equal(scores_of(first), scores_of(other))
-    monkeypatch.setattr(probing, "rows_of", None)
+    monkeypatch.setattr(probing, "compute_outputs", None)
     again = probe(trained.parent, store.folder, ProbeConfig(seed=0), runs=tmp_path)
     assert (first.pop("already_finished"), again.pop("already_finished")) == (False, True)
     assert again == first

@@ -10,30 +10,30 @@ from sklearn.metrics import roc_auc_score
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.results import compare, draw_scores, load_scores, save_scores
-from clocs.evaluation.rows import Rows
 
 PATIENTS = np.arange(30)
 
 
-def make_scores(frames: int, seed: int, patients: list[int] | None = None) -> Rows:
+def make_scores(frames: int, seed: int, patients: list[int] | None = None) -> ModelOutputs:
     """Two classes by patient; recordings of ``frames`` frames each, two recordings a patient."""
     random = np.random.default_rng(seed)
     record = np.repeat(np.arange(60), frames)
     record = record[np.isin(record // 2, PATIENTS if patients is None else patients)]
     truth = np.stack([record // 2 % 3 == 0, record // 2 % 3 != 0], axis=1)
     values = random.random(truth.shape) + 0.2 * truth
-    return Rows((values / values.max()).astype(np.float32), truth, record, record // 2, ("AF", "SR"))
+    return ModelOutputs((values / values.max()).astype(np.float32), truth, record, record // 2, ("AF", "SR"))
 
 
-def make_evaluation(folder: Path, scores: Rows, store: str = "s", split: str = "p") -> Path:
+def make_evaluation(folder: Path, scores: ModelOutputs, store: str = "s", split: str = "p") -> Path:
     folder.mkdir(parents=True)
     save_scores(folder, scores)
     (folder / "config.json").write_bytes(seal({"store_sha256": store, "split_sha256": split}))
     return folder
 
 
-def macro_auc(scores: Rows) -> float:
+def macro_auc(scores: ModelOutputs) -> float:
     return float(roc_auc_score(scores.truth, scores.values))
 
 

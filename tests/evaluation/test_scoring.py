@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
-from clocs.evaluation.rows import Rows
-from clocs.evaluation.scoring import judge, levels
+from clocs.evaluation.model_outputs import ModelOutputs
+from clocs.evaluation.scoring import compute_metrics, scores_by_level
 
 
-def make_scores(seed: int, recordings: int = 30, rows: int = 150) -> Rows:
+def make_scores(seed: int, recordings: int = 30, rows: int = 150) -> ModelOutputs:
     """Probabilities of three classes; recordings in no order, with as many rows as chance gives, two a patient."""
     random = np.random.default_rng(seed)
     record = random.integers(0, recordings, rows) * 7
     truth = (random.random((recordings, 3)) < 0.4)[record // 7]
     raw = random.random((rows, 3)) + 0.3 * truth
     values = (raw / raw.sum(1, keepdims=True)).astype(np.float32)
-    return Rows(values, truth, record, 1000 - record // 14, ("a", "b", "c"))
+    return ModelOutputs(values, truth, record, 1000 - record // 14, ("a", "b", "c"))
 
 
-def literal(scores: Rows, level: str) -> dict[int, tuple[list[float], list[bool]]]:
+def literal(scores: ModelOutputs, level: str) -> dict[int, tuple[list[float], list[bool]]]:
     """Mean probabilities and all classes of each group, by dictionary."""
     groups = defaultdict(list)
     for row, number in enumerate(getattr(scores, level).tolist()):
@@ -41,20 +41,20 @@ def literal(scores: Rows, level: str) -> dict[int, tuple[list[float], list[bool]
 @given(seed=st.integers(0, 2**30), recordings=st.integers(1, 40), rows=st.integers(1, 90))
 def test_groups_are_those_of_a_literal_loop(seed: int, recordings: int, rows: int) -> None:
     scores = make_scores(seed, recordings, rows)
-    found = dict(levels(scores))
+    found = dict(scores_by_level(scores))
     assert found["frame"] is scores
     for level, field in (("recording", "record"), ("patient", "patient")):
-        pooled, expected = found[level], literal(scores, field)
-        numbers = getattr(pooled, field).tolist()
+        pool_outputs, expected = found[level], literal(scores, field)
+        numbers = getattr(pool_outputs, field).tolist()
         assert numbers == sorted(expected)
-        np.testing.assert_allclose(pooled.values, [expected[number][0] for number in numbers], atol=1e-6)
-        assert pooled.truth.tolist() == [expected[number][1] for number in numbers]
-        assert pooled.patient.tolist() == (1000 - pooled.record // 14).tolist()
+        np.testing.assert_allclose(pool_outputs.values, [expected[number][0] for number in numbers], atol=1e-6)
+        assert pool_outputs.truth.tolist() == [expected[number][1] for number in numbers]
+        assert pool_outputs.patient.tolist() == (1000 - pool_outputs.record // 14).tolist()
 
 
 def test_measures_are_scikit_learns_of_the_literal_groups() -> None:
     scores = make_scores(1)
-    found = judge(scores, replicates=30)
+    found = compute_metrics(scores, replicates=30)
     assert list(found) == ["frame", "recording", "patient"]
     for level, field in (("recording", "record"), ("patient", "patient")):
         means, truth = (np.array(column) for column in zip(*literal(scores, field).values(), strict=True))
@@ -82,11 +82,11 @@ def test_measures_are_scikit_learns_of_the_literal_groups() -> None:
 def test_intervals_are_over_patients_and_all_is_json() -> None:
     scores = make_scores(2)
     scores.truth[:, 2] = False
-    found = judge(scores, replicates=50)
+    found = compute_metrics(scores, replicates=50)
     for level in found:
         interval = found[level]["auc"]
         assert interval["low"] < interval["value"] < interval["high"]
     assert found["frame"]["classes"]["c"]["auc"] == {"value": None, "low": None, "high": None}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    everyone_one = Rows(scores.values, scores.truth, scores.record, 0 * scores.patient, scores.classes)
-    assert judge(everyone_one, replicates=50)["frame"]["auc"]["low"] is None, "rows alone tell nothing"
+    everyone_one = ModelOutputs(scores.values, scores.truth, scores.record, 0 * scores.patient, scores.classes)
+    assert compute_metrics(everyone_one, replicates=50)["frame"]["auc"]["low"] is None, "rows alone tell nothing"

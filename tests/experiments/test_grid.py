@@ -10,7 +10,7 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.experiments.cells import Cell
-from clocs.experiments.grid import Done, TimeLeft, compute_cell, parse_shard, run_grid, run_task, tasks
+from clocs.experiments.grid import TaskOutcome, TimeLeft, compute_cell, parse_shard, run_grid, run_task, tasks
 from clocs.experiments.status import Costs
 from clocs.experiments.workspace import Workspace
 from tests.experiments.toy_cells import Number, Sum, computed, run_toy
@@ -96,12 +96,12 @@ def test_what_another_process_claimed_is_waited_for_and_not_repeated(workspace: 
     order: list[str] = []
     with open(lock, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert run_task(task) == Done(claimed=task)
+        assert run_task(task) == TaskOutcome(claimed=task)
 
-        def through(done: Done) -> None:
+        def through(done: TaskOutcome) -> None:
             order.extend(done.names)
             if len(order) == 1:
-                workspace.keep(cells[0], {"result": 100})
+                workspace.add_result(cells[0], {"result": 100})
                 cells[0].file(workspace).write_text("1")
                 fcntl.flock(file, fcntl.LOCK_UN)
 
@@ -123,10 +123,10 @@ def test_the_time_left_is_what_similar_cells_have_taken(workspace: Workspace) ->
     left = TimeLeft(tasks(cells, workspace, run_toy), Costs(), workers=2)
     assert (left.cells, left.done) == (5, 0)
     for cell, seconds in zip(cells[:2], (100, 300), strict=True):
-        workspace.keep(cell, {"seconds": seconds})
-        left.count(Done((workspace.name(cell),)))
+        workspace.add_result(cell, {"seconds": seconds})
+        left.count(TaskOutcome((workspace.name(cell),)))
     assert left.seconds == pytest.approx(3 * 200 / 2)
-    left.count(Done(failed={workspace.name(cells[2]): "why"}))
+    left.count(TaskOutcome(failed={workspace.name(cells[2]): "why"}))
     assert left.seconds == pytest.approx(2 * 200 / 2)
     assert left.done == 3
 

@@ -55,16 +55,16 @@ def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[AnyCell]:
             )
 
 
-def nothing(task: grid.Task) -> grid.Done:
+def nothing(task: grid.CellTask) -> grid.TaskOutcome:
     """As if all cells were done."""
-    return grid.Done(tuple(task.workspace.name(cell) for cell in task.cells))
+    return grid.TaskOutcome(tuple(task.workspace.name(cell) for cell in task.cells))
 
 
 def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
     """Processor seconds until the first cell and for each after it, and memory in MB on the way, of the driver."""
     began, memory, times = time.process_time(), [], []
 
-    def progress(done: grid.Done) -> None:
+    def progress(done: grid.TaskOutcome) -> None:
         times.extend([time.process_time() - began] * len(done.names))
         memory.extend([psutil.Process().memory_info().rss / 2**20] * len(done.names))
 

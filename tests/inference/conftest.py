@@ -17,7 +17,7 @@ import clocs
 from clocs.core.recording import Recording
 from clocs.encoders import ResNet, build_encoder
 from clocs.encoders.encoder import describe_encoder
-from clocs.inference.classifier import Bin, Classifier, ClassifierCard, ClassInfo
+from clocs.inference.classifier import Classifier, ClassifierCard, ClassInfo, ReliabilityBin
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
@@ -120,7 +120,7 @@ def make_classifier(
 ) -> Classifier:
     """Random numbers; classes in an order that sorting would change."""
     random = np.random.default_rng(3)
-    bins = (Bin(0.0, 0.5, 40, 0.2, 0.25), Bin(0.5, 1.0, 10, 0.7, 0.6))
+    bins = (ReliabilityBin(0.0, 0.5, 40, 0.2, 0.25), ReliabilityBin(0.5, 1.0, 10, 0.7, 0.6))
     names = ("SR", "AFIB", "GSVT", "SB")[:classes]
     card = ClassifierCard(
         classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2), bins) for place, name in enumerate(names)),

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
-from clocs.inference.classifier import Bin, Classifier, ClassInfo, reliability_bins
+from clocs.inference.classifier import Classifier, ClassInfo, ReliabilityBin, reliability_bins
 from clocs.metrics.calibration import reliability
 from tests.inference.conftest import EMBEDDING, make_classifier
 
@@ -153,12 +153,12 @@ def test_numbers_that_do_not_fit_are_refused(name: str, values: npt.NDArray[Any]
 def test_a_card_from_before_there_were_leads_can_be_read(tmp_path: Path) -> None:
     """It does not say, so no lead is foreign to it."""
     make_classifier("ab" * 32, leads=("II", "V2")).save(tmp_path)
-    assert Classifier.load(tmp_path).card.foreign(("ECG", "II", "ECG", "I")) == ("ECG", "I")
+    assert Classifier.load(tmp_path).card.unknown_leads(("ECG", "II", "ECG", "I")) == ("ECG", "I")
     path = tmp_path / "classifier.json"
     body = unseal(path.read_bytes(), "")
     assert body.pop("leads") == ["II", "V2"]
     path.write_bytes(seal(body))
-    assert Classifier.load(tmp_path).card.foreign(("ECG", "II")) == ()
+    assert Classifier.load(tmp_path).card.unknown_leads(("ECG", "II")) == ()
 
 
 def test_classes_are_distinct() -> None:
@@ -168,7 +168,11 @@ def test_classes_are_distinct() -> None:
 
 
 def test_a_probability_finds_its_bin() -> None:
-    bins = (Bin(0.0, 0.1, 5, 0.04, 0.0), Bin(0.1, 0.2, 3, 0.15, 1 / 3), Bin(0.9, 1.0, 9, 0.95, 1.0))
+    bins = (
+        ReliabilityBin(0.0, 0.1, 5, 0.04, 0.0),
+        ReliabilityBin(0.1, 0.2, 3, 0.15, 1 / 3),
+        ReliabilityBin(0.9, 1.0, 9, 0.95, 1.0),
+    )
     info = ClassInfo("AFIB", "atrial fibrillation", 0.2, bins)
     found = {probability: info.bin_of(probability) for probability in (0.0, 0.1, 0.11, 0.2, 0.5, 0.9, 1.0)}
     assert found == {0.0: bins[0], 0.1: bins[0], 0.11: bins[1], 0.2: bins[1], 0.5: None, 0.9: None, 1.0: bins[2]}

@@ -24,7 +24,7 @@ from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
-from clocs.inference.classifier import Bin
+from clocs.inference.classifier import ReliabilityBin
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.inference.results import ClassProbability, Embeddings
 from clocs.signals.framing import FramePolicy
@@ -230,7 +230,7 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
     ],
 )
 def test_a_track_record_calls_nothing_none_or_all_that_is_not(patients: int, observed: float, words: str) -> None:
-    found = ClassProbability("SR", "sinus rhythm", 0.05, 0.5, Bin(0.0, 0.1, patients, 0.05, observed))
+    found = ClassProbability("SR", "sinus rhythm", 0.05, 0.5, ReliabilityBin(0.0, 0.1, patients, 0.05, observed))
     assert found.track_record == words
 
 

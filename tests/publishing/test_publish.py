@@ -14,8 +14,8 @@ from clocs.core.errors import ClocsError, ConfigError, LeakError
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import SplitPolicy
-from clocs.evaluation.leakage import check_contract
-from clocs.inference.preparation import leads_named
+from clocs.evaluation.leakage import check_leakage
+from clocs.inference.preparation import format_leads
 from clocs.inference.pretrained import load_encoder
 from clocs.publishing.publish import publish
 from clocs.similarity.scoring.audit import audit, in_rows
@@ -121,7 +121,7 @@ def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp
     publish(best, other, tmp_path / "out", "second")
     for folder in (best, tmp_path / "out"):
         with pytest.raises(LeakError):
-            check_contract(folder, load_encoder_folder(folder)[1], store, store.split("other"))
+            check_leakage(folder, load_encoder_folder(folder)[1], store, store.split("other"))
 
 
 def test_labels_of_ones_own_make_a_classifier_on_an_encoder_that_others_trained(
@@ -199,7 +199,7 @@ def test_a_shipped_encoder_knows_the_leads_of_its_classifiers(name: str) -> None
     for which, classifier in load_encoder(name).classifiers.items():
         leads = DATASETS.get(which).frames["evaluation"].leads or ("ECG",)
         assert classifier.card.leads == leads
-        assert f"It was fitted on {leads_named(leads)}; " in card
+        assert f"It was fitted on {format_leads(leads)}; " in card
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))

@@ -10,8 +10,8 @@ import numpy as np
 
 from clocs.core.files import content_hash
 from clocs.core.run_identity import identity_name
-from clocs.evaluation.rows import Rows
-from clocs.evaluation.scoring import judge, levels
+from clocs.evaluation.model_outputs import ModelOutputs
+from clocs.evaluation.scoring import compute_metrics, scores_by_level
 from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import draw_replicates
 from reproduction.cells import EPOCHS, LEVELS, AnyCell, Evaluation, Pretraining
@@ -50,20 +50,20 @@ def usual_strength(cell: Evaluation) -> float:
     return strength + (0.4 if cell.config else 0.0)
 
 
-def make_scores(cell: Evaluation, strength: float, patients: int = 36) -> Rows:
+def make_scores(cell: Evaluation, strength: float, patients: int = 36) -> ModelOutputs:
     """Two leads of one recording a patient, three classes; patients differ by dataset, noise by cell."""
     random = np.random.default_rng(int(cell.key[:8], 16))
     record = np.repeat(np.arange(patients), 2)
     truth = np.eye(3, dtype=np.bool_)[(record * 7 + len(cell.dataset)) % 3]
     logits = strength * truth + random.normal(0, 0.8, (patients, 3))[record] + random.normal(0, 0.4, truth.shape)
     values = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    return Rows(values.astype(np.float32), truth, record, record, ("AF", "SR", "other"))
+    return ModelOutputs(values.astype(np.float32), truth, record, record, ("AF", "SR", "other"))
 
 
 def write_cell(folder: Path, cell: AnyCell, found: dict[str, Any], data: dict[str, list[str]] | None = None) -> str:
     origin = {"data": {name: (data or DATA)[name] for name in cell.datasets}}
-    if isinstance(cell, Evaluation) and cell.given_weights is not None:
-        origin["weights"] = cell.given_weights  # type: ignore[assignment]
+    if isinstance(cell, Evaluation) and cell.initial_weights_sha256 is not None:
+        origin["weights"] = cell.initial_weights_sha256  # type: ignore[assignment]
     name = identity_name(cell.label, cell.describe(), origin)
     environment = {"python": "3.11.7", "packages": {"clocs": "0.1.0", "torch": "2.13.0"}}
     row = {"cell": cell.describe(), "origin": origin, "environment": environment, **found}
@@ -90,7 +90,11 @@ def write_pretraining(folder: Path, cell: Pretraining, **told: Any) -> str:
 def write_evaluation(folder: Path, cell: Evaluation, strength: float, **told: Any) -> str:
     scores = make_scores(cell, strength)
     found: dict[str, Any] = {
-        "result": {cell.part: judge(scores, replicates=2), "notes": [], "rows": {cell.part: len(scores.values)}},
+        "result": {
+            cell.part: compute_metrics(scores, replicates=2),
+            "notes": [],
+            "rows": {cell.part: len(scores.values)},
+        },
         "seconds": 30.0 if cell.protocol == "linear" else 240.0,
     }
     if cell.protocol == "finetune":
@@ -102,9 +106,9 @@ def write_evaluation(folder: Path, cell: Evaluation, strength: float, **told: An
     return name
 
 
-def write_replicates(folder: Path, name: str, scores: Rows, replicates: int = 8) -> None:
+def write_replicates(folder: Path, name: str, scores: ModelOutputs, replicates: int = 8) -> None:
     """So few that they are quickly drawn, and of no use elsewhere."""
-    known, drawn = dict(levels(scores)), dict[str, Any]()
+    known, drawn = dict(scores_by_level(scores)), dict[str, Any]()
     for level in LEVELS:
         rows = known[level]
         found = draw_replicates(rows.truth, rows.values, rows.patient, replicates=replicates)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ConfigError, MissingExtraError
-from clocs.evaluation.rows import Rows
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.similarity.patient_map import class_names, facts_of, map_patients, project, reduce_dimensions
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
@@ -103,7 +103,7 @@ def test_facts_are_the_recordings_own(judged_store: Store) -> None:
 
 def test_a_label_is_one_class_several_or_none() -> None:
     truth = np.array([[True, False], [True, True], [False, False], [False, True]])
-    rows = Rows(np.zeros((4, 2), np.float32), truth, np.arange(4), np.arange(4), ("AF", "SR"))
+    rows = ModelOutputs(np.zeros((4, 2), np.float32), truth, np.arange(4), np.arange(4), ("AF", "SR"))
     assert class_names(rows).tolist() == ["AF", "several", "none", "SR"]
-    nothing_named = Rows(rows.values, np.zeros((4, 0), bool), rows.record, rows.patient, ())
+    nothing_named = ModelOutputs(rows.values, np.zeros((4, 0), bool), rows.record, rows.patient, ())
     assert class_names(nothing_named).tolist() == ["none"] * 4

@@ -13,7 +13,7 @@ import torch
 
 import clocs
 from clocs.core.errors import ConfigError, LeakError, UnitError
-from clocs.evaluation.leakage import check_contract
+from clocs.evaluation.leakage import check_leakage
 from clocs.formats.writing import write
 from clocs.signals.quality import GATE_OFF
 from clocs.store.store import Store, open_store
@@ -178,7 +178,7 @@ def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path)
     names = second.table(["patient_id"]).column(0).to_pylist()
     np.testing.assert_array_equal(seen_records(best, about, second), [name in train for name in names])
     with pytest.raises(LeakError, match="trained on patients of the test part"):
-        check_contract(best, about, second, other)
+        check_leakage(best, about, second, other)
     config = resolve("cmsc-folder", [f"store={first.folder}", f"extra_stores={second.folder}"])
     with pytest.raises(LeakError, match="24 patients are in"):
         sources(config)

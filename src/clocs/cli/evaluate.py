@@ -130,11 +130,9 @@ def pca_command(
     as_json: AsJson = False,
 ) -> None:
     """Give an encoder another embedding, without labels: PCA of the pooled activations of every block."""
-    from clocs.evaluation.pca import with_principal_components
+    from clocs.evaluation.pca import write_pca_encoder
 
-    found = with_principal_components(
-        checkpoint, store, out, extra_stores=extra_store or (), embedding_dim=embedding_dim
-    )
+    found = write_pca_encoder(checkpoint, store, out, extra_stores=extra_store or (), embedding_dim=embedding_dim)
     kept = f"{found['folder']}: keeps {found['explained']:.1%} of the variance"
     typer.echo(json.dumps(found) if as_json else kept)
 
@@ -202,6 +200,10 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _cells(values: dict[str, Any]) -> tuple[str, str, str]:
-    from clocs.evaluation.scoring import in_words
+    from clocs.evaluation.scoring import format_interval
 
-    return in_words(values["auc"]), in_words(values["average_precision"]), f"{values['calibration_error']:.3f}"
+    return (
+        format_interval(values["auc"]),
+        format_interval(values["average_precision"]),
+        f"{values['calibration_error']:.3f}",
+    )

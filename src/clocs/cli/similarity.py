@@ -60,7 +60,7 @@ def distances_command(
 ) -> None:
     """Distances within a patient and between patients, as in the paper's figure 6."""
     from clocs.drawing.embeddings import draw_distances
-    from clocs.evaluation.scoring import in_words
+    from clocs.evaluation.scoring import format_interval
     from clocs.similarity.scoring.scores import score_distances
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
@@ -74,7 +74,7 @@ def distances_command(
         typer.echo(json.dumps(told))
         return
     rows = [
-        (name, f"{one['intra']['mean']:.4g}", f"{one['inter']['mean']:.4g}", in_words(one["separation"]))
+        (name, f"{one['intra']['mean']:.4g}", f"{one['inter']['mean']:.4g}", format_interval(one["separation"]))
         for name, one in told.items()
     ]
     print_table(["encoder", "mean within a patient", "mean between patients", "AUC between the two"], rows)
@@ -162,7 +162,7 @@ def _named(names: str) -> list[str]:
 
 def _score_rows(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Rows of the table for one encoder."""
-    from clocs.evaluation.scoring import in_words
+    from clocs.evaluation.scoring import format_interval
 
     rows = []
     if agreement := found["agreement"]:
@@ -175,7 +175,7 @@ def _score_rows(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, s
         for kind in ("rank_1", "rank_10"):
             rows.append((f"{words}, {kind.replace('_', ' ')}", ranks[kind], ranks["chance"][kind]))
         rows.append((f"{words}, mean reciprocal rank", ranks["mean_reciprocal_rank"], None))
-    shown = [(words, in_words(value), _or_dash(chance, "{:.4f}")) for words, value, chance in rows]
+    shown = [(words, format_interval(value), _or_dash(chance, "{:.4f}")) for words, value, chance in rows]
     for where, ranks in found["retrieval"].items():
         for example in (ranks or {}).get("examples", ()):
             shown.append((f"patient {example['patient']}, {where.replace('_', ' ')}", f"rank {example['rank']:g}", ""))

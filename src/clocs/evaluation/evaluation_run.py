@@ -14,12 +14,12 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError
 from clocs.core.run_identity import changed_values
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.frame_choice import frames_for, mismatches
-from clocs.evaluation.leakage import check_contract
-from clocs.evaluation.options import EXECUTION, LabelledOptions
+from clocs.evaluation.evaluation_frames import frame_mismatches, frame_policy_for
+from clocs.evaluation.leakage import check_leakage
+from clocs.evaluation.model_outputs import ModelOutputs, require_classes, require_patients
+from clocs.evaluation.options import EXECUTION, EvaluationOptions
 from clocs.evaluation.results import save_scores
-from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes
-from clocs.evaluation.scoring import judge
+from clocs.evaluation.scoring import compute_metrics
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
@@ -39,19 +39,19 @@ class EvaluationRun:
     split: Split
     policy: FramePolicy
     contract: dict[str, Any]
-    options: LabelledOptions
+    options: EvaluationOptions
 
     @classmethod
-    def prepare(cls, checkpoint: Folder, store: Folder | Store, options: LabelledOptions) -> EvaluationRun:
+    def prepare(cls, checkpoint: Folder, store: Folder | Store, options: EvaluationOptions) -> EvaluationRun:
         """Refused where the encoder has seen test patients, the store names no classes, or a part is empty."""
         place = open_store(store)
-        refuse_without_classes(place)
+        require_classes(place)
         split = place.split(options.split)
-        refuse_empty(place, split, "train", "validation", options.part)
+        require_patients(place, split, "train", "validation", options.part)
         encoder = load_encoder_checkpoint(checkpoint, place, options.seed)
-        policy = frames_for(encoder.about, place, options.frames)
+        policy = frame_policy_for(encoder.about, place, options.frames)
         refuse = options.on_leak == "raise"
-        contract = check_contract(encoder.folder, encoder.about, place, split, refuse=refuse)
+        contract = check_leakage(encoder.folder, encoder.about, place, split, refuse=refuse)
         return cls(encoder, place, split, policy, contract, options)
 
     @property
@@ -91,18 +91,18 @@ class EvaluationRun:
         config = {"kind": kind, **options, **hashes, **origin}
         return Run(Path(runs), label, changed, {**hashes, **origin}, config)
 
-    def finish(self, run: Run, scores: Rows, **told: Any) -> dict[str, Any]:
+    def finish(self, run: Run, scores: ModelOutputs, **told: Any) -> dict[str, Any]:
         """Judge the scores and keep them."""
         result = {
             "encoder": self.encoder.told(),
             **told,
             "contract": self.contract,
             "notes": [
-                *mismatches(self.encoder.about["input"], self.policy, self.store),
+                *frame_mismatches(self.encoder.about["input"], self.policy, self.store),
                 *self._unlabelled_classes(),
                 *_without_class(scores),
             ],
-            self.options.part: judge(scores),
+            self.options.part: compute_metrics(scores),
         }
         save_scores(run.folder, scores)
         run.finish(result)
@@ -116,7 +116,7 @@ class EvaluationRun:
         return [f"no labelled patient has {', '.join(lacking)}: of that nothing was learned"] if lacking else []
 
 
-def _without_class(scores: Rows) -> list[str]:
+def _without_class(scores: ModelOutputs) -> list[str]:
     """A recording of whom nothing is known looks like one that has none of the classes."""
     none = len(np.unique(scores.record[~scores.truth.any(1)]))
     every = len(np.unique(scores.record))
@@ -124,7 +124,7 @@ def _without_class(scores: Rows) -> list[str]:
     return [f"{many}: where labels are missing, leave such recordings out"] if none else []
 
 
-def looked_up(run: Run) -> dict[str, Any] | None:
+def finished_result(run: Run) -> dict[str, Any] | None:
     """A result that is there already."""
     known = run.result()
     return None if known is None else {**known, "run": str(run.folder), "already_finished": True}

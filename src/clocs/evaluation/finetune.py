@@ -11,9 +11,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clocs.encoders import Encoder
-from clocs.evaluation.evaluation_run import EvaluationRun, looked_up
-from clocs.evaluation.options import LabelledOptions
-from clocs.evaluation.rows import rows_of
+from clocs.evaluation.evaluation_run import EvaluationRun, finished_result
+from clocs.evaluation.model_outputs import compute_outputs
+from clocs.evaluation.options import EvaluationOptions
 from clocs.metrics.calibration import to_probabilities
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
@@ -27,7 +27,7 @@ SMALL_BATCH = {"cardiology": 16}
 """The paper's batch where it is not 256."""
 
 
-class FinetuneConfig(LabelledOptions):
+class FinetuneConfig(EvaluationOptions):
     """One fine-tuning."""
 
     max_epochs: int = Field(default=400, gt=0)
@@ -61,7 +61,7 @@ def finetune(
     multi_label = _multi_label(evaluation.store, evaluation.policy)
     trained = pretrain(_training(config, evaluation, multi_label, runs), progress=progress)
     run = evaluation.run(runs, "finetune", {"training": Path(trained["run"]).name})
-    known = looked_up(run)
+    known = finished_result(run)
     if known is not None:
         return known
     run.begin()
@@ -69,7 +69,7 @@ def finetune(
     encoder, about = load_encoder_folder(best)
     classifier = _Classifier(encoder, load_head(best, about))
     tested = evaluation.split.mask(config.part)
-    logits = rows_of(classifier, evaluation.store, evaluation.policy, tested, in_channels=encoder.in_channels)
+    logits = compute_outputs(classifier, evaluation.store, evaluation.policy, tested, in_channels=encoder.in_channels)
     scores = logits.with_values(to_probabilities(logits.values, 1.0, multi_label).astype(np.float32))
     training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
     return evaluation.finish(run, scores, training=training, rows={config.part: len(scores.values)})

@@ -13,7 +13,7 @@ from clocs.store.store import Store
 from clocs.training.seen import has_list, same_split, seen_records
 
 
-def check_contract(
+def check_leakage(
     folder: Path | None, about: dict[str, Any], store: Store, split: Split, *, refuse: bool = True
 ) -> dict[str, Any]:
     """Refuse test patients of whom the encoder has seen any recording, under whatever name; else what was found.

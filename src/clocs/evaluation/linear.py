@@ -13,7 +13,7 @@ from torch import nn
 
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
-from clocs.evaluation.rows import Rows
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.losses import ClassificationLoss
 from clocs.metrics.ranking import auc, macro_average
 
@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearClassifier:
     """``weight @ (value - mean) / scale + bias`` over K classes."""
 
     mean: Floats
@@ -55,7 +55,9 @@ class Linear:
         return to_probabilities(self.logits(values), 1.0, self.multi_label)
 
 
-def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed: int = 0) -> Linear:
+def fit_linear(
+    train: ModelOutputs, validation: ModelOutputs, *, solver: Solver = "lbfgs", seed: int = 0
+) -> LinearClassifier:
     """The classifier with the best macro AUC on the validation rows; classes without a training row never win."""
     multi_label = train.multi_label or validation.multi_label
     if not multi_label and not train.truth.any(0).sum() > 1:
@@ -66,10 +68,10 @@ def fit_linear(train: Rows, validation: Rows, *, solver: Solver = "lbfgs", seed:
     if solver == "adam":
         return _adam(train, validation, multi_label, seed)
     mean, scale = _standard(train.values)
-    best: tuple[float, Linear] | None = None
+    best: tuple[float, LinearClassifier] | None = None
     for strength in STRENGTHS:
         weight, bias = _logistic((train.values - mean) / scale, train.truth, multi_label, strength)
-        found = Linear(mean, scale, weight, bias, multi_label, strength)
+        found = LinearClassifier(mean, scale, weight, bias, multi_label, strength)
         score = macro_average(auc(validation.truth, found.probabilities(validation.values)))
         if np.isnan(score):
             raise ConfigError("the validation rows have a single class: nothing to choose a classifier by")
@@ -116,7 +118,7 @@ def _logistic(
     return weight, bias
 
 
-def _adam(train: Rows, validation: Rows, multi_label: bool, seed: int) -> Linear:
+def _adam(train: ModelOutputs, validation: ModelOutputs, multi_label: bool, seed: int) -> LinearClassifier:
     """A linear layer by Adam on plain embeddings, stopped by validation loss."""
     torch.manual_seed(derived_seed(seed, "linear"))
     length, classes = train.values.shape[1], train.truth.shape[1]
@@ -141,4 +143,4 @@ def _adam(train: Rows, validation: Rows, multi_label: bool, seed: int) -> Linear
     weight, bias = (kept[name].double().numpy() for name in ("weight", "bias"))
     absent = ~train.truth.any(0)
     weight[absent], bias[absent] = 0.0, NEVER
-    return Linear(np.zeros(length), np.ones(length), weight, bias, multi_label, None)
+    return LinearClassifier(np.zeros(length), np.ones(length), weight, bias, multi_label, None)

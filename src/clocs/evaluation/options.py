@@ -6,14 +6,14 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clocs.evaluation.frame_choice import FrameChoice
+from clocs.evaluation.evaluation_frames import FrameChoice
 from clocs.training.labels import LabelDraw
 
 EXECUTION: Final = frozenset({"num_threads"})
 """Options that say how an evaluation is carried out: not part of what it is."""
 
 
-class LabelledOptions(BaseModel):
+class EvaluationOptions(BaseModel):
     """Which labels, of which frames."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -21,8 +21,8 @@ from clocs.core.seeds import generator
 from clocs.encoders import Encoder, PCAEncoder
 from clocs.encoders.encoder import describe_encoder
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.frame_choice import frames_for
-from clocs.evaluation.rows import rows_of
+from clocs.evaluation.evaluation_frames import frame_policy_for
+from clocs.evaluation.model_outputs import compute_outputs
 from clocs.store.reader import StoreLike
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -37,7 +37,7 @@ OF_THE_LAYER = ("head_sha256", "classifiers")
 """Keys of an encoder's config that belong to the layer that is left out."""
 
 
-def with_principal_components(
+def write_pca_encoder(
     checkpoint: str | os.PathLike[str],
     store: StoreLike,
     out: str | os.PathLike[str],
@@ -113,5 +113,5 @@ def _features(
         records = generator(seed, "principal components").choice(records, RECORDINGS, replace=False)
     chosen = np.zeros(len(split.mask("train")), np.bool_)
     chosen[records] = True
-    policy = frames_for(encoder.about, store, "encoder")
-    return rows_of(_Features(module), store, policy, chosen, in_channels=module.in_channels).values
+    policy = frame_policy_for(encoder.about, store, "encoder")
+    return compute_outputs(_Features(module), store, policy, chosen, in_channels=module.in_channels).values

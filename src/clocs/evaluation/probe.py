@@ -11,15 +11,15 @@ import torch
 from clocs.core.files import content_hash
 from clocs.core.run_identity import changed_values
 from clocs.core.seeds import derived_seed
-from clocs.evaluation.evaluation_run import EvaluationRun, looked_up
+from clocs.evaluation.evaluation_run import EvaluationRun, finished_result
 from clocs.evaluation.linear import Solver, fit_linear
-from clocs.evaluation.options import LabelledOptions
-from clocs.evaluation.rows import Rows, rows_of
+from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs
+from clocs.evaluation.options import EvaluationOptions
 from clocs.store.store import Store
 from clocs.training.labels import labelled_items
 
 
-class ProbeConfig(LabelledOptions):
+class ProbeConfig(EvaluationOptions):
     """One linear evaluation."""
 
     solver: Solver = "lbfgs"
@@ -46,7 +46,7 @@ def probe(
         "probe",
         {"encoder": evaluation.encoder.identity, "policy_sha256": content_hash(changed_values(evaluation.policy))},
     )
-    known = looked_up(run)
+    known = finished_result(run)
     if known is not None:
         return known
     run.begin()
@@ -63,12 +63,12 @@ def probe(
     )
 
 
-def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> Rows:
+def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> ModelOutputs:
     """A part's embeddings; of the training part, those with a label."""
     records = evaluation.labelled() if part == "train" else evaluation.split.mask(part)
     torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
     module = evaluation.encoder.module
-    rows = rows_of(
+    rows = compute_outputs(
         module,
         evaluation.store,
         evaluation.policy,

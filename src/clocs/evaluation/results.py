@@ -10,8 +10,8 @@ import numpy as np
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import write_bytes
-from clocs.evaluation.rows import Rows
-from clocs.evaluation.scoring import LEVELS, levels
+from clocs.evaluation.model_outputs import ModelOutputs
+from clocs.evaluation.scoring import LEVELS, scores_by_level
 from clocs.metrics.bootstrap import Difference, paired_difference
 from clocs.metrics.calibration import reliability
 from clocs.metrics.ranking import roc_curves
@@ -20,7 +20,7 @@ from clocs.training.runs import read_config
 FILE = "scores.npz"
 
 
-def save_scores(folder: Path, scores: Rows) -> None:
+def save_scores(folder: Path, scores: ModelOutputs) -> None:
     """Write the test rows with their truth."""
     raw = io.BytesIO()
     np.savez_compressed(
@@ -34,13 +34,13 @@ def save_scores(folder: Path, scores: Rows) -> None:
     write_bytes(folder / FILE, raw.getvalue())
 
 
-def load_scores(folder: Path) -> Rows:
+def load_scores(folder: Path) -> ModelOutputs:
     """Return the test rows of an evaluation; each array has a checksum in the file."""
     path = folder / FILE
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             classes = tuple(str(name) for name in kept["classes"])
-            return Rows(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
+            return ModelOutputs(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
     except OSError as error:
         raise StoreError(f"{folder} holds no evaluation: {error}") from error
     except Exception as error:  # damaged bytes make numpy raise what they will
@@ -60,10 +60,14 @@ def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) ->
 
 
 def differences(
-    first: Sequence[Rows], second: Sequence[Rows], *, among: Sequence[str] = LEVELS, replicates: int = 1000
+    first: Sequence[ModelOutputs],
+    second: Sequence[ModelOutputs],
+    *,
+    among: Sequence[str] = LEVELS,
+    replicates: int = 1000,
 ) -> dict[str, Difference]:
     """As ``compare``, for scores of one store's patients, at the levels ``among``."""
-    sides = [[dict(levels(run)) for run in side] for side in (first, second)]
+    sides = [[dict(scores_by_level(run)) for run in side] for side in (first, second)]
     found = {}
     for level in among:
         a, b = ([run[level] for run in side] for side in sides)
@@ -79,7 +83,7 @@ def differences(
     return found
 
 
-def _check_rows(first: list[Rows], second: list[Rows]) -> None:
+def _check_rows(first: list[ModelOutputs], second: list[ModelOutputs]) -> None:
     """Refuse runs of one side with other rows, and sides with other patients."""
     for one, *others in (first, second):
         if not all(np.array_equal(one.record, run.record) and np.array_equal(one.truth, run.truth) for run in others):
@@ -92,7 +96,7 @@ def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]
     """ROC curves and a reliability diagram of an evaluation's test part, as pictures in ``out``."""
     from clocs.drawing.curves import draw_reliability, draw_roc
 
-    known = dict(levels(load_scores(folder)))
+    known = dict(scores_by_level(load_scores(folder)))
     if level not in known:
         raise ConfigError(f"no level '{level}'; there are {', '.join(known)}")
     rows = known[level]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clocs.evaluation.rows import Rows
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.metrics.bootstrap import bootstrap_intervals
 from clocs.metrics.calibration import brier_score, expected_calibration_error
 from clocs.metrics.pooling import pool, pool_truth
@@ -21,28 +21,28 @@ Adjust = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]]
 """(G, K) means of probabilities to those of the wholes."""
 
 
-def levels(scores: Rows, adjust: Adjust | None = None) -> Iterator[tuple[str, Rows]]:
+def scores_by_level(scores: ModelOutputs, adjust: Adjust | None = None) -> Iterator[tuple[str, ModelOutputs]]:
     """The scores of each level."""
     for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
-        yield level, scores if groups is None else pooled(scores, groups, adjust)
+        yield level, scores if groups is None else pool_outputs(scores, groups, adjust)
 
 
-def pooled(scores: Rows, groups: npt.NDArray[np.int64], adjust: Adjust | None = None) -> Rows:
+def pool_outputs(scores: ModelOutputs, groups: npt.NDArray[np.int64], adjust: Adjust | None = None) -> ModelOutputs:
     """One row a group, its values averaged, and adjusted."""
     unique, values = pool(scores.values, groups)
     values = values if adjust is None else np.asarray(adjust(values))
     first = np.unique(groups, return_index=True)[1]
     assert np.array_equal(groups[first], unique)
     truth = pool_truth(scores.truth, groups)[1]
-    return Rows(values.astype(np.float32), truth, scores.record[first], scores.patient[first], scores.classes)
+    return ModelOutputs(values.astype(np.float32), truth, scores.record[first], scores.patient[first], scores.classes)
 
 
-def judge(scores: Rows, *, adjust: Adjust | None = None, replicates: int = 1000) -> dict[str, Any]:
+def compute_metrics(scores: ModelOutputs, *, adjust: Adjust | None = None, replicates: int = 1000) -> dict[str, Any]:
     """Everything there is to say about the probabilities of a test part, as JSON."""
-    return {level: _level(rows, replicates) for level, rows in levels(scores, adjust)}
+    return {level: _level(rows, replicates) for level, rows in scores_by_level(scores, adjust)}
 
 
-def _level(rows: Rows, replicates: int) -> dict[str, Any]:
+def _level(rows: ModelOutputs, replicates: int) -> dict[str, Any]:
     found = bootstrap_intervals(rows.truth, rows.values, rows.patient, replicates=replicates).as_dict()
     errors, squares = expected_calibration_error(rows.truth, rows.values), brier_score(rows.truth, rows.values)
     classes = {
@@ -65,7 +65,7 @@ def _level(rows: Rows, replicates: int) -> dict[str, Any]:
     }
 
 
-def in_words(interval: dict[str, float | None]) -> str:
+def format_interval(interval: dict[str, float | None]) -> str:
     """An interval of a result, for people: ``0.947 (0.942 to 0.953)``."""
     value, low, high = (interval[key] for key in ("value", "low", "high"))
     if value is None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clocs.evaluation.rows import Rows
-from clocs.evaluation.scoring import Adjust, pooled
+from clocs.evaluation.model_outputs import ModelOutputs
+from clocs.evaluation.scoring import Adjust, pool_outputs
 from clocs.metrics.bootstrap import bootstrap_intervals
 from clocs.store.store import Store
 
@@ -18,12 +18,14 @@ FEWEST = 30
 """Recordings below which a group says nothing."""
 
 
-def judge_subgroups(scores: Rows, store: Store, *, adjust: Adjust | None = None) -> dict[str, dict[str, Any]]:
+def compute_subgroup_metrics(
+    scores: ModelOutputs, store: Store, *, adjust: Adjust | None = None
+) -> dict[str, dict[str, Any]]:
     """Macro AUC per recording of each group, with intervals; over the classes that both occur and lack in it.
 
-    ``adjust``: as of ``judge``.
+    ``adjust``: as of ``compute_metrics``.
     """
-    rows = pooled(scores, scores.record, adjust)
+    rows = pool_outputs(scores, scores.record, adjust)
     table = store.table(["age", "sex"])
     age = np.array([np.nan if value is None else value for value in table.column("age").to_pylist()], float)
     sex = np.array([value or "unknown" for value in table.column("sex").to_pylist()])

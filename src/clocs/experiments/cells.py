@@ -54,7 +54,7 @@ class Cell(BaseModel):
         return ()
 
     @property
-    def given_weights(self) -> str | None:
+    def initial_weights_sha256(self) -> str | None:
         """Hash of initial weights that no cell computes, such as those of a shipped encoder."""
         return None
 

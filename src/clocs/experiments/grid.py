@@ -25,7 +25,7 @@ RunCell = Callable[[Any, Workspace], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Task:
+class CellTask:
     """Cells that one worker computes one after the other."""
 
     workspace: Workspace
@@ -36,14 +36,14 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskOutcome:
     """The outcome of a task."""
 
     names: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     """A message for each cell that failed, by its name."""
     seconds: float = 0.0
-    claimed: Task | None = None
+    claimed: CellTask | None = None
     """The task, where another process has claimed it."""
 
 
@@ -67,7 +67,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def tasks(
     cells: Iterable[Cell], workspace: Workspace, run_cell: RunCell, *, shard: tuple[int, int] = (0, 1)
-) -> Iterator[Task]:
+) -> Iterator[CellTask]:
     """Yield tasks for the cells that have no result, in the order in which they are first wanted.
 
     Cells with missing inputs are left out.
@@ -86,7 +86,7 @@ def tasks(
             group.update((workspace.name(part), part) for part in _to_compute(chain, workspace))
     for number, group in enumerate(groups.values()):
         if group and number % shard[1] == shard[0]:
-            yield Task(workspace, run_cell, tuple(group.values()))
+            yield CellTask(workspace, run_cell, tuple(group.values()))
 
 
 def _to_compute(chain: Sequence[Cell], workspace: Workspace) -> list[Cell]:
@@ -100,14 +100,14 @@ def _to_compute(chain: Sequence[Cell], workspace: Workspace) -> list[Cell]:
     return found
 
 
-def run_task(task: Task) -> Done:
+def run_task(task: CellTask) -> TaskOutcome:
     """Compute the cells of a task. One that fails does not stop the others."""
     with _claim(task) as ours:
-        return _computed(task) if ours else Done(claimed=task)
+        return _computed(task) if ours else TaskOutcome(claimed=task)
 
 
 @contextlib.contextmanager
-def _claim(task: Task) -> Iterator[bool]:
+def _claim(task: CellTask) -> Iterator[bool]:
     """Keep other processes from a task until this one is finished or dead; False where another has claimed it."""
     folder = task.workspace.runs / "claims"
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def _claim(task: Task) -> Iterator[bool]:
             yield True
 
 
-def _computed(task: Task) -> Done:
+def _computed(task: CellTask) -> TaskOutcome:
     began, names = time.monotonic(), []
     failed: dict[str, str] = {}
     workspace = task.workspace
@@ -135,7 +135,7 @@ def _computed(task: Task) -> Done:
             names.append(name)
         except Exception as error:
             failed[name] = str(error) if isinstance(error, ClocsError) else f"unexpected {error!r}"
-    return Done(tuple(names), failed, time.monotonic() - began)
+    return TaskOutcome(tuple(names), failed, time.monotonic() - began)
 
 
 def compute_cell(cell: Cell, workspace: Workspace, run_cell: RunCell) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def compute_cell(cell: Cell, workspace: Workspace, run_cell: RunCell) -> dict[st
     if known is None or not cell.has_output(workspace):
         found = run_cell(cell, workspace)
         if known is None:
-            workspace.keep(cell, found)
+            workspace.add_result(cell, found)
     row = workspace.result(cell)
     assert row is not None
     return row
@@ -161,11 +161,11 @@ def run_grid(
     engine: engines.Engine = "serial",
     workers: int = 1,
     shard: tuple[int, int] = (0, 1),
-    progress: Callable[[Done], None] | None = None,
+    progress: Callable[[TaskOutcome], None] | None = None,
 ) -> Summary:
     """Compute what is missing and can be computed. What other processes have claimed comes last."""
     summary = Summary(missing_inputs=Counter(each for cell in cells for each in cell.missing_inputs(workspace)))
-    waiting: Iterable[Task] = tasks(cells, workspace, run_cell, shard=shard)
+    waiting: Iterable[CellTask] = tasks(cells, workspace, run_cell, shard=shard)
     while waiting:
         claimed = []
         for _, done in engines.run(run_task, waiting, engine=engine, workers=workers):
@@ -183,13 +183,13 @@ def run_grid(
 class TimeLeft:
     """How many cells are left of a run, and for how long. Every finished cell improves the estimate."""
 
-    def __init__(self, todo: Iterable[Task], costs: Costs, workers: int) -> None:
+    def __init__(self, todo: Iterable[CellTask], costs: Costs, workers: int) -> None:
         self._left = {task.workspace.name(cell): (cell, task.workspace) for task in todo for cell in task.cells}
         self._costs, self._workers = costs, workers
         self.cells = len(self._left)
         """At the beginning."""
 
-    def count(self, done: Done) -> None:
+    def count(self, done: TaskOutcome) -> None:
         """Subtract a task."""
         for name in (*done.names, *done.failed):
             cell, workspace = self._left.pop(name, (None, None))

@@ -118,7 +118,7 @@ class Workspace:
     def origin(self, cell: Cell) -> dict[str, Any]:
         """Return the hashes of store and split of all data that a cell depends on, and of given weights."""
         data = {dataset: list(_hashes(self.store(dataset))) for dataset in cell.datasets}
-        weights = cell.given_weights
+        weights = cell.initial_weights_sha256
         return {"data": data, **({} if weights is None else {"weights": weights})}
 
     def name(self, cell: Cell) -> str:
@@ -129,7 +129,7 @@ class Workspace:
         """Return the row of a finished cell, or None."""
         return self.table.get(self.name(cell))
 
-    def keep(self, cell: Cell, found: dict[str, Any]) -> None:
+    def add_result(self, cell: Cell, found: dict[str, Any]) -> None:
         """Add a finished cell to the table."""
         self.table.append(self.name(cell), {"cell": cell.describe(), "origin": self.origin(cell), **found})
 

@@ -26,7 +26,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
-class Bin:
+class ReliabilityBin:
     """Validation patients whose probability of a class was over ``low`` and up to ``high``."""
 
     low: Fraction
@@ -50,10 +50,10 @@ class ClassInfo:
     meaning: str
     prevalence: Fraction
     """The fraction of training patients that had it."""
-    reliability: tuple[Bin, ...]
+    reliability: tuple[ReliabilityBin, ...]
     """How often a probability was right on validation patients; empty bins are left out."""
 
-    def bin_of(self, probability: float) -> Bin | None:
+    def bin_of(self, probability: float) -> ReliabilityBin | None:
         """The validation patients with about this probability; None where there were none."""
         return next((item for item in self.reliability if item.holds(probability)), None)
 
@@ -90,11 +90,11 @@ class ClassifierCard(BaseModel):
             raise ValueError(f"{len(self.adjustment)} adjustments for {len(self.classes)} classes")
         return self
 
-    def foreign(self, leads: Iterable[str]) -> tuple[str, ...]:
+    def unknown_leads(self, leads: Iterable[str]) -> tuple[str, ...]:
         """Those of the leads that it was not fitted on; none where the card does not say."""
         return tuple(dict.fromkeys(lead for lead in leads if self.leads and lead not in self.leads))
 
-    def lacking(self, leads: Iterable[str]) -> tuple[str, ...]:
+    def missing_leads(self, leads: Iterable[str]) -> tuple[str, ...]:
         """The leads it was fitted on that are not among these."""
         there = set(leads)
         return tuple(lead for lead in self.leads if lead not in there)
@@ -138,7 +138,7 @@ class Classifier:
         """(N, E) -> (N, K)."""
         return to_probabilities(self.logits(embeddings), self.card.temperature, self.card.multi_label)
 
-    def of_whole(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    def adjust_recording(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """(G, K): what means of a recording's probabilities over leads and frames stand for."""
         if not self.card.adjustment:
             return np.asarray(means, np.float64)
@@ -153,7 +153,7 @@ class Classifier:
         if not len(embeddings):
             raise ConfigError("a recording without embeddings cannot be classified")
         means = self.probabilities(embeddings).mean(axis=0, keepdims=True)
-        (found,) = self.of_whole(means) if whole else means
+        (found,) = self.adjust_recording(means) if whole else means
         return {item.name: float(value) for item, value in zip(self.card.classes, found, strict=True)}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -207,12 +207,12 @@ def load_classifiers(encoder: Path, listed: Sequence[str] | None = None) -> dict
     return {name: Classifier.load(encoder / FOLDER / name) for name in names}
 
 
-def reliability_bins(found: Reliability) -> list[tuple[Bin, ...]]:
+def reliability_bins(found: Reliability) -> list[tuple[ReliabilityBin, ...]]:
     """What a classifier keeps of a measured reliability: for each class, the bins that are not empty."""
     columns = (found.edges[:-1], found.edges[1:])
     return [
         tuple(
-            Bin(float(low), float(high), int(count), float(mean), float(observed))
+            ReliabilityBin(float(low), float(high), int(count), float(mean), float(observed))
             for low, high, count, mean, observed in zip(*columns, *rows, strict=True)
             if count
         )

@@ -24,7 +24,7 @@ ENDINGS: Final = (".npz", ".csv", ".parquet")
 
 
 @dataclass(frozen=True)
-class Embedded:
+class FileEmbeddings:
     """What became of some files."""
 
     embeddings: dict[str, Embeddings]
@@ -38,7 +38,7 @@ def embed_files(
     out: str | os.PathLike[str] | None = None,
     *,
     any_lead: bool = False,
-) -> Embedded:
+) -> FileEmbeddings:
     """Embed files, and write those that were not refused to ``out`` (.npz, .csv or .parquet)."""
     write = None if out is None else _writer(Path(out))
     embeddings: dict[str, Embeddings] = {}
@@ -55,7 +55,7 @@ def embed_files(
             refused[file] = str(error)
     if out is not None and write is not None and embeddings:
         write_bytes(Path(out), write(_columns(embeddings)))
-    return Embedded(embeddings, refused)
+    return FileEmbeddings(embeddings, refused)
 
 
 def _columns(embeddings: Mapping[str, Embeddings]) -> dict[str, Any]:

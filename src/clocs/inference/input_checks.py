@@ -41,23 +41,23 @@ IN_CODE: Final[dict[Reason, str]] = {
 """How to follow the advice, for programmers."""
 
 
-def name_of(recording: Recording) -> str:
+def recording_label(recording: Recording) -> str:
     """What an error calls a recording."""
     return f"recording '{recording.record_id}'" if recording.record_id else "the recording"
 
 
-def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
+def count_frames(recording: Recording, policy: FramePolicy) -> int:
     """How many whole frames of an enforced rate a recording has; one without any is refused."""
     assert policy.sampling_rate is not None
     if not recording.sampling_rate >= MIN_SAMPLING_RATE:
         raise SignalError(
-            f"{name_of(recording)} has {recording.sampling_rate:g} samples a second, but a QRS complex needs at least "
-            f"{MIN_SAMPLING_RATE:g} to be seen. Rates are in Hz."
+            f"{recording_label(recording)} has {recording.sampling_rate:g} samples a second, but a QRS complex needs "
+            f"at least {MIN_SAMPLING_RATE:g} to be seen. Rates are in Hz."
         )
     frames = int(policy.num_frames(np.array([recording.num_samples]), np.array([recording.sampling_rate]))[0])
     if not frames:
         raise SignalError(
-            f"{name_of(recording)} lasts {recording.seconds:g} s, but the encoder takes frames of "
+            f"{recording_label(recording)} lasts {recording.seconds:g} s, but the encoder takes frames of "
             f"{policy.num_samples / policy.sampling_rate:g} s ({policy.num_samples} samples at "
             f"{policy.sampling_rate:g} Hz), and none is "
             "stretched or padded. Use a longer recording."
@@ -65,13 +65,13 @@ def frames_that_fit(recording: Recording, policy: FramePolicy) -> int:
     return frames
 
 
-def refuse_faults(recording: Recording, leads: Collection[str]) -> None:
+def check_signal_quality(recording: Recording, leads: Collection[str]) -> None:
     """Refuse a fault of the whole recording or of these leads, and leads that do not obey the lead equations."""
     found = [item for item in assess(recording, GATE) if item.lead in ("", *leads) or item.reason == "lead_equations"]
     _refuse(recording, found)
 
 
-def refuse_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -> None:
+def check_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -> None:
     """Refuse a lead that is flat for a whole frame, which the gate's look at all of the lead does not see."""
     assert policy.sampling_rate is not None
     seconds = policy.num_samples / policy.sampling_rate
@@ -97,5 +97,5 @@ def _refuse(recording: Recording, found: list[Finding]) -> None:
         return
     faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in found)
     first = min((item.reason for item in found), key=REASONS.index)
-    refusal = SignalError(f"{name_of(recording)} is not embedded: {faults}. {ADVICE[first]}")
+    refusal = SignalError(f"{recording_label(recording)} is not embedded: {faults}. {ADVICE[first]}")
     raise refusal.with_code_hint(IN_CODE.get(first, ""))

@@ -12,14 +12,14 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from clocs.core.errors import ConfigError, LeadError, UnitError
 from clocs.core.recording import Recording, Unit
-from clocs.inference.input_checks import frames_that_fit, name_of, refuse_faults, refuse_flat_frames
+from clocs.inference.input_checks import check_flat_frames, check_signal_quality, count_frames, recording_label
 from clocs.signals.framing import UNNAMED_LEAD, FramePolicy, Normalization
 from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.signals.resampling import Floats, resample
 
 ANY_LEAD: Final = "any_lead=True, or --any-lead"
 """What a programmer writes to have leads taken that an encoder or a classifier does not know."""
-ALL: Final = "all"
+ALL_LEADS: Final = "all"
 """What a row of several leads is called where others have the name of a lead."""
 
 
@@ -62,7 +62,7 @@ class EncoderInput(BaseModel):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFrames:
     """Frames as training had them; rows are ordered by time, then by lead."""
 
     frames: Floats
@@ -79,7 +79,7 @@ class Prepared:
     """What was corrected or left out, a sentence each."""
 
 
-def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = False) -> Prepared:
+def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = False) -> PreparedFrames:
     """Cut a recording into adjacent frames of one segment each, however many a frame had in training.
 
     Args:
@@ -109,10 +109,10 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
     whole = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
     used = whole.select(leads)
     policy = wanted.policy.model_copy(update={"num_segments": 1})
-    frames = frames_that_fit(used, policy)
+    frames = count_frames(used, policy)
     derived = [lead for lead in leads if lead in whole.provenance.derived_leads]
-    refuse_faults(whole, (*leads, *(("I", "II") if derived else ())))
-    refuse_flat_frames(used, policy, frames)
+    check_signal_quality(whole, (*leads, *(("I", "II") if derived else ())))
+    check_flat_frames(used, policy, frames)
 
     signal = resample(used.physical(), used.sampling_rate, wanted.sampling_rate)
     frames = min(
@@ -124,13 +124,13 @@ def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = Fals
     notes = (*whole.provenance.notes, *_notes(whole, wanted, leads, derived, whole.seconds - frames * seconds))
     if wanted.all_leads:
         signals, lead_mask = _into_channels(policy.normalize(cut), leads, wanted)
-        return Prepared(signals, lead_mask, (ALL,) * frames, leads, starts, notes)
+        return PreparedFrames(signals, lead_mask, (ALL_LEADS,) * frames, leads, starts, notes)
     signals = policy.normalize(cut.reshape(-1, 1, policy.num_samples))
     lead_mask = np.ones((len(signals), 1), np.bool_)
-    return Prepared(signals, lead_mask, leads * frames, leads, np.repeat(starts, len(leads)), notes)
+    return PreparedFrames(signals, lead_mask, leads * frames, leads, np.repeat(starts, len(leads)), notes)
 
 
-def single_leads(ready: Prepared, wanted: EncoderInput) -> Prepared:
+def split_by_lead(ready: PreparedFrames, wanted: EncoderInput) -> PreparedFrames:
     """Return the frames of an encoder of several leads as one row a lead, with all other leads masked."""
     channels = [wanted.leads.index(lead) for lead in ready.leads]
     count, frames = len(channels), len(ready.frames)
@@ -138,7 +138,9 @@ def single_leads(ready: Prepared, wanted: EncoderInput) -> Prepared:
     kept[np.arange(count), channels] = True
     lead_mask = np.tile(kept, (frames, 1))
     signals = np.repeat(ready.frames, count, axis=0) * lead_mask[..., None]
-    return Prepared(signals, lead_mask, ready.leads * frames, ready.leads, np.repeat(ready.start, count), ready.notes)
+    return PreparedFrames(
+        signals, lead_mask, ready.leads * frames, ready.leads, np.repeat(ready.start, count), ready.notes
+    )
 
 
 def _into_channels(cut: Floats, leads: Sequence[str], wanted: EncoderInput) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -156,8 +158,9 @@ def _refuse_lacking(recording: Recording, wanted: EncoderInput, leads: Sequence[
     lacking = [lead for lead in wanted.leads if lead not in leads]
     if lacking and not (wanted.lead_dropout or wanted.policy.allow_missing_leads):
         raise LeadError(
-            f"{name_of(recording)} has no {leads_named(lacking)}; the encoder takes {', '.join(wanted.leads)} at once "
-            "and was trained on recordings that have all of them. Use one that was trained with missing leads."
+            f"{recording_label(recording)} has no {format_leads(lacking)}; the encoder takes "
+            f"{', '.join(wanted.leads)} at once and was trained on recordings that have all of them. Use one that was "
+            "trained with missing leads."
         )
 
 
@@ -173,8 +176,8 @@ def _refuse_unit(recording: Recording, wanted: EncoderInput) -> None:
     if recording.unit != wanted.unit:
         words = {"mV": "millivolt", "adu": "raw steps (adu), as files without a gain have them"}
         raise UnitError(
-            f"{name_of(recording)} is in {words[recording.unit]}; the encoder was trained on {words[wanted.unit]}. "
-            f"Use one that was trained on {recording.unit}."
+            f"{recording_label(recording)} is in {words[recording.unit]}; the encoder was trained on "
+            f"{words[wanted.unit]}. Use one that was trained on {recording.unit}."
         )
 
 
@@ -186,7 +189,7 @@ def _leads(recording: Recording, wanted: EncoderInput, any_lead: bool) -> tuple[
         known += tuple(lead for lead in _held(recording) if lead not in known)
     if not known:
         raise LeadError(
-            f"{name_of(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
+            f"{recording_label(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
             f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was not "
             "trained on, say so."
         ).with_code_hint(ANY_LEAD)
@@ -213,16 +216,16 @@ def _notes(
     if derived:
         notes.append(f"{', '.join(derived)} derived from I and II")
     if unused:
-        notes.append(f"{leads_named(unused)} not used: {trained}")
+        notes.append(f"{format_leads(unused)} not used: {trained}")
     if absent:
-        notes.append(f"{leads_named(absent)} of the encoder not in the recording")
+        notes.append(f"{format_leads(absent)} of the encoder not in the recording")
     if unseen:
-        notes.append(f"{leads_named(unseen)} embedded although {trained}")
+        notes.append(f"{format_leads(unseen)} embedded although {trained}")
     if left >= 1 / recording.sampling_rate:
         notes.append(f"the last {left:.3g} s not used: they do not fill a frame")
     return notes
 
 
-def leads_named(leads: Sequence[str]) -> str:
+def format_leads(leads: Sequence[str]) -> str:
     """For a sentence."""
     return f"{'lead' if len(leads) == 1 else 'leads'} {', '.join(leads)}"

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, load_classifiers
 from clocs.inference.input_checks import warnings_for
-from clocs.inference.preparation import ANY_LEAD, EncoderInput, Prepared, leads_named, prepare
-from clocs.inference.recordings import Signal, recording_of
+from clocs.inference.preparation import ANY_LEAD, EncoderInput, PreparedFrames, format_leads, prepare
+from clocs.inference.recordings import RecordingLike, as_recording
 from clocs.inference.results import Classification, ClassProbability, Embeddings
 from clocs.inference.torch_network import TorchNetwork, require_torch
 from clocs.signals.resampling import Floats
@@ -116,7 +116,7 @@ class PretrainedEncoder:
 
     def embed(
         self,
-        source: Signal,
+        source: RecordingLike,
         *,
         sampling_rate: float | None = None,
         leads: Sequence[str] | None = None,
@@ -127,13 +127,13 @@ class PretrainedEncoder:
 
         ``any_lead``: take also the leads that the encoder was not trained on.
         """
-        recording = recording_of(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
+        recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         ready = prepare(recording, self.input, any_lead=any_lead)
         return Embeddings(self.embed_prepared(ready), ready.lead, ready.leads, ready.start, ready.notes)
 
     def classify(
         self,
-        source: Signal,
+        source: RecordingLike,
         *,
         sampling_rate: float | None = None,
         leads: Sequence[str] | None = None,
@@ -148,7 +148,7 @@ class PretrainedEncoder:
         track record. ``any_lead``: all leads count, and where one is of those others, there is none either.
         """
         self.classifier(classifier)  # a name that is not there is refused before any work
-        recording = recording_of(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
+        recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         made = self.embed(recording, any_lead=any_lead)
         fitting = self._fitting(made.leads)
         name = next(iter(fitting or self.classifiers)) if classifier is None else classifier
@@ -176,7 +176,7 @@ class PretrainedEncoder:
     def _fitting(self, leads: Sequence[str]) -> list[str]:
         """The classifiers that were fitted on one of these leads, in their order."""
         there = set(leads)
-        return [name for name, one in self.classifiers.items() if set(one.card.foreign(there)) != there]
+        return [name for name, one in self.classifiers.items() if set(one.card.unknown_leads(there)) != there]
 
     def classifier(self, name: str | None = None) -> Classifier:
         """One of the classifiers by its name; without a name, the first."""
@@ -187,7 +187,7 @@ class PretrainedEncoder:
             raise ConfigError(f"encoder '{self.name}' has no classifier '{name}'; it has {', '.join(self.classifiers)}")
         return self.classifiers[chosen]
 
-    def embed_prepared(self, ready: Prepared) -> Floats:
+    def embed_prepared(self, ready: PreparedFrames) -> Floats:
         """Return the embeddings (rows, E) of a prepared recording."""
         return self.embed_frames(ready.frames, ready.lead_mask)
 
@@ -224,29 +224,29 @@ def _input(name: str, about: dict[str, Any]) -> EncoderInput:
 
 def _counted(name: str, card: ClassifierCard, made: Embeddings, any_lead: bool) -> tuple[Floats, tuple[str, ...]]:
     """The rows that count for a classifier, and all notes."""
-    foreign = card.foreign(made.leads)
+    foreign = card.unknown_leads(made.leads)
     if not foreign:
         return made.values, made.notes
     fitted = f"classifier '{name}' was fitted on {', '.join(card.leads)}"
     if any_lead:
-        return made.values, (*made.notes, f"{leads_named(foreign)} counted although {fitted}: no track record")
+        return made.values, (*made.notes, f"{format_leads(foreign)} counted although {fitted}: no track record")
     counts = np.isin(made.lead, card.leads)
-    return made.values[counts], (*made.notes, f"{leads_named(foreign)} not counted: {fitted}")
+    return made.values[counts], (*made.notes, f"{format_leads(foreign)} not counted: {fitted}")
 
 
 def _incomparable(card: ClassifierCard, leads: Sequence[str], any_lead: bool) -> str:
     """Why a recording of these leads is not what validation patients were judged by; empty where it is."""
-    if any_lead and card.foreign(leads):
+    if any_lead and card.unknown_leads(leads):
         return "the classifier was not fitted on such leads"
-    lacking = card.lacking(leads)
-    return f"without {leads_named(lacking)}, which validation patients had" if lacking else ""
+    lacking = card.missing_leads(leads)
+    return f"without {format_leads(lacking)}, which validation patients had" if lacking else ""
 
 
 def _unfit(name: str, card: ClassifierCard, leads: Sequence[str], fitting: Sequence[str]) -> LeadError:
     """The refusal of a recording that has none of a classifier's leads."""
     return LeadError(
         f"classifier '{name}' was fitted on {', '.join(card.leads)}; this recording has "
-        f"{leads_named(card.foreign(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
+        f"{format_leads(card.unknown_leads(leads))}, of which it knows nothing. Classifiers of this encoder for it: "
         f"{', '.join(fitting) or 'none'}. To classify all the same, without a track record, say so."
     ).with_code_hint(ANY_LEAD)
 

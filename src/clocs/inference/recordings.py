@@ -14,14 +14,18 @@ from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
 from clocs.formats import read
 from clocs.signals.leads import canonical_lead
 
-Signal = str | os.PathLike[str] | Recording | npt.NDArray[Any]
+RecordingLike = str | os.PathLike[str] | Recording | npt.NDArray[Any]
 """A file, a recording, or an array (leads, samples)."""
 MILLIVOLT: Final = {"mV": 1.0, "uV": 1e-3, "V": 1e3}
 """Units that an array may have."""
 
 
-def recording_of(
-    source: Signal, *, sampling_rate: float | None = None, leads: Sequence[str] | None = None, unit: str | None = None
+def as_recording(
+    source: RecordingLike,
+    *,
+    sampling_rate: float | None = None,
+    leads: Sequence[str] | None = None,
+    unit: str | None = None,
 ) -> Recording:
     """The recording; of an array (leads, samples) only with its rate in Hz, its lead names and its unit."""
     given = {"sampling_rate": sampling_rate, "leads": leads, "unit": unit}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clocs.inference.classifier import Bin
+from clocs.inference.classifier import ReliabilityBin
 from clocs.signals.resampling import Floats
 
 
@@ -44,7 +44,7 @@ class ClassProbability:
     probability: float
     prevalence: float
     """The fraction of training patients that had the class."""
-    validation: Bin | None
+    validation: ReliabilityBin | None
     """Validation patients with a probability in the same range; None: there were none, or they are no measure of it."""
     incomparable: str = ""
     """Why validation patients are no measure of it, as where a lead is missing that they had; else empty."""

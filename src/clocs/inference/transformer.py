@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError
 from clocs.core.recording import Recording
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
-from clocs.inference.recordings import Signal
+from clocs.inference.recordings import RecordingLike
 from clocs.signals.resampling import Floats
 from clocs.training.shipped import DEFAULT_ENCODER
 
-Signals = Sequence[Signal] | npt.NDArray[Any]
+RecordingsLike = Sequence[RecordingLike] | npt.NDArray[Any]
 
 
 class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -42,7 +42,7 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.unit = unit
         self.any_lead = any_lead
 
-    def fit(self, X: Signals, y: object = None) -> Self:  # noqa: N803
+    def fit(self, X: RecordingsLike, y: object = None) -> Self:  # noqa: N803
         """Load the encoder, and try the first ECG, so that a wrong option is refused before any work."""
         if isinstance(X, str | os.PathLike | Recording):
             raise ConfigError("one ECG alone: give a list of them, [X]")
@@ -55,7 +55,7 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_: PretrainedEncoder = loaded
         return self
 
-    def transform(self, X: Signals) -> Floats:  # noqa: N803
+    def transform(self, X: RecordingsLike) -> Floats:  # noqa: N803
         """(n, leads, samples), or n arrays (leads, samples), files or recordings -> (n, E)."""
         check_is_fitted(self)
         rows = [self._embed(self.encoder_, item, place) for place, item in enumerate(X)]
@@ -66,7 +66,7 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array([f"e{place}" for place in range(self.encoder_.embedding_dim)], dtype=object)
 
-    def _embed(self, encoder: PretrainedEncoder, item: Signal, place: int) -> Floats:
+    def _embed(self, encoder: PretrainedEncoder, item: RecordingLike, place: int) -> Floats:
         """(E,)"""
         sampling_rate, leads, unit = self.sampling_rate, self.leads, self.unit
         if isinstance(item, str | os.PathLike | Recording):  # it says these itself

@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clocs.evaluation.scoring import in_words
+from clocs.evaluation.scoring import format_interval
 from clocs.inference.classifier import ClassifierCard
-from clocs.inference.preparation import leads_named
+from clocs.inference.preparation import format_leads
 from clocs.similarity.scoring.audit import in_rows
 from clocs.training.seen import trained_on
 
 
 @dataclass(frozen=True)
-class Task:
+class ClassifierReport:
     """A dataset whose labels a classifier knows, and what was found on its test patients."""
 
     name: str
     """The classifier's."""
     classifier: ClassifierCard
     test: dict[str, Any]
-    """Of ``judge``."""
+    """Of ``compute_metrics``."""
     subgroups: dict[str, dict[str, Any]]
-    """Of ``judge_subgroups``."""
+    """Of ``compute_subgroup_metrics``."""
     counts: dict[str, int]
     """Patients of each part."""
     audit: dict[str, Any]
@@ -32,24 +32,24 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Findings:
+class CardContent:
     """All that a card tells."""
 
     name: str
     about: dict[str, Any]
     """The encoder's config.json."""
-    tasks: tuple[Task, ...]
+    tasks: tuple[ClassifierReport, ...]
     """The default classifier's first."""
 
 
-def write_card(found: Findings) -> str:
+def write_card(found: CardContent) -> str:
     """Markdown with the header that model hubs read."""
     parts = [_header(found), _what(found), _data(found)]
     parts += [_section(title, found, part) for title, part in SECTIONS]
     return "\n\n".join((*parts, _limits(found))) + "\n"
 
 
-def _section(title: str, found: Findings, part: Callable[[Task], list[str]]) -> str:
+def _section(title: str, found: CardContent, part: Callable[[ClassifierReport], list[str]]) -> str:
     """What a part says of each task, under the classifier's name where there are several."""
     lines = [f"## {title}"]
     for task in found.tasks:
@@ -58,7 +58,7 @@ def _section(title: str, found: Findings, part: Callable[[Task], list[str]]) -> 
     return "\n".join(lines)
 
 
-def _header(found: Findings) -> str:
+def _header(found: CardContent) -> str:
     licences = [f"license: {found.about['licence'].lower().replace(' ', '-')}"]
     if ";" in found.about["licence"]:
         licences = ["license: other", f"license_name: {found.about['licence']}"]
@@ -66,7 +66,7 @@ def _header(found: Findings) -> str:
     return "\n".join(("---", "library_name: clocs", *licences, tags, "---"))
 
 
-def _what(found: Findings) -> str:
+def _what(found: CardContent) -> str:
     training, taken = found.about["training"], found.about["input"]
     method, options = training["method"]["name"].upper(), found.about["encoder"]["options"]
     frames = f"{taken['num_samples']:,} samples of no stated rate, as its dataset's frames in the paper"
@@ -110,7 +110,7 @@ encoder.embed("file").pooled()  # {options["embedding_dim"]} numbers
 Recordings in another unit, at another rate or with other leads are brought to this, or refused."""
 
 
-def _data(found: Findings) -> str:
+def _data(found: CardContent) -> str:
     training = found.about["training"]
     lines = ["## Training", "", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
     for task in found.tasks:
@@ -123,8 +123,8 @@ def _data(found: Findings) -> str:
         f"{_who_trained(found)} Test patients were kept for the results below. Nobody is in two parts, nor is a signal "
         "that two names share. `seen.npy` lists keys of the signals that were seen, so that an evaluation can refuse "
         "them.",
-        f"Seed {training['seed']}, batches of {training['batch_size']}, {optimizer} at {training['learning_rate']:g}, the "
-        f"best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
+        f"Seed {training['seed']}, batches of {training['batch_size']}, {optimizer} at {training['learning_rate']:g}, "
+        f"the best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
         f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
     ]
     if components := found.about.get("pca"):
@@ -137,7 +137,7 @@ def _data(found: Findings) -> str:
     return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, words))
 
 
-def _who_trained(found: Findings) -> str:
+def _who_trained(found: CardContent) -> str:
     own = {store for store, _ in trained_on(found.about)}
     if own.isdisjoint(task.classifier.trained_on["store_sha256"] for task in found.tasks):
         return (
@@ -151,7 +151,7 @@ def _who_trained(found: Findings) -> str:
     )
 
 
-def _results(task: Task) -> list[str]:
+def _results(task: ClassifierReport) -> list[str]:
     lines = ["Macro AUC and average precision, 95 % intervals over patients:", ""]
     lines += ["| | AUC | average precision | calibration error |", "|---|---|---|---|"]
     for level, values in task.test.items():
@@ -167,15 +167,15 @@ def _results(task: Task) -> list[str]:
     return lines
 
 
-def _everyone(task: Task) -> list[str]:
+def _everyone(task: ClassifierReport) -> list[str]:
     lines = ["Macro AUC per recording:", "", "| group | recordings | AUC |", "|---|---|---|"]
     for name, values in task.subgroups.items():
-        said = "too few to say" if values["auc"] is None else in_words(values["auc"])
+        said = "too few to say" if values["auc"] is None else format_interval(values["auc"])
         lines.append(f"| {name} | {values['recordings']:,} | {said} |")
     return [*lines, "", "A group's macro mean is over the classes that occur in it, so small groups may lack some."]
 
 
-def _given_away(task: Task) -> list[str]:
+def _given_away(task: ClassifierReport) -> list[str]:
     told = task.audit
     again, trained = told["reidentification"], told["membership"]
     lines = [f"By `clocs audit`, on {told['patients']:,} test patients, 95 % intervals over patients:", ""]
@@ -198,7 +198,7 @@ def _given_away(task: Task) -> list[str]:
     return [*lines, "", *(f"- {note}" for note in told["notes"])] if told["notes"] else lines
 
 
-SECTIONS: tuple[tuple[str, Callable[[Task], list[str]]], ...] = (
+SECTIONS: tuple[tuple[str, Callable[[ClassifierReport], list[str]]], ...] = (
     ("Results on test patients", _results),
     ("For whom", _everyone),
     ("What the embeddings give away", _given_away),
@@ -209,10 +209,10 @@ def _fitted_on(leads: Sequence[str]) -> str:
     without = (
         "it is refused" if len(leads) == 1 else "any of them is refused, and one that lacks some has no track record"
     )
-    return f"It was fitted on {leads_named(leads)}; a recording without {without}."
+    return f"It was fitted on {format_leads(leads)}; a recording without {without}."
 
 
-def _limits(found: Findings) -> str:
+def _limits(found: CardContent) -> str:
     lines = ["## Limits", ""]
     for task in found.tasks:
         whose = f"`{task.name}`: " if len(found.tasks) > 1 else ""
@@ -230,7 +230,7 @@ def _limits(found: Findings) -> str:
 
 
 def _cells(values: dict[str, Any]) -> str:
-    both = (in_words(values[key]) for key in ("auc", "average_precision"))
+    both = (format_interval(values[key]) for key in ("auc", "average_precision"))
     return " | ".join((*both, f"{values['calibration_error']:.3f}"))
 
 

@@ -15,15 +15,15 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.datasets import DATASETS
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.frame_choice import frames_for
-from clocs.evaluation.leakage import check_contract
-from clocs.evaluation.linear import Linear, fit_linear
-from clocs.evaluation.rows import Rows, refuse_empty, refuse_without_classes, rows_of
-from clocs.evaluation.scoring import judge, pooled
-from clocs.evaluation.subgroups import judge_subgroups
+from clocs.evaluation.evaluation_frames import frame_policy_for
+from clocs.evaluation.leakage import check_leakage
+from clocs.evaluation.linear import LinearClassifier, fit_linear
+from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs, require_classes, require_patients
+from clocs.evaluation.scoring import compute_metrics, pool_outputs
+from clocs.evaluation.subgroups import compute_subgroup_metrics
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
-from clocs.publishing.model_card import Findings, Task, write_card
+from clocs.publishing.model_card import CardContent, ClassifierReport, write_card
 from clocs.similarity.scoring.audit import audit
 from clocs.store.frames import Frames
 from clocs.store.reader import StoreLike
@@ -54,11 +54,11 @@ def publish(
     """
     places = [open_store(place) for place in (store, *extra_stores)]
     for place in places:
-        refuse_without_classes(place)
+        require_classes(place)
     encoder = load_encoder_checkpoint(checkpoint, places[0])
     sources, names = _sources(encoder, places, split), _names(places)
     for place, parts in sources:
-        refuse_empty(place, parts, "train", "validation", "test")
+        require_patients(place, parts, "train", "validation", "test")
     folder, known = Path(out), {"weights_sha256": encoder.about["weights_sha256"], "classifiers": names}
     refuse_taken(folder, lambda held: known.items() <= held.items())
     made = [_task(encoder, place, parts, name) for (place, parts), name in zip(sources, names, strict=True)]
@@ -73,7 +73,7 @@ def publish(
     finish_encoder(folder, encoder.module)
     for task, classifier in made:
         classifier.save(folder / FOLDER / task.name)
-    write_bytes(folder / "README.md", write_card(Findings(name, about, tasks)).encode())
+    write_bytes(folder / "README.md", write_card(CardContent(name, about, tasks)).encode())
     return {"folder": str(folder), "test": {task.name: task.test for task in tasks}}
 
 
@@ -87,7 +87,7 @@ def _sources(encoder: EncoderCheckpoint, places: Sequence[Store], split: str | N
         return own
     found = [(place, place.split(split or "default")) for place in places]
     for place, parts in found:
-        check_contract(encoder.folder, encoder.about, place, parts)
+        check_leakage(encoder.folder, encoder.about, place, parts)
     return found
 
 
@@ -98,27 +98,27 @@ def _names(places: Sequence[Store]) -> list[str]:
     return [name if count == 1 else f"{name}-{count}" for name, count in zip(datasets, counts, strict=True)]
 
 
-def _task(encoder: EncoderCheckpoint, store: Store, split: Split, name: str) -> tuple[Task, Classifier]:
+def _task(encoder: EncoderCheckpoint, store: Store, split: Split, name: str) -> tuple[ClassifierReport, Classifier]:
     """A classifier for the store's labels, and what it is worth to its test patients."""
     assert encoder.folder is not None
-    policy = frames_for(encoder.about, store, "encoder")
+    policy = frame_policy_for(encoder.about, store, "encoder")
     train, validation, test = (
-        rows_of(encoder.module, store, policy, split.mask(part), in_channels=encoder.module.in_channels)
+        compute_outputs(encoder.module, store, policy, split.mask(part), in_channels=encoder.module.in_channels)
         for part in ("train", "validation", "test")
     )
     leads = Frames(store, policy, records=split.mask("train")).leads
     classifier = _classifier(fit_linear(train, validation), train, validation, leads, encoder, store, split)
     scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
     audited = audit(encoder.folder, store, split=split.name)
-    groups = judge_subgroups(scores, store, adjust=classifier.of_whole)
-    judged = judge(scores, adjust=classifier.of_whole)
-    return Task(name, classifier.card, judged, groups, _patients(store, split), audited), classifier
+    groups = compute_subgroup_metrics(scores, store, adjust=classifier.adjust_recording)
+    judged = compute_metrics(scores, adjust=classifier.adjust_recording)
+    return ClassifierReport(name, classifier.card, judged, groups, _patients(store, split), audited), classifier
 
 
 def _classifier(
-    linear: Linear,
-    train: Rows,
-    validation: Rows,
+    linear: LinearClassifier,
+    train: ModelOutputs,
+    validation: ModelOutputs,
     leads: tuple[str, ...],
     encoder: EncoderCheckpoint,
     store: Store,
@@ -126,7 +126,7 @@ def _classifier(
 ) -> Classifier:
     """The linear classifier, calibrated, and what its probabilities were worth on validation patients."""
     dataset = DATASETS.get(store.manifest.dataset["name"])
-    shares = pooled(train, train.patient).truth.mean(0)
+    shares = pool_outputs(train, train.patient).truth.mean(0)
     card = ClassifierCard(
         classes=tuple(
             ClassInfo(name, dataset.meanings.get(name, name), float(share), ())
@@ -152,16 +152,16 @@ def _classifier(
     arrays = (linear.mean, linear.scale, linear.weight, linear.bias)
     bare = Classifier(card, *(np.asarray(array, np.float32) for array in arrays))
     scores = validation.with_values(bare.probabilities(validation.values).astype(np.float32))
-    means = pooled(scores, scores.record)
+    means = pool_outputs(scores, scores.record)
     fitted = np.stack(fit_adjustment(means.values, means.truth, linear.multi_label), axis=1)
     adjusted = replace(bare, card=card.model_copy(update={"adjustment": tuple(map(tuple, fitted.tolist()))}))
-    by_patient = pooled(scores, scores.patient, adjusted.of_whole)
+    by_patient = pool_outputs(scores, scores.patient, adjusted.adjust_recording)
     bins = reliability_bins(reliability(by_patient.truth, by_patient.values))
     classes = tuple(replace(item, reliability=own) for item, own in zip(card.classes, bins, strict=True))
     return replace(adjusted, card=adjusted.card.model_copy(update={"classes": classes}))
 
 
-def _always(linear: Linear, rows: Rows) -> tuple[str, ...]:
+def _always(linear: LinearClassifier, rows: ModelOutputs) -> tuple[str, ...]:
     """What follows from the form of the classifier."""
     known = ", ".join(rows.classes)
     if linear.multi_label:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, MissingExtraError
 from clocs.core.seeds import derived_seed
-from clocs.evaluation.rows import Rows
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.metrics.ranking import Floats
 from clocs.similarity.scoring.cohort import Cohort
 from clocs.store.store import Store
@@ -46,7 +46,7 @@ class Facts:
         return {"label": self.label, "age": self.age, "sex": self.sex, "site": self.site}
 
 
-def facts_of(store: Store, patients: Rows) -> Facts:
+def facts_of(store: Store, patients: ModelOutputs) -> Facts:
     """Facts of patients, a row each."""
     table = store.table(["record_id", "age", "sex", "site"])
     columns = {name: table.column(name).take(patients.record).to_pylist() for name in table.column_names}
@@ -60,7 +60,7 @@ def facts_of(store: Store, patients: Rows) -> Facts:
     )
 
 
-def class_names(patients: Rows) -> Strings:
+def class_names(patients: ModelOutputs) -> Strings:
     """(P,) the one class of each patient, ``none``, or ``several``."""
     if not patients.classes:
         return np.full(len(patients.truth), NO_LABEL)

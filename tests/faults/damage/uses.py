@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from clocs.evaluation.leakage import check_contract
+from clocs.evaluation.leakage import check_leakage
 from clocs.evaluation.probe import probe
 from clocs.evaluation.results import compare, load_scores
 from clocs.inference.pretrained import load_encoder
@@ -139,7 +139,7 @@ def load_trained_head(folder: Path) -> Found:
 def check_leaks(folder: Path) -> Found:
     """Which recordings the encoder has seen."""
     store = open_store(folder / "store")
-    yield check_contract(folder / "encoder", load_encoder_folder(folder / "encoder")[1], store, store.split())
+    yield check_leakage(folder / "encoder", load_encoder_folder(folder / "encoder")[1], store, store.split())
 
 
 def embed_recordings(folder: Path) -> Found:

@@ -12,7 +12,7 @@ import clocs
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.formats.reading import read
-from clocs.inference.classifier import Bin
+from clocs.inference.classifier import ReliabilityBin
 from clocs.inference.results import ClassProbability
 from tests.service.viewer.conftest import Visit
 
@@ -125,7 +125,7 @@ def test_ages_are_told_in_months_under_two_years(visit: Visit) -> None:
 def test_a_track_record_is_worded_as_python_does(visit: Visit) -> None:
     """But for the space before the sign; a share that is neither none nor all is never called so."""
     shares = [*(part / 16 for part in range(17)), *(part / 1000 for part in range(1, 1000, 7)), 0.0049, 0.9951]
-    bins = [Bin(0.3, 1.0, 1 + 400 * at, 0.6, share) for at, share in enumerate(shares)]
+    bins = [ReliabilityBin(0.3, 1.0, 1 + 400 * at, 0.6, share) for at, share in enumerate(shares)]
     said = visit.enter().evaluate(TRACK_RECORDS, [dataclasses.asdict(one) for one in bins])
     python = [ClassProbability("SR", "sinus rhythm", 0.6, 0.5, one).track_record for one in bins]
     assert [text.replace(" %", "%") for text in said] == python

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import SignalError
-from clocs.inference.preparation import Prepared
+from clocs.inference.preparation import PreparedFrames
 from clocs.similarity.archive.recording_vectors import pool_recording
 
 
-def rows(leads: tuple[str, ...], frames: int, joint: int = 0) -> Prepared:
+def rows(leads: tuple[str, ...], frames: int, joint: int = 0) -> PreparedFrames:
     """Rows of single leads, after those of all leads at once; their signals do not matter here."""
     lead = ("all",) * joint + leads * frames
-    return Prepared(
+    return PreparedFrames(
         frames=np.zeros((len(lead), 1, 1), np.float32),
         lead_mask=np.ones((len(lead), 1), np.bool_),
         lead=lead,

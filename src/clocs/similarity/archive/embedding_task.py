@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
 from clocs.core.files import seal, unseal, write_bytes
-from clocs.inference.preparation import Prepared, prepare
+from clocs.inference.preparation import PreparedFrames, prepare
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.similarity.archive.archive import KNOWN, ArchiveShardInfo, schema, shard_file
 from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording, rows_to_embed
@@ -107,7 +107,7 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
     """Numbers of the recordings that could be embedded, and their vectors; the others are added to ``refused``."""
     kept: list[int] = []
     vectors: list[RecordingVectors] = []
-    held: list[tuple[int, str, Prepared]] = []
+    held: list[tuple[int, str, PreparedFrames]] = []
 
     def through_encoder() -> None:
         frames = np.concatenate([rows.frames for _, _, rows in held])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import SignalError
-from clocs.inference.preparation import ALL, EncoderInput, Prepared, single_leads
+from clocs.inference.preparation import ALL_LEADS, EncoderInput, PreparedFrames, split_by_lead
 from clocs.similarity.segments import Vectors, unit_length
 
 
@@ -33,7 +33,7 @@ class RecordingVectors:
     """Leads of the recording that were embedded."""
 
 
-def rows_to_embed(ready: Prepared, wanted: EncoderInput) -> Prepared:
+def rows_to_embed(ready: PreparedFrames, wanted: EncoderInput) -> PreparedFrames:
     """Return the rows whose embeddings make a recording's vectors.
 
     For an encoder of several leads that was trained with lead dropout, these are its frames and, after them, each lead
@@ -41,8 +41,8 @@ def rows_to_embed(ready: Prepared, wanted: EncoderInput) -> Prepared:
     """
     if not (wanted.all_leads and wanted.embeds_leads):
         return ready
-    single = single_leads(ready, wanted)
-    return Prepared(
+    single = split_by_lead(ready, wanted)
+    return PreparedFrames(
         frames=np.concatenate([ready.frames, single.frames]),
         lead_mask=np.concatenate([ready.lead_mask, single.lead_mask]),
         lead=ready.lead + single.lead,
@@ -52,7 +52,7 @@ def rows_to_embed(ready: Prepared, wanted: EncoderInput) -> Prepared:
     )
 
 
-def pool_recording(values: Vectors, rows: Prepared, leads: Sequence[str]) -> RecordingVectors:
+def pool_recording(values: Vectors, rows: PreparedFrames, leads: Sequence[str]) -> RecordingVectors:
     """Pool the embeddings of a recording.
 
     Args:
@@ -65,7 +65,7 @@ def pool_recording(values: Vectors, rows: Prepared, leads: Sequence[str]) -> Rec
     """
     if not np.isfinite(values).all():
         raise SignalError("its embeddings are not all finite numbers")
-    joint = rows.lead.count(ALL)  # they come first
+    joint = rows.lead.count(ALL_LEADS)  # they come first
     width = len(rows.leads)
     unit = unit_length(values)
     single = unit[joint:].reshape(-1, width, values.shape[1])

@@ -147,10 +147,10 @@ class PatientIndex:
     def embedded(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
         """A recording or file as it is searched for; ``any_lead``: by leads, too, that its encoder does not know."""
         from clocs.inference.preparation import prepare
-        from clocs.inference.recordings import recording_of
+        from clocs.inference.recordings import as_recording
         from clocs.similarity.archive.recording_vectors import pool_recording, rows_to_embed
 
-        about, recording, encoder = now.manifest, recording_of(query), self.encoder
+        about, recording, encoder = now.manifest, as_recording(query), self.encoder
         ready = prepare(recording, encoder.input, any_lead=any_lead or about.any_lead)
         rows = rows_to_embed(ready, encoder.input)
         pooled = pool_recording(encoder.embed_frames(rows.frames, rows.lead_mask), ready, about.leads)

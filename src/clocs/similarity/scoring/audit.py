@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.leakage import check_contract
-from clocs.evaluation.scoring import in_words
+from clocs.evaluation.leakage import check_leakage
+from clocs.evaluation.scoring import format_interval
 from clocs.metrics.bootstrap import bootstrap_metrics
 from clocs.metrics.pooling import pool
 from clocs.metrics.ranking import Floats, OperatingPoints
@@ -54,7 +54,7 @@ def audit(
     """
     place = open_store(store)
     parts, encoder = place.split(split), load_encoder_checkpoint(checkpoint, place, seed)
-    check_contract(encoder.folder, encoder.about, place, parts)
+    check_leakage(encoder.folder, encoder.about, place, parts)
     test = cohort_of(encoder, place, frames, parts.mask("test"))
     segments, known = test.segments(), told(test)
     reidentified = _reidentification(segments, replicates)
@@ -80,13 +80,15 @@ def in_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
             continue
         for kind, said in (("rank_1", "the nearest"), ("rank_10", "one of the ten nearest")):
             said = f"{said} of {one['segments']:,} segments is the patient's own{words}"
-            rows.append((said, in_words(one[kind]), f"{one['chance'][kind]:.4f}"))
+            rows.append((said, format_interval(one[kind]), f"{one['chance'][kind]:.4f}"))
         if "equal_error_rate" in one:
-            rows.append((f"same patient or not{words}: equal error rate", in_words(one["equal_error_rate"]), "0.5"))
+            rows.append(
+                (f"same patient or not{words}: equal error rate", format_interval(one["equal_error_rate"]), "0.5")
+            )
     if one := found["membership"]:
         said = f"training records found at {100 * one['false_positives']:g} % false alarms"
-        rows.append(("trained the encoder or not: AUC", in_words(one["auc"]), "0.5"))
-        rows.append((said, in_words(one["true_positives"]), f"{one['chance']:.2g}"))
+        rows.append(("trained the encoder or not: AUC", format_interval(one["auc"]), "0.5"))
+        rows.append((said, format_interval(one["true_positives"]), f"{one['chance']:.2g}"))
     return rows
 
 

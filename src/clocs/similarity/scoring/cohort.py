@@ -12,10 +12,10 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.frame_choice import frames_for, mismatches
-from clocs.evaluation.leakage import check_contract
-from clocs.evaluation.rows import Rows, rows_of
-from clocs.evaluation.scoring import pooled
+from clocs.evaluation.evaluation_frames import frame_mismatches, frame_policy_for
+from clocs.evaluation.leakage import check_leakage
+from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs
+from clocs.evaluation.scoring import pool_outputs
 from clocs.signals.framing import FramePolicy
 from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
 from clocs.store.duplicates import duplicate_groups
@@ -40,18 +40,18 @@ class Cohort:
 
     encoder: EncoderCheckpoint
     store: Store
-    rows: Rows
+    rows: ModelOutputs
     """One a lead and frame."""
     frame: Ints
     """(rows,) which of the recording's frames."""
     notes: tuple[str, ...]
     """A sentence for all that was left out, or is not as the encoder was trained."""
 
-    def patients(self) -> Rows:
+    def patients(self) -> ModelOutputs:
         """A row a patient: the mean of unit-length embeddings of leads and frames, itself of unit length, as an archive
         has it of a recording. A patient has each class that any of the recordings has.
         """
-        one = pooled(self.rows.with_values(unit_length(self.rows.values)), self.rows.patient)
+        one = pool_outputs(self.rows.with_values(unit_length(self.rows.values)), self.rows.patient)
         return one.with_values(unit_length(one.values))
 
     def segments(self) -> Segments:
@@ -77,7 +77,7 @@ def open_cohort(
     if part == EVERYONE:
         return cohort_of(encoder, place, frames, np.ones(len(place), bool))
     parts = place.split(split)
-    check_contract(encoder.folder, encoder.about, place, parts)
+    check_leakage(encoder.folder, encoder.about, place, parts)
     return cohort_of(encoder, place, frames, parts.mask(part))
 
 
@@ -87,10 +87,10 @@ def cohort_of(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bo
     distinct = records & ~_repeated(store, records)
     chosen = _few_patients(store, distinct)
     channels = encoder.module.in_channels
-    rows = rows_of(encoder.module, store, policy, chosen, in_channels=channels)
+    rows = compute_outputs(encoder.module, store, policy, chosen, in_channels=channels)
     frames_of = Frames(store, policy, records=chosen, all_leads=channels > 1)
     frame = frames_of.locate(np.arange(len(rows.values)))[1]
-    notes = mismatches(encoder.about["input"], policy, store)
+    notes = frame_mismatches(encoder.about["input"], policy, store)
     if left := int((records & ~distinct).sum()):
         many = "recording left out: its" if left == 1 else "recordings left out: their"
         notes.append(f"{left} {many} signal is there under another name")
@@ -130,7 +130,7 @@ def _policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolic
     if frames == "segments":
         policy = _segments(store, taken["policy"])
     else:
-        policy = frames_for(encoder.about, store, "paper" if frames == "paper" else "encoder")
+        policy = frame_policy_for(encoder.about, store, "paper" if frames == "paper" else "encoder")
     return policy.model_copy(update={"leads": policy.leads or tuple(taken.get("leads", ()))})
 
 

@@ -15,7 +15,7 @@ ordinary lead where it takes millivolt. ``paper``: the dataset's own in the pape
 whatever the encoder's rate."""
 
 
-def frames_for(about: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
+def frame_policy_for(about: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
     """Return the frame policy to evaluate an encoder with.
 
     Args:
@@ -64,7 +64,7 @@ def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePo
     return own
 
 
-def mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -> list[str]:
+def frame_mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -> list[str]:
     """A sentence for each way in which frames are not what the encoder was trained on."""
     found = []
     if input["sampling_rate"] != policy.sampling_rate:

@@ -20,7 +20,7 @@ BATCH = 512
 
 
 @dataclass(frozen=True)
-class Rows:
+class ModelOutputs:
     """N rows of a part."""
 
     values: npt.NDArray[np.float32]
@@ -39,22 +39,24 @@ class Rows:
         """Whether a row may have several classes, or none."""
         return bool((self.truth.sum(1) != 1).any())
 
-    def with_values(self, values: npt.NDArray[np.float32]) -> Rows:
+    def with_values(self, values: npt.NDArray[np.float32]) -> ModelOutputs:
         """The same rows with other values."""
         return replace(self, values=values)
 
-    def pick(self, chosen: npt.NDArray[np.int64]) -> Rows:
+    def pick(self, chosen: npt.NDArray[np.int64]) -> ModelOutputs:
         """Some rows."""
-        return Rows(self.values[chosen], self.truth[chosen], self.record[chosen], self.patient[chosen], self.classes)
+        return ModelOutputs(
+            self.values[chosen], self.truth[chosen], self.record[chosen], self.patient[chosen], self.classes
+        )
 
 
-def refuse_without_classes(store: Store) -> None:
+def require_classes(store: Store) -> None:
     """What is fitted or judged by classes takes a store that names some."""
     if not store.manifest.dataset["classes"]:
         raise ConfigError(without_classes(store))
 
 
-def refuse_empty(store: Store, split: Split, *parts: str) -> None:
+def require_patients(store: Store, split: Split, *parts: str) -> None:
     """Parts that train, choose or judge must have somebody in them."""
     for part in parts:
         if not split.mask(part).any():
@@ -64,7 +66,7 @@ def refuse_empty(store: Store, split: Split, *parts: str) -> None:
             )
 
 
-def rows_of(
+def compute_outputs(
     module: nn.Module,
     store: Store,
     policy: FramePolicy,
@@ -72,7 +74,7 @@ def rows_of(
     *,
     in_channels: int = 1,
     train_mode: bool = False,
-) -> Rows:
+) -> ModelOutputs:
     """Return what a module makes of a part's frames, without changing it.
 
     Args:
@@ -100,4 +102,4 @@ def rows_of(
         raise AssertionError("an encoder changed while it was evaluated")
     record = dataset.locate(items)[0]
     patient = store.patient_codes()[0][record]
-    return Rows(np.concatenate(values), dataset.frames.targets(items), record, patient, dataset.classes)
+    return ModelOutputs(np.concatenate(values), dataset.frames.targets(items), record, patient, dataset.classes)

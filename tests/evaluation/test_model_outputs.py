@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.rows import BATCH, Rows, rows_of
+from clocs.evaluation.model_outputs import BATCH, ModelOutputs, compute_outputs
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
@@ -25,7 +25,7 @@ def test_rows_are_the_modules_with_the_recordings_own_facts(sampling_rate: float
     """At 250 Hz frames are resampled."""
     module = load_encoder_folder(trained)[0]
     policy = FramePolicy(num_samples=2500, sampling_rate=sampling_rate)
-    rows = rows_of(module, store, policy, SOME)
+    rows = compute_outputs(module, store, policy, SOME)
     frames = Frames(store, policy, records=SOME)
     with torch.no_grad():
         expected = module(torch.from_numpy(frames.gather(np.arange(len(frames)))))
@@ -46,7 +46,7 @@ def test_nothing_of_the_module_changes(store: Store, trained: Path) -> None:
     module = load_encoder_folder(trained)[0].train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     for train_mode in (False, True):
-        rows_of(module, store, store.frame_policy("evaluation"), SOME, train_mode=train_mode)
+        compute_outputs(module, store, store.frame_policy("evaluation"), SOME, train_mode=train_mode)
         assert not any(part.training for part in module.modules())
         assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
@@ -56,13 +56,13 @@ def test_train_mode_normalises_by_the_batch(store: Store) -> None:
     norm = nn.BatchNorm1d(2500)
     policy = store.frame_policy("evaluation")
     everyone = np.ones(160, bool)
-    found = rows_of(nn.Sequential(nn.Flatten(), norm), store, policy, everyone, train_mode=True)
+    found = compute_outputs(nn.Sequential(nn.Flatten(), norm), store, policy, everyone, train_mode=True)
     values = store.frames("evaluation", records=everyone).gather(np.arange(BATCH))[:, 0].astype(np.float64)
     expected = (values - values.mean(0)) / np.sqrt(values.var(0) + norm.eps)
     np.testing.assert_allclose(found.values[:BATCH], expected, atol=1e-3)
     assert norm.running_mean is not None
     assert not norm.running_mean.any()
-    plain = rows_of(nn.Sequential(nn.Flatten(), norm), store, policy, everyone)
+    plain = compute_outputs(nn.Sequential(nn.Flatten(), norm), store, policy, everyone)
     np.testing.assert_allclose(plain.values[:BATCH], values, atol=1e-3)
 
 
@@ -91,19 +91,21 @@ class Learner(nn.Linear):
 @pytest.mark.parametrize("module", [Counter(), Learner(2500, 3)])
 def test_a_module_that_changes_itself_is_caught(module: nn.Module, store: Store) -> None:
     with pytest.raises(AssertionError, match="changed while it was evaluated"):
-        rows_of(module, store, store.frame_policy("evaluation"), SOME)
+        compute_outputs(module, store, store.frame_policy("evaluation"), SOME)
 
 
 def test_a_part_without_frames_is_said(store: Store, trained: Path) -> None:
     module, policy = load_encoder_folder(trained)[0], store.frame_policy("evaluation")
     for given, records in ((policy, np.zeros(160, bool)), (FramePolicy(num_samples=9000, sampling_rate=500), SOME)):
         with pytest.raises(ConfigError, match="No recording of this part"):
-            rows_of(module, store, given, records)
+            compute_outputs(module, store, given, records)
 
 
 def test_rows_are_picked_together() -> None:
     numbers = np.arange(5)
-    rows = Rows(numbers[:, None].astype(np.float32), np.eye(5, dtype=bool), numbers, numbers * 10, tuple("abcde"))
+    rows = ModelOutputs(
+        numbers[:, None].astype(np.float32), np.eye(5, dtype=bool), numbers, numbers * 10, tuple("abcde")
+    )
     some = rows.pick(np.array([3, 1]))
     assert some.values.tolist() == [[3.0], [1.0]]
     assert some.truth.argmax(1).tolist() == some.record.tolist() == [3, 1]
@@ -116,4 +118,6 @@ def test_rows_are_picked_together() -> None:
 @pytest.mark.parametrize(("labels", "several"), [([1, 0], False), ([1, 1], True), ([0, 0], True)])
 def test_a_row_with_none_or_two_classes_makes_them_labels(labels: list[int], several: bool) -> None:
     truth = np.array([[True, False], labels], bool)
-    assert Rows(np.zeros((2, 1), np.float32), truth, np.arange(2), np.arange(2), ("a", "b")).multi_label is several
+    assert (
+        ModelOutputs(np.zeros((2, 1), np.float32), truth, np.arange(2), np.arange(2), ("a", "b")).multi_label is several
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.frame_choice import FrameChoice, frames_for, mismatches
+from clocs.evaluation.evaluation_frames import FrameChoice, frame_mismatches, frame_policy_for
 from clocs.signals.framing import FramePolicy
 from clocs.store.store import Store
 from tests.inference.conftest import POLICY, about
@@ -24,7 +24,7 @@ def told(policy: FramePolicy) -> dict[str, Any]:
 
 
 def chosen(input: dict[str, Any], store: Store, choice: FrameChoice, in_channels: int = 1) -> FramePolicy:
-    return frames_for({"encoder": {"options": {"in_channels": in_channels}}, "input": input}, store, choice)
+    return frame_policy_for({"encoder": {"options": {"in_channels": in_channels}}, "input": input}, store, choice)
 
 
 def store_with(store: Store, policy: FramePolicy, monkeypatch: pytest.MonkeyPatch) -> Store:
@@ -41,7 +41,7 @@ def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatc
     )
     found = chosen(told(trained), store_with(store, own, monkeypatch), "encoder")
     assert found == FramePolicy(num_samples=1000, sampling_rate=100, normalization="minmax", **kept)
-    assert mismatches(told(trained), found, store) == []
+    assert frame_mismatches(told(trained), found, store) == []
 
 
 def test_an_encoder_at_the_datasets_own_rate_gets_its_frames(store: Store) -> None:
@@ -64,20 +64,20 @@ def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
 ) -> None:
     here = store_with(store, CHAPMAN, monkeypatch)
     assert chosen(told(POLICY), here, "paper") == CHAPMAN
-    assert mismatches(told(POLICY), CHAPMAN, store) == [
+    assert frame_mismatches(told(POLICY), CHAPMAN, store) == [
         "the encoder was trained at 500 Hz, these frames have no stated rate"
     ]
     other = FramePolicy(num_samples=2500, sampling_rate=250)
-    assert mismatches(told(CHAPMAN), other, store) == [
+    assert frame_mismatches(told(CHAPMAN), other, store) == [
         "the encoder was trained at no stated rate, these frames have 250 Hz"
     ]
-    assert mismatches(told(CHAPMAN), CHAPMAN, store) == []
+    assert frame_mismatches(told(CHAPMAN), CHAPMAN, store) == []
 
 
 def test_another_unit_is_noted_where_amplitudes_are_left_as_they_are(store: Store) -> None:
     steps = {**told(CHAPMAN), "unit": "adu"}
-    assert mismatches(steps, CHAPMAN, store) == []  # scaled to 0..1
-    (note,) = mismatches(steps, CHAPMAN.model_copy(update={"normalization": "none"}), store)
+    assert frame_mismatches(steps, CHAPMAN, store) == []  # scaled to 0..1
+    (note,) = frame_mismatches(steps, CHAPMAN.model_copy(update={"normalization": "none"}), store)
     assert note == "the encoder was trained on amplitudes in adu, these frames have mV"
 
 
@@ -92,7 +92,7 @@ def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
     )
     found = chosen(told(plain), store, "encoder")
     assert found.normalization == "typical"
-    (note,) = mismatches(told(plain), found, store)
+    (note,) = frame_mismatches(told(plain), found, store)
     assert note.endswith("these frames have adu, scaled to the amplitude of an ordinary lead")
     assert chosen({**told(plain), "unit": "adu"}, store, "encoder").normalization == "none"
     assert chosen(told(scaled), store, "encoder").normalization == "minmax"

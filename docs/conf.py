@@ -1,14 +1,21 @@
 """Sphinx configuration; build with ``make docs``."""
 
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
 from clocs import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "clocs"
 author = "The clocs contributors"
 project_copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 
 myst_heading_anchors = 3
@@ -28,3 +35,10 @@ html_theme_options = {
 }
 html_sidebars = {"**": ["all-pages"]}
 html_show_sourcelink = False
+
+
+def setup(app: Sphinx) -> None:
+    """Draw the synthetic ECGs before pages are read."""
+    from synthetic_gallery import make_gallery
+
+    app.connect("builder-inited", lambda app: make_gallery(Path(app.srcdir)))

@@ -17,10 +17,10 @@ from torch import Tensor
 
 import clocs
 from clocs.losses import PatientNCELoss
-from clocs.methods import parse_method
-from clocs.training.config import resolve
-from clocs.training.data import sources, training_data
-from clocs.training.initial_method import fresh_encoder
+from clocs.methods.method import parse_method
+from clocs.training.config_resolution import resolve_config
+from clocs.training.data import build_training_data, open_training_stores
+from clocs.training.initialization import build_initial_encoder
 from clocs.training.loop import Loop, State
 from clocs.training.runs import Run
 
@@ -59,11 +59,11 @@ def chapman_loop(folder: Path) -> Loop:
     """A run as ``clocs pretrain cmsc-chapman`` makes it."""
     store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
     clocs.split(store)
-    config = resolve("cmsc-chapman", [f"store={folder / 'store'}", f"max_steps={STEPS}"])
+    config = resolve_config("cmsc-chapman", [f"store={folder / 'store'}", f"max_steps={STEPS}"])
     method = parse_method(config.method)
-    parts = sources(config, method)
-    data = training_data(config, method, parts)
-    model = method.model(fresh_encoder(config, parts[0].policy), config.encoder["embedding_dim"], 0)
+    parts = open_training_stores(config, method)
+    data = build_training_data(config, method, parts)
+    model = method.model(build_initial_encoder(config, parts[0].policy), config.encoder["embedding_dim"], 0)
     run = Run(folder / "runs", "bench", {})
     run.begin()
     fabric = Fabric(accelerator="cpu", devices=1)
@@ -82,7 +82,7 @@ def run_steps(loop: Loop) -> Callable[[], None]:
 
 def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None]:
     """The same model and loss on tensors in memory, and nothing else."""
-    encoder = fresh_encoder(loop.config, sources(loop.config, loop.method)[0].policy)
+    encoder = build_initial_encoder(loop.config, open_training_stores(loop.config, loop.method)[0].policy)
     optimizer = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
 
     def steps() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal
 
-from clocs.training.recommended import RECOMMENDED
+from clocs.training.ready_configs import RECOMMENDED
 from reproduction.cells import AnyCell, Evaluation, Pretraining
 from reproduction.paper_numbers import SOURCES
 

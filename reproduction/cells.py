@@ -14,7 +14,7 @@ from clocs.experiments.workspace import Workspace
 from clocs.signals.leads import STANDARD_LEADS, derivable_leads
 from clocs.store.store import open_store
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.shipped import encoder_folder
+from clocs.training.shipped import find_encoder_folder
 from reproduction.paper_numbers import SINGLE_LEAD, counts
 from reproduction.presets import Preset
 
@@ -213,7 +213,7 @@ def _has_all_leads(store: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _weights(shipped: str) -> str:
-    return str(load_encoder_folder(encoder_folder(shipped))[1]["weights_sha256"])
+    return str(load_encoder_folder(find_encoder_folder(shipped))[1]["weights_sha256"])
 
 
 def parse_cell(described: dict[str, Any]) -> AnyCell:

@@ -11,9 +11,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from clocs.core.errors import ConfigError
-from clocs.methods import parse_method
+from clocs.methods.method import parse_method
 from clocs.signals.leads import STANDARD_LEADS
-from clocs.training.config import ready_config
+from clocs.training.ready_configs import ready_config
 from reproduction.cells import AnyCell, Evaluation, Pretraining, random_start
 from reproduction.experiments import EXPERIMENTS, Experiment
 from reproduction.paper_numbers import (

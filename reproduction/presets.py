@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clocs.evaluation.evaluation_frames import FrameChoice
-from clocs.training.labels import LabelDraw
+from clocs.training.labels import LabelUnit
 
 Preset = Literal["paper", "released", "recommended", "trial"]
 
@@ -16,7 +16,7 @@ class Settings:
     """What a preset decides. No preset has a split that leaks."""
 
     frames: FrameChoice
-    label_unit: LabelDraw
+    label_unit: LabelUnit
     train_mode: bool = False
     """Linear evaluation with BatchNorm and dropout active."""
     encoder_options: dict[str, Any] = field(default_factory=dict)

@@ -22,8 +22,9 @@ from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import draw_replicates
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
-from clocs.training.config import PretrainConfig, ready_config
+from clocs.training.config import PretrainConfig
 from clocs.training.pretrain import pretrain
+from clocs.training.ready_configs import ready_config
 from clocs.training.runs import environment, finished_epochs, read_environment, timings
 from reproduction.cells import APART, LEVELS, AnyCell, Evaluation, Pretraining
 from reproduction.measures import MEASURES

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from clocs.training.recommended import AUGMENTATIONS
+from clocs.training.ready_configs import RECOMMENDED_AUGMENTATIONS
 from reproduction.cells import AnyCell, Evaluation, Pretraining
 
 DATASET: Final = "physionet2020"
 STEPS: Final = 460
 """Of 256 instances with two views each: five times all leads of all training recordings."""
 
-METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "augmentations": AUGMENTATIONS}
+METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "augmentations": RECOMMENDED_AUGMENTATIONS}
 BASE: Final[Mapping[str, Any]] = {
     "encoder": {"name": "resnet"},
     "frames": {"normalization": "none"},

@@ -22,9 +22,11 @@ from clocs.encoders.encoder import ENCODERS
 from clocs.evaluation.finetune import FinetuneConfig
 from clocs.evaluation.probe import ProbeConfig
 from clocs.methods import METHODS
-from clocs.methods.method import GIVEN
+from clocs.methods.method import RUN_ARGUMENTS
 from clocs.signals.framing import FramePolicy
-from clocs.training.config import EXECUTION, PretrainConfig, ready_configs, resolve
+from clocs.training.config import EXECUTION_KEYS, PretrainConfig
+from clocs.training.config_resolution import resolve_config
+from clocs.training.ready_configs import ready_configs
 from reproduction.cells import Evaluation, Pretraining
 from reproduction.presets import PRESETS
 
@@ -39,19 +41,20 @@ def all_defaults() -> dict[str, Any]:
     models = (PretrainConfig, ProbeConfig, FinetuneConfig, FramePolicy, Pretraining, Evaluation)
     found = {model.__name__: _defaults(model) for model in models}
     found |= {
-        f"method {name}": _defaults(constructor_model(METHODS.get(name), exclude=GIVEN)) for name in METHODS.names()
+        f"method {name}": _defaults(constructor_model(METHODS.get(name), exclude=RUN_ARGUMENTS))
+        for name in METHODS.names()
     }
     found |= {f"encoder {name}": _defaults(constructor_model(ENCODERS.get(name))) for name in ENCODERS.names()}
     found |= {
         f"augmentation {name}": _defaults(constructor_model(AUGMENTATIONS.get(name))) for name in AUGMENTATIONS.names()
     }
     found |= {f"preset {name}": to_jsonable_python(settings) for name, settings in PRESETS.items()}
-    found |= {f"config {name}": resolve(name).identity() for name in ready_configs()}
+    found |= {f"config {name}": resolve_config(name).identity() for name in ready_configs()}
     return found
 
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    fields = {name: field for name, field in model.model_fields.items() if name not in EXECUTION}
+    fields = {name: field for name, field in model.model_fields.items() if name not in EXECUTION_KEYS}
     given = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     return {name: to_jsonable_python(value) for name, value in given.items() if value is not PydanticUndefined}
 

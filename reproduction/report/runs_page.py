@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from clocs.core.files import canonical_json
 from clocs.signals.leads import STANDARD_LEADS
-from clocs.training.recommended import RECOMMENDED
+from clocs.training.ready_configs import RECOMMENDED
 from reproduction.cells import APART, EPOCHS, AnyCell, Evaluation, Pretraining
 from reproduction.paper_numbers import paper
 from reproduction.report.figures import Gallery

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from clocs.augmentations import Augmentation, parse_augmentations
+from clocs.augmentations import Augmentation
+from clocs.augmentations.compose import parse_augmentations
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -11,7 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from clocs import augmentations
-from clocs.augmentations import AUGMENTATIONS, Augmentation, describe_augmentations, parse_augmentations
+from clocs.augmentations import AUGMENTATIONS, Augmentation
+from clocs.augmentations.compose import describe_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.options import constructor_options
 from tests.augmentations.conftest import named, noise, seeded

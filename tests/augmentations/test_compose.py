@@ -17,11 +17,9 @@ from clocs.augmentations import (
     GaussianNoise,
     LeadDropout,
     Scaling,
-    changed_augmentations,
     compose,
-    describe_augmentations,
-    parse_augmentations,
 )
+from clocs.augmentations.compose import changed_augmentations, describe_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.registry import Registry
 from tests.augmentations.conftest import noise, seeded
@@ -140,7 +138,7 @@ def test_a_third_partys_augmentation_is_found(tmp_path: Path, monkeypatch: pytes
 
 SCRIPT = """
 from clocs import augmentations
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 
 
 @augmentations.register("mine")
@@ -153,7 +151,7 @@ class Mine(augmentations.Augmentation):
         return signals + self.size
 
 
-config = resolve("simclr-synthetic", ["method.augmentations=[flip_time, {name: mine, size: 2}]"])
+config = resolve_config("simclr-synthetic", ["method.augmentations=[flip_time, {name: mine, size: 2}]"])
 print(config.method["augmentations"][1])
 """
 

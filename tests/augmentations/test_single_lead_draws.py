@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from clocs.augmentations import parse_augmentations
+from clocs.augmentations.compose import parse_augmentations
 from tests.augmentations.conftest import seeded
 
 BEFORE: list[tuple[dict[str, Any], list[float], float]] = [

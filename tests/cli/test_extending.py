@@ -54,7 +54,7 @@ from clocs.formats.reading import FORMATS
 from clocs.formats.writing import WRITERS
 from clocs.losses import LOSSES
 from clocs.methods import METHODS
-from clocs.training.config import ready_configs
+from clocs.training.ready_configs import ready_configs
 from clocs.augmentations import AUGMENTATIONS
 for registry in (FORMATS, WRITERS, DATASETS):
     assert registry.get("example").name == "example"

@@ -287,8 +287,8 @@ assert encoders.ENCODERS.names()[-1] == "mine"
 made = encoders.build_encoder("mine", {{"in_channels": 12}})
 assert type(made) is Mine and made.scale == 2.0
 assert made(torch.randn(2, 12, 100)).shape == (2, 8)
-from clocs.training.config import resolve
-section = resolve("cmsc-synthetic", ["encoder={{name: mine, scale: 3}}"]).identity()["encoder"]
+from clocs.training.config_resolution import resolve_config
+section = resolve_config("cmsc-synthetic", ["encoder={{name: mine, scale: 3}}"]).identity()["encoder"]
 assert section == {{"name": "mine", "scale": 3.0}}
 try:
     @encoders.register("mine")

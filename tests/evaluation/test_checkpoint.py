@@ -10,9 +10,9 @@ import torch
 from clocs.core.errors import ConfigError
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.store.store import Store
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.initial_method import fresh_encoder
+from clocs.training.initialization import build_initial_encoder
 
 
 def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
@@ -22,7 +22,7 @@ def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
 
 def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -> None:
     encoder = load_encoder_checkpoint("random", store, seed=3)
-    begun = fresh_encoder(resolve("cmsc-synthetic", ["seed=3"]), store.frame_policy("segments"))
+    begun = build_initial_encoder(resolve_config("cmsc-synthetic", ["seed=3"]), store.frame_policy("segments"))
     assert same_weights(encoder.module, begun)
     assert not encoder.module.training
     assert (encoder.folder, encoder.label, encoder.told()["method"]) == (None, "random", "random")

@@ -29,7 +29,7 @@ from clocs.training.config import PretrainConfig
 from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.pretrain import pretrain
 from clocs.training.runs import finished_epochs
-from clocs.training.seen import load_seen
+from clocs.training.seen_recordings import load_seen_keys
 from tests.conftest import make_recording
 from tests.evaluation.conftest import make_store
 
@@ -186,7 +186,7 @@ def test_it_has_seen_what_its_start_had_seen(
     found = finetune(trained, elsewhere, CONFIG, runs=tmp_path / "runs")
     assert found["contract"]["seen"] == {"train": 0, "validation": 0, "test": 0, "unused": 0}
     first, second = (
-        set(load_seen(folder, load_encoder_folder(folder)[1]["seen_sha256"]).tolist())
+        set(load_seen_keys(folder, load_encoder_folder(folder)[1]["seen_sha256"]).tolist())
         for folder in (trained, best(found))
     )
     assert first < second

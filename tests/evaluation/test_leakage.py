@@ -21,7 +21,7 @@ from clocs.store.ingest import ingest
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.seen import save_seen, seen_also
+from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys
 from tests.evaluation.conftest import make_store
 
 PLACES = {part: PARTS.index(part) for part in PARTS}
@@ -143,7 +143,7 @@ def with_leads(recording: Recording, leads: tuple[str, ...], seed: int) -> Recor
 def test_flat_signals_identify_nobody(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
     flat = replace(store.shard(0).recording(0), digital=np.zeros((4, 5000), np.int16))
     made = store_of(tmp_path / "made", [replace(flat, record_id=name, patient_id=name) for name in "ab"])
-    sha256 = save_seen(tmp_path, np.array([0, 5], np.uint64))
+    sha256 = save_seen_keys(tmp_path, np.array([0, 5], np.uint64))
     both = split_of([PLACES["train"], PLACES["test"]])
     assert check_leakage(tmp_path, {**told, "seen_sha256": sha256}, made, both)["seen"]["train"] == 0
 
@@ -180,4 +180,4 @@ def test_who_passes_an_encoder_on_may_leave_the_list_out(
     with pytest.raises(LeakError, match="does not say which recordings"):
         check_leakage(folder, told, store, store.split("other"))
     with pytest.raises(IntegrityError, match=r"seen\.npy"):
-        seen_also(folder, told, [])  # what it makes would forget them
+        extend_seen_keys(folder, told, [])  # what it makes would forget them

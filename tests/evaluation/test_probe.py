@@ -29,7 +29,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
 from clocs.training.encoder_module import load_encoder_folder, save_encoder
-from clocs.training.labels import labelled_records
+from clocs.training.labels import sample_patients
 from clocs.training.pretrain import pretrain
 from tests.evaluation.conftest import make_store
 from tests.inference.conftest import make_encoder
@@ -69,7 +69,7 @@ def scores_of(found: dict[str, Any]) -> npt.NDArray[np.float32]:
 def test_its_auc_is_scikit_learns(store: Store, trained: Path, tmp_path: Path) -> None:
     found = probe(trained, store, ProbeConfig(seed=3), runs=tmp_path)
     module = load_encoder_folder(trained)[0]
-    labelled = labelled_records(store, store.split().mask("train"), 0.5, 3)
+    labelled = sample_patients(store, store.split().mask("train"), 0.5, 3)
     train, test = (embedded(module, store, records) for records in (labelled, store.split().mask("test")))
     value = found["test"]["frame"]["auc"]["value"]
     assert value == pytest.approx(literal_auc(train, test, found["strength"]), abs=1e-6)
@@ -259,6 +259,6 @@ def test_validation_patients_judge_where_the_test_part_must_stay_closed(
     found = probe(trained, store, ProbeConfig(part="validation", seed=3), runs=tmp_path)
     assert "test" not in found
     module, split = load_encoder_folder(trained)[0], store.split()
-    train = embedded(module, store, labelled_records(store, split.mask("train"), 0.5, 3))
+    train = embedded(module, store, sample_patients(store, split.mask("train"), 0.5, 3))
     expected = literal_auc(train, embedded(module, store, split.mask("validation")), found["strength"])
     assert found["validation"]["frame"]["auc"]["value"] == pytest.approx(expected, abs=2e-3)

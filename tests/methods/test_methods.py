@@ -15,8 +15,8 @@ from clocs.core.errors import ConfigError
 from clocs.core.options import option_names
 from clocs.encoders import CNN, Encoder, PatchTransformer, ResNet
 from clocs.losses import PatientNCELoss
-from clocs.methods import BYOL, CMSC, CMSMLC, METHODS, MTSSL, Batch, Method, build_method, parse_method, register
-from clocs.methods.method import GIVEN, changed_method
+from clocs.methods import BYOL, CMSC, CMSMLC, METHODS, MTSSL, Batch, Method, build_method, register
+from clocs.methods.method import RUN_ARGUMENTS, changed_method, parse_method
 
 B, LEADS, SEGMENTS, SAMPLES, EMBEDDING, CLASSES = 6, 4, 2, 500, 16, 5
 SEVERAL = [name for name in METHODS.names() if not METHODS.get(name).leads_as_views]
@@ -113,7 +113,7 @@ def test_validation_in_eval_mode_gives_the_loss_and_scores_where_there_are_label
 @pytest.mark.parametrize("name", METHODS.names())
 def test_options_are_attributes_and_build_the_same_method_again(name: str) -> None:
     method, parsed = made(name), parse_method({"name": name})
-    assert {"name", *option_names(type(method), exclude=GIVEN)} == parsed.keys()
+    assert {"name", *option_names(type(method), exclude=RUN_ARGUMENTS)} == parsed.keys()
     for option, value in parsed.items():
         if option not in ("name", "augmentations"):
             assert getattr(method, option) == value

@@ -24,7 +24,7 @@ from clocs.store.splits import make_split
 from clocs.store.store import Store
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.pretrain import pretrain
-from clocs.training.seen import load_seen
+from clocs.training.seen_recordings import load_seen_keys
 from clocs.training.shipped import shipped_encoders
 from tests.evaluation.conftest import make_store
 from tests.inference.conftest import make_encoder
@@ -103,7 +103,7 @@ def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_pa
     assert list(found["test"]) == list(encoder.classifiers) == ["synthetic", "synthetic-2"]
     hashes = [item.card.trained_on["store_sha256"] for item in encoder.classifiers.values()]
     assert hashes == [store.sha256, other.sha256]
-    seen = load_seen(tmp_path / "out", encoder.about["seen_sha256"])
+    seen = load_seen_keys(tmp_path / "out", encoder.about["seen_sha256"])
     for place in (store, other):
         keys, split = signal_keys(place), place.split()
         used = split.mask("train") | split.mask("validation")
@@ -137,7 +137,7 @@ def test_labels_of_ones_own_make_a_classifier_on_an_encoder_that_others_trained(
     told = encoder.classifier().card.trained_on
     assert (told["store_sha256"], told["split_sha256"]) == (other.sha256, other.split("second").sha256)
     assert sum(item.probability for item in encoder.classify(other.recording(0)).classes) == pytest.approx(1)
-    seen = load_seen(tmp_path / "out", encoder.about["seen_sha256"])
+    seen = load_seen_keys(tmp_path / "out", encoder.about["seen_sha256"])
     for place, split in ((store, store.split()), (other, other.split("second"))):
         np.testing.assert_array_equal(np.isin(signal_keys(place), seen), ~split.mask("test"))
     card = (tmp_path / "out" / "README.md").read_text()

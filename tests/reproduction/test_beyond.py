@@ -11,7 +11,8 @@ import pytest
 from clocs.datasets import DATASETS
 from clocs.experiments.workspace import Workspace
 from clocs.methods import METHODS
-from clocs.training.config import ready_config, resolve
+from clocs.training.config_resolution import resolve_config
+from clocs.training.ready_configs import ready_config
 from clocs.training.schedule import planned_steps
 from reproduction.beyond import (
     ABLATIONS,
@@ -93,7 +94,7 @@ def test_a_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> Non
 def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, tmp_path, tmp_path)
     cell = pretrain_config(encoder(0, ("physionet2020",)), workspace).identity()
-    assert resolve("recommended-physionet2020").identity() == cell
+    assert resolve_config("recommended-physionet2020").identity() == cell
     assert ready_config("recommended-folder")["store"] == "stores/folder"
 
 

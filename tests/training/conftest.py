@@ -15,17 +15,17 @@ import pytest
 
 import clocs
 from clocs.training.config import PretrainConfig
-from clocs.training.data import Data, Source, sources, training_data
-from clocs.training.initial_method import fresh_method
+from clocs.training.data import TrainingData, TrainingStore, build_training_data, open_training_stores
+from clocs.training.initialization import build_initial_method
 
 ROOT = Path(__file__).resolve().parents[2]
 Driver = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def data_of(config: PretrainConfig, parts: tuple[Source, ...] | None = None) -> Data:
+def data_of(config: PretrainConfig, parts: tuple[TrainingStore, ...] | None = None) -> TrainingData:
     """What a config trains on."""
-    parts = sources(config) if parts is None else parts
-    return training_data(config, fresh_method(config, parts), parts)
+    parts = open_training_stores(config) if parts is None else parts
+    return build_training_data(config, build_initial_method(config, parts), parts)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import clocs.core.files
 import clocs.training.loop as loops
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 from clocs.training.pretrain import pretrain
 from tests.training import token_method  # noqa: F401  (registers the method)
 
@@ -31,7 +31,7 @@ def main() -> None:
         if "loss" in known and known["step"] == told.get("stop_at"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    result = pretrain(resolve(config, overrides), progress=progress)
+    result = pretrain(resolve_config(config, overrides), progress=progress)
     if int(os.environ.get("RANK", "0")) == 0:
         print(json.dumps(result))
 

@@ -12,38 +12,42 @@ import clocs
 from clocs.core.errors import ConfigError, UnitError
 from clocs.methods import METHODS
 from clocs.methods.simclr import SimCLR
-from clocs.training.config import EXECUTION, OURS, PretrainConfig, ready_configs, resolve
+from clocs.training.config import EXECUTION_KEYS, PretrainConfig
+from clocs.training.config_resolution import resolve_config
+from clocs.training.ready_configs import RECOMMENDED_NAME, ready_configs
 
 
 @pytest.mark.parametrize("name", ready_configs())
 def test_every_ready_config_resolves(name: str) -> None:
-    config = resolve(name)
+    config = resolve_config(name)
     method, _, dataset = name.partition("-")
-    assert config.method["name"] == ("cmsmlc" if method == OURS else method)
+    assert config.method["name"] == ("cmsmlc" if method == RECOMMENDED_NAME else method)
     assert str(config.store) == f"stores/{dataset}"
 
 
 def test_the_papers_settings() -> None:
-    config = resolve("cmsc-chapman")
+    config = resolve_config("cmsc-chapman")
     assert (config.batch_size, config.learning_rate, config.optimizer) == (256, 1e-4, "adam")
     assert config.method["temperature"] == 0.1
-    tasks = [task["name"] for task in resolve("mtssl-chapman").method["augmentations"]]
+    tasks = [task["name"] for task in resolve_config("mtssl-chapman").method["augmentations"]]
     assert tasks == ["scaling", "flip_amplitude", "flip_time"], "appendix C: three tasks on Chapman"
-    assert len(resolve("mtssl-physionet2020").method["augmentations"]) == 6
+    assert len(resolve_config("mtssl-physionet2020").method["augmentations"]) == 6
 
 
 def test_keys_are_laid_over() -> None:
-    config = resolve("cmsc-chapman", ["batch_size=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"])
+    config = resolve_config(
+        "cmsc-chapman", ["batch_size=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"]
+    )
     assert (config.batch_size, config.leads) == (64, ("II", "V2"))
-    assert resolve(config.model_dump(), ["leads=lead ii,v2"]).identity() == config.identity()
+    assert resolve_config(config.model_dump(), ["leads=lead ii,v2"]).identity() == config.identity()
     assert config.method["temperature"] == 0.2
-    assert config.encoder == {**resolve("cmsc-chapman").encoder, "dropout": 0.0}
+    assert config.encoder == {**resolve_config("cmsc-chapman").encoder, "dropout": 0.0}
 
 
 def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("base: simclr-chapman\nbatch: 32\n")
-    config = resolve(path, ["seed=3"])
+    config = resolve_config(path, ["seed=3"])
     assert (config.method["name"], config.batch_size, config.seed) == ("simclr", 32, 3)
 
 
@@ -66,18 +70,18 @@ def test_sections_are_laid_over_key_by_key(
     """A file, a mapping and a key on the command line alike; another name starts afresh."""
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({"base": "recommended-synthetic", **over}))
-    config = resolve(path)
+    config = resolve_config(path)
     assert getattr(config, section).items() >= expected.items()
-    plain = resolve("recommended-synthetic")
+    plain = resolve_config("recommended-synthetic")
     assert config == plain.model_copy(update={section: getattr(config, section)}), "nothing else has changed"
     given = {"base": "recommended-synthetic", **over}
-    assert resolve(given) == config
+    assert resolve_config(given) == config
     assert given == {"base": "recommended-synthetic", **over}, "the caller's stays as it was"
-    assert resolve("recommended-synthetic", [f"{section}={yaml.safe_dump(over[section], width=999)}"]) == config
+    assert resolve_config("recommended-synthetic", [f"{section}={yaml.safe_dump(over[section], width=999)}"]) == config
 
 
 def test_options_follow_a_name_alone() -> None:
-    config = resolve({"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.head=4"])
+    config = resolve_config({"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.head=4"])
     assert (config.encoder["name"], config.encoder["width"]) == ("resnet", 8)
     assert (config.method["name"], config.method["head"]) == ("simclr", 4)
 
@@ -91,7 +95,7 @@ def test_a_methods_name_may_have_a_hyphen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(METHODS._locations, "my-simclr", "another.package:MySimCLR")
     monkeypatch.setitem(METHODS._parts, "my-simclr", MySimCLR)
     assert "my-simclr-synthetic" in ready_configs()
-    config = resolve("my-simclr-synthetic")
+    config = resolve_config("my-simclr-synthetic")
     assert (config.method["name"], str(config.store), config.batch_size) == ("my-simclr", "stores/synthetic", 64)
 
 
@@ -125,18 +129,18 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
 )
 def test_wrong_values_are_refused_in_words(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        resolve("cmsc-synthetic", [override])
+        resolve_config("cmsc-synthetic", [override])
 
 
 def test_all_mistakes_are_named_with_what_was_meant() -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve("cmsc-chapman", ["batchh=64", "max_epochs=-1", "method.temprature=3"])
+        resolve_config("cmsc-chapman", ["batchh=64", "max_epochs=-1", "method.temprature=3"])
     for part in ("did you mean 'batch'", "max_epochs", "temprature"):
         assert part in str(caught.value)
     with pytest.raises(ConfigError, match="cmsc-chapman"):
-        resolve("cmsc-chapmann")
+        resolve_config("cmsc-chapmann")
     with pytest.raises(ConfigError, match="not key=value"):
-        resolve("cmsc-chapman", ["batch_size"])
+        resolve_config("cmsc-chapman", ["batch_size"])
 
 
 def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
@@ -149,10 +153,10 @@ def test_where_a_run_is_carried_out_is_not_part_of_its_name() -> None:
         "devices=2",
         "checkpoint_every=10",
     ]
-    here, there = resolve("cmsc-chapman"), resolve("cmsc-chapman", elsewhere)
+    here, there = resolve_config("cmsc-chapman"), resolve_config("cmsc-chapman", elsewhere)
     assert here.identity() == there.identity()
-    assert here.identity() != resolve("cmsc-chapman", ["seed=1"]).identity()
-    assert set(PretrainConfig.model_fields) >= EXECUTION
+    assert here.identity() != resolve_config("cmsc-chapman", ["seed=1"]).identity()
+    assert set(PretrainConfig.model_fields) >= EXECUTION_KEYS
 
 
 def test_a_wrong_frame_policy_and_an_uneven_batch_are_refused(store: Path, tmp_path: Path) -> None:
@@ -178,23 +182,23 @@ def test_noise_in_millivolt_is_refused_where_a_store_has_no_unit(real_data: Path
 
 
 def test_overrides_are_laid_over_a_config_that_is_ready(store: Path, tmp_path: Path) -> None:
-    config = resolve("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=2", "batch_size=16"])
+    config = resolve_config("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=2", "batch_size=16"])
     assert clocs.pretrain(config, ["max_steps=3"])["steps"] == 3
 
 
 def test_the_samples_of_a_frame_are_not_set_in_the_encoder_section() -> None:
     with pytest.raises(ConfigError, match=r"num_samples cannot be set here: write frames\.samples=N"):
-        resolve("cmsc-synthetic", ["encoder.num_samples=64"])
+        resolve_config("cmsc-synthetic", ["encoder.num_samples=64"])
 
 
 def test_the_encoder_section_has_leads_and_dimensions_and_only_changes_name_a_run() -> None:
-    usual = resolve("cmsc-synthetic")
+    usual = resolve_config("cmsc-synthetic")
     spelled = {"name": "cnn", "in_channels": 1, "embedding_dim": 128, "dropout": 0.1, "final_relu": True}
     assert usual.encoder == spelled
     assert usual.identity()["encoder"] == {"name": "cnn"}
     assert usual.encoder_options(num_samples=1000)["num_samples"] == 1000
-    other = resolve("cmsc-synthetic", ["encoder={name: resnet, embedding_dim: 64}"])
+    other = resolve_config("cmsc-synthetic", ["encoder={name: resnet, embedding_dim: 64}"])
     assert other.identity()["encoder"] == {"name": "resnet", "embedding_dim": 64}
     assert "num_samples" not in other.encoder_options(num_samples=1000)
     with pytest.raises(ConfigError, match=r"embedding_dim.*did you mean 'encoder\.embedding_dim'"):
-        resolve("cmsc-synthetic", ["embedding_dim=64"])
+        resolve_config("cmsc-synthetic", ["embedding_dim=64"])

@@ -16,11 +16,11 @@ from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import GATE_OFF
 from clocs.store.store import Store, open_store
-from clocs.training.config import resolve
-from clocs.training.data import sources
+from clocs.training.config_resolution import resolve_config
+from clocs.training.data import open_training_stores
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.initial_method import fresh_encoder
-from clocs.training.seen import load_seen
+from clocs.training.initialization import build_initial_encoder
+from clocs.training.seen_recordings import load_seen_keys
 from tests.conftest import make_recording
 from tests.training.conftest import data_of
 
@@ -30,10 +30,10 @@ def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: P
     done = clocs.pretrain("cmsc-synthetic", told)
     assert (done["epochs"], done["steps"]) == (0, 0)
     encoder, about = load_encoder_folder(Path(done["best"]))
-    config = resolve("cmsc-synthetic", told)
-    start = fresh_encoder(config, sources(config)[0].policy)
+    config = resolve_config("cmsc-synthetic", told)
+    start = build_initial_encoder(config, open_training_stores(config)[0].policy)
     assert all(torch.equal(value, start.state_dict()[name]) for name, value in encoder.state_dict().items())
-    assert len(load_seen(Path(done["best"]), about["seen_sha256"])) == 0
+    assert len(load_seen_keys(Path(done["best"]), about["seen_sha256"])) == 0
 
 
 def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_larger_one(store: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_large
     train = place.split().mask("train")
     drawn: dict[float, set[int]] = {}
     for share in (0.25, 0.5):
-        config = resolve("cmsc-synthetic", [f"store={store}", f"patient_fraction={share}", "batch_size=16"])
+        config = resolve_config("cmsc-synthetic", [f"store={store}", f"patient_fraction={share}", "batch_size=16"])
         data = data_of(config)
         drawn[share] = set(data.train.patients(np.arange(len(data.train))).tolist())
         assert len(drawn[share]) == pytest.approx(share * len(np.unique(patient[train])), abs=0.5)
@@ -50,8 +50,8 @@ def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_large
 
 
 def policy_leads(name: str, *overrides: str) -> tuple[str, ...]:
-    config = resolve(name, overrides)
-    return sources(config)[-1].policy.leads
+    config = resolve_config(name, overrides)
+    return open_training_stores(config)[-1].policy.leads
 
 
 def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> None:
@@ -70,8 +70,8 @@ def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
         tmp_path / "store", signals, sampling_rate=500, leads=["I", "II"], table=table, gate=GATE_OFF
     )
     clocs.split(made)
-    config = resolve("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch_size=16"])
-    parts = sources(config)
+    config = resolve_config("cmsc-synthetic", [f"store={tmp_path / 'store'}", "leads=aVF,III", "batch_size=16"])
+    parts = open_training_stores(config)
     assert parts[0].policy.leads == ("aVF", "III")
     assert data_of(config, parts).train.leads == ("aVF", "III")
     with pytest.raises(ConfigError, match=r"has 'V1'; there are I, II, III, aVR, aVL, aVF$"):
@@ -112,7 +112,7 @@ def test_views_that_a_loss_cannot_compare_are_refused_before_training(
 @pytest.mark.parametrize("normalization", ["none", "minmax", "typical"])
 def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalization: str) -> None:
     """A scaling that comes before a normalisation to one size would be undone by it."""
-    config = resolve("mtssl-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
+    config = resolve_config("mtssl-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
     maker = data_of(config).train
     views = maker.make(np.arange(8), 0, "train", 0, 0)["views"][:, :, 0]
     away = (views[:, 1:] - views[:, :1]).abs().amax(dim=2)
@@ -124,7 +124,7 @@ def test_one_validation_patient_is_told(tmp_path: Path) -> None:
     store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 8, "recordings_per_patient": 1})
     clocs.split(store)
     for name, told in (("cmsc", True), ("simclr", False)):
-        config = resolve(f"{name}-synthetic", [f"store={store.folder}", "batch_size=4"])
+        config = resolve_config(f"{name}-synthetic", [f"store={store.folder}", "batch_size=4"])
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             data_of(config)
@@ -142,7 +142,7 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
     store = clocs.ingest("folder", files, tmp_path / "store", options={}, gate=GATE_OFF)
     for seed in range(4):
         clocs.split(store, f"s{seed}", seed=seed)
-        config = resolve("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch_size=4"])
+        config = resolve_config("cmlc-folder", [f"store={store.folder}", f"split=s{seed}", "batch_size=4"])
         data = data_of(config)
         assert data.train.leads == data.validation.leads
 

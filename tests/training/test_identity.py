@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from clocs.core import run_identity
 from clocs.core.run_identity import changed_values, identity_hash, identity_name
-from clocs.methods import METHODS, changed_method, parse_method
-from clocs.training.config import ready_configs, resolve
+from clocs.methods import METHODS
+from clocs.methods.method import changed_method, parse_method
+from clocs.training.config_resolution import resolve_config
+from clocs.training.ready_configs import ready_configs
 from clocs.training.runs import Run, read_config
 
 
@@ -64,8 +66,8 @@ def test_augmentations_are_named_by_what_differs_from_their_defaults() -> None:
 
 @pytest.mark.parametrize("name", ready_configs())
 def test_spelled_out_defaults_give_the_same_identity(name: str) -> None:
-    config = resolve(name)
-    assert resolve(config.model_dump(mode="json")).identity() == config.identity()
+    config = resolve_config(name)
+    assert resolve_config(config.model_dump(mode="json")).identity() == config.identity()
 
 
 @pytest.mark.parametrize(
@@ -85,9 +87,9 @@ def test_spelled_out_defaults_give_the_same_identity(name: str) -> None:
     ],
 )
 def test_a_change_is_part_of_the_identity(override: str, changed: dict[str, Any]) -> None:
-    plain = resolve("cmsc-chapman").identity()
+    plain = resolve_config("cmsc-chapman").identity()
     assert plain == {"method": {"name": "cmsc"}, "encoder": {"name": "cnn"}}
-    assert resolve("cmsc-chapman", [override]).identity() == {**plain, **changed}
+    assert resolve_config("cmsc-chapman", [override]).identity() == {**plain, **changed}
 
 
 def test_a_run_is_named_by_what_differs_and_describes_all(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from torch import nn
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.store.store import open_store
-from clocs.training.config import resolve
-from clocs.training.data import sources
+from clocs.training.config_resolution import resolve_config
+from clocs.training.data import open_training_stores
 from clocs.training.encoder_module import load_encoder_folder, load_head
-from clocs.training.initial_method import fresh_method
+from clocs.training.initialization import build_initial_method
 from clocs.training.loop import _parts
 from tests.training.conftest import Driver, data_of
 
@@ -148,12 +148,12 @@ def test_parts_of_a_batch_weigh_by_their_instances(store: Path, tmp_path: Path) 
         "accumulate_batches=4",
         "encoder.dropout=0",
     ]
-    config = resolve("mtssl-synthetic", told)
-    parts = sources(config)
+    config = resolve_config("mtssl-synthetic", told)
+    parts = open_training_stores(config)
     data = data_of(config, parts)
     num_pieces = _parts(data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0), 4)
     assert [len(piece["item"]) for piece in num_pieces] == [3, 3, 3, 1]
-    method = fresh_method(config, parts).train()
+    method = build_initial_method(config, parts).train()
     means = [float(method.training_step(piece, 0).detach()) for piece in num_pieces]
     logged = json.loads((Path(clocs.pretrain(config)["run"]) / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert logged == pytest.approx(np.dot(means, [0.3, 0.3, 0.3, 0.1]), rel=1e-5)

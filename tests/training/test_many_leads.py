@@ -15,7 +15,7 @@ from clocs import encoders, methods
 from clocs.core.errors import ConfigError
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.store import Store
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 from clocs.training.encoder_module import load_encoder_folder
 from tests.training.conftest import Driver, data_of
 from tests.training.test_resume import content
@@ -49,11 +49,11 @@ def lacking(folder: Path) -> Store:
 
 def test_the_views_of_a_batch_have_twelve_channels_and_a_mask_only_where_leads_may_be_missing(twelve: Path) -> None:
     items = np.arange(8)
-    config = resolve("cmsc-synthetic", [f"store={twelve}", *JOINT])
+    config = resolve_config("cmsc-synthetic", [f"store={twelve}", *JOINT])
     plain = data_of(config).train.make(items, 0, "train", 0, 0)
     assert plain["views"].shape == (8, 2, 12, 2500)
     assert "lead_mask" not in plain
-    dropped = data_of(resolve("cmsc-synthetic", [f"store={twelve}", *JOINT, DROPPING])).train
+    dropped = data_of(resolve_config("cmsc-synthetic", [f"store={twelve}", *JOINT, DROPPING])).train
     batch = dropped.make(items, 0, "train", 0, 0)
     mask = batch["lead_mask"]
     assert mask.shape == (8, 2, 12)
@@ -67,8 +67,8 @@ def test_the_views_of_a_batch_have_twelve_channels_and_a_mask_only_where_leads_m
 def test_recordings_that_lack_a_lead_take_part_where_the_policy_allows_it(tmp_path: Path) -> None:
     store = lacking(tmp_path / "store")
     here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *JOINT, "batch_size=16", "max_epochs=1"]
-    without = data_of(resolve("cmsc-synthetic", [*here, "batch_size=8"]))
-    allowed = data_of(resolve("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"]))
+    without = data_of(resolve_config("cmsc-synthetic", [*here, "batch_size=8"]))
+    allowed = data_of(resolve_config("cmsc-synthetic", [*here, "frames.allow_missing_leads=true"]))
     assert len(allowed.train) > len(without.train)
     batch = allowed.train.make(np.arange(len(allowed.train)), 0, "train", 0, 0)
     absent = ~batch["lead_mask"][:, 0]

@@ -13,7 +13,7 @@ from lightning_fabric.plugins.precision.amp import MixedPrecision
 
 import clocs
 from clocs.core.errors import ConfigError
-from clocs.training.precision import warn_if_slow
+from clocs.training.precision import warn_if_bfloat16_is_slow
 
 CPU = torch.device("cpu")
 OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
@@ -21,7 +21,7 @@ OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf
 
 def test_emulated_bfloat16_is_told() -> None:
     with pytest.warns(UserWarning, match="precision=32-true"):
-        warn_if_slow("bf16-mixed", CPU, OLD)
+        warn_if_bfloat16_is_slow("bf16-mixed", CPU, OLD)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_nothing_is_told_where_it_is_quick_or_unknown(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_slow(precision, device, processor)
+        warn_if_bfloat16_is_slow(precision, device, processor)
 
 
 def test_half_precision_is_refused_where_there_is_no_gpu(store: Path, tmp_path: Path) -> None:

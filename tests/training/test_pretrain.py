@@ -21,15 +21,15 @@ from clocs.core.files import seal, unseal
 from clocs.formats.writing import write
 from clocs.signals.quality import GATE_OFF
 from clocs.store.store import open_store
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.initial_method import fresh_encoder
-from clocs.training.labels import labelled_items, labelled_records
+from clocs.training.initialization import build_initial_encoder
+from clocs.training.labels import sample_items, sample_patients
 from clocs.training.loop import Progress
 from clocs.training.runs import finished_epochs
 from clocs.training.sampler import ShuffledSampler
-from clocs.training.seen import load_seen, seen_keys
-from clocs.training.shipped import encoder_folder
+from clocs.training.seen_recordings import load_seen_keys, seen_keys
+from clocs.training.shipped import find_encoder_folder
 from tests.conftest import ROOT, make_recording
 from tests.training.conftest import data_of
 
@@ -42,16 +42,16 @@ def first(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seen(best: Path) -> set[int]:
-    return set(load_seen(best, load_encoder_folder(best)[1]["seen_sha256"]).tolist())
+    return set(load_seen_keys(best, load_encoder_folder(best)[1]["seen_sha256"]).tolist())
 
 
 def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> None:
-    config = resolve("supervised-synthetic", [f"init_from={first}"])
+    config = resolve_config("supervised-synthetic", [f"init_from={first}"])
     policy = open_store(store).frame_policy("evaluation")
-    begun, weights = fresh_encoder(config, policy).state_dict(), load_encoder_folder(first)[0].state_dict()
+    begun, weights = build_initial_encoder(config, policy).state_dict(), load_encoder_folder(first)[0].state_dict()
     assert begun.keys() == weights.keys()
     assert all(torch.equal(begun[name], value) for name, value in weights.items())
-    alone = fresh_encoder(resolve("supervised-synthetic"), policy).state_dict()
+    alone = build_initial_encoder(resolve_config("supervised-synthetic"), policy).state_dict()
     assert not torch.equal(alone["linear.weight"], weights["linear.weight"])
 
 
@@ -75,8 +75,8 @@ def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store:
     about = unseal((first / "config.json").read_bytes(), "config.json")
     del about["encoder"]["options"]["final_relu"]
     (tmp_path / "old" / "config.json").write_bytes(seal(about))
-    config = resolve("supervised-synthetic", [f"init_from={tmp_path / 'old'}"])
-    begun = fresh_encoder(config, open_store(store).frame_policy("evaluation")).state_dict()
+    config = resolve_config("supervised-synthetic", [f"init_from={tmp_path / 'old'}"])
+    begun = build_initial_encoder(config, open_store(store).frame_policy("evaluation")).state_dict()
     assert torch.equal(begun["linear.weight"], load_encoder_folder(first)[0].state_dict()["linear.weight"])
 
 
@@ -164,7 +164,7 @@ def test_a_shipped_encoder_goes_on_with_other_recordings(store: Path, tmp_path: 
     advice = str(caught.value).partition("add: ")[2].split()
     assert advice == ["encoder.pooling=all_blocks"]
     went_on = Path(clocs.pretrain("recommended-synthetic", [*here, *advice])["best"])
-    shipped = encoder_folder("clocs-small")
+    shipped = find_encoder_folder("clocs-small")
     assert load_encoder_folder(went_on)[1]["encoder"] == load_encoder_folder(shipped)[1]["encoder"]
     assert seen(went_on) > seen(shipped)
 
@@ -206,17 +206,17 @@ def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> N
     place = open_store(store)
     split = place.split()
     told = [f"store={store}", "label_fraction=0.25", f"label_unit={draw}", "batch_size=8", "seed=2"]
-    config = resolve("supervised-synthetic", told)
+    config = resolve_config("supervised-synthetic", told)
     data = data_of(config)
     assert isinstance(data.sampler, ShuffledSampler)
     drawn = np.concatenate([data.sampler.batch(0, step) for step in range(data.sampler.steps)])
     assert len(set(drawn.tolist())) == len(drawn)
     records = data.train.datasets[0].locate(drawn)[0]
     if draw == "patients":
-        expected = np.flatnonzero(labelled_records(place, split.mask("train"), 0.25, 2))
+        expected = np.flatnonzero(sample_patients(place, split.mask("train"), 0.25, 2))
         assert set(records) == set(expected.tolist())
     else:
-        assert set(drawn) <= set(labelled_items(len(data.train), 0.25, 2).tolist())
+        assert set(drawn) <= set(sample_items(len(data.train), 0.25, 2).tolist())
         assert len(drawn) == len(data.train) // 4 // 8 * 8
         assert len(set(records)) > 0.7 * split.mask("train").sum(), "some labels of nearly everyone"
     assert len(data.validation) == 8 * split.mask("validation").sum(), "four leads, two frames"

@@ -15,15 +15,16 @@ from clocs.augmentations import AUGMENTATIONS
 from clocs.core.errors import ConfigError, StoreError
 from clocs.drawing.batch import OTHER, SAME_PATIENT, Similarity, kinds
 from clocs.store.store import open_store
-from clocs.training.config import PretrainConfig, resolve
+from clocs.training.config import PretrainConfig
+from clocs.training.config_resolution import resolve_config
 from clocs.training.pretrain import pretrain
-from clocs.training.preview import augmented_frame, first_batch
+from clocs.training.preview import preview_augmentations, preview_batch
 
 BATCH = 32
 
 
 def config(store: Path, method: str, *overrides: str) -> PretrainConfig:
-    return resolve(f"{method}-synthetic", [f"store={store}", f"batch_size={BATCH}", *overrides])
+    return resolve_config(f"{method}-synthetic", [f"store={store}", f"batch_size={BATCH}", *overrides])
 
 
 def loss_of(matrix: Similarity, *, patients: bool) -> float:
@@ -58,7 +59,7 @@ def test_the_first_steps_loss_follows_from_the_matrix(
 ) -> None:
     """Same batch, same views, same weights, same dropout as the real run, or the losses would differ."""
     settings = config(store, method, "max_steps=1", f"runs={tmp_path}", *overrides)
-    _, matrix = first_batch(settings, cells=BATCH)
+    _, matrix = preview_batch(settings, cells=BATCH)
     run = Path(pretrain(settings)["run"])
     logged = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert loss_of(matrix, patients=method == "cmsc") == pytest.approx(logged, rel=1e-5)
@@ -74,7 +75,7 @@ def gathered(settings: PretrainConfig, *, together: bool, purpose: str) -> npt.N
 
 
 def test_unaugmented_views_are_the_frames_in_millivolt(store: Path) -> None:
-    views, _ = first_batch(config(store, "cmsc", "frames.normalization=minmax"), instances=3)
+    views, _ = preview_batch(config(store, "cmsc", "frames.normalization=minmax"), instances=3)
     assert views.plain is None
     np.testing.assert_array_equal(views.values, gathered(config(store, "cmsc"), together=False, purpose="segments")[:3])
     assert views.names == ("segment 1", "segment 2")
@@ -83,18 +84,18 @@ def test_unaugmented_views_are_the_frames_in_millivolt(store: Path) -> None:
 
 
 def test_leads_and_segments_are_named(store: Path) -> None:
-    views, matrix = first_batch(config(store, "cmsmlc"), instances=2)
+    views, matrix = preview_batch(config(store, "cmsmlc"), instances=2)
     frames = gathered(config(store, "cmsmlc"), together=True, purpose="segments")[:2]
     np.testing.assert_array_equal(views.values, frames.reshape(2, 8, 2500))
     assert views.names[:3] == ("lead II segment 1", "lead II segment 2", "lead V2 segment 1")
     assert matrix.names == ("lead II segment 1", "lead II segment 2")
     assert views.offsets.tolist() == [0, 2500] * 4
-    assert first_batch(config(store, "cmlc"), instances=1)[0].names == ("lead II", "lead V2", "lead aVL", "lead aVR")
+    assert preview_batch(config(store, "cmlc"), instances=1)[0].names == ("lead II", "lead V2", "lead aVL", "lead aVR")
 
 
 def test_seconds_are_the_recordings_own(store: Path) -> None:
     """10 s at 500 Hz squeezed into 2,500 samples, as the paper does with Chapman."""
-    views, _ = first_batch(
+    views, _ = preview_batch(
         config(store, "simclr", "frames.sampling_rate=null", "frames.num_source_samples=5000"), instances=2
     )
     assert views.values.shape[-1] == 2500
@@ -115,7 +116,7 @@ def test_seconds_are_the_recordings_own(store: Path) -> None:
 )
 def test_augmented_views_come_with_what_they_were(method: str, names: tuple[str, ...], store: Path) -> None:
     settings = config(store, method)
-    views, matrix = first_batch(settings, instances=2)
+    views, matrix = preview_batch(settings, instances=2)
     frames = gathered(settings, together=False, purpose="evaluation")[:2]
     assert views.names == names
     assert matrix.names == (names[0], names[min(1, len(names) - 1)])
@@ -134,12 +135,12 @@ def test_augmented_views_come_with_what_they_were(method: str, names: tuple[str,
 
 
 def test_a_patients_instances_stand_side_by_side(store: Path) -> None:
-    _, chance = first_batch(config(store, "cmsc"), cells=20)
+    _, chance = preview_batch(config(store, "cmsc"), cells=20)
     changes = int((np.diff(chance.patients) != 0).sum())
     assert changes == len(set(chance.patients.tolist())) - 1
     sizes = np.unique(chance.patients, return_counts=True)[1]
     assert sizes.max() > 1
-    _, chosen = first_batch(config(store, "cmsc", "instances_per_patient=4"), cells=20)
+    _, chosen = preview_batch(config(store, "cmsc", "instances_per_patient=4"), cells=20)
     assert (kinds(chosen.patients) == SAME_PATIENT).sum() == 5 * 4 * 3
     assert (kinds(chosen.patients) == OTHER).sum() == 20 * 20 - 5 * 16
 
@@ -147,8 +148,8 @@ def test_a_patients_instances_stand_side_by_side(store: Path) -> None:
 def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> None:
     settings = config(store, "cmsc", "max_steps=60", "instances_per_patient=4", f"runs={tmp_path}")
     best = Path(pretrain(settings)["best"])
-    _, fresh = first_batch(settings)
-    _, trained = first_batch(settings, checkpoint=best)
+    _, fresh = preview_batch(settings)
+    _, trained = preview_batch(settings, checkpoint=best)
     assert "fresh" in fresh.title
     assert "epoch" in trained.title
 
@@ -159,27 +160,27 @@ def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> 
 
     assert gap(trained) > gap(fresh)
     with pytest.raises(ConfigError, match="normalisation none, not unit"):
-        first_batch(config(store, "cmsc", "frames.normalization=minmax"), checkpoint=best)
-    _, of_the_run = first_batch(settings, checkpoint=best.parent)
+        preview_batch(config(store, "cmsc", "frames.normalization=minmax"), checkpoint=best)
+    _, of_the_run = preview_batch(settings, checkpoint=best.parent)
     np.testing.assert_array_equal(of_the_run.values, trained.values)
     with pytest.raises(StoreError, match="no encoder"):
-        first_batch(settings, checkpoint=tmp_path)
+        preview_batch(settings, checkpoint=tmp_path)
 
 
 def test_torchs_own_generator_is_left_alone(store: Path) -> None:
     before = torch.get_rng_state()
-    first_batch(config(store, "cmsc"))
+    preview_batch(config(store, "cmsc"))
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_more_instances_than_the_batch_has_are_refused(store: Path) -> None:
     with pytest.raises(ConfigError, match=f"batch's {BATCH}"):
-        first_batch(config(store, "cmsc"), instances=BATCH + 1)
+        preview_batch(config(store, "cmsc"), instances=BATCH + 1)
 
 
 def test_every_registered_augmentation_of_a_frame(store: Path) -> None:
     opened = open_store(store)
-    views = augmented_frame(opened, "0000001", lead="aVL")
+    views = preview_augmentations(opened, "0000001", lead="aVL")
     names = ("original", *(name for name in AUGMENTATIONS.names() if not AUGMENTATIONS.get(name).drops_leads))
     assert views.names == names
     signal = opened.recording("0000001").select(("aVL",)).signal[0, :2500]
@@ -189,10 +190,10 @@ def test_every_registered_augmentation_of_a_frame(store: Path) -> None:
     assert all(np.array_equal(plain, values["original"]) for plain in views.plain[0])
     np.testing.assert_array_equal(values["flip_time"], values["original"][::-1])
     np.testing.assert_array_equal(values["flip_amplitude"], -values["original"])
-    np.testing.assert_array_equal(augmented_frame(opened, "0000001", lead="aVL").values, views.values)
-    assert not np.array_equal(augmented_frame(opened, "0000001", lead="aVL", seed=1).values, views.values)
-    np.testing.assert_array_equal(augmented_frame(opened, "0000001", lead="avl").values, views.values)
+    np.testing.assert_array_equal(preview_augmentations(opened, "0000001", lead="aVL").values, views.values)
+    assert not np.array_equal(preview_augmentations(opened, "0000001", lead="aVL", seed=1).values, views.values)
+    np.testing.assert_array_equal(preview_augmentations(opened, "0000001", lead="avl").values, views.values)
     with pytest.raises(ConfigError, match="II, V2, aVL, aVR"):
-        augmented_frame(opened, "0000001", lead="V9")
+        preview_augmentations(opened, "0000001", lead="V9")
     with pytest.raises(ConfigError, match="no record"):
-        augmented_frame(opened, "nobody")
+        preview_augmentations(opened, "nobody")

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 import clocs
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.preview import first_batch
+from clocs.training.preview import preview_batch
 from tests.training.conftest import Driver, data_of
 
 PARTS = (
@@ -36,7 +36,7 @@ def test_best_holds_the_encoder_without_its_projection(store: Path, tmp_path: Pa
 
 
 def test_random_pairs_do_not_depend_on_which_rank_holds_an_instance(store: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", *PARTS])
+    config = resolve_config("cmsmlc-synthetic", [f"store={store}", *PARTS])
     data = data_of(config)
     items = data.sampler.batch(0, 0)
     whole = data.train.make(items, 0, "train", 0, 0)["views"]
@@ -47,7 +47,7 @@ def test_random_pairs_do_not_depend_on_which_rank_holds_an_instance(store: Path)
 
 
 def test_a_picture_of_random_pairs_names_segments_and_has_nothing_to_compare_them_with(store: Path) -> None:
-    views, _ = first_batch(resolve("cmsmlc-synthetic", [f"store={store}", *PARTS]), instances=2)
+    views, _ = preview_batch(resolve_config("cmsmlc-synthetic", [f"store={store}", *PARTS]), instances=2)
     assert views.names == tuple(f"segment {number}: baseline_wander, mask" for number in (1, 2))
     assert views.offsets.tolist() == [0, 2500]
     assert views.plain is None, "without its augmentations, the method would draw other leads"

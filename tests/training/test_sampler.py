@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from clocs.core.errors import ConfigError
-from clocs.training.sampler import PatientSampler, Permutation, RepeatedSampler, ShuffledSampler, TurnsSampler
+from clocs.training.sampler import AlternatingSampler, PatientSampler, Permutation, RepeatedSampler, ShuffledSampler
 
 
 @settings(max_examples=60)
@@ -93,7 +93,7 @@ def test_each_patient_brings_as_many_items_as_asked() -> None:
 @settings(max_examples=30)
 @given(sizes=st.lists(st.integers(8, 60), min_size=1, max_size=4), seed=st.integers(0, 99))
 def test_stores_take_turns_and_each_is_gone_through_before_it_begins_anew(sizes: list[int], seed: int) -> None:
-    batch, sampler = 8, TurnsSampler(sizes, 8, seed)
+    batch, sampler = 8, AlternatingSampler(sizes, 8, seed)
     drawn = [sampler.batch(epoch, step) for epoch in range(3) for step in range(sampler.steps)]
     assert sampler.steps == len(sizes) * (sizes[0] // batch)
     for store, size in enumerate(sizes):

@@ -11,14 +11,14 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 
 import clocs
 from clocs.core.errors import ConfigError
-from clocs.training.config import resolve
+from clocs.training.config_resolution import resolve_config
 from clocs.training.schedule import learning_rate, planned_steps
 from tests.training.conftest import Driver
 from tests.training.test_resume import content
 
 
 def rates(*overrides: str, planned: int) -> list[float]:
-    config = resolve("cmsc-chapman", ["learning_rate=0.3", *overrides])
+    config = resolve_config("cmsc-chapman", ["learning_rate=0.3", *overrides])
     return [learning_rate(config, step, planned) for step in range(planned)]
 
 
@@ -48,7 +48,7 @@ def test_without_a_schedule_the_rate_is_the_configs_to_the_bit() -> None:
 
 def test_a_run_is_planned_by_epochs_and_steps_whichever_end_first() -> None:
     def planned(*overrides: str) -> int:
-        return planned_steps(resolve("cmsc-chapman", overrides), 7)
+        return planned_steps(resolve_config("cmsc-chapman", overrides), 7)
 
     assert planned("max_epochs=3") == 21
     assert planned("max_epochs=3", "max_steps=5") == 5

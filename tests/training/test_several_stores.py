@@ -18,12 +18,12 @@ from clocs.formats.writing import write
 from clocs.signals.quality import GATE_OFF
 from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches
-from clocs.training.config import resolve
-from clocs.training.data import sources
+from clocs.training.config_resolution import resolve_config
+from clocs.training.data import open_training_stores
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.frame_dataset import FrameDataset
-from clocs.training.initial_method import fresh_method
-from clocs.training.seen import load_seen, seen_keys, seen_records
+from clocs.training.initialization import build_initial_method
+from clocs.training.seen_recordings import load_seen_keys, seen_keys, seen_mask
 from tests.conftest import make_recording
 from tests.training.conftest import data_of
 
@@ -31,8 +31,8 @@ JOINT = ("method={name: cmsmlc, view_choice: random_pair, augmentations: [gaussi
 
 
 def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *JOINT])
-    parts = sources(config)
+    config = resolve_config("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *JOINT])
+    parts = open_training_stores(config)
     data = data_of(config, parts)
     alone = [data_of(config, (part,)).train for part in parts]
     assert len(data.train) == sum(map(len, alone))
@@ -53,27 +53,27 @@ def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Pa
 
 def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None:
     given = [f"store={store}", f"extra_stores={other}", *JOINT, "alternate_stores=true"]
-    config = resolve("cmsmlc-synthetic", given)
+    config = resolve_config("cmsmlc-synthetic", given)
     data = data_of(config)
-    first = len(data_of(config, sources(config)[:1]).train)
+    first = len(data_of(config, open_training_stores(config)[:1]).train)
     owners = [data.sampler.batch(0, step) >= first for step in range(data.sampler.steps)]
     assert [bool(owner.all()) for owner in owners] == [False, True] * (data.sampler.steps // 2)
     assert not any(owner.any() for owner in owners[::2])
     for wrong in ([f"store={store}", "alternate_stores=true"], [*given, "instances_per_patient=2"]):
         with pytest.raises(ConfigError, match="take turns where there are more_stores"):
-            sources(resolve("cmsmlc-synthetic", wrong))
+            open_training_stores(resolve_config("cmsmlc-synthetic", wrong))
 
 
 @pytest.mark.parametrize("normalization", ["none", "minmax"])
 def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(
     store: Path, normalization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = resolve("cmsc-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
-    parts = sources(config)
+    config = resolve_config("cmsc-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
+    parts = open_training_stores(config)
     dataset = data_of(config, parts).train.datasets[0]
     raw = copy.copy(dataset)
     monkeypatch.setattr(FrameDataset, "unit", property(lambda self: "adu" if self is raw else "mV"))
-    pair, policies, method = [dataset, raw], [parts[0].policy] * 2, fresh_method(config, parts)
+    pair, policies, method = [dataset, raw], [parts[0].policy] * 2, build_initial_method(config, parts)
     if normalization == "minmax":
         assert len(Batches(pair, policies, method, 0)) == 2 * len(dataset)
         return
@@ -82,8 +82,8 @@ def test_millivolt_and_raw_steps_are_not_mixed_unless_scaled(
 
 
 def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
-    config = resolve("cmsc-synthetic", [f"store={store}", f"extra_stores={other}", "batch_size=32"])
-    parts = sources(config)
+    config = resolve_config("cmsc-synthetic", [f"store={store}", f"extra_stores={other}", "batch_size=32"])
+    parts = open_training_stores(config)
     joint = data_of(config, parts).train
     alone = [data_of(config, (part,)).train for part in parts]
     items = np.array([3, len(alone[0]) + 2, 0, len(alone[0]), 7])
@@ -94,7 +94,7 @@ def test_each_view_comes_from_its_own_item(store: Path, other: Path) -> None:
 
 
 def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *JOINT])
+    config = resolve_config("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *JOINT])
     data = data_of(config)
     items = data.sampler.batch(0, 1)
     whole = data.train.make(items, 0, "train", 0, 1)["views"]
@@ -112,20 +112,20 @@ def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
     about = json.loads((Path(done["best"]) / "config.json").read_bytes())
     assert about["training"]["dataset"] == "synthetic + synthetic"
     assert about["training"]["extra_stores"][0]["store_sha256"] == open_store(other).sha256
-    seen = load_seen(Path(done["best"]), about["seen_sha256"])
+    seen = load_seen_keys(Path(done["best"]), about["seen_sha256"])
     for folder in (store, other):
         place = open_store(folder)
         assert np.isin(seen_keys(place, place.split()), seen).all()
 
 
 def test_labels_of_several_stores_are_refused(store: Path, other: Path) -> None:
-    config = resolve("supervised-synthetic", [f"store={store}", f"extra_stores={other}"])
+    config = resolve_config("supervised-synthetic", [f"store={store}", f"extra_stores={other}"])
     with pytest.raises(ConfigError, match="several stores are not the same"):
-        sources(config)
+        open_training_stores(config)
 
 
 def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Path, other: Path) -> None:
-    config = resolve("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}"])
+    config = resolve_config("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}"])
     with pytest.raises(ConfigError, match=f"cmsmlc makes 8 in {store}, 2 in {other}.*random_pair"):
         data_of(config)
 
@@ -133,9 +133,9 @@ def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Pa
 def test_stores_that_share_a_signal_are_not_trained_on_together(store: Path, tmp_path: Path) -> None:
     same = clocs.ingest("synthetic", None, tmp_path / "same", options={"num_records": 20, "leads": 4})
     clocs.split(same)
-    config = resolve("cmsc-synthetic", [f"store={store}", f"extra_stores={same.folder}"])
+    config = resolve_config("cmsc-synthetic", [f"store={store}", f"extra_stores={same.folder}"])
     with pytest.raises(LeakError, match=r"20 signals are in .* such as those of '(00000\d\d)' and '\1'"):
-        sources(config)
+        open_training_stores(config)
 
 
 @pytest.mark.parametrize(("first", "second"), [(("II",), ("V2", "II")), (("II", "V1"), ("I", "V1"))])
@@ -151,9 +151,9 @@ def test_an_ecg_is_recognised_in_another_store_by_any_lead_in_common(
         table = {"record_id": [f"{folder.name}{number}" for number in range(20)]}
         clocs.split(Store.from_arrays(folder, values, sampling_rate=500, leads=leads, table=table, gate=GATE_OFF))
     for one, other, names in ((*folders, "'a7' and 'b3'"), (*folders[::-1], "'b3' and 'a7'")):
-        config = resolve("cmsc-synthetic", [f"store={one}", f"extra_stores={other}"])
+        config = resolve_config("cmsc-synthetic", [f"store={one}", f"extra_stores={other}"])
         with pytest.raises(LeakError, match=f"1 leads are in {one} as well as in {other}, such as those of {names}"):
-            sources(config)
+            open_training_stores(config)
 
 
 def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_a_patient_of_two_stores_made_with_one_key_is_recognised(tmp_path: Path)
     best, about = Path(run["best"]), load_encoder_folder(Path(run["best"]))[1]
     train = set(first.table(["patient_id"]).column(0).filter(pa.array(~split.mask("test"))).to_pylist())
     names = second.table(["patient_id"]).column(0).to_pylist()
-    np.testing.assert_array_equal(seen_records(best, about, second), [name in train for name in names])
+    np.testing.assert_array_equal(seen_mask(best, about, second), [name in train for name in names])
     with pytest.raises(LeakError, match="trained on patients of the test part"):
         check_leakage(best, about, second, other)
-    config = resolve("cmsc-folder", [f"store={first.folder}", f"extra_stores={second.folder}"])
+    config = resolve_config("cmsc-folder", [f"store={first.folder}", f"extra_stores={second.folder}"])
     with pytest.raises(LeakError, match="24 patients are in"):
-        sources(config)
+        open_training_stores(config)

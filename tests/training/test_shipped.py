@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.training.shipped import encoder_folder, shipped_encoders
+from clocs.training.shipped import find_encoder_folder, shipped_encoders
 
 
 @pytest.fixture
@@ -25,17 +25,17 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_shipped_encoders_go_by_name(shipped: Path) -> None:
     assert shipped_encoders() == {name: shipped / name for name in ("byol-ptbxl", "cmsc-chapman")}
-    assert encoder_folder("cmsc-chapman") == shipped / "cmsc-chapman"
+    assert find_encoder_folder("cmsc-chapman") == shipped / "cmsc-chapman"
     with pytest.raises(ConfigError, match=r"byol-ptbxl, cmsc-chapman\). Did you mean 'cmsc-chapman'"):
-        encoder_folder("cmsc-chapmann")
+        find_encoder_folder("cmsc-chapmann")
     with pytest.raises(ConfigError, match="neither a folder") as caught:
-        encoder_folder("zzz")
+        find_encoder_folder("zzz")
     assert "Did you mean" not in str(caught.value)
 
 
 def test_a_runs_best_or_the_folder_itself(shipped: Path, tmp_path: Path) -> None:
     best = tmp_path / "run" / "best"
     best.mkdir(parents=True)
-    assert encoder_folder(tmp_path / "run") == tmp_path / "run", "nothing is best yet"
+    assert find_encoder_folder(tmp_path / "run") == tmp_path / "run", "nothing is best yet"
     (best / "config.json").write_text("{}")
-    assert encoder_folder(tmp_path / "run") == encoder_folder(str(best)) == best
+    assert find_encoder_folder(tmp_path / "run") == find_encoder_folder(str(best)) == best

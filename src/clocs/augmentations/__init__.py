@@ -1,11 +1,11 @@
-"""Augmentations of ECG frames: those of the paper's appendix B, MT-SSL's (appendix C), and some of our own.
+"""Augmentations of ECG frames: those of the paper (appendix B), of MT-SSL (appendix C) and others.
 
-Each is a callable ``augment(signals, generator=None)`` on (N, C, S) and can be used alone.
+Each is a callable ``augment(signals, generator=None)`` on frames (N, C, S) and can be used alone.
 """
 
 from clocs.augmentations.amplitude import FlipAmplitude, Scaling
-from clocs.augmentations.augmentation import AUGMENTATIONS, Augmentation, register, uniform
-from clocs.augmentations.compose import Compose, changed_augmentations, describe_augmentations, parse_augmentations
+from clocs.augmentations.augmentation import AUGMENTATIONS, Augmentation, register
+from clocs.augmentations.compose import Compose
 from clocs.augmentations.leads import LeadDropout, RandomLeads
 from clocs.augmentations.masks import Mask, SpecAugmentFrequency, SpecAugmentTime
 from clocs.augmentations.noise import BaselineWander, GaussianNoise
@@ -27,9 +27,5 @@ __all__ = [
     "SpecAugmentFrequency",
     "SpecAugmentTime",
     "TimeWarping",
-    "changed_augmentations",
-    "describe_augmentations",
-    "parse_augmentations",
     "register",
-    "uniform",
 ]

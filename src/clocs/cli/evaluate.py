@@ -18,7 +18,7 @@ Fraction = Annotated[float | None, typer.Option(show_default="0.5", help="Share 
 Labelled = Annotated[
     int | None, typer.Option(min=1, help="So many training patients have labels, in place of a share.")
 ]
-LabelDraw = Annotated[
+LabelUnit = Annotated[
     str, typer.Option(help="What the share is drawn over: patients, or frames (the released code's way).")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of the label draw and of random weights.")]
@@ -38,7 +38,7 @@ def probe_command(
     store: SplitStoreFolder,
     label_fraction: Fraction = None,
     num_labelled_patients: Labelled = None,
-    label_unit: LabelDraw = "patients",
+    label_unit: LabelUnit = "patients",
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",
@@ -69,7 +69,7 @@ def finetune_command(
     store: SplitStoreFolder,
     label_fraction: Fraction = None,
     num_labelled_patients: Labelled = None,
-    label_unit: LabelDraw = "patients",
+    label_unit: LabelUnit = "patients",
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",

@@ -24,9 +24,9 @@ def pretrain(
 
     Keys: store, runs, seed, epochs, batch, leads, embedding, threads, devices, method.temperature, ...
     """
-    from clocs.training.config import resolve
+    from clocs.training.config_resolution import resolve_config
 
-    settings = resolve(config, overrides or [])
+    settings = resolve_config(config, overrides or [])
     if show:
         typer.echo(settings.model_dump_json(indent=2))
         return

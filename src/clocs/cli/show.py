@@ -25,11 +25,11 @@ def batch(
     """Draw the first training batch of a config: its views, and how alike its instances are."""
     from clocs.drawing.batch import draw_batch
     from clocs.drawing.figure import save_figure
-    from clocs.training.config import resolve
-    from clocs.training.preview import first_batch
+    from clocs.training.config_resolution import resolve_config
+    from clocs.training.preview import preview_batch
 
-    settings = resolve(config, overrides or [])
-    views, similarity = first_batch(settings, instances=instances, checkpoint=checkpoint)
+    settings = resolve_config(config, overrides or [])
+    views, similarity = preview_batch(settings, instances=instances, checkpoint=checkpoint)
     save_figure(draw_batch(views, similarity, f"{settings.method['name']}: views of the first batch"), out, dpi=150)
     typer.echo(str(out))
 
@@ -46,9 +46,9 @@ def augmentations(
     from clocs.drawing.batch import draw_augmentations
     from clocs.drawing.figure import save_figure
     from clocs.store.store import open_store
-    from clocs.training.preview import augmented_frame
+    from clocs.training.preview import preview_augmentations
 
-    views = augmented_frame(open_store(store), record, lead=lead, seed=seed)
+    views = preview_augmentations(open_store(store), record, lead=lead, seed=seed)
     save_figure(draw_augmentations(views, views.instances[0]), out, dpi=150)
     typer.echo(str(out))
 

@@ -203,26 +203,26 @@ def build_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encode
     return ENCODERS.get(name)(**parse_encoder(name, options or {}))
 
 
-def parse_encoder(name: str, options: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
+def parse_encoder(name: str, options: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return all options of a registered encoder, with the defaults filled in.
 
     Args:
         name: Name of a registered encoder.
         options: Options that are set.
-        given: Options that the caller supplies itself, and that are left out.
+        exclude: Options that the caller supplies itself; they are left out.
 
     Raises:
         ConfigError: The name or options are invalid. The message lists all errors.
     """
-    return constructor_options(ENCODERS.get(name), options, f"encoder '{name}'", exclude=given)
+    return constructor_options(ENCODERS.get(name), options, f"encoder '{name}'", exclude=exclude)
 
 
-def changed_encoder_options(name: str, options: Mapping[str, Any], *, given: Collection[str] = ()) -> dict[str, Any]:
+def changed_encoder_options(name: str, options: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return the options of a registered encoder that differ from its defaults, also within an encoder in an option.
 
     Arguments and errors are those of :func:`parse_encoder`.
     """
-    changed = changed_options(ENCODERS.get(name), options, exclude=given)
+    changed = changed_options(ENCODERS.get(name), options, exclude=exclude)
     inner = changed.get("encoder")
     if isinstance(inner, Mapping):
         values = {key: value for key, value in inner.items() if key != "name"}

@@ -17,8 +17,8 @@ from clocs.encoders.encoder import changed_encoder_options, describe_encoder, is
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.seen import trained_on
-from clocs.training.shipped import encoder_folder
+from clocs.training.seen_recordings import training_hashes
+from clocs.training.shipped import find_encoder_folder
 
 RANDOM = "random"
 """A checkpoint's name: the paper's network with weights nobody trained."""
@@ -61,7 +61,7 @@ class EncoderCheckpoint:
             raise ConfigError("random weights were trained on nothing; name a run")
         told = self.about["training"]
         found = [(place, place.split(told["split"])) for place in places]
-        if [(place.sha256, split.sha256) for place, split in found] != trained_on(self.about):
+        if [(place.sha256, split.sha256) for place, split in found] != training_hashes(self.about):
             raise ConfigError(
                 f"this takes all stores that the encoder was trained with, in their order ({told['dataset']}), and the "
                 f"split of training; these are others"
@@ -73,7 +73,7 @@ def load_encoder_checkpoint(checkpoint: str | os.PathLike[str], store: Store, se
     """From a run's folder, its ``best``, a shipped encoder's name, or ``random`` (then weights come from the seed)."""
     if os.fspath(checkpoint) == RANDOM:
         return _random(store, seed)
-    folder = encoder_folder(checkpoint)
+    folder = find_encoder_folder(checkpoint)
     module, about = load_encoder_folder(folder)
     return EncoderCheckpoint(
         module, about, folder, str(about.get("training", {}).get("method", {}).get("name", "encoder"))

@@ -24,7 +24,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
-from clocs.training.labels import labelled_records
+from clocs.training.labels import sample_patients
 from clocs.training.runs import Run
 
 Folder = str | os.PathLike[str]
@@ -74,7 +74,7 @@ class EvaluationRun:
         train = self.split.mask("train")
         if self.options.label_unit == "frames":
             return train
-        return labelled_records(self.store, train, self.label_fraction, self.options.seed)
+        return sample_patients(self.store, train, self.label_fraction, self.options.seed)
 
     def run(self, runs: Folder, kind: str, origin: Mapping[str, Any]) -> Run:
         """Return the folder of this evaluation.

@@ -18,7 +18,7 @@ from clocs.metrics.calibration import to_probabilities
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
-from clocs.training.config import FROM_FRAMES, PretrainConfig
+from clocs.training.config import FRAME_OPTIONS, PretrainConfig
 from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.loop import Progress
 from clocs.training.pretrain import pretrain
@@ -96,7 +96,7 @@ def _training(
     section = encoder.about["encoder"]
     return PretrainConfig(
         method={"name": "supervised", "multi_label": multi_label},
-        encoder={"name": section["name"], **{k: v for k, v in section["options"].items() if k not in FROM_FRAMES}},
+        encoder={"name": section["name"], **{k: v for k, v in section["options"].items() if k not in FRAME_OPTIONS}},
         store=store.folder,
         split=config.split,
         frames=_frames(evaluation.policy, store, encoder.module.in_channels),

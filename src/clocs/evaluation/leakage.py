@@ -10,7 +10,7 @@ import numpy as np
 from clocs.core.errors import LeakError
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
-from clocs.training.seen import has_list, same_split, seen_records
+from clocs.training.seen_recordings import has_seen_keys, seen_mask, was_trained_on_split
 
 
 def check_leakage(
@@ -22,9 +22,9 @@ def check_leakage(
     """
     if folder is None:
         return {"seen": "nothing: random weights"}
-    if not has_list(folder, about):
+    if not has_seen_keys(folder, about):
         return _same_split(about, store, split)
-    seen = seen_records(folder, about, store)
+    seen = seen_mask(folder, about, store)
     patient, patients = store.patient_codes()
     known = np.zeros(patients, bool)
     known[patient[seen]] = True
@@ -41,7 +41,7 @@ def check_leakage(
 
 def _same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
     """An encoder without a list of what it has seen can be trusted only with the very split it was trained on."""
-    if same_split(about, store, split):
+    if was_trained_on_split(about, store, split):
         return {"seen": "the training and validation parts of this very split"}
     raise LeakError(
         "this encoder does not say which recordings it has seen, and it was trained with another store or split: "

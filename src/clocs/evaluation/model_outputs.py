@@ -14,7 +14,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.frame_dataset import FrameDataset
-from clocs.training.labels import without_classes
+from clocs.training.labels import no_classes_message
 
 BATCH = 512
 
@@ -53,7 +53,7 @@ class ModelOutputs:
 def require_classes(store: Store) -> None:
     """What is fitted or judged by classes takes a store that names some."""
     if not store.manifest.dataset["classes"]:
-        raise ConfigError(without_classes(store))
+        raise ConfigError(no_classes_message(store))
 
 
 def require_patients(store: Store, split: Split, *parts: str) -> None:

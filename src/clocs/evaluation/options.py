@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.evaluation.evaluation_frames import FrameChoice
-from clocs.training.labels import LabelDraw
+from clocs.training.labels import LabelUnit
 
 EXECUTION: Final = frozenset({"num_threads"})
 """Options that say how an evaluation is carried out: not part of what it is."""
@@ -23,7 +23,7 @@ class EvaluationOptions(BaseModel):
     """Of the training labels."""
     num_labelled_patients: int | None = Field(default=None, gt=0)
     """So many training patients have labels, in place of a fraction."""
-    label_unit: LabelDraw = "patients"
+    label_unit: LabelUnit = "patients"
     seed: int = Field(default=0, ge=0)
     """Of the label draw, and of random weights."""
     frames: FrameChoice = "encoder"

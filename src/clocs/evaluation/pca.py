@@ -28,8 +28,8 @@ from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
-from clocs.training.output_dir import refuse_taken
-from clocs.training.seen import save_seen, seen_also, seen_keys
+from clocs.training.output_dir import check_output_dir
+from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, seen_keys
 
 RECORDINGS = 4_000
 """At most, of each store: thousands are enough for the covariance of some hundred features."""
@@ -75,11 +75,13 @@ def write_pca_encoder(
         "seed": seed,
         "components": module.embedding_dim,
     }
-    refuse_taken(folder, lambda held: _made_of(held, fitted))
+    check_output_dir(folder, lambda held: _made_of(held, fitted))
     explained = module.fit(_features(module, encoder, *source, seed) for source in sources)
     assert encoder.folder is not None
     about = {key: value for key, value in encoder.about.items() if key not in OF_THE_LAYER}
-    about["seen_sha256"] = save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources)))
+    about["seen_sha256"] = save_seen_keys(
+        folder, extend_seen_keys(encoder.folder, encoder.about, starmap(seen_keys, sources))
+    )
     about["pca"] = {**fitted, "explained": round(explained, 4)}
     save_encoder(folder, module, {**about, "encoder": describe_encoder(module)})
     finish_encoder(folder, module)

@@ -16,7 +16,7 @@ from clocs.evaluation.linear import Solver, fit_linear
 from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs
 from clocs.evaluation.options import EvaluationOptions
 from clocs.store.store import Store
-from clocs.training.labels import labelled_items
+from clocs.training.labels import sample_items
 
 
 class ProbeConfig(EvaluationOptions):
@@ -77,5 +77,5 @@ def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> ModelOut
         train_mode=config.train_mode,
     )
     if part == "train" and config.label_unit == "frames":
-        rows = rows.pick(labelled_items(len(rows.values), config.label_fraction, config.seed))
+        rows = rows.pick(sample_items(len(rows.values), config.label_fraction, config.seed))
     return rows

@@ -25,7 +25,7 @@ from clocs.inference.torch_network import TorchNetwork, require_torch
 from clocs.signals.resampling import Floats
 from clocs.training.encoder_folder import ONNX, embedding_dim, in_channels, read_config, read_onnx, why_no_onnx
 from clocs.training.onnx_session import Mask, OnnxNetwork
-from clocs.training.shipped import DEFAULT_ENCODER, encoder_folder
+from clocs.training.shipped import DEFAULT_ENCODER, find_encoder_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -287,7 +287,7 @@ def load_encoder(
         >>> encoder.embed_frames(np.zeros((3, 1, encoder.input.samples), np.float32)).shape
         (3, 128)
     """
-    folder = encoder_folder(name_or_folder)
+    folder = find_encoder_folder(name_or_folder)
     return PretrainedEncoder(os.fspath(name_or_folder), folder, device=device, num_threads=num_threads, module=module)
 
 

@@ -1,4 +1,4 @@
-"""Layer 3: pre-training methods, one file each."""
+"""Pre-training methods, one file each. A method is an ``nn.Module`` built from an encoder."""
 
 from clocs.methods.byol import BYOL
 from clocs.methods.cmlc import CMLC
@@ -9,13 +9,11 @@ from clocs.methods.cpc import CPC
 from clocs.methods.jepa import JEPA
 from clocs.methods.mae import MAE
 from clocs.methods.masked import MaskedMethod
-from clocs.methods.method import METHODS, Batch, Method, Outputs, build_method, changed_method, parse_method
+from clocs.methods.method import METHODS, Augmentations, Batch, Method, Outputs, build_method, register
 from clocs.methods.mtssl import MTSSL
 from clocs.methods.simclr import SimCLR
 from clocs.methods.supervised import Supervised
 from clocs.methods.vicreg import VICReg
-
-register = METHODS.register
 
 __all__ = [
     "BYOL",
@@ -27,6 +25,7 @@ __all__ = [
     "MAE",
     "METHODS",
     "MTSSL",
+    "Augmentations",
     "Batch",
     "ContrastiveMethod",
     "MaskedMethod",
@@ -37,7 +36,5 @@ __all__ = [
     "Supervised",
     "VICReg",
     "build_method",
-    "changed_method",
-    "parse_method",
     "register",
 ]

@@ -11,13 +11,8 @@ import torch
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from clocs.augmentations import (
-    Augmentation,
-    Compose,
-    changed_augmentations,
-    describe_augmentations,
-    parse_augmentations,
-)
+from clocs.augmentations import Augmentation, Compose
+from clocs.augmentations.compose import changed_augmentations, describe_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.options import changed_options, constructor_options
 from clocs.core.registry import Registry
@@ -30,7 +25,7 @@ Batch = dict[str, Tensor]
 Outputs = Tensor | dict[str, Tensor]
 """What a method's network returns for a batch; the first dimension counts instances."""
 FramePolicyName = Literal["segments", "evaluation"]
-GIVEN: Final = ("encoder", "num_classes")
+RUN_ARGUMENTS: Final = ("encoder", "num_classes")
 """Constructor parameters that a run supplies. All others are options."""
 PER_INSTANCE: Final = ("patient", "item", "target")
 """Entries of a batch that a loss over the batches of all ranks may need."""
@@ -59,7 +54,7 @@ class Method(nn.Module, ABC):
 
     Args:
         encoder: The encoder to train.
-        augmentations: Applied to each view on its own, in millivolt unless :attr:`normalises_first`.
+        augmentations: Applied to each view on its own, in millivolt unless :attr:`normalizes_first`.
     """
 
     frame_policy: ClassVar[FramePolicyName] = "evaluation"
@@ -116,7 +111,7 @@ class Method(nn.Module, ABC):
         return any(step.drops_leads for step in self.augmentations)
 
     @property
-    def normalises_first(self) -> bool:
+    def normalizes_first(self) -> bool:
         """Whether views are made of normalised frames. By default they are made in mV and normalised afterwards."""
         return False
 
@@ -223,6 +218,8 @@ def _check(name: str, part: type[Method]) -> None:
 
 
 METHODS: Registry[type[Method]] = Registry("method", check=_check)
+"""All methods by name."""
+register = METHODS.register
 
 
 def parse_method(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +230,7 @@ def parse_method(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     options = dict(given)
     name = str(options.pop("name", ""))
-    return {"name": name, **constructor_options(METHODS.get(name), options, f"method '{name}'", exclude=GIVEN)}
+    return {"name": name, **constructor_options(METHODS.get(name), options, f"method '{name}'", exclude=RUN_ARGUMENTS)}
 
 
 def build_method(given: Mapping[str, Any], encoder: Encoder, num_classes: int = 0) -> Method:
@@ -255,7 +252,7 @@ def changed_method(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a method's name and the options that differ from the defaults; the same within its augmentations."""
     options = dict(given)
     name = str(options.pop("name"))
-    changed = changed_options(METHODS.get(name), options, exclude=GIVEN)
+    changed = changed_options(METHODS.get(name), options, exclude=RUN_ARGUMENTS)
     if "augmentations" in changed:
         changed["augmentations"] = changed_augmentations(changed["augmentations"])
     return {"name": name, **changed}

@@ -59,7 +59,7 @@ class MTSSL(Method):
         self.classification = MultiTaskLoss()
 
     @property
-    def normalises_first(self) -> bool:
+    def normalizes_first(self) -> bool:
         """Whether tasks augment frames as the encoder takes them."""
         return self.tasks_on == "normalised"
 

@@ -11,7 +11,7 @@ from clocs.evaluation.scoring import format_interval
 from clocs.inference.classifier import ClassifierCard
 from clocs.inference.preparation import format_leads
 from clocs.similarity.scoring.audit import in_rows
-from clocs.training.seen import trained_on
+from clocs.training.seen_recordings import training_hashes
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _data(found: CardContent) -> str:
 
 
 def _who_trained(found: CardContent) -> str:
-    own = {store for store, _ in trained_on(found.about)}
+    own = {store for store, _ in training_hashes(found.about)}
     if own.isdisjoint(task.classifier.trained_on["store_sha256"] for task in found.tasks):
         return (
             "The encoder was trained before, without labels, on other data "

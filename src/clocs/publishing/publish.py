@@ -31,8 +31,8 @@ from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
-from clocs.training.output_dir import refuse_taken
-from clocs.training.seen import save_seen, seen_also, seen_keys, trained_on
+from clocs.training.output_dir import check_output_dir
+from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, seen_keys, training_hashes
 
 
 def publish(
@@ -60,13 +60,15 @@ def publish(
     for place, parts in sources:
         require_patients(place, parts, "train", "validation", "test")
     folder, known = Path(out), {"weights_sha256": encoder.about["weights_sha256"], "classifiers": names}
-    refuse_taken(folder, lambda held: known.items() <= held.items())
+    check_output_dir(folder, lambda held: known.items() <= held.items())
     made = [_task(encoder, place, parts, name) for (place, parts), name in zip(sources, names, strict=True)]
     assert encoder.folder is not None
     tasks = tuple(task for task, _ in made)
     about = {
         **encoder.about,
-        "seen_sha256": save_seen(folder, seen_also(encoder.folder, encoder.about, starmap(seen_keys, sources))),
+        "seen_sha256": save_seen_keys(
+            folder, extend_seen_keys(encoder.folder, encoder.about, starmap(seen_keys, sources))
+        ),
         "classifiers": names,
     }
     save_encoder(folder, encoder.module, about)
@@ -79,7 +81,7 @@ def publish(
 
 def _sources(encoder: EncoderCheckpoint, places: Sequence[Store], split: str | None) -> list[tuple[Store, Split]]:
     """Those of training, all of them, or others alone: the split contract holds for either."""
-    trained = {store for store, _ in trained_on(encoder.about)}
+    trained = {store for store, _ in training_hashes(encoder.about)}
     if encoder.folder is None or not trained.isdisjoint(place.sha256 for place in places):
         own = encoder.sources(places)
         if split not in (None, own[0][1].name):

@@ -107,7 +107,7 @@ class Batches:
             made.append({"views": views, **method.draw_masks(views, generator)})
         batch = {key: torch.cat([part[key] for part in made]) for key in made[0]}
         mask = self._lead_mask(frames["lead_mask"], batch["views"]) if self._has_masks else None
-        if not method.normalises_first:
+        if not method.normalizes_first:
             batch["views"] = torch.from_numpy(self.policies[number].normalize(batch["views"].numpy()))
         if mask is not None:
             batch["lead_mask"] = mask
@@ -135,7 +135,7 @@ class Batches:
                 "stores in millivolt and in raw steps (adu) cannot be trained on together as they are: amplitudes "
                 "would differ a thousandfold. Scale all frames: frames.normalization=minmax"
             )
-        unitless = self._method.normalises_first and scaled
+        unitless = self._method.normalizes_first and scaled
         if units != {"mV"} and self._method.needs_millivolt and not unitless:
             raise UnitError(
                 "the method augments signals in millivolt, but the files of this store give no gain: they are in raw "
@@ -146,4 +146,4 @@ class Batches:
 
 def policy_for_views(policy: FramePolicy, method: Method) -> FramePolicy:
     """Return the policy by which frames are gathered: not yet normalised where views are made in mV."""
-    return policy if method.normalises_first else policy.model_copy(update={"normalization": "none"})
+    return policy if method.normalizes_first else policy.model_copy(update={"normalization": "none"})

@@ -25,13 +25,13 @@ from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches, policy_for_views
 from clocs.training.config import PretrainConfig
 from clocs.training.frame_dataset import FrameDataset
-from clocs.training.labels import labelled_items, labelled_records, without_classes
-from clocs.training.sampler import PatientSampler, RepeatedSampler, Sampler, ShuffledSampler, TurnsSampler
-from clocs.training.seen import seen_keys
+from clocs.training.labels import no_classes_message, sample_items, sample_patients
+from clocs.training.sampler import AlternatingSampler, PatientSampler, RepeatedSampler, Sampler, ShuffledSampler
+from clocs.training.seen_recordings import seen_keys
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingStore:
     """One store, with its split and the frames that are cut from it."""
 
     store: Store
@@ -55,7 +55,7 @@ class Source:
 
 
 @dataclass
-class Data:
+class TrainingData:
     """The two parts a loop draws from."""
 
     train: Batches
@@ -63,23 +63,23 @@ class Data:
     sampler: Sampler
 
 
-def sources(config: PretrainConfig) -> tuple[Source, ...]:
+def open_training_stores(config: PretrainConfig) -> tuple[TrainingStore, ...]:
     """Return the config's store, then those trained on together with it, whose frames are as long and as fast."""
     name = config.method["name"]
     if config.extra_stores and METHODS.get(name).needs_labels:
         raise ConfigError(f"more_stores: {name} needs labels, and those of several stores are not the same")
     if config.alternate_stores and (not config.extra_stores or config.instances_per_patient):
         raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
-    first = source(config)
+    first = open_training_store(config)
     if METHODS.get(name).needs_labels and not first.store.manifest.dataset["classes"]:
-        raise ConfigError(f"{name} needs labels, but {without_classes(first.store)}")
+        raise ConfigError(f"{name} needs labels, but {no_classes_message(first.store)}")
     parts = (first, *(_as_first(first, config, folder) for folder in config.extra_stores))
     if config.extra_stores:
         _refuse_overlap(parts)
     return parts
 
 
-def _refuse_overlap(parts: tuple[Source, ...]) -> None:
+def _refuse_overlap(parts: tuple[TrainingStore, ...]) -> None:
     """A recording or a patient of two stores would be taken for two, and might train as well as validate."""
     for alike in zip(*(_known(part.store) for part in parts), strict=True):
         for one, other in itertools.combinations(alike, 2):
@@ -115,7 +115,7 @@ def _known(store: Store) -> Iterator[_Known]:
     yield _Known("leads", store, *lead_keys(store, np.ones(len(store), bool), all_leads=True))
 
 
-def source(config: PretrainConfig) -> Source:
+def open_training_store(config: PretrainConfig) -> TrainingStore:
     """Return the config's store with the frame policy that the method takes, and the config's changes to it."""
     store = open_store(config.store)
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
@@ -123,10 +123,10 @@ def source(config: PretrainConfig) -> Source:
     policy = validate_model(FramePolicy, {**own.model_dump(), **changes}, "frames")
     if changes.get("leads"):
         policy = policy.model_copy(update={"leads": _leads(store, policy.leads)})
-    return Source(store, store.split(config.split), policy)
+    return TrainingStore(store, store.split(config.split), policy)
 
 
-def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
+def _as_first(first: TrainingStore, config: PretrainConfig, folder: Path) -> TrainingStore:
     """Frames as of the first store, of the leads that the paper takes from this one."""
     if first.policy.sampling_rate is None:
         raise ConfigError("more_stores: the first store's frames have no stated rate, so others cannot be cut alike")
@@ -134,7 +134,7 @@ def _as_first(first: Source, config: PretrainConfig, folder: Path) -> Source:
     own = store.frame_policy("evaluation")
     leads = _leads(store, config.leads) if config.leads else own.leads
     policy = first.policy.model_copy(update={"leads": leads, "excluded_leads": own.excluded_leads})
-    return Source(store, store.split(config.split), policy)
+    return TrainingStore(store, store.split(config.split), policy)
 
 
 def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -152,19 +152,19 @@ def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
     return named
 
 
-def all_hashes(parts: tuple[Source, ...]) -> dict[str, Any]:
+def describe_stores(parts: tuple[TrainingStore, ...]) -> dict[str, Any]:
     """Return hashes and frame policy of the first store, and of the others under ``extra_stores``."""
     more = [{**part.hashes, "policy": part.policy.model_dump(mode="json")} for part in parts[1:]]
     told: dict[str, Any] = {**parts[0].hashes, "policy": parts[0].policy.model_dump(mode="json")}
     return {**told, "extra_stores": more} if more else told
 
 
-def all_seen(parts: tuple[Source, ...]) -> Keys:
+def seen_keys_of_stores(parts: tuple[TrainingStore, ...]) -> Keys:
     """Signals of all stores that train, or decide when to stop."""
     return np.unique(np.concatenate([seen_keys(part.store, part.split) for part in parts]))
 
 
-def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, ...]) -> Data:
+def build_training_data(config: PretrainConfig, method: Method, parts: tuple[TrainingStore, ...]) -> TrainingData:
     """Return the batches of both parts of the split, and the order in which training takes them."""
     trained, validated = _records(config, parts)
     datasets = _datasets(method, parts, trained)
@@ -178,7 +178,7 @@ def training_data(config: PretrainConfig, method: Method, parts: tuple[Source, .
     _warn_of_one_patient(config, method, validation)
     if method.needs_labels:
         _refuse_labels(method, parts[0].store, {"training": datasets[0], "validation": validating[0]})
-    return Data(train, validation, _sampler(config, train))
+    return TrainingData(train, validation, _sampler(config, train))
 
 
 def takes_all_leads(method: Method) -> bool:
@@ -186,16 +186,16 @@ def takes_all_leads(method: Method) -> bool:
     return method.leads_as_views or method.encoder.in_channels > 1
 
 
-def _records(config: PretrainConfig, parts: tuple[Source, ...]) -> tuple[list[Any], list[Any]]:
+def _records(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> tuple[list[Any], list[Any]]:
     """Masks of the recordings that train and that validate, for each store."""
     trained = [part.split.mask("train") for part in parts]
     if config.patient_fraction < 1:
         trained = [
-            labelled_records(part.store, records, config.patient_fraction, derived_seed(config.seed, "patients"))
+            sample_patients(part.store, records, config.patient_fraction, derived_seed(config.seed, "patients"))
             for part, records in zip(parts, trained, strict=True)
         ]
     if config.label_fraction < 1 and config.label_unit == "patients":
-        trained = [labelled_records(parts[0].store, trained[0], config.label_fraction, config.seed)]
+        trained = [sample_patients(parts[0].store, trained[0], config.label_fraction, config.seed)]
     validated = [part.split.mask("validation") for part in parts]
     for part, masks in zip(parts, zip(trained, validated, strict=True), strict=True):
         empty = [name for name, mask in zip(("training", "validation"), masks, strict=True) if not mask.any()]
@@ -208,10 +208,10 @@ def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
     """The order in which training takes its items."""
     sampler: Sampler
     if config.label_fraction < 1 and config.label_unit == "frames":
-        chosen = labelled_items(len(train), config.label_fraction, config.seed)
+        chosen = sample_items(len(train), config.label_fraction, config.seed)
         sampler = ShuffledSampler(len(train), config.batch_size, config.seed, chosen)
     elif config.alternate_stores and len(train.datasets) > 1:
-        sampler = TurnsSampler(train.sizes, config.batch_size, config.seed)
+        sampler = AlternatingSampler(train.sizes, config.batch_size, config.seed)
     elif config.instances_per_patient:
         patients = train.patients(np.arange(len(train)))
         sampler = PatientSampler(patients, config.batch_size, config.instances_per_patient, config.seed)
@@ -220,7 +220,7 @@ def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
     return RepeatedSampler(sampler, config.passes_per_epoch) if config.passes_per_epoch > 1 else sampler
 
 
-def _datasets(method: Method, parts: tuple[Source, ...], records: list[Any]) -> list[FrameDataset]:
+def _datasets(method: Method, parts: tuple[TrainingStore, ...], records: list[Any]) -> list[FrameDataset]:
     made = []
     for part, chosen in zip(parts, records, strict=True):
         policy = policy_for_views(part.policy, method)
@@ -228,12 +228,12 @@ def _datasets(method: Method, parts: tuple[Source, ...], records: list[Any]) -> 
     return made
 
 
-def _with_leads(part: Source, dataset: FrameDataset) -> FramePolicy:
+def _with_leads(part: TrainingStore, dataset: FrameDataset) -> FramePolicy:
     """So that leads that come together are the same in both parts, whatever is the commonest in each."""
     return part.policy.model_copy(update={"leads": dataset.leads})
 
 
-def _refuse_channels(method: Method, parts: tuple[Source, ...], datasets: list[FrameDataset]) -> None:
+def _refuse_channels(method: Method, parts: tuple[TrainingStore, ...], datasets: list[FrameDataset]) -> None:
     """Refuse frames of another number of leads than an encoder of several leads takes."""
     channels = method.encoder.in_channels
     if channels == 1:
@@ -271,7 +271,7 @@ def _refuse_labels(method: Method, store: Store, parts: dict[str, FrameDataset])
             )
 
 
-def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[Source, ...], train: Batches) -> None:
+def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[TrainingStore, ...], train: Batches) -> None:
     """Refuse views that the loss cannot compare before training, not at its first step."""
     name, firsts = config.method["name"], np.cumsum([0, *train.sizes])[:-1]
     counts = [train.make(np.array([first], np.int64), 0, "train", 0, 0)["views"].shape[1] for first in firsts]

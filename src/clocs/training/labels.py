@@ -16,11 +16,11 @@ from clocs.core.seeds import generator
 if TYPE_CHECKING:
     from clocs.store.store import Store
 
-LabelDraw = Literal["patients", "frames"]
+LabelUnit = Literal["patients", "frames"]
 """``patients``: all labels of some patients. ``frames``: as the released code, some labels of nearly all patients."""
 
 
-def without_classes(store: Store) -> str:
+def no_classes_message(store: Store) -> str:
     """What it means that a store names no classes, and what to do."""
     name = store.manifest.dataset["name"]
     how = "an option of the same ingest, -o classes=SR,AF=AFIB+AFL" if name == "folder" else "its field 'classes'"
@@ -31,7 +31,7 @@ def without_classes(store: Store) -> str:
     )
 
 
-def labelled_records(
+def sample_patients(
     store: Store, records: npt.NDArray[np.bool_], label_fraction: float, seed: int
 ) -> npt.NDArray[np.bool_]:
     """Of a mask over recordings, those of a random fraction of its patients."""
@@ -42,7 +42,7 @@ def labelled_records(
     return np.asarray(records & chosen[patient])
 
 
-def labelled_items(count: int, label_fraction: float, seed: int) -> npt.NDArray[np.int64]:
+def sample_items(count: int, label_fraction: float, seed: int) -> npt.NDArray[np.int64]:
     """Of items 0..count-1, a random fraction, in order."""
     return np.sort(_first(count, label_fraction, seed))
 

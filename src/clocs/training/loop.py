@@ -23,7 +23,7 @@ from clocs.metrics.ranking import auc, macro_average
 from clocs.training.batches import Batches
 from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from clocs.training.config import PretrainConfig
-from clocs.training.data import Data
+from clocs.training.data import TrainingData
 from clocs.training.distributed import all_or_none, share_statistics
 from clocs.training.encoder_module import save_encoder
 from clocs.training.online_probe import OnlineProbe
@@ -93,7 +93,7 @@ class _Steps(nn.Module):
 class Loop:
     """Trains a method on a run's data until it stops getting better."""
 
-    def __init__(self, config: PretrainConfig, method: Method, data: Data, run: Run, fabric: Fabric) -> None:
+    def __init__(self, config: PretrainConfig, method: Method, data: TrainingData, run: Run, fabric: Fabric) -> None:
         self.config, self.data, self.run, self.fabric = config, data, run, fabric
         self.state = State()
         self.planned = planned_steps(config, data.sampler.steps)

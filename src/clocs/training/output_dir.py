@@ -13,14 +13,14 @@ OWN = ("model.safetensors", "model.onnx", "seen.npy", "config.json", "README.md"
 """How names of an encoder's files begin; what a killed attempt left has an ending behind."""
 
 
-def refuse_taken(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
+def check_output_dir(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
     """Refuse to write over a run, or over an encoder whose config does not say that it is the ``same``.
 
     What a killed attempt left, a folder without config.json, may be written over.
     """
     path = out / "config.json"
     if not path.exists():
-        _refuse_strangers(out)
+        _refuse_unrelated_files(out)
         return
     why = ""
     try:
@@ -34,7 +34,7 @@ def refuse_taken(out: Path, same: Callable[[dict[str, Any]], bool]) -> None:
         )
 
 
-def _refuse_strangers(out: Path) -> None:
+def _refuse_unrelated_files(out: Path) -> None:
     """What is to be passed on whole must not hold files of another kind, such as recordings."""
     held = (entry.name for entry in out.iterdir()) if out.is_dir() else ()
     strangers = sorted(name for name in held if not name.startswith(OWN))

@@ -11,7 +11,9 @@ INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Of x86 processors, for bfloat16."""
 
 
-def warn_if_slow(precision: str, device: torch.device, processor: Mapping[str, object] | None = None) -> None:
+def warn_if_bfloat16_is_slow(
+    precision: str, device: torch.device, processor: Mapping[str, object] | None = None
+) -> None:
     """Say so where bfloat16 is emulated, at twice the time of float32; ``processor``: its capabilities, if not this."""
     if precision != "bf16-mixed" or device.type != "cpu":
         return

@@ -21,18 +21,26 @@ from clocs.store.duplicates import Keys
 from clocs.store.reader import StoreLike
 from clocs.training.batches import DRAW_BLOCK
 from clocs.training.checkpoint import Checkpoint, newest_undamaged
-from clocs.training.config import PretrainConfig, resolve
-from clocs.training.data import Data, Source, all_hashes, all_seen, sources, training_data
+from clocs.training.config import PretrainConfig
+from clocs.training.config_resolution import resolve_config
+from clocs.training.data import (
+    TrainingData,
+    TrainingStore,
+    build_training_data,
+    describe_stores,
+    open_training_stores,
+    seen_keys_of_stores,
+)
 from clocs.training.distributed import from_rank_zero
 from clocs.training.encoder_folder import REQUIRED
 from clocs.training.encoder_module import load_encoder_folder, weights_hash
-from clocs.training.initial_method import described_method, fresh_method, warn_of_other_frames
+from clocs.training.initialization import build_initial_method, config_for_method, warn_about_input_mismatch
 from clocs.training.loop import Loop, Progress
 from clocs.training.onnx_export import finish_encoder
-from clocs.training.precision import warn_if_slow
+from clocs.training.precision import warn_if_bfloat16_is_slow
 from clocs.training.runs import Run
-from clocs.training.seen import same_split, save_seen, seen_also
-from clocs.training.shipped import encoder_folder
+from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, was_trained_on_split
+from clocs.training.shipped import find_encoder_folder
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -91,15 +99,15 @@ def pretrain(
         2
     """
     if isinstance(config, Method):
-        method, options = config, described_method(config, Path(_folder(overrides)), name, settings)
+        method, options = config, config_for_method(config, Path(_folder(overrides)), name, settings)
     elif isinstance(overrides, str | os.PathLike) or name is not None or settings:
         raise ConfigError("a store, name= and settings go with a method object; write key=value overrides of a config")
     else:
         values = config.model_dump(mode="json") if isinstance(config, PretrainConfig) and overrides else config
-        method, options = None, values if isinstance(values, PretrainConfig) else resolve(values, overrides)
+        method, options = None, values if isinstance(values, PretrainConfig) else resolve_config(values, overrides)
     _refuse_accumulation(options)
     _refuse_label_options(options)
-    parts = sources(options)
+    parts = open_training_stores(options)
     run = _named_run(options, parts, method)
     done = run.result()
     if done is None:
@@ -118,14 +126,14 @@ def _folder(store: Sequence[str] | StoreLike) -> StoreLike:
     raise ConfigError("pretrain(method, store): pass the store to train on, or its folder")
 
 
-def _named_run(config: PretrainConfig, parts: tuple[Source, ...], method: Method | None) -> Run:
+def _named_run(config: PretrainConfig, parts: tuple[TrainingStore, ...], method: Method | None) -> Run:
     """Return the run's folder, named by the changed values, the data and the given initial weights."""
     initial = None if method is None else weights_hash(method)
     if config.init_from is not None:
-        initial = str(load_encoder_folder(encoder_folder(config.init_from))[1]["weights_sha256"])
+        initial = str(load_encoder_folder(find_encoder_folder(config.init_from))[1]["weights_sha256"])
     label = f"{config.method['name']}-{'-'.join(part.name for part in parts)}"
     origin = {"sources": [part.origin for part in parts], "initial": initial}
-    described = {**config.describe(), **all_hashes(parts), "initial": initial}
+    described = {**config.describe(), **describe_stores(parts), "initial": initial}
     return Run(config.runs, label, config.identity(), origin, described)
 
 
@@ -159,7 +167,7 @@ def _refuse_label_options(config: PretrainConfig) -> None:
 
 
 def _run(
-    config: PretrainConfig, parts: tuple[Source, ...], run: Run, method: Method | None, progress: Progress | None
+    config: PretrainConfig, parts: tuple[TrainingStore, ...], run: Run, method: Method | None, progress: Progress | None
 ) -> dict[str, Any]:
     fabric = _fabric(config, run)
     with _alone(run):
@@ -215,7 +223,7 @@ def _refuse_lost_best(run: Run) -> None:
 
 def _train(
     config: PretrainConfig,
-    parts: tuple[Source, ...],
+    parts: tuple[TrainingStore, ...],
     run: Run,
     given: Method | None,
     start: Checkpoint | None,
@@ -223,22 +231,22 @@ def _train(
     progress: Progress | None,
 ) -> dict[str, Any]:
     if fabric.is_global_zero:
-        warn_if_slow(config.precision, fabric.device)
+        warn_if_bfloat16_is_slow(config.precision, fabric.device)
         run.begin()
         _say_start(run, start)
     fabric.barrier()
     seen = _seen(config, parts)
     if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
         torch.set_default_dtype(torch.float64)
-    method = fresh_method(config, parts) if given is None else given
-    data = training_data(config, method, parts)
+    method = build_initial_method(config, parts) if given is None else given
+    data = build_training_data(config, method, parts)
     if config.init_from is not None and fabric.is_global_zero:
-        warn_of_other_frames(config.init_from, parts[0].policy, data.train.unit)
+        warn_about_input_mismatch(config.init_from, parts[0].policy, data.train.unit)
     loop = Loop(config, method, data, run, fabric)
     try:
         about = _about(config, method, data, parts, run)
         if fabric.is_global_zero:
-            about["seen_sha256"] = save_seen(run.best, seen)
+            about["seen_sha256"] = save_seen_keys(run.best, seen)
         state = loop.train(about, start, progress)
     except RuntimeError as error:
         if fabric.world_size > 1:
@@ -266,19 +274,21 @@ def _train(
     return result
 
 
-def _seen(config: PretrainConfig, parts: tuple[Source, ...]) -> Keys:
+def _seen(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> Keys:
     """Of this run, and of what it started from."""
-    keys = all_seen(parts)[: None if config.max_epochs else 0]
+    keys = seen_keys_of_stores(parts)[: None if config.max_epochs else 0]
     if config.init_from is None:
         return keys
-    folder = encoder_folder(config.init_from)
+    folder = find_encoder_folder(config.init_from)
     about = load_encoder_folder(folder)[1]
-    if "seen_sha256" not in about and not same_split(about, parts[0].store, parts[0].split):
+    if "seen_sha256" not in about and not was_trained_on_split(about, parts[0].store, parts[0].split):
         raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
-    return seen_also(folder, about, [keys])
+    return extend_seen_keys(folder, about, [keys])
 
 
-def _about(config: PretrainConfig, method: Method, data: Data, parts: tuple[Source, ...], run: Run) -> dict[str, Any]:
+def _about(
+    config: PretrainConfig, method: Method, data: TrainingData, parts: tuple[TrainingStore, ...], run: Run
+) -> dict[str, Any]:
     """Everything needed to use the encoder, and where it comes from."""
     policy = parts[0].policy
     return {

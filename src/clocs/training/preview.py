@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from clocs.augmentations import AUGMENTATIONS, describe_augmentations, parse_augmentations
+from clocs.augmentations import AUGMENTATIONS
+from clocs.augmentations.compose import describe_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.drawing.batch import Similarity, Views
@@ -24,11 +25,11 @@ from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.batches import policy_for_views
 from clocs.training.config import PretrainConfig
-from clocs.training.data import source, training_data
+from clocs.training.data import build_training_data, open_training_store
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.frame_dataset import FrameDataset
-from clocs.training.initial_method import fresh_method
-from clocs.training.shipped import encoder_folder
+from clocs.training.initialization import build_initial_method
+from clocs.training.shipped import find_encoder_folder
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,7 +39,7 @@ FRAME = FramePolicy(num_samples=2500, sampling_rate=500)
 """5 s, the frame that the augmentations' defaults are made for."""
 
 
-def first_batch(
+def preview_batch(
     config: PretrainConfig, *, instances: int = 4, cells: int = CELLS, checkpoint: Path | None = None
 ) -> tuple[Views, Similarity]:
     """The batch of epoch 0, step 0: its first ``instances`` in mV, and how alike up to ``cells`` of it are.
@@ -48,12 +49,12 @@ def first_batch(
     """
     if not 1 <= instances <= config.batch_size:
         raise ConfigError(f"instances may be 1 to the batch's {config.batch_size}, not {instances}")
-    whole = source(config)
+    whole = open_training_store(config)
     with torch.random.fork_rng(devices=[]):
-        method = fresh_method(config, (whole,))
+        method = build_initial_method(config, (whole,))
     policy = whole.policy
     shown_as = policy_for_views(policy, method)
-    data = training_data(config, method, (replace(whole, policy=shown_as),))
+    data = build_training_data(config, method, (replace(whole, policy=shown_as),))
     batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
     (dataset,) = data.train.datasets
     shown = _views(method, dataset, batch["item"][:instances].numpy(), batch["views"][:instances, :, 0])
@@ -63,7 +64,7 @@ def first_batch(
     return shown, _similarity(embeddings, batch["patient"].numpy(), shown.names, cells, encoder)
 
 
-def augmented_frame(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
+def preview_augmentations(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
     """Return a recording's first frame of 5 s at 500 Hz, as it is and under every augmentation that keeps its lead.
 
     Each is applied with probability 1. The lead is the first one unless named.
@@ -156,7 +157,7 @@ def _embeddings(
 ) -> tuple[Tensor, str]:
     """(B, V, E), and which encoder made them. torch's own generator is left as it was."""
     if checkpoint is not None:
-        encoder, about = load_encoder_folder(encoder_folder(checkpoint))
+        encoder, about = load_encoder_folder(find_encoder_folder(checkpoint))
         _refuse_other_input(about["input"], policy)
         return _encoded(encoder, views), f"encoder of epoch {about['epoch']}"
     with torch.random.fork_rng(devices=[]):

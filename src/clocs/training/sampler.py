@@ -91,7 +91,7 @@ class ShuffledSampler:
         return items if self._chosen is None else self._chosen[items]
 
 
-class TurnsSampler:
+class AlternatingSampler:
     """Stores take turns: every batch is of one of them, and all have as many, however large they are.
 
     An epoch takes every item of the first store once; the others go on where they were, and begin anew when they are

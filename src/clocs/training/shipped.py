@@ -18,7 +18,7 @@ def shipped_encoders() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(models.glob("*/config.json"))}
 
 
-def encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
+def find_encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
     """The folder of a shipped encoder's name, of a run (its ``best``), or the folder itself."""
     name, shipped = os.fspath(name_or_folder), shipped_encoders()
     if name in shipped:

@@ -27,7 +27,7 @@ from clocs.similarity.scoring.retrieval import FEWEST_QUERIES, find_own_segments
 from clocs.similarity.segments import Ints, Segments
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
-from clocs.training.seen import has_list
+from clocs.training.seen_recordings import has_seen_keys
 
 SINGLE = "no recording has two segments under these frames: nothing to tell a patient again by. Try frames 'segments'"
 UNSEEN = "the encoder has seen nobody of this store's training part, so there is no membership to show"
@@ -123,7 +123,7 @@ def _both(segments: Segments, across_recordings: bool, replicates: int) -> dict[
 def _members(encoder: EncoderCheckpoint, store: Store, split: Split) -> Bools:
     """Recordings of the training part that trained the encoder; all of them for random weights, as a control."""
     train = split.mask("train")
-    told_what = encoder.folder is not None and has_list(encoder.folder, encoder.about)
+    told_what = encoder.folder is not None and has_seen_keys(encoder.folder, encoder.about)
     return np.asarray(train & seen_by(encoder, store)) if told_what else train
 
 

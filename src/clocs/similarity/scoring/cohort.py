@@ -21,7 +21,7 @@ from clocs.similarity.segments import Ints, Segments, segments_of, unit_length
 from clocs.store.duplicates import duplicate_groups
 from clocs.store.frames import Frames
 from clocs.store.store import Store, open_store
-from clocs.training.seen import has_list, seen_records
+from clocs.training.seen_recordings import has_seen_keys, seen_mask
 
 Folder = str | os.PathLike[str]
 Bools = npt.NDArray[np.bool_]
@@ -103,9 +103,9 @@ def cohort_of(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bo
 
 def seen_by(encoder: EncoderCheckpoint, store: Store) -> Bools:
     """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
-    if encoder.folder is None or not has_list(encoder.folder, encoder.about):
+    if encoder.folder is None or not has_seen_keys(encoder.folder, encoder.about):
         return np.zeros(len(store), bool)
-    return seen_records(encoder.folder, encoder.about, store)
+    return seen_mask(encoder.folder, encoder.about, store)
 
 
 def told(cohort: Cohort) -> dict[str, Any]:

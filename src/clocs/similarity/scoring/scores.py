@@ -8,7 +8,7 @@ from clocs.similarity.scoring.cohort import Cohort, Folder, open_cohort, told
 from clocs.similarity.scoring.pairs import Distances, patient_distances
 from clocs.similarity.scoring.retrieval import NEIGHBOURS, find_own_segments, neighbour_agreement
 from clocs.store.store import Store
-from clocs.training.labels import without_classes
+from clocs.training.labels import no_classes_message
 
 SOUGHT: Final = {"any_segment": False, "other_recordings": True}
 """What is found again: any other segment of the patient, or one of the patient's other recordings."""
@@ -81,7 +81,7 @@ def _agreement(cohort: Cohort, k: int, replicates: int) -> dict[str, Any] | None
 def _why_none(cohort: Cohort, k: int) -> str:
     """Why there is no agreement."""
     if not cohort.rows.classes:
-        return without_classes(cohort.store)
+        return no_classes_message(cohort.store)
     patients = len(cohort.patients().values)
     if patients <= k:
         return f"it takes more than {k} patients, and here are {patients}"

@@ -11,7 +11,7 @@ import pytest
 
 from clocs.core.errors import IntegrityError
 from clocs.store.store import Store, open_store
-from clocs.training.seen import FILE, load_seen, save_seen, seen_keys
+from clocs.training.seen_recordings import FILE, load_seen_keys, save_seen_keys, seen_keys
 
 
 def literal_key(store: Store, record: int) -> int:
@@ -44,9 +44,9 @@ def test_training_and_validation_signals_are_listed_whole_and_by_a_lead(store: P
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     keys = np.array([1, 2**63, 2**64 - 1], np.uint64)
-    sha256 = save_seen(tmp_path, keys)
+    sha256 = save_seen_keys(tmp_path, keys)
     assert sha256 == hashlib.sha256((tmp_path / FILE).read_bytes()).hexdigest()
-    np.testing.assert_array_equal(load_seen(tmp_path, sha256), keys)
+    np.testing.assert_array_equal(load_seen_keys(tmp_path, sha256), keys)
 
 
 DAMAGES: list[Callable[[Path], object]] = [
@@ -59,7 +59,7 @@ DAMAGES: list[Callable[[Path], object]] = [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_found(damage: Callable[[Path], object], tmp_path: Path) -> None:
-    sha256 = save_seen(tmp_path, np.array([5, 7, 2**64 - 1], np.uint64))
+    sha256 = save_seen_keys(tmp_path, np.array([5, 7, 2**64 - 1], np.uint64))
     damage(tmp_path / FILE)
     with pytest.raises(IntegrityError, match=FILE):
-        load_seen(tmp_path, sha256)
+        load_seen_keys(tmp_path, sha256)

@@ -33,20 +33,20 @@ def seen_keys(store: Store, split: Split) -> Keys:
     return keys[keys > 0]
 
 
-def has_list(folder: Path, about: dict[str, Any]) -> bool:
+def has_seen_keys(folder: Path, about: dict[str, Any]) -> bool:
     """Whether an encoder says what it has seen; who passes one on may leave the list out."""
     return "seen_sha256" in about and (folder / FILE).exists()
 
 
-def seen_also(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) -> Keys:
+def extend_seen_keys(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) -> Keys:
     """What stands on an encoder's list, and these; a list that was left out is missed, for nothing may be forgotten."""
-    listed = [load_seen(folder, about["seen_sha256"])] if "seen_sha256" in about else []
+    listed = [load_seen_keys(folder, about["seen_sha256"])] if "seen_sha256" in about else []
     return np.unique(np.concatenate([*listed, *keys]))
 
 
-def seen_records(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[np.bool_]:
+def seen_mask(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[np.bool_]:
     """Which recordings of a store are on an encoder's list, by all their leads or by any, or by their patient."""
-    listed = load_seen(folder, about["seen_sha256"])
+    listed = load_seen_keys(folder, about["seen_sha256"])
     seen = np.zeros(len(store), bool)
     for keys in (signal_keys(store), patient_keys(store)):
         seen |= np.isin(keys, listed) & (keys > 0)
@@ -63,27 +63,27 @@ def _trained_on_nothing_else(about: dict[str, Any], store: Store) -> bool:
     return told.get("store_sha256") == store.sha256 and not others
 
 
-def trained_on(about: dict[str, Any]) -> list[tuple[str, str]]:
+def training_hashes(about: dict[str, Any]) -> list[tuple[str, str]]:
     """Hashes of the stores and splits that trained an encoder, in their order; none for random weights."""
     told = about.get("training")
     every = (told, *told.get("extra_stores", ())) if told else ()
     return [(item["store_sha256"], item["split_sha256"]) for item in every]
 
 
-def same_split(about: dict[str, Any], store: Store, split: Split) -> bool:
+def was_trained_on_split(about: dict[str, Any], store: Store, split: Split) -> bool:
     """Whether an encoder was trained on this very split: then it has seen its training and validation parts."""
     told = about.get("training", {})
     return bool((told.get("store_sha256"), told.get("split_sha256")) == (store.sha256, split.sha256))
 
 
-def save_seen(folder: Path, keys: Keys) -> str:
+def save_seen_keys(folder: Path, keys: Keys) -> str:
     """Write the keys beside an encoder and return the file's hash."""
     raw = io.BytesIO()
     np.save(raw, keys.astype("<u8"), allow_pickle=False)
     return write_bytes(folder / FILE, raw.getvalue())
 
 
-def load_seen(folder: Path, sha256: str) -> Keys:
+def load_seen_keys(folder: Path, sha256: str) -> Keys:
     """The keys beside an encoder, if they have the hash that its config states."""
     try:
         if file_hash(folder / FILE) != sha256:

@@ -16,15 +16,16 @@ from clocs.core.seeds import derived_seed
 from clocs.encoders import Encoder, build_encoder
 from clocs.encoders.encoder import describe_encoder, is_registered, parse_encoder
 from clocs.methods import METHODS, Method, build_method
-from clocs.methods.method import GIVEN
+from clocs.methods.method import RUN_ARGUMENTS
 from clocs.signals.framing import FramePolicy
-from clocs.training.config import PretrainConfig, resolve, without_frame_options
-from clocs.training.data import Source
+from clocs.training.config import PretrainConfig, without_frame_options
+from clocs.training.config_resolution import resolve_config
+from clocs.training.data import TrainingStore
 from clocs.training.encoder_module import load_encoder_folder
-from clocs.training.shipped import encoder_folder
+from clocs.training.shipped import find_encoder_folder
 
 
-def described_method(
+def config_for_method(
     method: Method, store: Path, name: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})
 ) -> PretrainConfig:
     """Return the config of a run that trains a method object.
@@ -48,23 +49,23 @@ def described_method(
         encoder = {"name": name, "registered": False, **section["options"]}
     else:
         encoder = {"name": section["name"], **without_frame_options(section["options"])}
-    given = {"method": {"name": known, **options_of(method, exclude=GIVEN)}, "encoder": encoder, "store": store}
-    return resolve({**settings, **given})
+    given = {"method": {"name": known, **options_of(method, exclude=RUN_ARGUMENTS)}, "encoder": encoder, "store": store}
+    return resolve_config({**settings, **given})
 
 
-def fresh_method(config: PretrainConfig, parts: tuple[Source, ...]) -> Method:
+def build_initial_method(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> Method:
     """Return the method that a run starts from, with its encoder."""
-    encoder = fresh_encoder(config, parts[0].policy)
+    encoder = build_initial_encoder(config, parts[0].policy)
     num_classes = len(parts[0].store.manifest.dataset["classes"]) if len(parts) == 1 else 0
     return build_method(config.method, encoder, num_classes)
 
 
-def fresh_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
+def build_initial_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
     """Return the encoder that a run starts from."""
     torch.manual_seed(derived_seed(config.seed, "weights"))
     encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.num_samples))
     if config.init_from is not None:
-        start, about = load_encoder_folder(encoder_folder(config.init_from))
+        start, about = load_encoder_folder(find_encoder_folder(config.init_from))
         _refuse_other_encoder(config, policy, about["encoder"])
         encoder.load_state_dict(start.state_dict())
     return encoder
@@ -84,9 +85,9 @@ def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: di
         )
 
 
-def warn_of_other_frames(init_from: str, policy: FramePolicy, unit: str) -> None:
+def warn_about_input_mismatch(init_from: str, policy: FramePolicy, unit: str) -> None:
     """At another rate or scale, weights fit as well, but what they know is lost."""
-    known = load_encoder_folder(encoder_folder(init_from))[1]["input"]
+    known = load_encoder_folder(find_encoder_folder(init_from))[1]["input"]
     unknown_gain = known["normalization"] == "none" and (known.get("unit", "mV"), unit) == ("mV", "adu")
     theirs = {
         "sampling_rate": known["sampling_rate"],

@@ -139,7 +139,7 @@ def _edf(case: Case) -> Files:
 
 def _clocs_csv(case: Case) -> Files:
     raw = WRITERS.get("csv").encode(case.recording, "case").files[".csv"]
-    raw = re.sub(rb"# sampling_rate: .*", f"# rate: {case.sampling_rate}".encode(), raw)
+    raw = re.sub(rb"# sampling_rate: .*", f"# sampling_rate: {case.sampling_rate}".encode(), raw)
     return {"case": re.sub(rb"# num_samples: \d+", b"# num_samples: %d" % case.num_samples, raw)}
 
 

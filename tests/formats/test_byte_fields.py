@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clocs.core.errors import FormatError, MissingExtraError
-from clocs.formats.byte_fields import gathered, library_faults, text_of, unpack
+from clocs.formats.byte_fields import decode_text, make_identity, unpack, wrap_library_errors
 
 
 def test_numbers_at_a_place() -> None:
@@ -23,17 +23,17 @@ def test_a_place_outside_the_data_is_refused(at: int) -> None:
     [(b" Anna \0rest", "Anna"), ("Jürg".encode(), "Jürg"), ("Jürg".encode("latin-1"), "Jürg"), (b"", ""), (b"\0", "")],
 )
 def test_texts(data: bytes, text: str) -> None:
-    assert text_of(data) == text
+    assert decode_text(data) == text
 
 
 def test_an_identity_has_no_empty_and_no_repeated_values() -> None:
-    found = gathered(patient_name=["Anna", "", " Anna ", "Example"], patient_id=["", "  "], order=iter(["1"]))
+    found = make_identity(patient_name=["Anna", "", " Anna ", "Example"], patient_id=["", "  "], order=iter(["1"]))
     assert found == {"patient_name": ("Anna", "Example"), "order": ("1",)}
 
 
 @pytest.mark.parametrize("error", [ValueError("Anna"), KeyError("Anna"), RecursionError("Anna")])
 def test_a_librarys_fault_is_a_refusal_that_quotes_nothing(error: Exception) -> None:
-    with pytest.raises(FormatError) as refusal, library_faults("f", "thing"):
+    with pytest.raises(FormatError) as refusal, wrap_library_errors("f", "thing"):
         raise error
     assert str(refusal.value) == f"f: damaged thing ({type(error).__name__})"
     assert refusal.value.__suppress_context__
@@ -41,5 +41,5 @@ def test_a_librarys_fault_is_a_refusal_that_quotes_nothing(error: Exception) -> 
 
 @pytest.mark.parametrize("error", [MemoryError(), FormatError("x"), MissingExtraError("formats", "it")])
 def test_a_lack_of_memory_and_our_own_errors_pass(error: Exception) -> None:
-    with pytest.raises(type(error)), library_faults("f", "thing"):
+    with pytest.raises(type(error)), wrap_library_errors("f", "thing"):
         raise error

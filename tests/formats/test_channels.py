@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.formats.channels import MAX_CHANNELS, Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person
+from clocs.formats.channels import MAX_CHANNELS, Channel, gain_from_resolution, millivolts, recording_from_channels
+from clocs.formats.demographics import Demographics
 
 
 def channel(lead: str = "I", steps: tuple[int, ...] = (1, 2, 3), gain: float = 200.0, baseline: int = 0) -> Channel:
@@ -22,8 +22,15 @@ def channel(lead: str = "I", steps: tuple[int, ...] = (1, 2, 3), gain: float = 2
 def made(
     *channels: Channel, sampling_rate: float = 500.0, name: str = "in/rec.1.xml", declared: int | None = None
 ) -> Recording:
-    return recording_of(
-        channels, sampling_rate, b"raw", name, "form", declared=declared, notes=["said"], person=Person(5.0, "male")
+    return recording_from_channels(
+        channels,
+        sampling_rate,
+        b"raw",
+        name,
+        "form",
+        num_declared_samples=declared,
+        notes=["said"],
+        demographics=Demographics(5.0, "male"),
     )
 
 
@@ -95,11 +102,11 @@ def test_units_in_millivolt(unit: str, size: float | None) -> None:
 
 
 def test_a_gain_is_steps_per_millivolt() -> None:
-    assert gain_of(5, "uV", "x") == pytest.approx(200.0)
-    assert gain_of(-2.5, "uV", "x") == pytest.approx(-400.0)
+    assert gain_from_resolution(5, "uV", "x") == pytest.approx(200.0)
+    assert gain_from_resolution(-2.5, "uV", "x") == pytest.approx(-400.0)
     for step, unit in ((0.0, "uV"), (1.0, "kg"), (float("nan"), "uV"), (1e-300, "uV"), (1e300, "V")):
         with pytest.raises(FormatError, match=r"x: a step of .* is no voltage"):
-            gain_of(step, unit, "x")
+            gain_from_resolution(step, unit, "x")
 
 
 def test_a_lead_name_without_end_is_cut() -> None:

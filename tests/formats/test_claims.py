@@ -29,7 +29,7 @@ from tests.formats.scp_encoding import Scp, beat_section, data_section, lead_sec
 
 MANY = 10**9
 SMALL = np.array(list(TWO.values()))
-MOST_BYTES = 8 << 20
+MAX_RECORD_BYTES = 8 << 20
 
 
 def scp_of(last: int, *, huffman: bool) -> bytes:
@@ -82,7 +82,7 @@ def test_a_claim_costs_nothing(claim: str) -> None:
     tracemalloc.start()
     try:
         _attempt(source)
-        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < MAX_RECORD_BYTES
     finally:
         tracemalloc.stop()
 

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.formats.demographics import age_at, day, digits_day, digits_moment, moment, parse_age, parse_sex
+from clocs.formats.demographics import (
+    age_at,
+    parse_age,
+    parse_compact_date,
+    parse_compact_datetime,
+    parse_date,
+    parse_datetime,
+    parse_sex,
+)
 
 
 @pytest.mark.parametrize(
@@ -109,23 +117,23 @@ def test_an_age_needs_both_dates_in_order() -> None:
 def test_a_moment_in_digits_is_read_by_how_many_there_are(when: datetime, zone: str) -> None:
     """Python's own isoformat, without its punctuation; November and December have two digits, too."""
     written = when.isoformat(timespec="microseconds").translate(str.maketrans("", "", "-:T"))
-    assert digits_moment(written + zone) == when
-    assert digits_moment(written.replace(".", "")) == when, "as Schiller has it"
-    assert digits_moment(written[:14] + zone) == when.replace(microsecond=0)
-    assert digits_moment(written[:12] + zone) == when.replace(second=0, microsecond=0)
-    assert digits_moment(written[:8]) == datetime(when.year, when.month, when.day)
-    assert digits_day(written + zone) == digits_day(f" {written[:8]} ") == when.date()
+    assert parse_compact_datetime(written + zone) == when
+    assert parse_compact_datetime(written.replace(".", "")) == when, "as Schiller has it"
+    assert parse_compact_datetime(written[:14] + zone) == when.replace(microsecond=0)
+    assert parse_compact_datetime(written[:12] + zone) == when.replace(second=0, microsecond=0)
+    assert parse_compact_datetime(written[:8]) == datetime(when.year, when.month, when.day)
+    assert parse_compact_date(written + zone) == parse_compact_date(f" {written[:8]} ") == when.date()
 
 
 @pytest.mark.parametrize("text", ["", "2002", "2002112", "200211229", "20021322", "2002-11-22", "now", "2" * 1000])
 def test_other_digits_are_no_moment(text: str) -> None:
-    assert digits_moment(text) is None
+    assert parse_compact_datetime(text) is None
 
 
 def test_the_first_pattern_that_fits_counts() -> None:
     patterns = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
-    assert moment("2020-02-29 10:11:12", patterns) == datetime(2020, 2, 29, 10, 11, 12)
-    assert day(" 2020-02-29 ", patterns) == date(2020, 2, 29)
+    assert parse_datetime("2020-02-29 10:11:12", patterns) == datetime(2020, 2, 29, 10, 11, 12)
+    assert parse_date(" 2020-02-29 ", patterns) == date(2020, 2, 29)
     for text in ("", "2020-02-30", "yesterday", "2" * 1000):
-        assert moment(text, patterns) is None
-        assert day(text, patterns) is None
+        assert parse_datetime(text, patterns) is None
+        assert parse_date(text, patterns) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.formats.writing import WRITERS, FileNames, safe_part
+from clocs.formats.writing import WRITERS, FileNames, safe_path_part
 
 OUT = Path("/out")
 
@@ -60,4 +60,4 @@ def test_any_ids_have_paths_of_their_own_under_the_folder(names: list[str], writ
 
 
 def test_a_long_name_is_cut_between_characters() -> None:
-    assert safe_part("ü" * 200) == "ü" * 90
+    assert safe_path_part("ü" * 200) == "ü" * 90

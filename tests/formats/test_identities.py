@@ -98,7 +98,7 @@ def test_fields_are_given_by_name_only(hospital_files: Path) -> None:
     assert read_identity(path) == {}
 
 
-def test_every_format_that_may_hold_a_person_can_identify() -> None:
-    nobody = next(field.default for field in fields(Format) if field.name == "identify")
+def test_every_format_that_may_name_a_person_can_read_the_identity() -> None:
+    no_identity = next(field.default for field in fields(Format) if field.name == "read_identity")
     writers = {"wfdb", *WRITERS, *BINARY_WRITERS}
-    assert writers.isdisjoint(form.name for form in FORMATS if form.read_identity is nobody)
+    assert writers.isdisjoint(form.name for form in FORMATS if form.read_identity is no_identity)

@@ -7,7 +7,7 @@ import re
 from pydicom.sr.codedict import codes
 from pydicom.sr.coding import Code
 
-from clocs.formats.lead_codes import CALCULATED, LEADS
+from clocs.formats.lead_codes import CALCULATED_LEADS, LEADS
 from clocs.signals.leads import STANDARD_LEADS
 
 
@@ -45,5 +45,5 @@ def test_calculated_leads_have_the_numbers_that_dicom_gives_derived_ones() -> No
         if (match := re.fullmatch(r"Derived Lead (\w+)", text))
     }
     assert set(derived.values()) == set(STANDARD_LEADS)
-    assert derived == {number: CALCULATED[number] for number in derived}
-    assert not set(CALCULATED) & set(LEADS)
+    assert derived == {number: CALCULATED_LEADS[number] for number in derived}
+    assert not set(CALCULATED_LEADS) & set(LEADS)

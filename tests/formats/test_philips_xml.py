@@ -159,7 +159,7 @@ XLI = 'compression="XLI"'
         (philips().replace("Base64", "Hex"), "not Base64 of 16 bits"),
         (philips().replace('bitspersample="16"', 'bitspersample="8"'), "not Base64 of 16 bits"),
         (philips().replace('samplespersecond="500"', ""), "no number in samplingrate"),
-        (philips().replace('samplespersecond="500"', 'samplespersecond="1e300"'), "sampling_rate"),
+        (philips().replace('samplespersecond="500"', 'samplespersecond="1e300"'), "sampling rate of"),
         (philips().replace('resolution="5"', 'resolution="0"'), "is no voltage"),
         (philips().replace('signaloffset="0"', 'signaloffset="0.5"'), "signaloffset"),
         (philips().replace('signaloffset="0"', 'signaloffset="1e12"'), "out of range"),

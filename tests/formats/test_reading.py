@@ -115,6 +115,7 @@ def test_a_file_changed_on_disk_has_another_hash(name: str, tmp_path: Path) -> N
     companion = {"wfdb": "r1.dat", "irhythm": "s_1_grp0.episodes.json"}.get(name, path.name)
     raw = (tmp_path / companion).read_bytes()
     changed = raw.replace(b"12\n", b"13\n").replace(b"NSR", b"SVT").replace(b"\x32", b"\x33")
+    changed = changed.replace(b"# clocs ECG 3", b"# clocs ECG 2")
     changed = BINARY_WRITERS[name](2) if name in BINARY_WRITERS else raw + b"\n" if name in WRITERS else changed
     (tmp_path / companion).write_bytes(changed)
     assert read(path).provenance.sha256 != before

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import clocs
 from clocs.core.errors import ConfigError, SignalError, StoreError
 from clocs.core.recording import Recording, missing_value
-from clocs.formats.writers.steps import fitted, plain
+from clocs.formats.writers.digital_values import fit_to_bits, to_ascii
 from clocs.formats.writing import WRITERS, WriteOptions, encode, plain_name, writer_for
 from tests.conftest import make_recording
 from tests.faults.failing_disk import Disk, on
@@ -147,11 +147,13 @@ def test_derived_leads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
 
 
 @settings(max_examples=150)
-@given(recording=recordings(), from_zero=st.booleans(), bits=st.sampled_from([16, 24]))
-def test_steps_fit_their_bits_and_are_exact_where_they_can_be(recording: Recording, from_zero: bool, bits: int) -> None:
+@given(recording=recordings(), prefer_zero_baseline=st.booleans(), bits=st.sampled_from([16, 24]))
+def test_steps_fit_their_bits_and_are_exact_where_they_can_be(
+    recording: Recording, prefer_zero_baseline: bool, bits: int
+) -> None:
     limit = 2 ** (bits - 1) - 1
     expected = millivolts(recording)
-    for row, lead in enumerate(fitted(recording, bits, from_zero=from_zero)):
+    for row, lead in enumerate(fit_to_bits(recording, bits, prefer_zero_baseline=prefer_zero_baseline)):
         assert np.abs(lead.values).max() <= limit
         np.testing.assert_array_equal(lead.missing, np.isnan(expected[row]))
         there = ~lead.missing
@@ -159,19 +161,19 @@ def test_steps_fit_their_bits_and_are_exact_where_they_can_be(recording: Recordi
         digital = recording.digital[row].astype(np.int64)[there]
         span = int(np.abs(digital - recording.baseline[row]).max(initial=0))
         fits = np.abs(digital).max(initial=0) <= limit or span <= limit
-        assert lead.rounded is not bool(fits)
+        assert lead.is_rounded is not bool(fits)
         error = np.abs(found - expected[row])[there].max(initial=0)
-        assert error <= (0.5 / abs(lead.gain) if lead.rounded else 0) + 1e-12 * np.abs(expected[row][there]).max(
+        assert error <= (0.5 / abs(lead.gain) if lead.is_rounded else 0) + 1e-12 * np.abs(expected[row][there]).max(
             initial=0
         )
-        if from_zero and span <= limit:
+        if prefer_zero_baseline and span <= limit:
             assert lead.baseline == 0
 
 
 def test_int16_recordings_keep_their_integers() -> None:
     recording = dataclasses.replace(make_recording(), baseline=np.array([5, -7, 40_000], np.int32))
     recording.digital[0, 0] = missing_value(np.int16)
-    leads = fitted(recording, 16, from_zero=False)
+    leads = fit_to_bits(recording, 16, prefer_zero_baseline=False)
     assert [lead.baseline for lead in leads] == [5, -7, 40_000]
     np.testing.assert_array_equal(leads[1].values, recording.digital[1])
 
@@ -180,7 +182,7 @@ def test_int16_recordings_keep_their_integers() -> None:
     ("text", "longest", "expected"), [("a\tb\n", 9, "a b"), (" über ", 9, "?ber"), ("abc def", 4, "abc"), ("", 4, "")]
 )
 def test_texts_are_made_plain(text: str, longest: int, expected: str) -> None:
-    assert plain(text, longest) == expected
+    assert to_ascii(text, longest) == expected
 
 
 def test_names_are_made_plain() -> None:

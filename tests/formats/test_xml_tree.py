@@ -18,17 +18,17 @@ from clocs.core.errors import FormatError, MissingExtraError
 from clocs.core.sources import FolderSource
 from clocs.formats.reading import HEAD_BYTES, detect_format
 from clocs.formats.xml_tree import (
+    CHUNK_CHARACTERS,
     MAX_DEPTH,
     MAX_ELEMENTS,
-    PIECE,
-    bytes_of,
-    count_of,
-    identity_of,
-    integers_of,
-    number_of,
+    collect_identity,
+    find_base64,
+    find_count,
+    find_integers,
+    find_number,
+    find_text,
     parse,
     root_name,
-    text_of,
 )
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.xml_examples import WRITERS
@@ -65,18 +65,18 @@ def named(raw: bytes) -> str:
 )
 def test_text_is_read_whatever_encoding_is_declared(declared: str, held: str) -> None:
     raw = CODED.format(declared, NAME).encode(held)
-    assert text_of(parse(raw, "x"), "b") == NAME
+    assert find_text(parse(raw, "x"), "b") == NAME
     assert named(raw) == "a"
 
 
 def test_another_alphabet_is_read_as_declared() -> None:
     raw = CODED.format("GB18030", "张伟").encode("gb18030")
-    assert text_of(parse(raw, "x"), "b") == "张伟"
+    assert find_text(parse(raw, "x"), "b") == "张伟"
 
 
 def test_a_character_may_be_cut_by_a_piece() -> None:
     text = "é" * 200_000
-    assert text_of(parse(b" " + f"<a>{text}</a>".encode(), "x")) == text
+    assert find_text(parse(b" " + f"<a>{text}</a>".encode(), "x")) == text
 
 
 def test_space_before_the_declaration_is_forgiven() -> None:
@@ -86,8 +86,8 @@ def test_space_before_the_declaration_is_forgiven() -> None:
 def test_namespaces_are_taken_off_and_text_around_children_is_joined() -> None:
     root = parse(b"<h:a xmlns:h='urn:h' h:k=' v '>Dr <h:b>Ann</h:b> Lee</h:a>", "x")
     assert (root.tag, root.attrib, root.text) == ("a", {"k": " v "}, "Dr  Lee")
-    assert text_of(root, "@k") == "v"
-    assert text_of(root, "b") == "Ann"
+    assert find_text(root, "@k") == "v"
+    assert find_text(root, "b") == "Ann"
 
 
 @pytest.mark.parametrize(
@@ -224,15 +224,15 @@ def tree(text: str) -> Element:
 @given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1), st.sampled_from([",", None]))
 def test_numbers_are_those_that_python_reads(numbers: list[int], separator: str | None) -> None:
     text = (separator or " \n").join(map(str, numbers))
-    assert integers_of(tree(text), "b", "x", separator).tolist() == numbers
+    assert find_integers(tree(text), "b", "x", separator).tolist() == numbers
 
 
 @pytest.mark.parametrize("separator", [",", None, "\r\n"])
 def test_long_lists_are_read_piece_by_piece(separator: str | None) -> None:
-    numbers = np.random.default_rng(0).integers(-9999, 9999, PIECE)
+    numbers = np.random.default_rng(0).integers(-9999, 9999, CHUNK_CHARACTERS)
     text = (separator or " ").join(map(str, numbers.tolist()))
-    assert len(text) > 3 * PIECE
-    found = integers_of(tree(text), "b", "x", "," if separator == "," else None)
+    assert len(text) > 3 * CHUNK_CHARACTERS
+    found = find_integers(tree(text), "b", "x", "," if separator == "," else None)
     np.testing.assert_array_equal(found, numbers)
 
 
@@ -242,45 +242,45 @@ def test_long_lists_are_read_piece_by_piece(separator: str | None) -> None:
 )
 def test_what_is_no_list_of_numbers_is_refused_with_its_place(text: str, separator: str | None) -> None:
     with pytest.raises(FormatError, match=r"x: no list of whole numbers in <a> b"):
-        integers_of(tree(text), "b", "x", separator)
+        find_integers(tree(text), "b", "x", separator)
 
 
 @pytest.mark.parametrize("text", ["2147483648", "-2147483648", str(2**62)])
 def test_numbers_that_no_recording_holds_are_refused(text: str) -> None:
     with pytest.raises(FormatError, match="more than 32 bits"):
-        integers_of(tree(text), "b", "x")
+        find_integers(tree(text), "b", "x")
 
 
 def test_no_numbers_are_none_and_a_last_comma_is_forgiven() -> None:
-    assert integers_of(None, "b", "x").tolist() == []
-    assert integers_of(tree("1,2,"), "b", "x", ",").tolist() == [1, 2]
+    assert find_integers(None, "b", "x").tolist() == []
+    assert find_integers(tree("1,2,"), "b", "x", ",").tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1e999"])
 def test_what_is_no_number_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(FormatError, match="x: no number in <a> b"):
-        number_of(tree(text), "b", "x")
+        find_number(tree(text), "b", "x")
 
 
 @pytest.mark.parametrize(("text", "count"), [("5", 5), ("-5", None), ("", None), ("5.0", None), ("9" * 30, None)])
 def test_a_claimed_count_is_a_whole_number_or_none(text: str, count: int | None) -> None:
-    assert count_of(tree(text), "b") == count
+    assert find_count(tree(text), "b") == count
 
 
 @pytest.mark.parametrize("text", ["AAA", "AA=A", "A*==", "ü"])
 def test_broken_base64_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(FormatError, match="x: broken base64 in <a> b"):
-        bytes_of(tree(text), "b", "x")
+        find_base64(tree(text), "b", "x")
 
 
 def test_base64_may_be_broken_into_lines() -> None:
-    assert bytes_of(tree("AQID\r\n BAUG "), "b", "x") == bytes([1, 2, 3, 4, 5, 6])
+    assert find_base64(tree("AQID\r\n BAUG "), "b", "x") == bytes([1, 2, 3, 4, 5, 6])
 
 
 def test_identities_are_found_by_their_place_and_the_first_rule_counts() -> None:
     root = parse(b"<r><p><name>Ann</name><id x=' 7 '/></p><q><name>Bob</name><name>Bob</name><name/></q></r>", "x")
     rules = (("patient_name", "p/name"), ("operator", r"\w/name"), ("patient_id", "id@x"))
-    found = identity_of(root, rules, "2020", {"order": ["3"], "contact": []})
+    found = collect_identity(root, rules, "2020", {"order": ["3"], "contact": []})
     assert found == {
         "order": ("3",),
         "patient_name": ("Ann",),

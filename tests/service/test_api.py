@@ -148,7 +148,7 @@ def test_a_minute_of_twelve_leads_is_drawn(open_handed: Served) -> None:
     """As much as a preview has; more is refused."""
     num_samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
     rows = "\n".join(",".join(map(str, row)) for row in num_samples)
-    files = {"long.csv": f"# clocs ECG 2\n# rate: 1000\n{','.join(STANDARD_LEADS)}\n{rows}\n".encode()}
+    files = {"long.csv": f"# clocs ECG 2\n# sampling_rate: 1000\n{','.join(STANDARD_LEADS)}\n{rows}\n".encode()}
     assert open_handed.post("/api/v1/figure?format=pdf&seconds=60", files).body.startswith(b"%PDF")
     told = problem(open_handed.post("/api/v1/figure?format=pdf&seconds=61", files), 422, "wrong-option")
     assert "seconds: " in told["detail"]

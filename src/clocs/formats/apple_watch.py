@@ -19,9 +19,9 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Digital, Recording, quantize, to_int32
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import Channel, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at
+from clocs.formats.byte_fields import make_identity
+from clocs.formats.channels import Channel, millivolts, recording_from_channels
+from clocs.formats.demographics import Demographics, age_at
 from clocs.formats.reading import HEAD_BYTES, Format
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
@@ -32,9 +32,9 @@ NAME: Final = "apple-watch"
 GAIN: Final = 1e6
 """Steps per millivolt: 1 nV, for the files have three decimals of a microvolt."""
 MAX_MILLIVOLT: Final = 1000.0
-RATES: Final = (400.0, 650.0)
+SAMPLING_RATE_RANGE: Final = (400.0, 650.0)
 """Hz. Watches record at 512, or nearly."""
-SECONDS, SHORTEST = 30, 29
+SECONDS, MIN_COMPLETE_SECONDS = 30, 29
 """Of a recording, and of one that is whole: a shorter one is part of it."""
 
 _DEVICE = re.compile(r'^"?Watch\d+,\d+"?$')
@@ -51,10 +51,10 @@ class _Header:
     lead: str
     millivolts: float
     """Of one of the file's unit."""
-    samples_at: int
+    samples_offset: int
 
 
-def _lines(head: bytes) -> Iterator[tuple[str, int]]:
+def _line_values(head: bytes) -> Iterator[tuple[str, int]]:
     """The value of each line that has one, and where the next line starts."""
     at = len(head) - len(head.removeprefix(b"\xef\xbb\xbf"))
     while at < len(head):
@@ -68,7 +68,7 @@ def _lines(head: bytes) -> Iterator[tuple[str, int]]:
 
 def _header(head: bytes) -> _Header | None:
     """What stands before the samples; None where it is not such a file."""
-    lines = list(_lines(head))
+    lines = list(_line_values(head))
     values = [value for value, _ in lines]
     device = next((row for row, value in enumerate(values) if _DEVICE.match(value)), None)
     if device is None:
@@ -82,13 +82,13 @@ def _header(head: bytes) -> _Header | None:
         for value in values[device + 1 : unit]
         if (word := canonical_lead(value.strip('"').split(" ")[-1])) in STANDARD_LEADS
     ]
-    samples_at = lines[unit][1]
+    samples_offset = lines[unit][1]
     return _Header(
         rows=tuple(value.strip('"') for value in values[:device]),
         sampling_rate=float(rates[0].group(1).replace(",", ".")),
         lead=leads[0] if leads else "ECG",
         millivolts=millivolts(values[unit].strip('"')) or 0.0,
-        samples_at=samples_at,
+        samples_offset=samples_offset,
     )
 
 
@@ -101,26 +101,28 @@ def _read(source: Source, name: str) -> Recording:
     header = _header(raw[:HEAD_BYTES])
     if header is None:
         raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
-    if not RATES[0] <= header.sampling_rate <= RATES[1]:
+    if not SAMPLING_RATE_RANGE[0] <= header.sampling_rate <= SAMPLING_RATE_RANGE[1]:
         raise FormatError(f"{name}: a rate of {header.sampling_rate:g} Hz, but an Apple Watch records at about 512")
-    steps = _steps(raw, header, name)
-    return recording_of(
+    steps = _digital_values(raw, header, name)
+    return recording_from_channels(
         [Channel(header.lead, steps, GAIN)],
         header.sampling_rate,
         raw,
         name,
         NAME,
-        person=Person(age=age_at(_birth(header), _recorded(header))),
-        declared=round(SECONDS * header.sampling_rate) if len(steps) < SHORTEST * header.sampling_rate else None,
+        demographics=Demographics(age=age_at(_birth(header), _recorded(header))),
+        num_declared_samples=round(SECONDS * header.sampling_rate)
+        if len(steps) < MIN_COMPLETE_SECONDS * header.sampling_rate
+        else None,
     )
 
 
-def _steps(raw: bytes, header: _Header, name: str) -> Digital:
+def _digital_values(raw: bytes, header: _Header, name: str) -> Digital:
     """(samples,), some rows at a time: as text a zero takes two bytes, as a number eight."""
     import pyarrow as pa
 
     try:
-        blocks = [_quantised(batch, header, name) for batch in _batches(raw[header.samples_at :])]
+        blocks = [_quantize_batch(batch, header, name) for batch in _batches(raw[header.samples_offset :])]
     except pa.ArrowException:
         raise FormatError(f"{name}: holds something else than one number a row after its unit") from None
     if any(block.dtype == np.int32 for block in blocks):
@@ -144,7 +146,7 @@ def _batches(text: bytes) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _quantised(batch: pa.RecordBatch, header: _Header, name: str) -> Digital:
+def _quantize_batch(batch: pa.RecordBatch, header: _Header, name: str) -> Digital:
     values = batch.column(0).to_numpy(zero_copy_only=False) * header.millivolts
     if not np.all(np.abs(values) <= MAX_MILLIVOLT):
         raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
@@ -180,9 +182,9 @@ def _read_identity(source: Source, name: str) -> Identity:
     header = _header(source.head(name, HEAD_BYTES))
     if header is None:
         raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
-    person, birth, *others = (*header.rows, "", "")
-    return gathered(
-        patient_name=[person],
+    patient_name, birth, *others = (*header.rows, "", "")
+    return make_identity(
+        patient_name=[patient_name],
         birth_date=[birth],
         acquired=[_iso(row) for row in others if _MOMENT.search(row)],
         free_text=[row for row in others if not _MOMENT.search(row) and not re.fullmatch(r"[\d.]*", row)],

@@ -19,7 +19,7 @@ def unpack(layout: str, data: bytes, at: int, name: str) -> tuple[Any, ...]:
     return struct.unpack_from(layout, data, at)
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """A text that ends at a zero byte: UTF-8 where it can be that, else Latin-1."""
     plain = data.partition(b"\0")[0]
     try:
@@ -28,14 +28,14 @@ def text_of(data: bytes) -> str:
         return plain.decode("latin-1").strip()
 
 
-def gathered(**found: Iterable[str]) -> Identity:
+def make_identity(**found: Iterable[str]) -> Identity:
     """An identity of what was found: empty values left out, repeated ones named once."""
     filled = {field: tuple(dict.fromkeys(filter(None, map(str.strip, values)))) for field, values in found.items()}
     return {field: values for field, values in filled.items() if values}
 
 
 @contextmanager
-def library_faults(name: str, what: str) -> Iterator[None]:
+def wrap_library_errors(name: str, what: str) -> Iterator[None]:
     """Whatever a library raises at a damaged file becomes a ``FormatError`` that quotes nothing of the file."""
     try:
         yield

@@ -10,10 +10,19 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.channels import Channel, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, moment, parse_age, parse_sex
+from clocs.formats.channels import Channel, gain_from_resolution, recording_from_channels
+from clocs.formats.demographics import Demographics, age_at, parse_age, parse_datetime, parse_sex
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, stated_of, text_of
+from clocs.formats.xml_tree import (
+    collect_identity,
+    find_count,
+    find_integers,
+    find_number,
+    find_optional_number,
+    find_text,
+    parse,
+    root_name,
+)
 
 NAME: Final = "cardiosoft-xml"
 
@@ -41,52 +50,54 @@ def _read(source: Source, name: str) -> Recording:
     strip = root.find("StripData")
     if strip is None:
         raise FormatError(f"{name}: holds no StripData; a median beat alone is no recording")
-    if text_of(strip, "Resolution@units") != "uVperLsb" or text_of(strip, "SampleRate@units") != "Hz":
+    if find_text(strip, "Resolution@units") != "uVperLsb" or find_text(strip, "SampleRate@units") != "Hz":
         raise FormatError(f"{name}: StripData is not in uVperLsb at a rate in Hz")
-    gain = gain_of(number_of(strip, "Resolution", name), "uV", name)
-    return recording_of(
+    gain = gain_from_resolution(find_number(strip, "Resolution", name), "uV", name)
+    return recording_from_channels(
         [
-            Channel(text_of(lead, "@lead"), integers_of(lead, ".", name, ","), gain)
+            Channel(find_text(lead, "@lead"), find_integers(lead, ".", name, ","), gain)
             for lead in strip.findall("WaveformData")
         ],
-        number_of(strip, "SampleRate", name),
+        find_number(strip, "SampleRate", name),
         raw,
         name,
         NAME,
-        person=_person(root),
-        declared=count_of(strip, "ChannelSampleCountTotal"),
-        heart_rate=stated_of(root, "RestingECGMeasurements/VentricularRate"),
+        demographics=_demographics(root),
+        num_declared_samples=find_count(strip, "ChannelSampleCountTotal"),
+        heart_rate=find_optional_number(root, "RestingECGMeasurements/VentricularRate"),
         notes=["left out the FullDisclosure"] if root.find("FullDisclosure") is not None else [],
     )
 
 
-def _person(root: Element) -> Person:
+def _demographics(root: Element) -> Demographics:
     about = root.find("PatientInfo")
-    age = parse_age(text_of(about, "Age"), text_of(about, "Age@units"))
+    age = parse_age(find_text(about, "Age"), find_text(about, "Age@units"))
     if age is None:
-        born, acquired = _moment(root.find("PatientInfo/BirthDateTime")), _moment(root.find("ObservationDateTime"))
-        age = age_at(born, acquired)
-    return Person(age, parse_sex(text_of(about, "Gender")))
+        birth, acquired = (
+            _parse_time(root.find(path)) for path in ("PatientInfo/BirthDateTime", "ObservationDateTime")
+        )
+        age = age_at(birth, acquired)
+    return Demographics(age, parse_sex(find_text(about, "Gender")))
 
 
-def _written(time: Element | None) -> str:
+def _time_text(time: Element | None) -> str:
     """``1965-1-1`` or ``2018-7-19 14:19:39`` from elements of their own."""
     date, clock = (
-        [text_of(time, part) for part in parts] for parts in (("Year", "Month", "Day"), ("Hour", "Minute", "Second"))
+        [find_text(time, part) for part in parts] for parts in (("Year", "Month", "Day"), ("Hour", "Minute", "Second"))
     )
     return ("-".join(date) if all(date) else "") + (" " + ":".join(clock) if all(clock) else "")
 
 
-def _moment(time: Element | None) -> datetime | None:
-    return moment(_written(time), ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d"))
+def _parse_time(time: Element | None) -> datetime | None:
+    return parse_datetime(_time_text(time), ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d"))
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
-    acquired, born = root.find("ObservationDateTime"), _written(root.find("PatientInfo/BirthDateTime"))
-    known = _moment(acquired)
-    more = {"birth_date": [born] if born else []}
-    return identity_of(root, IDENTITY, known.isoformat() if known else _written(acquired), more)
+    acquired, birth = root.find("ObservationDateTime"), _time_text(root.find("PatientInfo/BirthDateTime"))
+    known = _parse_time(acquired)
+    more = {"birth_date": [birth] if birth else []}
+    return collect_identity(root, IDENTITY, known.isoformat() if known else _time_text(acquired), more)
 
 
 CARDIOSOFT_XML = Format(NAME, "CardioSoft XML: the strip of a resting ECG", _matches, _read, _read_identity)

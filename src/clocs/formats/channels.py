@@ -13,25 +13,25 @@ import numpy.typing as npt
 from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
 from clocs.core.sources import strip_extension
-from clocs.formats.demographics import Person
+from clocs.formats.demographics import Demographics
 from clocs.signals.leads import canonical_lead, computed_leads
 
-Steps = npt.NDArray[np.integer[Any]]
+DigitalValues = npt.NDArray[np.integer[Any]]
 
-RATES: Final = (1.0, 1e6)
+SAMPLING_RATE_RANGE: Final = (1.0, 1e6)
 """Hz."""
-HEART_RATES: Final = (10.0, 400.0)
+HEART_RATE_RANGE: Final = (10.0, 400.0)
 """Beats a minute; what a file states beyond these stands for none."""
-GAINS: Final = (1e-9, 1e12)
+GAIN_RANGE: Final = (1e-9, 1e12)
 """Steps per millivolt; beyond these a file is damaged, and its millivolts would not be numbers."""
 MAX_CHANNELS: Final = 256
 MAX_LEAD_NAME: Final = 40
 MAX_SAMPLES: Final = 1 << 62
 """A longer claim is no number that a store can hold."""
-SKEWED: Final = "its channels were not sampled at the same moments (channel skew); they are not shifted"
-COMPUTED: Final = "computed from leads I and II"
+SKEW_NOTE: Final = "its channels were not sampled at the same moments (channel skew); they are not shifted"
+DERIVED_LEAD_TEXT: Final = "computed from leads I and II"
 """Of a channel, in files that clocs writes."""
-NOBODY: Final = Person()
+NO_DEMOGRAPHICS: Final = Demographics()
 _MILLIVOLT: Final = {"v": 1e3, "mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6}
 _WORDS: Final = {"volts": "v", "millivolts": "mv", "microvolts": "uv", "nanovolts": "nv"}
 
@@ -41,18 +41,18 @@ class Channel:
     """One lead as a file holds it: millivolts are ``(steps - baseline) / gain``."""
 
     lead: str
-    steps: Steps
+    digital: DigitalValues
     """(samples,)"""
     gain: float
     """Steps per millivolt."""
     baseline: int = 0
     missing: npt.NDArray[np.bool_] | None = None
     """(samples,), True where the file marks a sample as missing; None: nowhere."""
-    computed: bool = False
+    is_derived: bool = False
     """Whether the file says that it follows from leads I and II."""
 
 
-def record_id_of(name: str) -> str:
+def record_id_from_name(name: str) -> str:
     """A file's name without folders and ending."""
     return strip_extension(name).rsplit("/", 1)[-1]
 
@@ -63,46 +63,48 @@ def millivolts(unit: str) -> float | None:
     return _MILLIVOLT.get(_WORDS.get(plain, plain))
 
 
-def gain_of(step: float, unit: str, name: str) -> float:
+def gain_from_resolution(step: float, unit: str, name: str) -> float:
     """Steps per millivolt, where a step is so much of a unit."""
     size = step * (millivolts(unit) or 0.0)
-    if not 1 / GAINS[1] <= abs(size) <= 1 / GAINS[0]:
+    if not 1 / GAIN_RANGE[1] <= abs(size) <= 1 / GAIN_RANGE[0]:
         raise FormatError(f"{name}: a step of {step:g} is no voltage in V, mV, uV or nV")
     return 1 / size
 
 
-def recording_of(
+def recording_from_channels(
     channels: Sequence[Channel],
     sampling_rate: float,
     raw: bytes,
     name: str,
-    form: str,
+    format_name: str,
     *,
-    person: Person = NOBODY,
-    declared: int | None = None,
+    demographics: Demographics = NO_DEMOGRAPHICS,
+    num_declared_samples: int | None = None,
     heart_rate: float | None = None,
     notes: Sequence[str] = (),
 ) -> Recording:
     """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
     _check(channels, sampling_rate, name)
-    leads = distinct([canonical_lead(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
+    leads = make_unique([canonical_lead(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
     return Recording(
-        digital=_stacked(channels, name),
+        digital=_stack(channels, name),
         gain=np.array([channel.gain for channel in channels], np.float64),
         baseline=np.array([channel.baseline for channel in channels], np.int32),
         sampling_rate=sampling_rate,
         leads=leads,
-        record_id=record_id_of(name),
-        age=person.age,
-        sex=person.sex,
+        record_id=record_id_from_name(name),
+        age=demographics.age,
+        sex=demographics.sex,
         provenance=Provenance(
             name,
-            form,
+            format_name,
             hashlib.sha256(raw).hexdigest(),
-            num_declared_samples=declared if declared and 0 < declared <= MAX_SAMPLES else None,
+            num_declared_samples=num_declared_samples
+            if num_declared_samples and 0 < num_declared_samples <= MAX_SAMPLES
+            else None,
             notes=tuple(notes),
-            derived_leads=computed_leads((channel.lead for channel in channels if channel.computed), leads),
-            heart_rate=heart_rate if heart_rate and HEART_RATES[0] <= heart_rate <= HEART_RATES[1] else None,
+            derived_leads=computed_leads((channel.lead for channel in channels if channel.is_derived), leads),
+            heart_rate=heart_rate if heart_rate and HEART_RATE_RANGE[0] <= heart_rate <= HEART_RATE_RANGE[1] else None,
         ),
     )
 
@@ -110,27 +112,27 @@ def recording_of(
 def _check(channels: Sequence[Channel], sampling_rate: float, name: str) -> None:
     if not 1 <= len(channels) <= MAX_CHANNELS:
         raise FormatError(f"{name}: {len(channels)} leads; 1 to {MAX_CHANNELS} are read")
-    if not RATES[0] <= sampling_rate <= RATES[1]:
-        raise FormatError(f"{name}: a rate of {sampling_rate:g} Hz is out of range")
-    lengths = sorted({len(channel.steps) for channel in channels})
+    if not SAMPLING_RATE_RANGE[0] <= sampling_rate <= SAMPLING_RATE_RANGE[1]:
+        raise FormatError(f"{name}: sampling rate of {sampling_rate:g} Hz is out of range")
+    lengths = sorted({len(channel.digital) for channel in channels})
     if len(lengths) > 1:
         raise FormatError(f"{name}: its leads differ in length, {lengths[0]} to {lengths[-1]} samples")
     if not lengths[0]:
         raise FormatError(f"{name}: holds no sample")
     for channel in channels:
-        if not GAINS[0] <= abs(channel.gain) <= GAINS[1] or abs(channel.baseline) >= 2**31:
+        if not GAIN_RANGE[0] <= abs(channel.gain) <= GAIN_RANGE[1] or abs(channel.baseline) >= 2**31:
             raise FormatError(f"{name}: {channel.gain:g} steps per mV from {channel.baseline:.3g} is out of range")
 
 
-def _stacked(channels: Sequence[Channel], name: str) -> Digital:
+def _stack(channels: Sequence[Channel], name: str) -> Digital:
     """(leads, samples) of the narrowest type that holds every step and is left a value for missing ones."""
     peak = max(map(_peak, channels))
     if peak > np.iinfo(np.int32).max:
         raise FormatError(f"{name}: holds steps that do not fit 32 bits; the file is damaged")
     dtype = np.int16 if peak <= np.iinfo(np.int16).max else np.int32
-    digital: Digital = np.empty((len(channels), len(channels[0].steps)), dtype)
+    digital: Digital = np.empty((len(channels), len(channels[0].digital)), dtype)
     for row, channel in zip(digital, channels, strict=True):
-        row[:] = channel.steps
+        row[:] = channel.digital
         if channel.missing is not None:
             row[channel.missing] = missing_value(dtype)
     return digital
@@ -139,10 +141,10 @@ def _stacked(channels: Sequence[Channel], name: str) -> Digital:
 def _peak(channel: Channel) -> int:
     """The largest step in size that is not missing."""
     there = True if channel.missing is None else ~channel.missing
-    return max(-int(channel.steps.min(initial=0, where=there)), int(channel.steps.max(initial=0, where=there)))
+    return max(-int(channel.digital.min(initial=0, where=there)), int(channel.digital.max(initial=0, where=there)))
 
 
-def distinct(names: list[str]) -> tuple[str, ...]:
+def make_unique(names: list[str]) -> tuple[str, ...]:
     """Tell repeated names apart: ``ECG``, ``ECG 2``."""
     seen: dict[str, int] = {}
     out: list[str] = []

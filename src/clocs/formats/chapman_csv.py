@@ -12,22 +12,22 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantize, to_int32
 from clocs.core.sources import Source
-from clocs.formats.channels import record_id_of
+from clocs.formats.channels import record_id_from_name
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD_LEADS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RATE = 500.0
-COLUMNS = len(STANDARD_LEADS)
+SAMPLING_RATE = 500.0
+NUM_COLUMNS = len(STANDARD_LEADS)
 MAX_MICROVOLT = 1e6
 """Beyond 1 V a number is damage, not a heart."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
     fields = head.split(b"\n", 1)[0].split(b",")
-    return len(fields) == COLUMNS and all(_is_number(field) for field in fields)
+    return len(fields) == NUM_COLUMNS and all(_is_number(field) for field in fields)
 
 
 def _is_number(field: bytes) -> bool:
@@ -43,11 +43,11 @@ def _read(source: Source, name: str) -> Recording:
     digital, notes = _parse(raw, name)
     return Recording(
         digital=digital,
-        gain=np.full(COLUMNS, MICROVOLT_GAIN),
-        baseline=np.zeros(COLUMNS, np.int32),
-        sampling_rate=RATE,
+        gain=np.full(NUM_COLUMNS, MICROVOLT_GAIN),
+        baseline=np.zeros(NUM_COLUMNS, np.int32),
+        sampling_rate=SAMPLING_RATE,
         leads=STANDARD_LEADS,
-        record_id=record_id_of(name),
+        record_id=record_id_from_name(name),
         provenance=Provenance(name, "chapman-csv", hashlib.sha256(raw).hexdigest(), notes=notes),
     )
 
@@ -57,15 +57,15 @@ def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
     import pyarrow as pa
 
     last = raw[raw.rstrip().rfind(b"\n") + 1 :]
-    short_by = COLUMNS - 1 - last.count(b",")
+    short_by = NUM_COLUMNS - 1 - last.count(b",")
     notes: tuple[str, ...] = ()
     if short_by > 0:
         raw = raw.rstrip() + b"," * short_by
-        notes = (f"breaks off inside its last row: {short_by} of {COLUMNS} fields missing",)
+        notes = (f"breaks off inside its last row: {short_by} of {NUM_COLUMNS} fields missing",)
     try:
-        blocks = [_steps(batch, name) for batch in _batches(raw)]
+        blocks = [_digital_batch(batch, name) for batch in _batches(raw)]
     except pa.ArrowException:  # it quotes the row
-        raise FormatError(f"{name}: not {COLUMNS} numbers a row") from None
+        raise FormatError(f"{name}: not {NUM_COLUMNS} numbers a row") from None
     if not sum(block.shape[1] for block in blocks):
         raise FormatError(f"{name}: holds no sample")
     if any(block.dtype == np.int32 for block in blocks):
@@ -78,7 +78,7 @@ def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import csv
 
-    columns = [str(column) for column in range(COLUMNS)]
+    columns = [str(column) for column in range(NUM_COLUMNS)]
     yield from csv.open_csv(
         io.BytesIO(raw),
         read_options=csv.ReadOptions(column_names=columns, use_threads=False),
@@ -89,7 +89,7 @@ def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _steps(batch: pa.RecordBatch, name: str) -> Digital:
+def _digital_batch(batch: pa.RecordBatch, name: str) -> Digital:
     microvolts = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
     if np.nanmax(np.abs(microvolts), initial=0) > MAX_MICROVOLT:
         raise FormatError(f"{name}: holds values over {MAX_MICROVOLT:g} uV; the file is damaged")

@@ -31,8 +31,16 @@ from clocs.core.recording import (
     to_int32,
 )
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import GAINS, MAX_CHANNELS, MAX_LEAD_NAME, MAX_SAMPLES, RATES, millivolts, record_id_of
+from clocs.formats.byte_fields import make_identity
+from clocs.formats.channels import (
+    GAIN_RANGE,
+    MAX_CHANNELS,
+    MAX_LEAD_NAME,
+    MAX_SAMPLES,
+    SAMPLING_RATE_RANGE,
+    millivolts,
+    record_id_from_name,
+)
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.formats.reading import Format
 from clocs.signals.leads import LEAD_EQUATIONS, canonical_lead, computed_leads
@@ -53,14 +61,14 @@ KEYS: Final = (
     "episodes",
     "derived",
 )
-MOST_TIME_ERROR: Final = 0.01
+MAX_TIME_ERROR: Final = 0.01
 """Between the times of the first and the last sample and what the rate says: this part of it, and one sample."""
-MAX_HEAD: Final = 1 << 20
+MAX_HEADER_BYTES: Final = 1 << 20
 """Bytes before the samples."""
 
 
 @dataclass(frozen=True)
-class _Head:
+class _Header:
     names: list[str]
     """Columns, the time too where there is one."""
     sampling_rate: float
@@ -68,10 +76,10 @@ class _Head:
     """(leads,), steps per mV, or per adu."""
     baseline: npt.NDArray[np.int32]
     unit: Literal["mV", "adu"]
-    size: float
+    unit_factor: float
     """Of a written 1, in mV or adu."""
-    known: dict[str, Any]
-    end: int
+    fields: dict[str, Any]
+    data_offset: int
     """Where the samples begin."""
 
 
@@ -81,101 +89,106 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
-    head = _head(raw, name)
-    leads = tuple(canonical_lead(lead[:MAX_LEAD_NAME]) or "ECG" for lead in _leads(head.names))
+    header = _parse_header(raw, name)
+    leads = tuple(canonical_lead(lead[:MAX_LEAD_NAME]) or "ECG" for lead in _leads(header.names))
     if len(set(leads)) < len(leads):
         raise FormatError(f"{name}: a lead is named twice")
     return Recording(
-        digital=_digital(raw, head, name),
-        gain=head.gain,
-        baseline=head.baseline,
-        sampling_rate=head.sampling_rate,
+        digital=_digital(raw, header, name),
+        gain=header.gain,
+        baseline=header.baseline,
+        sampling_rate=header.sampling_rate,
         leads=leads,
-        unit=head.unit,
-        record_id=record_id_of(name),
-        age=parse_age(head.known.get("age")),
-        sex=parse_sex(head.known.get("sex")),
-        labels=_texts("labels", head, name),
-        episodes=tuple(_episodes(head.known.get("episodes", []), name)),
+        unit=header.unit,
+        record_id=record_id_from_name(name),
+        age=parse_age(header.fields.get("age")),
+        sex=parse_sex(header.fields.get("sex")),
+        labels=_text_list("labels", header, name),
+        episodes=tuple(_episodes(header.fields.get("episodes", []), name)),
         provenance=Provenance(
             name,
             NAME,
             hashlib.sha256(raw).hexdigest(),
-            num_declared_samples=_announced(raw, head, name),
-            derived_leads=_derived(head, leads, name),
+            num_declared_samples=_declared_samples(raw, header, name),
+            derived_leads=_derived(header, leads, name),
         ),
     )
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
-    known, end = _known(raw, name)
+    fields, end = _parse_fields(raw, name)
     lines = [line[1:].strip() for line in raw[:end].decode("utf-8", "replace").splitlines()[1:]]
     typed = [line for line in lines if line.partition(":")[0].strip() not in KEYS]
-    return gathered(patient_id=[str(known.get("patient", ""))], free_text=typed)
+    return make_identity(patient_id=[str(fields.get("patient", ""))], free_text=typed)
 
 
 def _leads(names: list[str]) -> list[str]:
     return names[1:] if names[0].strip().lower() == TIME else names
 
 
-def _head(raw: bytes, name: str) -> _Head:
-    known, end = _known(raw, name)
-    last = raw.find(b"\n", end, MAX_HEAD)
+def _parse_header(raw: bytes, name: str) -> _Header:
+    fields, end = _parse_fields(raw, name)
+    last = raw.find(b"\n", end, MAX_HEADER_BYTES)
     line = raw[end:last].decode("utf-8", "replace") if last >= 0 else ""
     try:
         names = [unescape_cell(cell) for cell in next(csv.reader([line]), [])]
         count = len(_leads(names)) if names else 0
-        sampling_rate = float(known.get("sampling_rate", 0))
-        unit, size = _unit(known, name)
-        gain = np.array(known["gain"], np.float64) / size if "gain" in known else np.full(count, MICROVOLT_GAIN)
-        baseline = np.array(known.get("baseline", [0] * count), np.int32)
+        sampling_rate = float(fields.get("sampling_rate", 0))
+        unit, unit_factor = _unit(fields, name)
+        gain = (
+            np.array(fields["gain"], np.float64) / unit_factor if "gain" in fields else np.full(count, MICROVOLT_GAIN)
+        )
+        baseline = np.array(fields.get("baseline", [0] * count), np.int32)
     except (ValueError, TypeError, OverflowError, csv.Error):
         raise FormatError(f"{name}: its names, rate, gains or baselines cannot be read") from None
     if not 1 <= count <= MAX_CHANNELS or not gain.shape == baseline.shape == (count,):
         raise FormatError(f"{name}: {count} leads with {gain.size} gains and {baseline.size} baselines")
-    if not RATES[0] <= sampling_rate <= RATES[1] or not ((np.abs(gain) >= GAINS[0]) & (np.abs(gain) <= GAINS[1])).all():
+    if (
+        not SAMPLING_RATE_RANGE[0] <= sampling_rate <= SAMPLING_RATE_RANGE[1]
+        or not ((np.abs(gain) >= GAIN_RANGE[0]) & (np.abs(gain) <= GAIN_RANGE[1])).all()
+    ):
         raise FormatError(
             f"{name}: its rate or a gain is out of range; a line '# sampling_rate: 500' gives the rate in Hz"
         )
-    return _Head(names, sampling_rate, gain, baseline, unit, size, known, last + 1)
+    return _Header(names, sampling_rate, gain, baseline, unit, unit_factor, fields, last + 1)
 
 
-def _unit(known: dict[str, Any], name: str) -> tuple[Literal["mV", "adu"], float]:
+def _unit(fields: dict[str, Any], name: str) -> tuple[Literal["mV", "adu"], float]:
     """What values are in, and how much of it a written 1 is."""
-    written = known.get("unit", "mV")
+    written = fields.get("unit", "mV")
     if written == "adu":
         return "adu", 1.0
-    size = millivolts(written) if isinstance(written, str) else None
-    if size is None:
+    unit_factor = millivolts(written) if isinstance(written, str) else None
+    if unit_factor is None:
         raise FormatError(f"{name}: its unit is none of V, mV, uV, nV and adu; a line '# unit: \"mV\"' gives it")
-    return "mV", size
+    return "mV", unit_factor
 
 
-def _known(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
+def _parse_fields(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
     """What the ``# key: JSON`` lines say, and where they end."""
-    known: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     end = 0
     while raw.startswith(b"#", end):
-        last = raw.find(b"\n", end, MAX_HEAD)
+        last = raw.find(b"\n", end, MAX_HEADER_BYTES)
         if last < 0:
             raise FormatError(f"{name}: its '#' lines have no end")
         key, _, value = raw[end + 1 : last].decode("utf-8", "replace").partition(":")
         if value:
             try:
-                known[key.strip()] = json.loads(value)
+                fields[key.strip()] = json.loads(value)
                 # JSON can spell half a character, which nothing can store
-                json.dumps(known[key.strip()], ensure_ascii=False).encode()
+                json.dumps(fields[key.strip()], ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
                 what = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
                 raise FormatError(f"{name}: what {what} says is no JSON of whole characters") from error
         end = last + 1
-    return known, end
+    return fields, end
 
 
-def _announced(raw: bytes, head: _Head, name: str) -> int | None:
+def _declared_samples(raw: bytes, header: _Header, name: str) -> int | None:
     """How many samples the head says there are; a file that says so also ends its last row."""
-    num_samples = head.known.get("num_samples")
+    num_samples = header.fields.get("num_samples")
     if not isinstance(num_samples, int) or not 0 < num_samples <= MAX_SAMPLES:
         return None
     if not raw.endswith(b"\n"):
@@ -183,15 +196,15 @@ def _announced(raw: bytes, head: _Head, name: str) -> int | None:
     return num_samples
 
 
-def _texts(key: str, head: _Head, name: str) -> tuple[str, ...]:
-    given = head.known.get(key, [])
+def _text_list(key: str, header: _Header, name: str) -> tuple[str, ...]:
+    given = header.fields.get(key, [])
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
         raise FormatError(f"{name}: {key} are a list of texts")
     return tuple(given)
 
 
-def _derived(head: _Head, leads: tuple[str, ...], name: str) -> tuple[str, ...]:
-    named = _texts("derived", head, name)
+def _derived(header: _Header, leads: tuple[str, ...], name: str) -> tuple[str, ...]:
+    named = _text_list("derived", header, name)
     if not {canonical_lead(lead) for lead in named} <= set(LEAD_EQUATIONS):
         raise FormatError(f"{name}: 'derived' lists leads that follow from I and II: {', '.join(LEAD_EQUATIONS)}")
     return computed_leads(named, leads)
@@ -208,34 +221,34 @@ def _episodes(given: Any, name: str) -> Iterator[Episode]:
                 raise FormatError(f"{name}: an episode is [start, end, label], in samples")
 
 
-def _digital(raw: bytes, head: _Head, name: str) -> Digital:
+def _digital(raw: bytes, header: _Header, name: str) -> Digital:
     """(leads, samples), missing where a field is empty or NaN."""
     import pyarrow as pa
 
     times: list[float] = []
     try:
-        blocks = [_steps(batch, head, times, name) for batch in _batches(raw, head)]
+        blocks = [_digital_batch(batch, header, times, name) for batch in _batches(raw, header)]
     except pa.ArrowException:  # it quotes the row
-        raise FormatError(f"{name}: no samples, or not {len(head.names)} numbers a row") from None
+        raise FormatError(f"{name}: no samples, or not {len(header.names)} numbers a row") from None
     num_samples = sum(block.shape[1] for block in blocks)
     if not num_samples:
         raise FormatError(f"{name}: holds no sample")
-    expected = (num_samples - 1) / head.sampling_rate
-    if times and not abs(times[-1] - times[0] - expected) <= MOST_TIME_ERROR * expected + 1 / head.sampling_rate:
-        raise FormatError(f"{name}: its times are not those of {num_samples} samples at {head.sampling_rate:g} Hz")
+    expected = (num_samples - 1) / header.sampling_rate
+    if times and not abs(times[-1] - times[0] - expected) <= MAX_TIME_ERROR * expected + 1 / header.sampling_rate:
+        raise FormatError(f"{name}: its times are not those of {num_samples} samples at {header.sampling_rate:g} Hz")
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [to_int32(block) for block in blocks]
     return np.concatenate(blocks, axis=1)
 
 
-def _batches(raw: bytes, head: _Head) -> Iterator[Any]:
+def _batches(raw: bytes, header: _Header) -> Iterator[Any]:
     """Some rows at a time: as text a zero takes two bytes, as a number eight."""
     import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
-    columns = [str(number) for number in range(len(head.names))]
+    columns = [str(number) for number in range(len(header.names))]
     yield from open_csv(
-        pa.BufferReader(pa.py_buffer(raw).slice(head.end)),
+        pa.BufferReader(pa.py_buffer(raw).slice(header.data_offset)),
         read_options=ReadOptions(column_names=columns, use_threads=False),
         parse_options=ParseOptions(quote_char=False),
         convert_options=ConvertOptions(
@@ -244,24 +257,24 @@ def _batches(raw: bytes, head: _Head) -> Iterator[Any]:
     )
 
 
-def _steps(batch: Any, head: _Head, times: list[float], name: str) -> Digital:
+def _digital_batch(batch: Any, header: _Header, times: list[float], name: str) -> Digital:
     """(leads, rows of a batch); where there is a column of times, the first and the last are added to ``times``."""
-    columns = batch.columns[len(head.names) - len(head.gain) :]
-    if len(columns) < len(head.names) and len(batch):
+    columns = batch.columns[len(header.names) - len(header.gain) :]
+    if len(columns) < len(header.names) and len(batch):
         ends = (batch.columns[0][0].as_py(), batch.columns[0][-1].as_py())
         times += [float("nan") if time is None else time for time in ends]
     digital: Digital = np.empty((len(columns), len(batch)), np.int32)
     peak = 0.0
-    for row, column, gain, zero in zip(digital, columns, head.gain, head.baseline, strict=True):
+    for row, column, gain, zero in zip(digital, columns, header.gain, header.baseline, strict=True):
         with np.errstate(over="ignore"):
-            steps = np.rint(column.to_numpy(zero_copy_only=False) * (gain * head.size) + zero)
-        absent = np.isnan(steps)
-        steps[absent] = 0
+            steps = np.rint(column.to_numpy(zero_copy_only=False) * (gain * header.unit_factor) + zero)
+        missing = np.isnan(steps)
+        steps[missing] = 0
         peak = max(peak, float(np.abs(steps).max(initial=0)))
         if not peak <= np.iinfo(np.int32).max:
             raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
         row[:] = steps
-        row[absent] = missing_value(np.int32)
+        row[missing] = missing_value(np.int32)
     return to_int16(digital) if peak <= np.iinfo(np.int16).max else digital
 
 

@@ -20,10 +20,25 @@ from clocs.core.errors import FormatError, MissingExtraError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered, library_faults
-from clocs.formats.channels import COMPUTED, MAX_CHANNELS, SKEWED, Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, parse_age, parse_sex
-from clocs.formats.lead_codes import CALCULATED, LEADS
+from clocs.formats.byte_fields import make_identity, wrap_library_errors
+from clocs.formats.channels import (
+    DERIVED_LEAD_TEXT,
+    MAX_CHANNELS,
+    SKEW_NOTE,
+    Channel,
+    gain_from_resolution,
+    millivolts,
+    recording_from_channels,
+)
+from clocs.formats.demographics import (
+    Demographics,
+    age_at,
+    parse_age,
+    parse_compact_date,
+    parse_compact_datetime,
+    parse_sex,
+)
+from clocs.formats.lead_codes import CALCULATED_LEADS, LEADS
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
@@ -31,13 +46,13 @@ if TYPE_CHECKING:
     from pydicom.dataset import Dataset
 
 NAME: Final = "dicom"
-MAGIC_AT, MAGIC = 128, b"DICM"
+MAGIC_OFFSET, MAGIC = 128, b"DICM"
 DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
 """Its unpacked size is known only once it is unpacked."""
 ECG_CLASSES: Final = "1.2.840.10008.5.1.4.1.1.9.1."
 TYPES: Final = {"SB": "i1", "UB": "u1", "SS": "i2", "US": "u2", "SL": "i4"}
 AVERAGED: Final = re.compile(r"MEDIAN|AVERAGE|REPRESENTATIVE|TEMPLATE|BEAT")
-SHORTEST_DERIVED: Final = 2.0
+MIN_DERIVED_SECONDS: Final = 2.0
 """Seconds. What is derived and shorter is an averaged beat, also where its label does not say so."""
 HEART_RATE, INTERVAL = "8867-4", "5.10.2.1-3"
 """Annotations: beats a minute (LOINC), and milliseconds from beat to beat (SCP-ECG)."""
@@ -52,7 +67,7 @@ _CHEST = re.compile(r"V[1-9]R?")
 _MEANING = re.compile(r"(?:ECG )?(?:Lead )?(\w{1,4})(?: \(.*\)|,.*)?", re.IGNORECASE)
 
 
-class _Group(NamedTuple):
+class _WaveformGroup(NamedTuple):
     """A multiplex group, with what makes it the rhythm."""
 
     original: bool
@@ -64,11 +79,11 @@ class _Group(NamedTuple):
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
-    return head[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC
+    return head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] == MAGIC
 
 
 @contextmanager
-def _opened(raw: bytes, name: str) -> Iterator[Dataset]:
+def _open_dataset(raw: bytes, name: str) -> Iterator[Dataset]:
     """The file's elements, which pydicom converts as they are asked for; whatever it says of them is kept quiet.
 
     Its warnings and its log quote values of the file, which may be a name or a date.
@@ -82,7 +97,7 @@ def _opened(raw: bytes, name: str) -> Iterator[Dataset]:
     log = logging.getLogger("pydicom")
     silent, log.disabled = log.disabled, True
     try:
-        with library_faults(name, "DICOM"), warnings.catch_warnings(), pydicom.config.disable_value_validation():
+        with wrap_library_errors(name, "DICOM"), warnings.catch_warnings(), pydicom.config.disable_value_validation():
             warnings.simplefilter("ignore")
             yield pydicom.dcmread(io.BytesIO(raw))
     finally:
@@ -91,26 +106,26 @@ def _opened(raw: bytes, name: str) -> Iterator[Dataset]:
 
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
-    with _opened(raw, name) as dataset:
+    with _open_dataset(raw, name) as dataset:
         group, notes = _rhythm(dataset, name)
         channels, more = _channels(dataset, group.contents, group.leads, name)
-        return recording_of(
+        return recording_from_channels(
             channels,
             float(group.contents.SamplingFrequency),
             raw,
             name,
             NAME,
-            person=_person(dataset),
-            declared=int(group.contents.NumberOfWaveformSamples),
+            demographics=_demographics(dataset),
+            num_declared_samples=int(group.contents.NumberOfWaveformSamples),
             heart_rate=_heart_rate(dataset) if HEART_RATE.encode() in raw or INTERVAL.encode() in raw else None,
             notes=[*notes, *more],
         )
 
 
-def _rhythm(dataset: Dataset, name: str) -> tuple[_Group, list[str]]:
+def _rhythm(dataset: Dataset, name: str) -> tuple[_WaveformGroup, list[str]]:
     """The group to read: original before derived, labelled rhythm before not, more ECG before less."""
     ecg_class = _is_ecg_class(dataset)
-    groups = [group for each in dataset.get("WaveformSequence") or () if (group := _judged(each, ecg_class))]
+    groups = [group for item in dataset.get("WaveformSequence") or () if (group := _describe_group(item, ecg_class))]
     if not groups:
         raise FormatError(f"{name}: holds no rhythm; other DICOM objects and averaged beats are no recordings")
     with_ecg = [group for group in groups if group.size]
@@ -121,15 +136,15 @@ def _rhythm(dataset: Dataset, name: str) -> tuple[_Group, list[str]]:
     return best, [f"left out {equals} more groups of the same kind"] if equals else []
 
 
-def _judged(contents: Dataset, ecg_class: bool) -> _Group | None:
+def _describe_group(contents: Dataset, ecg_class: bool) -> _WaveformGroup | None:
     label = str(contents.get("MultiplexGroupLabel") or "").upper()
     num_samples = int(contents.NumberOfWaveformSamples)
     original = str(contents.get("WaveformOriginality") or "ORIGINAL").upper() == "ORIGINAL"
-    short = num_samples < SHORTEST_DERIVED * float(contents.SamplingFrequency)
+    short = num_samples < MIN_DERIVED_SECONDS * float(contents.SamplingFrequency)
     if (AVERAGED.search(label) and "RHYTHM" not in label) or (short and not original):
         return None
     leads = [_lead(definition, ecg_class) for definition in contents.ChannelDefinitionSequence]
-    return _Group(original, "RHYTHM" in label, num_samples * (len(leads) - leads.count(None)), contents, leads)
+    return _WaveformGroup(original, "RHYTHM" in label, num_samples * (len(leads) - leads.count(None)), contents, leads)
 
 
 def _is_ecg_class(dataset: Dataset) -> bool:
@@ -145,7 +160,7 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     channels = [
         replace(
             _channel(leads[row] or "ECG", frames[:, row], scale, padding),
-            computed=definitions[row].get("ChannelDerivationDescription") == COMPUTED,
+            is_derived=definitions[row].get("ChannelDerivationDescription") == DERIVED_LEAD_TEXT,
         )
         for row, scale in zip(kept, scales, strict=True)
     ]
@@ -156,7 +171,7 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     if any(abs(zero - round(zero)) > 1e-6 for zero in zeros):
         notes.append("zero lies between two steps; the nearer one is taken")
     if any(_number(definitions[row], f"Channel{kind}Skew", 0.0) for row in kept for kind in ("Time", "Sample")):
-        notes.append(SKEWED)
+        notes.append(SKEW_NOTE)
     return channels, notes
 
 
@@ -205,7 +220,7 @@ def _scale(definition: Dataset, name: str) -> tuple[float, float]:
     zero = -_number(definition, "ChannelBaseline", 0.0) / step if step else math.inf
     if not abs(zero) < 2**31:
         raise FormatError(f"{name}: a channel's sensitivity or baseline is out of range")
-    return gain_of(step, unit, name), zero
+    return gain_from_resolution(step, unit, name), zero
 
 
 def _number(item: Dataset, keyword: str, default: float) -> float:
@@ -223,7 +238,7 @@ def _lead(definition: Dataset, ecg_class: bool) -> str | None:
     if found := _SCP_CODE.fullmatch(code) or _MDC_CODE.fullmatch(code):
         numbers = [int(group) for group in found.groups() if group]
         number = numbers[0] % MDC_BASE
-        return LEADS.get(number) or CALCULATED.get(number) or ("ECG" if ecg_class else None)
+        return LEADS.get(number) or CALCULATED_LEADS.get(number) or ("ECG" if ecg_class else None)
     found = _MDC_NAME.fullmatch(code) or _MEANING.fullmatch(meaning)
     lead = canonical_lead(found.group(1)) if found else ""
     return lead if lead in STANDARD_LEADS or _CHEST.fullmatch(lead) else "ECG" if ecg_class else None
@@ -238,22 +253,22 @@ def _heart_rate(dataset: Dataset) -> float | None:
     return None
 
 
-def _person(dataset: Dataset) -> Person:
+def _demographics(dataset: Dataset) -> Demographics:
     stated = re.fullmatch(r"(\d{1,3})([YMWD])", str(dataset.get("PatientAge") or "").strip())
     age = parse_age(stated.group(1), AGE_UNITS[stated.group(2)]) if stated else None
     if age is None:
-        age = age_at(digits_day(str(dataset.get("PatientBirthDate") or "")), _acquired_on(dataset))
-    return Person(age, parse_sex(str(dataset.get("PatientSex") or "")))
+        age = age_at(parse_compact_date(str(dataset.get("PatientBirthDate") or "")), _acquired_on(dataset))
+    return Demographics(age, parse_sex(str(dataset.get("PatientSex") or "")))
 
 
 def _acquired_on(dataset: Dataset) -> date | None:
     for keyword in ("AcquisitionDateTime", "AcquisitionDate", "ContentDate", "StudyDate"):
-        if found := digits_day(str(dataset.get(keyword) or "")):
+        if found := parse_compact_date(str(dataset.get(keyword) or "")):
             return found
     return None
 
 
-FIELDS: Final = (
+IDENTITY_KEYWORDS: Final = (
     ("patient_id", r"(Other)?PatientIDs?|IssuerOfPatientID|\w*EthnicGroup|MilitaryRank|PatientReligiousPreference"),
     ("patient_name", r"(Other)?PatientNames?|Patient(Mother)?BirthName|ResponsiblePerson"),
     ("birth_date", r"PatientBirth(Date|Time)\w*"),
@@ -270,39 +285,49 @@ FIELDS: Final = (
     ("free_text", r"\w*(Description|Comments?|Reason\w*|History|Alerts|Allergies|TextValue|Occupation|SpecialNeeds)"),
 )
 """Identity fields by keyword. Any other name of a person counts as a physician's, any other long text as typed."""
-PRIVATE: Final = "a maker's own text"
-MOMENTS: Final = (("AcquisitionDateTime", ""), ("AcquisitionDate", "AcquisitionTime"), ("ContentDate", "ContentTime"))
-KINDS: Final = {"PN": "physician", "AE": "device_serial", **dict.fromkeys(("LT", "ST", "UT", PRIVATE), "free_text")}
-UNSAID: Final = ("SQ", "OB", "OW", "OF", "OD", "OL", "OV", "UN")
+PRIVATE_TEXT: Final = "a maker's own text"
+DATETIME_KEYWORDS: Final = (
+    ("AcquisitionDateTime", ""),
+    ("AcquisitionDate", "AcquisitionTime"),
+    ("ContentDate", "ContentTime"),
+)
+IDENTITY_FIELD_BY_KIND: Final = {
+    "PN": "physician",
+    "AE": "device_serial",
+    **dict.fromkeys(("LT", "ST", "UT", PRIVATE_TEXT), "free_text"),
+}
+SKIPPED_KINDS: Final = ("SQ", "OB", "OW", "OF", "OD", "OL", "OV", "UN")
 MAX_VALUES: Final = 100
 """In one element; more of them are measurements, or damage."""
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     found: dict[str, list[str]] = {}
-    with _opened(source.read(name), name) as dataset:
+    with _open_dataset(source.read(name), name) as dataset:
         found["acquired"] = [_acquired(dataset)]
         for keyword, kind, value in _values(dataset):
-            field = next((field for field, pattern in FIELDS if re.fullmatch(pattern, keyword)), None)
-            field = field or KINDS.get(kind)
+            field = next((field for field, pattern in IDENTITY_KEYWORDS if re.fullmatch(pattern, keyword)), None)
+            field = field or IDENTITY_FIELD_BY_KIND.get(kind)
             if field and kind != "TM":
                 found.setdefault(field, []).append(_iso(value) if field == "acquired" else value)
-        return gathered(**found)
+        return make_identity(**found)
 
 
 def _values(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
     """Keyword, kind and text of every element, nested ones and those of the file's own header too."""
     for part in (dataset.file_meta, dataset):
         for element in part.iterall():
-            if element.VR not in UNSAID and 0 < element.VM <= MAX_VALUES:
+            if element.VR not in SKIPPED_KINDS and 0 < element.VM <= MAX_VALUES:
                 values = element.value if element.VM > 1 else [element.value]
                 own = element.tag.is_private and not element.tag.is_private_creator and element.VR in ("LO", "SH", "UC")
-                yield from ((str(element.keyword), PRIVATE if own else str(element.VR), str(value)) for value in values)
+                yield from (
+                    (str(element.keyword), PRIVATE_TEXT if own else str(element.VR), str(value)) for value in values
+                )
 
 
 def _acquired(dataset: Dataset) -> str:
     """The day and time of the recording."""
-    for days, times in MOMENTS:
+    for days, times in DATETIME_KEYWORDS:
         text = "".join(str(dataset.get(keyword) or "") for keyword in (days, times) if keyword)
         if len(text) >= 12:
             return _iso(text)
@@ -311,7 +336,7 @@ def _acquired(dataset: Dataset) -> str:
 
 def _iso(text: str) -> str:
     """DICOM's 20021122091000 or 20021122 in ISO 8601; as it is where it is neither."""
-    found = digits_moment(text)
+    found = parse_compact_datetime(text)
     if found is None:
         return text
     return found.date().isoformat() if len(text.strip()) == 8 else found.isoformat()

@@ -22,9 +22,9 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import COMPUTED, Channel, gain_of, millivolts, recording_of
-from clocs.formats.demographics import Person, age_at, parse_sex
+from clocs.formats.byte_fields import make_identity
+from clocs.formats.channels import DERIVED_LEAD_TEXT, Channel, gain_from_resolution, millivolts, recording_from_channels
+from clocs.formats.demographics import Demographics, age_at, parse_sex
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
@@ -33,13 +33,13 @@ FIXED_BYTES: Final = 256
 MAX_SIGNALS: Final = 512
 WIDTHS: Final = (16, 80, 8, 8, 8, 8, 8, 80, 8, 32)
 """Of a signal: label, transducer, unit, physical and digital limits, filter, samples a record, reserved."""
-STARTS: Final = {b"0       ": 2, b"\xffBIOSEMI": 3}
+SAMPLE_BYTES: Final = {b"0       ": 2, b"\xffBIOSEMI": 3}
 """Bytes a sample, by the first bytes: EDF, BDF."""
 MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 MAX_EXPONENT: Final = 12
-SHORTEST_GAP: Final = Decimal("0.00001")
+MIN_GAP_SECONDS: Final = Decimal("0.00001")
 """Seconds; less is rounding."""
-MAX_ANNOTATED: Final = 300_000
+MAX_ANNOTATED_RECORDS: Final = 300_000
 """Data records whose annotations are looked at: over three days of one a second."""
 
 _ECG = re.compile(r"^(ECG|EKG)(?![A-Z])[\s_\-:.]*", re.IGNORECASE)
@@ -58,7 +58,7 @@ class _Signal:
     """Physical minimum and maximum, digital minimum and maximum."""
     num_samples: int
     """In a data record."""
-    at: int
+    offset: int
     """First byte in a data record."""
 
 
@@ -71,18 +71,23 @@ class _Header:
     records: int
     seconds: Decimal
     """Of a data record."""
-    rounded: bool
+    is_rounded: bool
     """Whether its seconds fill their field, and may have lost digits."""
     signals: tuple[_Signal, ...]
-    width: int
+    sample_bytes: int
     """Bytes a sample."""
     record_bytes: int
-    data_at: int
+    data_offset: int
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
     count = head[252:256].strip()
-    return head[:8] in STARTS and count.isdigit() and len(head) >= FIXED_BYTES and head[236:244].strip(b" -").isdigit()
+    return (
+        head[:8] in SAMPLE_BYTES
+        and count.isdigit()
+        and len(head) >= FIXED_BYTES
+        and head[236:244].strip(b" -").isdigit()
+    )
 
 
 def _number(text: str, what: str, name: str) -> Decimal:
@@ -100,9 +105,9 @@ def _header(raw: bytes, name: str) -> _Header:
     count = int(_number(text[252:256], "number of signals", name))
     if not 1 <= count <= MAX_SIGNALS or len(raw) < FIXED_BYTES * (1 + count):
         raise FormatError(f"{name}: the header of {count} signals does not fit its {len(raw)} bytes")
-    width = STARTS[raw[:8]]
-    signals = tuple(_signals(raw[FIXED_BYTES : FIXED_BYTES * (1 + count)].decode("latin-1"), count, width, name))
-    record_bytes = width * sum(signal.num_samples for signal in signals)
+    sample_bytes = SAMPLE_BYTES[raw[:8]]
+    signals = tuple(_signals(raw[FIXED_BYTES : FIXED_BYTES * (1 + count)].decode("latin-1"), count, sample_bytes, name))
+    record_bytes = sample_bytes * sum(signal.num_samples for signal in signals)
     seconds = _number(text[244:252], "duration of a data record", name)
     if seconds <= 0 or not record_bytes:
         raise FormatError(f"{name}: data records of {seconds:g} s with {record_bytes} bytes hold no signal")
@@ -113,28 +118,28 @@ def _header(raw: bytes, name: str) -> _Header:
         reserved=text[192:236].strip(),
         records=int(_number(text[236:244], "number of data records", name)),
         seconds=seconds,
-        rounded=len(text[244:252].strip()) == 8,
+        is_rounded=len(text[244:252].strip()) == 8,
         signals=signals,
-        width=width,
+        sample_bytes=sample_bytes,
         record_bytes=record_bytes,
-        data_at=FIXED_BYTES * (1 + count),
+        data_offset=FIXED_BYTES * (1 + count),
     )
 
 
-def _signals(text: str, count: int, width: int, name: str) -> Iterator[_Signal]:
-    columns, at = [], 0
+def _signals(text: str, count: int, sample_bytes: int, name: str) -> Iterator[_Signal]:
+    columns, start = [], 0
     for size in WIDTHS:
-        columns.append([text[at + row * size : at + (row + 1) * size].strip() for row in range(count)])
-        at += size * count
-    labels, transducers, units, *limits, _, num_samples, _ = columns
-    place = 0
+        columns.append([text[start + row * size : start + (row + 1) * size].strip() for row in range(count)])
+        start += size * count
+    labels, transducers, units, *limits, _, lengths, _ = columns
+    offset = 0
     for row in range(count):
-        many = int(_number(num_samples[row], "number of samples in a record", name))
-        if many < 0:
-            raise FormatError(f"{name}: {many} samples in a data record")
+        num_samples = int(_number(lengths[row], "number of samples in a record", name))
+        if num_samples < 0:
+            raise FormatError(f"{name}: {num_samples} samples in a data record. The file is damaged.")
         low, high, lowest, highest = (_number(column[row], "limits of a signal", name) for column in limits)
-        yield _Signal(labels[row], transducers[row], units[row], (low, high, lowest, highest), many, place)
-        place += many * width
+        yield _Signal(labels[row], transducers[row], units[row], (low, high, lowest, highest), num_samples, offset)
+        offset += num_samples * sample_bytes
 
 
 def _read(source: Source, name: str) -> Recording:
@@ -143,17 +148,17 @@ def _read(source: Source, name: str) -> Recording:
     data = _data(raw, header)
     if header.reserved.startswith(("EDF+D", "BDF+D")):
         _refuse_gaps(data, header, name)
-    chosen, notes = _chosen(header, name)
-    if any(_scale(signal, name)[1].denominator > 1 for signal in chosen):
+    signals, notes = _select_signals(header, name)
+    if any(_scale(signal, name)[1].denominator > 1 for signal in signals):
         notes.append("zero lies between two steps; the nearer one is taken")
-    return recording_of(
-        [_channel(data, signal, header.width, name) for signal in chosen],
-        _rate(chosen[0].num_samples, header),
+    return recording_from_channels(
+        [_channel(data, signal, header.sample_bytes, name) for signal in signals],
+        _rate(signals[0].num_samples, header),
         raw,
         name,
         NAME,
-        person=_person(header),
-        declared=header.records * chosen[0].num_samples,
+        demographics=_demographics(header),
+        num_declared_samples=header.records * signals[0].num_samples,
         notes=notes,
     )
 
@@ -163,7 +168,7 @@ def _rate(num_samples: int, header: _Header) -> float:
     exact = Fraction(num_samples) / Fraction(header.seconds)
     last_digit = Fraction(10) ** int(header.seconds.as_tuple().exponent)
     if (
-        header.rounded
+        header.is_rounded
         and round(exact)
         and abs(Fraction(num_samples, round(exact)) - Fraction(header.seconds)) < last_digit
     ):
@@ -173,8 +178,8 @@ def _rate(num_samples: int, header: _Header) -> float:
 
 def _data(raw: bytes, header: _Header) -> npt.NDArray[np.uint8]:
     """(data records, bytes of one), as many as are there: the gate compares with those announced."""
-    records = (len(raw) - header.data_at) // header.record_bytes
-    data = np.frombuffer(raw, np.uint8, records * header.record_bytes, header.data_at)
+    records = (len(raw) - header.data_offset) // header.record_bytes
+    data = np.frombuffer(raw, np.uint8, records * header.record_bytes, header.data_offset)
     return data.reshape(records, header.record_bytes)
 
 
@@ -188,18 +193,18 @@ def _lead(signal: _Signal) -> str | None:
     return "ECG" if _ECG.match(signal.label) else None
 
 
-def _chosen(header: _Header, name: str) -> tuple[list[_Signal], list[str]]:
+def _select_signals(header: _Header, name: str) -> tuple[list[_Signal], list[str]]:
     """The ECG signals of one rate: that of most of them, of two the higher."""
-    ecgs = [signal for signal in header.signals if _lead(signal)]
-    if not ecgs:
+    ecg_signals = [signal for signal in header.signals if _lead(signal)]
+    if not ecg_signals:
         raise FormatError(f"{name}: none of its {len(header.signals)} signals is an ECG in V, mV or uV by its label")
-    many = Counter(signal.num_samples for signal in ecgs)
-    num_samples = max(many, key=lambda each: (many[each], each))
+    num_signals_by_length = Counter(signal.num_samples for signal in ecg_signals)
+    num_samples = max(num_signals_by_length, key=lambda each: (num_signals_by_length[each], each))
     others = sum(not _lead(signal) and not _ANNOTATIONS.match(signal.label) for signal in header.signals)
     notes = [f"left out {others} signals that are no ECG"] if others else []
-    if len(ecgs) > many[num_samples]:
-        notes.append(f"left out {len(ecgs) - many[num_samples]} ECG signals of other rates")
-    return [signal for signal in ecgs if signal.num_samples == num_samples], notes
+    if len(ecg_signals) > num_signals_by_length[num_samples]:
+        notes.append(f"left out {len(ecg_signals) - num_signals_by_length[num_samples]} ECG signals of other rates")
+    return [signal for signal in ecg_signals if signal.num_samples == num_samples], notes
 
 
 def _scale(signal: _Signal, name: str) -> tuple[Fraction, Fraction]:
@@ -214,12 +219,12 @@ def _scale(signal: _Signal, name: str) -> tuple[Fraction, Fraction]:
     return step, zero
 
 
-def _channel(data: npt.NDArray[np.uint8], signal: _Signal, width: int, name: str) -> Channel:
+def _channel(data: npt.NDArray[np.uint8], signal: _Signal, sample_bytes: int, name: str) -> Channel:
     step, zero = _scale(signal, name)
-    block = data[:, signal.at : signal.at + signal.num_samples * width].reshape(-1, width)
-    gain = gain_of(float(step), signal.unit, name)
-    said = signal.transducer == COMPUTED
-    return Channel(_lead(signal) or "ECG", _samples(block), gain, round(zero), computed=said)
+    block = data[:, signal.offset : signal.offset + signal.num_samples * sample_bytes].reshape(-1, sample_bytes)
+    gain = gain_from_resolution(float(step), signal.unit, name)
+    is_derived = signal.transducer == DERIVED_LEAD_TEXT
+    return Channel(_lead(signal) or "ECG", _samples(block), gain, round(zero), is_derived=is_derived)
 
 
 def _samples(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.integer[Any]]:
@@ -236,15 +241,15 @@ def _annotations(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[bytes
     """The bytes of the first annotation signal, data record by data record."""
     found = next((signal for signal in header.signals if _ANNOTATIONS.match(signal.label)), None)
     if found:
-        for record in data[:MAX_ANNOTATED]:
-            yield record[found.at : found.at + found.num_samples * header.width].tobytes()
+        for record in data[:MAX_ANNOTATED_RECORDS]:
+            yield record[found.offset : found.offset + found.num_samples * header.sample_bytes].tobytes()
 
 
 def _refuse_gaps(data: npt.NDArray[np.uint8], header: _Header, name: str) -> None:
     """A recording with interruptions has no single time axis; one that only could have had some is whole."""
     seen = [_ONSET.match(annotation) for annotation in _annotations(data, header)]
     onsets = [Decimal(match.group(1).decode()) for match in seen if match]
-    gaps = any(abs(after - before - header.seconds) > SHORTEST_GAP for before, after in pairwise(onsets))
+    gaps = any(abs(after - before - header.seconds) > MIN_GAP_SECONDS for before, after in pairwise(onsets))
     if len(onsets) < len(data) or gaps:
         raise FormatError(f"{name}: an interrupted recording (EDF+D); export its parts as files of their own")
 
@@ -277,32 +282,32 @@ def _patient(header: _Header) -> tuple[str, str, str, str]:
     return header.patient, "X", "X", "X"
 
 
-def _person(header: _Header) -> Person:
+def _demographics(header: _Header) -> Demographics:
     _, sex, birth, _ = _patient(header)
     start = _start(header)
-    return Person(age_at(_day(birth), start.date() if start else None), parse_sex(sex))
+    return Demographics(age_at(_day(birth), start.date() if start else None), parse_sex(sex))
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
     header = _header(raw, name)
-    code, _, birth, person = _patient(header)
+    code, _, birth, patient_name = _patient(header)
     start = _start(header)
     parts = header.recording.split() if header.recording.startswith("Startdate") else []
     order, operator, device = [part if part != "X" else "" for part in (*parts[2:5], "", "", "")[:3]]
-    return gathered(
+    return make_identity(
         patient_id=["" if code == "X" else code],
-        patient_name=["" if person == "X" else person],
+        patient_name=["" if patient_name == "X" else patient_name],
         birth_date=["" if birth == "X" else birth],
         acquired=[start.isoformat() if start else header.start],
         order=[order],
         operator=[operator],
         device_serial=[device],
-        free_text=[*(parts[5:] if parts else [header.recording]), *_typed(_data(raw, header), header)],
+        free_text=[*(parts[5:] if parts else [header.recording]), *_annotation_texts(_data(raw, header), header)],
     )
 
 
-def _typed(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[str]:
+def _annotation_texts(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[str]:
     """The texts of annotations; each list of them starts with its time."""
     for annotation in _annotations(data, header):
         for listed in annotation.split(b"\0"):

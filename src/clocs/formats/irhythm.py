@@ -11,44 +11,44 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Provenance, Recording
 from clocs.core.sources import Source
-from clocs.formats.channels import record_id_of
+from clocs.formats.channels import record_id_from_name
 from clocs.formats.reading import Format, detect_format
 
-RATE = 200.0
-COMMITTEES = tuple(f"_grp{number}.episodes.json" for number in range(3))
+SAMPLING_RATE = 200.0
+EPISODE_SUFFIXES = tuple(f"_grp{number}.episodes.json" for number in range(3))
 MAX_JSON_BYTES = 1 << 20
-MAX_END = 1 << 40
+MAX_EPISODE_END = 1 << 40
 """An episode may outlast a strip that was cut, but it must stay a number that a store can hold."""
 
 
-def _committee(source: Source, name: str) -> str | None:
+def _episode_file(source: Source, name: str) -> str | None:
     """The committee's file of a strip."""
     stem = name.removesuffix(".ecg")
-    return next((stem + ending for ending in COMMITTEES if source.exists(stem + ending)), None)
+    return next((stem + ending for ending in EPISODE_SUFFIXES if source.exists(stem + ending)), None)
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
     # The signal file is bare numbers: only its companion tells what it is.
-    return name.endswith(".ecg") and not head.startswith(b"ISHNE") and _committee(source, name) is not None
+    return name.endswith(".ecg") and not head.startswith(b"ISHNE") and _episode_file(source, name) is not None
 
 
 def _read(source: Source, name: str) -> Recording:
-    committee = _committee(source, name)
-    if committee is None:
+    episode_file = _episode_file(source, name)
+    if episode_file is None:
         raise FormatError(f"{name}: no episodes file beside it")
-    raw, text = source.read(name), source.read(committee)
+    raw, text = source.read(name), source.read(episode_file)
     num_samples = len(raw) // 2
     if not num_samples or len(raw) % 2:
         raise FormatError(f"{name}: {len(raw)} bytes are no whole number of 16-bit samples")
-    episodes = _episodes(text, committee, num_samples)
+    episodes = _episodes(text, episode_file, num_samples)
     return Recording(
         digital=np.frombuffer(raw, "<i2").reshape(1, -1).astype(np.int16),
         gain=np.ones(1),
         baseline=np.zeros(1, np.int32),
-        sampling_rate=RATE,
+        sampling_rate=SAMPLING_RATE,
         leads=("ECG",),
         unit="adu",
-        record_id=record_id_of(name),
+        record_id=record_id_from_name(name),
         labels=tuple(sorted({episode.label for episode in episodes})),
         episodes=episodes,
         provenance=Provenance(name, "irhythm", hashlib.sha256(raw + text).hexdigest()),
@@ -57,9 +57,9 @@ def _read(source: Source, name: str) -> Recording:
 
 def _companions(source: Source, name: str) -> dict[str, int | None]:
     """A committee's file, where none is there and no other format claims the strip."""
-    if not name.endswith(".ecg") or _committee(source, name) or detect_format(source, name):
+    if not name.endswith(".ecg") or _episode_file(source, name) or detect_format(source, name):
         return {}
-    return {name.removesuffix(".ecg") + COMMITTEES[0]: None}
+    return {name.removesuffix(".ecg") + EPISODE_SUFFIXES[0]: None}
 
 
 def _episodes(text: bytes, name: str, num_samples: int) -> tuple[Episode, ...]:
@@ -71,7 +71,7 @@ def _episodes(text: bytes, name: str, num_samples: int) -> tuple[Episode, ...]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise FormatError(f"{name}: not a list of episodes: {error!r:.200}") from error
     for episode in found:
-        if not 0 <= episode.start < episode.end <= MAX_END or episode.start >= num_samples:
+        if not 0 <= episode.start < episode.end <= MAX_EPISODE_END or episode.start >= num_samples:
             raise FormatError(f"{name}: episode {episode.start}..{episode.end} is not within {num_samples} samples")
     return tuple(sorted(found, key=lambda episode: episode.start))
 

@@ -13,15 +13,15 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered, text_of, unpack
-from clocs.formats.channels import Channel, gain_of, recording_of
-from clocs.formats.demographics import Person, Sex, age_at
+from clocs.formats.byte_fields import decode_text, make_identity, unpack
+from clocs.formats.channels import Channel, gain_from_resolution, recording_from_channels
+from clocs.formats.demographics import Demographics, Sex, age_at
 from clocs.formats.reading import Format
 
 NAME: Final = "ishne"
 MAGIC: Final = b"ISHNE1.0"
 HEADER_BYTES: Final = 522
-CHECKED_FROM: Final = 10
+CHECKSUM_START: Final = 10
 MAX_LEADS: Final = 12
 LEADS: Final = {
     **{2: "X", 3: "Y", 4: "Z", 5: "I", 6: "II", 7: "III", 8: "aVR", 9: "aVL", 10: "aVF"},
@@ -34,7 +34,7 @@ SEXES: Final[dict[int, Sex]] = {1: "male", 2: "female"}
 @dataclass(frozen=True)
 class _Header:
     num_samples: int
-    samples_at: int
+    samples_offset: int
     sex: int
     birth: date | None
     recorded: date | None
@@ -43,7 +43,7 @@ class _Header:
     resolutions: tuple[int, ...]
     """Nanovolt a step."""
     sampling_rate: int
-    unchecked: bool
+    has_no_checksum: bool
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -51,10 +51,10 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 
 
 def _header(raw: bytes, name: str) -> _Header:
-    checksum, _, num_samples, _, samples_at = unpack("<Hiiii", raw, len(MAGIC), name)
-    if not HEADER_BYTES <= samples_at <= len(raw):
-        raise FormatError(f"{name}: its samples start at byte {samples_at} of {len(raw)}; the file is damaged")
-    if checksum not in (0, binascii.crc_hqx(memoryview(raw)[CHECKED_FROM:samples_at], 0xFFFF)):
+    checksum, _, num_samples, _, samples_offset = unpack("<Hiiii", raw, len(MAGIC), name)
+    if not HEADER_BYTES <= samples_offset <= len(raw):
+        raise FormatError(f"{name}: its samples start at byte {samples_offset} of {len(raw)}; the file is damaged")
+    if checksum not in (0, binascii.crc_hqx(memoryview(raw)[CHECKSUM_START:samples_offset], 0xFFFF)):
         raise FormatError(f"{name}: the header does not match its checksum; the file is damaged")
     (sex,) = unpack("<h", raw, 128, name)
     (leads,) = unpack("<h", raw, 156, name)
@@ -62,7 +62,7 @@ def _header(raw: bytes, name: str) -> _Header:
         raise FormatError(f"{name}: {leads} leads; an ISHNE file has 1 to {MAX_LEADS}")
     return _Header(
         num_samples=num_samples,
-        samples_at=samples_at,
+        samples_offset=samples_offset,
         sex=sex,
         birth=_day(raw, 132, name),
         recorded=_day(raw, 138, name),
@@ -70,7 +70,7 @@ def _header(raw: bytes, name: str) -> _Header:
         codes=unpack("<12h", raw, 158, name)[:leads],
         resolutions=unpack("<12h", raw, 206, name)[:leads],
         sampling_rate=unpack("<h", raw, 272, name)[0],
-        unchecked=checksum == 0,
+        has_no_checksum=checksum == 0,
     )
 
 
@@ -85,35 +85,41 @@ def _day(raw: bytes, at: int, name: str) -> date | None:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     header = _header(raw, name)
-    there = (len(raw) - header.samples_at) // 2
+    there = (len(raw) - header.samples_offset) // 2
     # Some writers count the samples of one lead, some of all.
     declared = header.num_samples // header.leads if header.num_samples == there else header.num_samples
     num_samples = there // header.leads
-    frames = np.frombuffer(raw, "<i2", num_samples * header.leads, header.samples_at).reshape(num_samples, header.leads)
-    return recording_of(
+    frames = np.frombuffer(raw, "<i2", num_samples * header.leads, header.samples_offset).reshape(
+        num_samples, header.leads
+    )
+    return recording_from_channels(
         [
-            Channel(LEADS.get(code, "ECG"), frames[:, row], gain_of(step, "nV", name))
+            Channel(LEADS.get(code, "ECG"), frames[:, row], gain_from_resolution(step, "nV", name))
             for row, (code, step) in enumerate(zip(header.codes, header.resolutions, strict=True))
         ],
         float(header.sampling_rate),
         raw,
         name,
         NAME,
-        person=Person(age_at(header.birth, header.recorded), SEXES.get(header.sex)),
-        declared=declared,
-        notes=["its header has no checksum"] if header.unchecked else [],
+        demographics=Demographics(age_at(header.birth, header.recorded), SEXES.get(header.sex)),
+        num_declared_samples=declared,
+        notes=["its header has no checksum"] if header.has_no_checksum else [],
     )
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
     header = _header(raw, name)
-    return gathered(
-        patient_name=[text_of(raw[28:68]), text_of(raw[68:108])],
-        patient_id=[text_of(raw[108:128])],
+    return make_identity(
+        patient_name=[decode_text(raw[28:68]), decode_text(raw[68:108])],
+        patient_id=[decode_text(raw[108:128])],
         birth_date=[header.birth.isoformat() if header.birth else ""],
         acquired=[_moment(header.recorded, *unpack("<3h", raw, 150, name))],
-        free_text=[text_of(raw[274:354]), text_of(raw[354:434]), text_of(raw[HEADER_BYTES : header.samples_at])],
+        free_text=[
+            decode_text(raw[274:354]),
+            decode_text(raw[354:434]),
+            decode_text(raw[HEADER_BYTES : header.samples_offset]),
+        ],
     )
 
 

@@ -29,7 +29,7 @@ LEADS: Final[dict[int, str]] = {
 }
 """Names by number."""
 
-CALCULATED: Final[dict[int, str]] = {
+CALCULATED_LEADS: Final[dict[int, str]] = {
     **{number: LEADS[number - 30] for number in range(31, 61)},
     **{number: LEADS[number - 13] for number in range(79, 86)},
     **{number: LEADS[number - 50] for number in range(111, 115)},

@@ -16,19 +16,19 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import MAX_CHANNELS, SKEWED, Channel, gain_of, recording_of
-from clocs.formats.demographics import MAX_AGE, Person, Sex, age_at
+from clocs.formats.byte_fields import make_identity
+from clocs.formats.channels import MAX_CHANNELS, SKEW_NOTE, Channel, gain_from_resolution, recording_from_channels
+from clocs.formats.demographics import MAX_AGE, Demographics, Sex, age_at
 from clocs.formats.lead_codes import LEADS
 from clocs.formats.reading import Format
 
 NAME: Final = "mfer"
 ORDER, CODING, BLOCK, CHANNELS, SEQUENCES, WAVEFORM, LEAD, TYPE = 0x01, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0A
-INTERVAL, RESOLUTION, OFFSET, COMPRESSION, NOTHING, SAMPLES, ATTRIBUTES = 0x0B, 0x0C, 0x0D, 0x0E, 0x12, 0x1E, 0x3F
+INTERVAL, RESOLUTION, OFFSET, COMPRESSION, MISSING_VALUE, SAMPLES, ATTRIBUTES = 0x0B, 0x0C, 0x0D, 0x0E, 0x12, 0x1E, 0x3F
 PREAMBLE, END = 0x40, 0x80
-PATIENT_NAME, PATIENT_ID, AGE, SEX, MOMENT, UNIQUE = 0x81, 0x82, 0x83, 0x84, 0x85, 0x87
+PATIENT_NAME, PATIENT_ID, AGE, SEX, DATETIME, UNIQUE = 0x81, 0x82, 0x83, 0x84, 0x85, 0x87
 NOTE, MAKER, EVENT, SKEW, MESSAGE = 0x16, 0x17, 0x41, 0x43, 0x86
-FILLER: Final = re.compile(rb"\0*")
+PADDING: Final = re.compile(rb"\0*")
 MAX_DEFINITIONS: Final = 100_000
 MAX_FRAMES: Final = 1000
 TYPES: Final = {0: "i2", 1: "u2", 2: "i4", 3: "u1", 4: "u2", 5: "i1"}
@@ -39,7 +39,7 @@ DOMINANT_BEAT: Final = 9
 MONITOR_LEADS: Final = range(4166, 4170)
 """A Holter's ECG 1 to 4."""
 SEXES: Final[dict[int, Sex]] = {1: "male", 2: "female"}
-EVENT_TEXT_AT: Final = 10
+EVENT_TEXT_OFFSET: Final = 10
 
 Endian = Literal["big", "little"]
 
@@ -49,14 +49,14 @@ class _Frame:
     """Where samples lie, with the definitions in force there, by tag: for all channels and for each."""
 
     order: Endian
-    common: dict[int, bytes]
-    own: dict[int, dict[int, bytes]]
+    common_tags: dict[int, bytes]
+    channel_tags: dict[int, dict[int, bytes]]
     start: int
     stop: int
 
     def value(self, channel: int, tag: int) -> bytes:
-        shared = self.common.get(tag, b"") if tag != LEAD or channel == 0 else b""
-        return self.own.get(channel, {}).get(tag, shared)
+        shared = self.common_tags.get(tag, b"") if tag != LEAD or channel == 0 else b""
+        return self.channel_tags.get(channel, {}).get(tag, shared)
 
     def number(self, channel: int, tag: int, default: int, *, signed: bool = False) -> int:
         value = self.value(channel, tag)
@@ -84,11 +84,11 @@ class _Contents:
     frame: _Frame | None = None
     """The longest that is no averaged beat."""
     frames: int = 0
-    about: list[tuple[int, bytes, Endian, str]] = field(default_factory=list)
+    metadata: list[tuple[int, bytes, Endian, str]] = field(default_factory=list)
     """Definitions that describe no samples: tag, value, and the byte order and coding in force."""
 
     def texts(self, tag: int, skipped: int = 0) -> list[str]:
-        return [_text(value[skipped:], coding) for found, value, _, coding in self.about if found == tag]
+        return [_text(value[skipped:], coding) for found, value, _, coding in self.metadata if found == tag]
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -100,7 +100,7 @@ def _definitions(raw: bytes, at: int, stop: int, name: str) -> Iterator[tuple[in
     while at < stop and raw[at] != END:
         tag, channel, at = raw[at], -1, at + 1
         if tag == 0:
-            at = FILLER.match(raw, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            at = PADDING.match(raw, at).end()  # type: ignore[union-attr]  # it matches nothing, too
             continue
         if tag == ATTRIBUTES:
             channel, at = 0, at + 1
@@ -126,35 +126,35 @@ def _contents(raw: bytes, name: str) -> _Contents:
     found = _Contents()
     order: Endian = "big"
     coding = "ascii"
-    common: dict[int, bytes] = {}
-    own: dict[int, dict[int, bytes]] = {}
+    common_tags: dict[int, bytes] = {}
+    channel_tags: dict[int, dict[int, bytes]] = {}
     for number, (tag, channel, start, stop) in enumerate(_definitions(raw, 0, len(raw), name)):
         if number >= MAX_DEFINITIONS or found.frames >= MAX_FRAMES:
             raise FormatError(f"{name}: over {MAX_DEFINITIONS} definitions or {MAX_FRAMES} frames are refused")
         if tag == SAMPLES:
-            _keep(found, _Frame(order, common, own, start, stop))
+            _keep_longest(found, _Frame(order, common_tags, channel_tags, start, stop))
         elif tag == ATTRIBUTES:
-            nested = own.setdefault(channel, {})
+            nested = channel_tags.setdefault(channel, {})
             nested.update({inner: raw[first:last] for inner, _, first, last in _definitions(raw, start, stop, name)})
         elif tag == ORDER:
             order = "little" if raw[start:stop] == b"\1" else "big"
         elif tag == CODING:
             coding = _codec(raw[start:stop])
         elif tag < PREAMBLE and tag not in (NOTE, MAKER):
-            common[tag] = raw[start:stop]
-            own = {} if tag == CHANNELS else own
+            common_tags[tag] = raw[start:stop]
+            channel_tags = {} if tag == CHANNELS else channel_tags
         else:
-            found.about.append((tag, raw[start:stop], order, coding))
+            found.metadata.append((tag, raw[start:stop], order, coding))
     return found
 
 
-def _keep(found: _Contents, frame: _Frame) -> None:
+def _keep_longest(found: _Contents, frame: _Frame) -> None:
     if frame.waveform(-1) == DOMINANT_BEAT:
         return
     found.frames += 1
     if found.frame is None or frame.stop - frame.start > found.frame.stop - found.frame.start:
-        own = {channel: dict(known) for channel, known in frame.own.items()}
-        found.frame = replace(frame, common=dict(frame.common), own=own)
+        channel_tags = {channel: dict(known) for channel, known in frame.channel_tags.items()}
+        found.frame = replace(frame, common_tags=dict(frame.common_tags), channel_tags=channel_tags)
 
 
 def _codec(value: bytes) -> str:
@@ -179,52 +179,59 @@ def _read(source: Source, name: str) -> Recording:
         raise FormatError(f"{name}: no frame of samples; an averaged beat is no recording")
     channels, sampling_rate, declared, notes = _channels(raw, contents.frame, name)
     notes += [f"left out {contents.frames - 1} shorter frames"] if contents.frames > 1 else []
-    stated = [value for tag, value, _, _ in contents.about if tag == SKEW]
-    stated += [known[SKEW] for known in contents.frame.own.values() if SKEW in known]
-    notes += [SKEWED] if any(map(any, stated)) else []
-    return recording_of(
-        channels, sampling_rate, raw, name, NAME, person=_person(contents), declared=declared, notes=notes
+    stated = [value for tag, value, _, _ in contents.metadata if tag == SKEW]
+    stated += [known[SKEW] for known in contents.frame.channel_tags.values() if SKEW in known]
+    notes += [SKEW_NOTE] if any(map(any, stated)) else []
+    return recording_from_channels(
+        channels,
+        sampling_rate,
+        raw,
+        name,
+        NAME,
+        demographics=_demographics(contents),
+        num_declared_samples=declared,
+        notes=notes,
     )
 
 
 def _channels(raw: bytes, frame: _Frame, name: str) -> tuple[list[Channel], float, int | None, list[str]]:
     """The ECG channels of one rate, that rate, the samples announced, and notes."""
-    places, size = _places(frame, name)
-    there = (frame.stop - frame.start) // size
+    layout, size = _channel_layout(frame, name)
+    num_sequences = (frame.stop - frame.start) // size
     if (frame.stop - frame.start) % size:
         raise FormatError(f"{name}: its samples are not whole sequences of {size} bytes; channels or blocks are wrong")
-    stated = frame.number(-1, SEQUENCES, 0)
-    data = np.frombuffer(raw, np.uint8, there * size, frame.start).reshape(there, size)
-    ecgs = {channel: lead for channel in places if (lead := _lead(frame, channel))}
-    if not ecgs:
-        raise FormatError(f"{name}: none of its {len(places)} channels is an ECG")
-    rates = {channel: _rate(frame, channel, name) for channel in ecgs}
+    declared = frame.number(-1, SEQUENCES, 0)
+    data = np.frombuffer(raw, np.uint8, num_sequences * size, frame.start).reshape(num_sequences, size)
+    leads = {channel: lead for channel in layout if (lead := _lead(frame, channel))}
+    if not leads:
+        raise FormatError(f"{name}: none of its {len(layout)} channels is an ECG")
+    rates = {channel: _rate(frame, channel, name) for channel in leads}
     sampling_rate = max(rates.values(), key=lambda each: (list(rates.values()).count(each), each))
-    kept = [channel for channel in ecgs if rates[channel] == sampling_rate]
-    notes = [f"left out {len(places) - len(ecgs)} channels that are no ECG"] if len(places) > len(ecgs) else []
-    notes += [f"left out {len(ecgs) - len(kept)} ECG channels of other rates"] if len(ecgs) > len(kept) else []
-    channels = [_channel(data, frame, channel, places[channel], ecgs[channel], name) for channel in kept]
-    announced = stated * frame.number(kept[0], BLOCK, 1) if stated else None
+    kept = [channel for channel in leads if rates[channel] == sampling_rate]
+    notes = [f"left out {len(layout) - len(leads)} channels that are no ECG"] if len(layout) > len(leads) else []
+    notes += [f"left out {len(leads) - len(kept)} ECG channels of other rates"] if len(leads) > len(kept) else []
+    channels = [_channel(data, frame, channel, layout[channel], leads[channel], name) for channel in kept]
+    announced = declared * frame.number(kept[0], BLOCK, 1) if declared else None
     return channels, sampling_rate, announced, notes
 
 
-def _places(frame: _Frame, name: str) -> tuple[dict[int, tuple[int, int, str]], int]:
+def _channel_layout(frame: _Frame, name: str) -> tuple[dict[int, tuple[int, int, str]], int]:
     """First and last byte and type of each channel within a sequence, and the bytes of one."""
     if frame.number(-1, COMPRESSION, 0):
         raise FormatError(f"{name}: compressed MFER is not supported")
     if not 1 <= frame.channels <= MAX_CHANNELS:
         raise FormatError(f"{name}: {frame.channels} channels; 1 to {MAX_CHANNELS} are read")
-    places, at = {}, 0
+    layout, at = {}, 0
     for channel in range(frame.channels):
         code = frame.number(channel, TYPE, 0)
         if code not in TYPES:
             raise FormatError(f"{name}: samples of MFER type {code} are not supported; supported: {sorted(TYPES)}")
         after = at + frame.number(channel, BLOCK, 1) * np.dtype(TYPES[code]).itemsize
-        places[channel] = (at, after, TYPES[code])
+        layout[channel] = (at, after, TYPES[code])
         at = after
     if not 0 < at <= frame.stop - frame.start:
         raise FormatError(f"{name}: breaks off; a sequence of {at} bytes, {frame.stop - frame.start} are there")
-    return places, at
+    return layout, at
 
 
 def _lead(frame: _Frame, channel: int) -> str | None:
@@ -247,30 +254,34 @@ def _rate(frame: _Frame, channel: int, name: str) -> float:
 
 
 def _channel(
-    data: npt.NDArray[np.uint8], frame: _Frame, channel: int, place: tuple[int, int, str], lead: str, name: str
+    data: npt.NDArray[np.uint8], frame: _Frame, channel: int, location: tuple[int, int, str], lead: str, name: str
 ) -> Channel:
-    first, last, kind = place
+    first, last, kind = location
     dtype: np.dtype[np.integer[Any]] = np.dtype(("<" if frame.order == "little" else ">") + kind)
     steps = np.ascontiguousarray(data[:, first:last]).view(dtype).reshape(-1)
     _, step = frame.scaled(channel, RESOLUTION) or (VOLT, 0.0)
     signed = dtype.kind == "i"
-    nothing = frame.value(channel, NOTHING)
-    absent = steps == int.from_bytes(nothing[: dtype.itemsize], frame.order, signed=signed) if nothing else None
+    missing_marker = frame.value(channel, MISSING_VALUE)
+    missing = (
+        steps == int.from_bytes(missing_marker[: dtype.itemsize], frame.order, signed=signed)
+        if missing_marker
+        else None
+    )
     offset = frame.number(channel, OFFSET, 0, signed=True)
-    return Channel(lead, steps, gain_of(step, "V", name), -offset, absent)
+    return Channel(lead, steps, gain_from_resolution(step, "V", name), -offset, missing)
 
 
-def _person(contents: _Contents) -> Person:
-    born, acquired = _birth(contents), _moment(contents)
-    stated = next((value[0] for tag, value, _, _ in contents.about if tag == AGE and value), 255)
-    sex = next((value[0] for tag, value, _, _ in contents.about if tag == SEX and value), 0)
-    age = float(stated) if stated <= MAX_AGE else age_at(born, acquired.date() if acquired else None)
-    return Person(age, SEXES.get(sex))
+def _demographics(contents: _Contents) -> Demographics:
+    birth, acquired = _birth(contents), _acquired(contents)
+    stated = next((value[0] for tag, value, _, _ in contents.metadata if tag == AGE and value), 255)
+    sex = next((value[0] for tag, value, _, _ in contents.metadata if tag == SEX and value), 0)
+    age = float(stated) if stated <= MAX_AGE else age_at(birth, acquired.date() if acquired else None)
+    return Demographics(age, SEXES.get(sex))
 
 
 def _birth(contents: _Contents) -> date | None:
     """After years and days of age."""
-    for tag, value, order, _ in contents.about:
+    for tag, value, order, _ in contents.metadata:
         if tag == AGE and len(value) >= 7:
             try:
                 return date(int.from_bytes(value[3:5], order), value[5], value[6])
@@ -279,9 +290,9 @@ def _birth(contents: _Contents) -> date | None:
     return None
 
 
-def _moment(contents: _Contents) -> datetime | None:
-    for tag, value, order, _ in contents.about:
-        if tag == MOMENT and len(value) >= 7:
+def _acquired(contents: _Contents) -> datetime | None:
+    for tag, value, order, _ in contents.metadata:
+        if tag == DATETIME and len(value) >= 7:
             try:
                 return datetime(int.from_bytes(value[:2], order), *value[2:7])
             except ValueError:
@@ -291,16 +302,16 @@ def _moment(contents: _Contents) -> datetime | None:
 
 def _read_identity(source: Source, name: str) -> Identity:
     contents = _contents(source.read(name), name)
-    birth, moment = _birth(contents), _moment(contents)
+    birth, moment = _birth(contents), _acquired(contents)
     makers = [text.split("^") for text in contents.texts(MAKER)]
-    return gathered(
+    return make_identity(
         patient_name=contents.texts(PATIENT_NAME),
         patient_id=contents.texts(PATIENT_ID),
         birth_date=[birth.isoformat() if birth else ""],
         acquired=[moment.isoformat() if moment else ""],
         device_serial=[parts[3] for parts in makers if len(parts) > 3],
         order=contents.texts(UNIQUE),
-        free_text=[*contents.texts(NOTE), *contents.texts(MESSAGE), *contents.texts(EVENT, EVENT_TEXT_AT)],
+        free_text=[*contents.texts(NOTE), *contents.texts(MESSAGE), *contents.texts(EVENT, EVENT_TEXT_OFFSET)],
     )
 
 

@@ -14,15 +14,24 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, day, moment, parse_age, parse_sex
+from clocs.formats.channels import MAX_LEAD_NAME, Channel, gain_from_resolution, recording_from_channels
+from clocs.formats.demographics import Demographics, age_at, parse_age, parse_date, parse_datetime, parse_sex
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
+from clocs.formats.xml_tree import (
+    collect_identity,
+    find_base64,
+    find_count,
+    find_number,
+    find_optional_number,
+    find_text,
+    parse,
+    root_name,
+)
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 NAME: Final = "muse-xml"
 DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
-UNAPPLIED: Final = ("LeadOffsetFirstSample", "FirstSampleBaseline", "LeadTimeOffset")
+UNAPPLIED_OFFSETS: Final = ("LeadOffsetFirstSample", "FirstSampleBaseline", "LeadTimeOffset")
 """0 in every file seen; what another number would mean is not published."""
 
 IDENTITY: Final = (
@@ -53,7 +62,7 @@ def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     root = parse(raw, name)
     rhythms = [
-        waveform for waveform in root.findall("Waveform") if text_of(waveform, "WaveformType").lower() == "rhythm"
+        waveform for waveform in root.findall("Waveform") if find_text(waveform, "WaveformType").lower() == "rhythm"
     ]
     if not rhythms:
         kinds = len(root.findall("Waveform"))
@@ -62,72 +71,75 @@ def _read(source: Source, name: str) -> Recording:
     leads = rhythm.findall("LeadData")
     notes = [note for lead in leads for note in _notes(lead)]
     notes += [f"left out {len(others)} more Rhythm waveforms"] if others else []
-    return recording_of(
+    return recording_from_channels(
         [_channel(lead, name) for lead in leads],
         _rate(rhythm, name),
         raw,
         name,
         NAME,
-        person=_person(root),
-        declared=count_of(leads[0], "LeadSampleCountTotal") if leads else None,
-        heart_rate=stated_of(root, "RestingECGMeasurements/VentricularRate"),
+        demographics=_demographics(root),
+        num_declared_samples=find_count(leads[0], "LeadSampleCountTotal") if leads else None,
+        heart_rate=find_optional_number(root, "RestingECGMeasurements/VentricularRate"),
         notes=notes,
     )
 
 
 def _rate(waveform: Element, name: str) -> float:
     """The waveform's own: measurements state other bases, some of them 0."""
-    base = number_of(waveform, "SampleBase", name)
-    exponent = number_of(waveform, "SampleExponent", name) if text_of(waveform, "SampleExponent") else 0.0
+    base = find_number(waveform, "SampleBase", name)
+    exponent = find_number(waveform, "SampleExponent", name) if find_text(waveform, "SampleExponent") else 0.0
     if not -9 <= exponent <= 9:
         raise FormatError(f"{name}: a SampleExponent of {exponent:g} is out of range")
     return base * math.pow(10, exponent)
 
 
 def _channel(lead: Element, name: str) -> Channel:
-    label = text_of(lead, "LeadID")[:MAX_LEAD_NAME]
-    said = f"lead {label}" if canonical_lead(label) in STANDARD_LEADS else "a lead"
-    size = text_of(lead, "LeadSampleSize") or "2"
-    data = bytes_of(lead, "WaveFormData", name)
+    label = find_text(lead, "LeadID")[:MAX_LEAD_NAME]
+    lead_text = f"lead {label}" if canonical_lead(label) in STANDARD_LEADS else "a lead"
+    size = find_text(lead, "LeadSampleSize") or "2"
+    data = find_base64(lead, "WaveFormData", name)
     if size != "2" or len(data) % 2:
-        raise FormatError(f"{name}: {said} has no samples of two bytes, which MUSE files have")
-    if text_of(lead, "LeadDataCRC32") and count_of(lead, "LeadDataCRC32") != zlib.crc32(data):
-        raise FormatError(f"{name}: the samples of {said} do not match their LeadDataCRC32; the file is damaged")
-    step = number_of(lead, "LeadAmplitudeUnitsPerBit", name)
-    return Channel(label, np.frombuffer(data, "<i2"), gain_of(step, text_of(lead, "LeadAmplitudeUnits"), name))
+        raise FormatError(f"{name}: {lead_text} has no samples of two bytes, which MUSE files have")
+    if find_text(lead, "LeadDataCRC32") and find_count(lead, "LeadDataCRC32") != zlib.crc32(data):
+        raise FormatError(f"{name}: the samples of {lead_text} do not match their LeadDataCRC32; the file is damaged")
+    step = find_number(lead, "LeadAmplitudeUnitsPerBit", name)
+    return Channel(
+        label, np.frombuffer(data, "<i2"), gain_from_resolution(step, find_text(lead, "LeadAmplitudeUnits"), name)
+    )
 
 
 def _notes(lead: Element) -> list[str]:
-    label = text_of(lead, "LeadID")[:MAX_LEAD_NAME]
-    notes = [f"lead {label}: {tag} is not 0 and was not applied" for tag in UNAPPLIED if _stated(lead, tag)]
-    return notes + ([f"lead {label}: its electrode was off"] if text_of(lead, "LeadOff").upper() == "TRUE" else [])
+    label = find_text(lead, "LeadID")[:MAX_LEAD_NAME]
+    notes = [f"lead {label}: {tag} is not 0 and was not applied" for tag in UNAPPLIED_OFFSETS if _is_nonzero(lead, tag)]
+    return notes + ([f"lead {label}: its electrode was off"] if find_text(lead, "LeadOff").upper() == "TRUE" else [])
 
 
-def _stated(lead: Element, tag: str) -> bool:
-    return text_of(lead, tag).strip("+-0.") != ""
+def _is_nonzero(lead: Element, tag: str) -> bool:
+    return find_text(lead, tag).strip("+-0.") != ""
 
 
-def _person(root: Element) -> Person:
+def _demographics(root: Element) -> Demographics:
     about = root.find("PatientDemographics")
-    age = parse_age(text_of(about, "PatientAge"), text_of(about, "AgeUnits") or "years")
+    age = parse_age(find_text(about, "PatientAge"), find_text(about, "AgeUnits") or "years")
     if age is None:
         acquired = _acquired(root)
-        age = age_at(day(text_of(about, "DateofBirth"), DATES), acquired.date() if acquired else None)
-    return Person(age, parse_sex(text_of(about, "Gender")))
+        age = age_at(parse_date(find_text(about, "DateofBirth"), DATES), acquired.date() if acquired else None)
+    return Demographics(age, parse_sex(find_text(about, "Gender")))
 
 
 def _acquired(root: Element) -> datetime | None:
-    date, time = text_of(root, "TestDemographics/AcquisitionDate"), text_of(root, "TestDemographics/AcquisitionTime")
-    return moment(f"{date} {time}", [f"{pattern} %H:%M:%S" for pattern in DATES]) or moment(date, DATES)
+    date, time = (
+        find_text(root, "TestDemographics/AcquisitionDate"),
+        find_text(root, "TestDemographics/AcquisitionTime"),
+    )
+    return parse_datetime(f"{date} {time}", [f"{pattern} %H:%M:%S" for pattern in DATES]) or parse_datetime(date, DATES)
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     acquired = _acquired(root)
-    written = " ".join(
-        filter(None, (text_of(root, f"TestDemographics/Acquisition{part}") for part in ("Date", "Time")))
-    )
-    return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
+    text = " ".join(filter(None, (find_text(root, f"TestDemographics/Acquisition{part}") for part in ("Date", "Time"))))
+    return collect_identity(root, IDENTITY, acquired.isoformat() if acquired else text)
 
 
 MUSE_XML = Format(NAME, "GE MUSE XML: the rhythm of a resting ECG, in base64", _matches, _read, _read_identity)

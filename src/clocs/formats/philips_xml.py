@@ -17,15 +17,24 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.channels import MAX_LEAD_NAME, Channel, Steps, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, day, moment, parse_age, parse_sex
+from clocs.formats.channels import MAX_LEAD_NAME, Channel, DigitalValues, gain_from_resolution, recording_from_channels
+from clocs.formats.demographics import Demographics, age_at, parse_age, parse_date, parse_datetime, parse_sex
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import bytes_of, count_of, identity_of, number_of, parse, root_name, stated_of, text_of
+from clocs.formats.xml_tree import (
+    collect_identity,
+    find_base64,
+    find_count,
+    find_number,
+    find_optional_number,
+    find_text,
+    parse,
+    root_name,
+)
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 NAME: Final = "philips-xml"
 VERSIONS: Final = ("1.03", "1.04", "1.04.01", "1.04.02")
-TWELVE: Final = ("STD-12", "10-WIRE")
+TWELVE_LEAD_TYPES: Final = ("STD-12", "10-WIRE")
 """Names of the lead set of files that do not name each lead."""
 AGE_UNITS: Final = ("years", "months", "weeks", "days", "hours")
 DATES: Final = ("%Y-%m-%d", "%m/%d/%Y")
@@ -52,12 +61,12 @@ HEADER_BYTES: Final = 8
 CODE_BITS: Final = 10
 LAST_CODE: Final = (1 << CODE_BITS) - 2
 """The one after it ends a block."""
-MIDDLE: Final = 64
+DIFFERENCE_OFFSET: Final = 64
 """Differences are stored as so much more than they are."""
 MAX_BLOCKS: Final = 256
 MAX_UNPACKED: Final = 2 << 20
 """Bytes of all leads. Sixteen of 11 s at 500 Hz take a twelfth of it; LZW could make 600 times its size."""
-PIECE_BYTES: Final = 5 << 12
+CHUNK_BYTES: Final = 5 << 12
 """Unpacked into bits at once; a multiple of 5, for four codes take five bytes."""
 
 
@@ -68,60 +77,65 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     root = parse(raw, name)
-    if text_of(root, "documentinfo/documentversion") not in VERSIONS:
+    if find_text(root, "documentinfo/documentversion") not in VERSIONS:
         raise FormatError(f"{name}: documentversion is none of {', '.join(VERSIONS)}, which are supported")
     parsed, about = root.find("waveforms/parsedwaveforms"), root.find("dataacquisition/signalcharacteristics")
     if parsed is None:
         raise FormatError(f"{name}: holds no waveform, no parsedwaveforms")
-    sampling_rate = _setting(parsed, about, "samplespersecond", "samplingrate", name)
-    gain = gain_of(_setting(parsed, about, "resolution", "signalresolution", name), "uV", name)
-    zero = _setting(parsed, about, "signaloffset", "signaloffset", name)
+    sampling_rate = _number_setting(parsed, about, "samplespersecond", "samplingrate", name)
+    gain = gain_from_resolution(_number_setting(parsed, about, "resolution", "signalresolution", name), "uV", name)
+    zero = _number_setting(parsed, about, "signaloffset", "signaloffset", name)
     if zero != round(zero):
         raise FormatError(f"{name}: a signaloffset of {zero:g} is no whole step")
     labels = _labels(parsed, about, name)
     leads, spare = _leads(parsed, labels, name)
-    return recording_of(
+    return recording_from_channels(
         [Channel(lead, steps, gain, int(zero)) for lead, steps in zip(labels, leads, strict=True)],
         sampling_rate,
         raw,
         name,
         NAME,
-        person=_person(root),
-        declared=_declared(parsed, sampling_rate),
-        heart_rate=stated_of(next(root.iter("heartrate"), None), "."),
+        demographics=_demographics(root),
+        num_declared_samples=_num_declared_samples(parsed, sampling_rate),
+        heart_rate=find_optional_number(next(root.iter("heartrate"), None), "."),
         notes=_calibration(labels, leads, spare),
     )
 
 
-def _setting(parsed: Element, about: Element | None, attribute: str, older: str, name: str) -> float:
+def _number_setting(parsed: Element, about: Element | None, attribute: str, older: str, name: str) -> float:
     """A number beside the waveforms; version 1.03, and sometimes 1.04, has it among the signal's characteristics."""
     if parsed.get(attribute):
-        return number_of(parsed, f"@{attribute}", name)
-    return number_of(about, attribute if text_of(about, attribute) else older, name)
+        return find_number(parsed, f"@{attribute}", name)
+    return find_number(about, attribute if find_text(about, attribute) else older, name)
 
 
-def _declared(parsed: Element, sampling_rate: float) -> int | None:
-    milliseconds = count_of(parsed, "@durationperchannel")
+def _num_declared_samples(parsed: Element, sampling_rate: float) -> int | None:
+    milliseconds = find_count(parsed, "@durationperchannel")
     return round(milliseconds * sampling_rate / 1000) if milliseconds and 0 < sampling_rate < math.inf else None
 
 
 def _labels(parsed: Element, about: Element | None, name: str) -> list[str]:
-    labels = text_of(parsed, "@leadlabels").split()
+    labels = find_text(parsed, "@leadlabels").split()
     if labels:
-        return labels[: count_of(parsed, "@numberofleads")]
-    count = count_of(about, "numberchannelsallocated")
-    if text_of(about, "acquisitiontype") not in TWELVE or count != len(STANDARD_LEADS):
-        raise FormatError(f"{name}: neither leadlabels nor an acquisitiontype of {' or '.join(TWELVE)} names its leads")
+        return labels[: find_count(parsed, "@numberofleads")]
+    count = find_count(about, "numberchannelsallocated")
+    if find_text(about, "acquisitiontype") not in TWELVE_LEAD_TYPES or count != len(STANDARD_LEADS):
+        raise FormatError(
+            f"{name}: neither leadlabels nor an acquisitiontype of {' or '.join(TWELVE_LEAD_TYPES)} names its leads"
+        )
     return list(STANDARD_LEADS)
 
 
-def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[Steps], list[Steps]]:
+def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[DigitalValues], list[DigitalValues]]:
     """The steps of each named lead, and of channels without a name: XLI fills up to sixteen."""
-    if text_of(parsed, "@dataencoding") != "Base64" or _setting_text(parsed, "bitspersample", "nbitspersample") != "16":
+    if (
+        find_text(parsed, "@dataencoding") != "Base64"
+        or _text_setting(parsed, "bitspersample", "nbitspersample") != "16"
+    ):
         raise FormatError(f"{name}: parsedwaveforms are not Base64 of 16 bits a sample, which are supported")
-    data = bytes_of(parsed, ".", name)
-    packed = _setting_text(parsed, "compression", "compressmethod") or "Uncompressed"
-    stored: list[Steps] = []
+    data = find_base64(parsed, ".", name)
+    packed = _text_setting(parsed, "compression", "compressmethod") or "Uncompressed"
+    stored: list[DigitalValues] = []
     if packed == "XLI":
         stored += unpack_xli(data, name)
     elif packed == "Uncompressed" and labels and len(data) % (2 * len(labels)) == 0:
@@ -131,10 +145,10 @@ def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[Steps], 
     if len(stored) < len(labels) or len({len(steps) for steps in stored}) > 1:
         raise FormatError(f"{name}: {len(labels)} leads are named, others are there; the file is damaged")
     leads, spare = stored[: len(labels)], stored[len(labels) :]
-    return _rebuilt(labels, leads, name) if packed == "XLI" else leads, spare
+    return _restore_limb_leads(labels, leads, name) if packed == "XLI" else leads, spare
 
 
-def _rebuilt(labels: list[str], leads: list[Steps], name: str) -> list[Steps]:
+def _restore_limb_leads(labels: list[str], leads: list[DigitalValues], name: str) -> list[DigitalValues]:
     """In XLI, four limb leads are stored as what they differ from their equations, halves rounded down."""
     limbs, named = STANDARD_LEADS[:6], [canonical_lead(label) for label in labels]
     if not set(limbs) <= set(named):
@@ -148,7 +162,7 @@ def _rebuilt(labels: list[str], leads: list[Steps], name: str) -> list[Steps]:
     return [rebuilt.get(label, steps) for label, steps in zip(named, leads, strict=True)]
 
 
-def _calibration(labels: list[str], leads: list[Steps], spare: list[Steps]) -> list[str]:
+def _calibration(labels: list[str], leads: list[DigitalValues], spare: list[DigitalValues]) -> list[str]:
     """Every lead ends with the pulse of 1 mV that a channel without an electrode holds alone."""
     if not leads or not spare or not spare[0].any():
         return []
@@ -159,31 +173,34 @@ def _calibration(labels: list[str], leads: list[Steps], spare: list[Steps]) -> l
     return notes + [f"lead {label} holds a calibration pulse and no ECG" for label in empty]
 
 
-def _setting_text(parsed: Element, attribute: str, older: str) -> str:
-    return text_of(parsed, f"@{attribute}") or text_of(parsed, f"@{older}")
+def _text_setting(parsed: Element, attribute: str, older: str) -> str:
+    return find_text(parsed, f"@{attribute}") or find_text(parsed, f"@{older}")
 
 
-def _person(root: Element) -> Person:
+def _demographics(root: Element) -> Demographics:
     """The stated age, else that of the day of recording; ``defaultage`` is a setting of the machine."""
     about = root.find("patient/generalpatientdata")
-    stated = (parse_age(text_of(about, f"age/{unit}"), unit) for unit in AGE_UNITS)
+    stated = (parse_age(find_text(about, f"age/{unit}"), unit) for unit in AGE_UNITS)
     age = next((found for found in stated if found is not None), None)
     if age is None:
-        age = age_at(day(text_of(about, "age/dateofbirth"), DATES), day(text_of(root, "dataacquisition@date"), DATES))
-    return Person(age, parse_sex(text_of(about, "sex")))
+        age = age_at(
+            parse_date(find_text(about, "age/dateofbirth"), DATES),
+            parse_date(find_text(root, "dataacquisition@date"), DATES),
+        )
+    return Demographics(age, parse_sex(find_text(about, "sex")))
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
-    date, time = text_of(root, "dataacquisition@date"), text_of(root, "dataacquisition@time")
-    written = " ".join(filter(None, (date, time)))
-    acquired = moment(written, [*(f"{pattern} %H:%M:%S" for pattern in DATES), *DATES])
-    return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
+    date, time = find_text(root, "dataacquisition@date"), find_text(root, "dataacquisition@time")
+    text = " ".join(filter(None, (date, time)))
+    acquired = parse_datetime(text, [*(f"{pattern} %H:%M:%S" for pattern in DATES), *DATES])
+    return collect_identity(root, IDENTITY, acquired.isoformat() if acquired else text)
 
 
 def unpack_xli(data: bytes, name: str) -> list[npt.NDArray[np.int64]]:
     """The leads of a text's bytes, each (samples,), as they are stored."""
-    left = MAX_UNPACKED
+    remaining = MAX_UNPACKED
     leads: list[npt.NDArray[np.int64]] = []
     at = 0
     while at < len(data):
@@ -192,49 +209,49 @@ def unpack_xli(data: bytes, name: str) -> list[npt.NDArray[np.int64]]:
         at += HEADER_BYTES
         if len(header) < HEADER_BYTES or at + length > len(data) or len(leads) >= MAX_BLOCKS:
             raise FormatError(f"{name}: XLI block {len(leads) + 1} is not within the data; the file is damaged")
-        plain = lzw(data[at : at + length], left, name)
-        left -= len(plain)
-        leads.append(_integrated(plain, int.from_bytes(header[6:], "little", signed=True)))
+        plain = unpack_lzw(data[at : at + length], remaining, name)
+        remaining -= len(plain)
+        leads.append(_integrate(plain, int.from_bytes(header[6:], "little", signed=True)))
         at += length
     return leads
 
 
-def lzw(data: bytes, limit: int, name: str) -> bytes:
+def unpack_lzw(data: bytes, limit: int, name: str) -> bytes:
     """Bytes from codes of 10 bits, highest bit first; once all codes have a meaning, meanings stay."""
-    meanings = [bytes([value]) for value in range(256)]
+    entries = [bytes([value]) for value in range(256)]
     out = bytearray()
-    before = b""
+    previous = b""
     for code in _codes(data):
         if code > LAST_CODE:
             break
-        if code > len(meanings) or (code == len(meanings) and not before):
+        if code > len(entries) or (code == len(entries) and not previous):
             raise FormatError(f"{name}: an XLI block has a code without a meaning; the file is damaged")
-        text = meanings[code] if code < len(meanings) else before + before[:1]
-        if before and len(meanings) <= LAST_CODE:
-            meanings.append(before + text[:1])
+        text = entries[code] if code < len(entries) else previous + previous[:1]
+        if previous and len(entries) <= LAST_CODE:
+            entries.append(previous + text[:1])
         out += text
         if len(out) > limit:
             raise FormatError(f"{name}: XLI blocks unpack to more than {MAX_UNPACKED} bytes; the file is damaged")
-        before = text
+        previous = text
     return bytes(out)
 
 
 def _codes(data: bytes) -> Iterator[int]:
-    places = 1 << np.arange(CODE_BITS)[::-1]
-    for at in range(0, len(data), PIECE_BYTES):
-        bits = np.unpackbits(np.frombuffer(data[at : at + PIECE_BYTES], np.uint8))
-        yield from (bits[: len(bits) // CODE_BITS * CODE_BITS].reshape(-1, CODE_BITS) @ places).tolist()
+    bit_values = 1 << np.arange(CODE_BITS)[::-1]
+    for at in range(0, len(data), CHUNK_BYTES):
+        bits = np.unpackbits(np.frombuffer(data[at : at + CHUNK_BYTES], np.uint8))
+        yield from (bits[: len(bits) // CODE_BITS * CODE_BITS].reshape(-1, CODE_BITS) @ bit_values).tolist()
 
 
-def _integrated(plain: bytes, first: int) -> npt.NDArray[np.int64]:
+def _integrate(plain: bytes, first: int) -> npt.NDArray[np.int64]:
     """Samples from 16-bit numbers: two samples, then differences of differences, each one place late."""
     half = -(-len(plain) // 2)
     high, low = (np.frombuffer(part.ljust(half, b"\0"), np.uint8) for part in (plain[:half], plain[half:]))
     stored = ((high.astype(np.uint16) << 8) | low).view(np.int16).astype(np.int64)
     if half < 3:
         return stored
-    bends = -np.concatenate([[first], stored[2:-1] - MIDDLE])
-    slopes = np.cumsum(np.concatenate([stored[1:2] - stored[:1], bends]))
+    second_differences = -np.concatenate([[first], stored[2:-1] - DIFFERENCE_OFFSET])
+    slopes = np.cumsum(np.concatenate([stored[1:2] - stored[:1], second_differences]))
     return np.concatenate([stored[:1], stored[0] + np.cumsum(slopes)])
 
 

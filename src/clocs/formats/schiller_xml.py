@@ -9,10 +9,10 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.channels import Channel, Steps, gain_of, recording_of
-from clocs.formats.demographics import Person, age_at, digits_day, digits_moment, parse_sex
+from clocs.formats.channels import Channel, DigitalValues, gain_from_resolution, recording_from_channels
+from clocs.formats.demographics import Demographics, age_at, parse_compact_date, parse_compact_datetime, parse_sex
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import count_of, identity_of, integers_of, number_of, parse, root_name, text_of
+from clocs.formats.xml_tree import collect_identity, find_count, find_integers, find_number, find_text, parse, root_name
 
 NAME: Final = "schiller-xml"
 RHYTHMS: Final = "ECG_RHYTHMS"
@@ -38,54 +38,54 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     root = parse(raw, name)
-    waves = [wave for wave in root.findall("eventdata/event/wavedata") if text_of(wave, "type") == RHYTHMS]
+    waves = [wave for wave in root.findall("eventdata/event/wavedata") if find_text(wave, "type") == RHYTHMS]
     if not waves:
         raise FormatError(f"{name}: holds no wavedata of type {RHYTHMS}; averaged beats are no recording")
     wave, *others = waves
     channels = wave.findall("channel")
-    step, unit = number_of(wave, "resolution/yres/unitperbit", name), text_of(wave, "resolution/yres/units")
-    gain = gain_of(step, unit, name)
-    return recording_of(
-        [Channel(text_of(each, "name"), _steps(each, name), gain) for each in channels],
+    step, unit = find_number(wave, "resolution/yres/unitperbit", name), find_text(wave, "resolution/yres/units")
+    gain = gain_from_resolution(step, unit, name)
+    return recording_from_channels(
+        [Channel(find_text(item, "name"), _digital_values(item, name), gain) for item in channels],
         _rate(wave, name),
         raw,
         name,
         NAME,
-        person=_person(root),
-        declared=count_of(channels[0], "samplecount") if channels else None,
+        demographics=_demographics(root),
+        num_declared_samples=find_count(channels[0], "samplecount") if channels else None,
         notes=[f"left out {len(others)} more events with rhythms"] if others else [],
     )
 
 
 def _rate(wave: Element, name: str) -> float:
     """500 with exponent 1 is 500 Hz, as the beats of a real file show: what another exponent means is not known."""
-    exponent = text_of(wave, "resolution/samplerate/exponent")
+    exponent = find_text(wave, "resolution/samplerate/exponent")
     if exponent not in ("", "1"):
         raise FormatError(f"{name}: samplerate has an exponent other than 1, which is not supported")
-    return number_of(wave, "resolution/samplerate/value", name)
+    return find_number(wave, "resolution/samplerate/value", name)
 
 
-def _steps(channel: Element, name: str) -> Steps:
-    if text_of(channel, "datastype") != "COMMASEPARATE":
+def _digital_values(channel: Element, name: str) -> DigitalValues:
+    if find_text(channel, "datastype") != "COMMASEPARATE":
         raise FormatError(f"{name}: a channel's datastype is not COMMASEPARATE, the only one supported")
-    return integers_of(channel, "data", name, ",")
+    return find_integers(channel, "data", name, ",")
 
 
-def _person(root: Element) -> Person:
-    age = age_at(digits_day(text_of(root, "patdata/birthdate")), digits_day(_acquired(root)))
-    return Person(age, parse_sex(text_of(root, "patdata/gender")))
+def _demographics(root: Element) -> Demographics:
+    age = age_at(parse_compact_date(find_text(root, "patdata/birthdate")), parse_compact_date(_acquired(root)))
+    return Demographics(age, parse_sex(find_text(root, "patdata/gender")))
 
 
 def _acquired(root: Element) -> str:
     start = root.find("examdescript/startdatetime")
-    return text_of(start, "date") + text_of(start, "time")
+    return find_text(start, "date") + find_text(start, "time")
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
-    written = _acquired(root)
-    acquired = digits_moment(written)
-    return identity_of(root, IDENTITY, acquired.isoformat() if acquired else written)
+    text = _acquired(root)
+    acquired = parse_compact_datetime(text)
+    return collect_identity(root, IDENTITY, acquired.isoformat() if acquired else text)
 
 
 SCHILLER_XML = Format(NAME, "Schiller XML: the rhythms of a resting ECG", _matches, _read, _read_identity)

@@ -19,9 +19,9 @@ from clocs.core.registry import Registry
 from clocs.core.sources import strip_extension
 from clocs.signals.leads import add_derived_leads, drop_derived_leads
 
-FILLED = "missing samples are written as 0, for the format marks none"
+FILLED_NOTE = "missing samples are written as 0, for the format marks none"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
-LONGEST, SHORTER = 180, 160
+MAX_PART_BYTES, MAX_NUMBERED_PART_BYTES = 180, 160
 """Bytes of a part of a path, and of one that a number follows; file systems take 255, and endings come on top."""
 
 
@@ -104,13 +104,13 @@ def write(
     Leads that were derived, and the patient's id, are written only when asked for. Missing samples are
     refused by formats that cannot mark them (EDF, BDF), unless ``fill_missing`` makes them 0.
     """
-    place = Path(path)
-    writer = writer_for(place, format)
+    path = Path(path)
+    writer = writer_for(path, format)
     options = WriteOptions(derived, patient_ids, fill_missing)
-    if os.path.isdir(place):
-        raise ConfigError(f"{place} is a folder; name a file, such as {place / ('ecg' + writer.suffixes[0])}")
-    encoded = encode(recording, writer, file_stem(place, writer), options)
-    files = output_paths(place, writer, encoded)
+    if os.path.isdir(path):
+        raise ConfigError(f"{path} is a folder; name a file, such as {path / ('ecg' + writer.suffixes[0])}")
+    encoded = encode(recording, writer, file_stem(path, writer), options)
+    files = output_paths(path, writer, encoded)
     there = [file for file in files if os.path.exists(file)]
     if there and not overwrite:
         raise ConfigError(f"{there[0]} exists; have it replaced (--overwrite), or choose another name")
@@ -156,8 +156,8 @@ def encode(recording: Recording, writer: Writer, stem: str, options: WriteOption
             f"recording '{recording.record_id}': {int(absent.sum())} samples are missing, and {writer.name} files "
             "cannot mark them. Have them filled with 0 (--fill-missing), or choose wfdb, dicom, csv or parquet"
         )
-    encoded = writer.encode(_filled(chosen), stem)
-    return replace(encoded, notes=(*encoded.notes, FILLED))
+    encoded = writer.encode(_fill_missing(chosen), stem)
+    return replace(encoded, notes=(*encoded.notes, FILLED_NOTE))
 
 
 def prepare_recording(recording: Recording, options: WriteOptions) -> Recording:
@@ -188,18 +188,18 @@ def _check(recording: Recording) -> None:
         raise SignalError(f"recording '{recording.record_id}': its gains or its rate are no numbers above zero")
 
 
-def _filled(recording: Recording) -> Recording:
+def _fill_missing(recording: Recording) -> Recording:
     """Missing samples become the step that means 0; a labelled stretch a lead says where they were."""
     absent = recording.digital == missing_value(recording.digital.dtype)
     limits = np.iinfo(recording.digital.dtype)
     fits = ((recording.baseline > limits.min) & (recording.baseline <= limits.max)).all()
     digital: Digital = recording.digital.copy() if fits else to_int32(recording.digital)
     episodes = []
-    for row, gone in enumerate(absent):
-        if gone.any():
-            digital[row, gone] = recording.baseline[row]
-            first, last = int(gone.argmax()), recording.num_samples - 1 - int(gone[::-1].argmax())
-            episodes.append(Episode(first, last + 1, f"{recording.leads[row]}: {int(gone.sum())} missing set to 0"))
+    for row, missing in enumerate(absent):
+        if missing.any():
+            digital[row, missing] = recording.baseline[row]
+            first, last = int(missing.argmax()), recording.num_samples - 1 - int(missing[::-1].argmax())
+            episodes.append(Episode(first, last + 1, f"{recording.leads[row]}: {int(missing.sum())} missing set to 0"))
     return replace(recording, digital=digital, episodes=(*recording.episodes, *episodes))
 
 
@@ -209,7 +209,7 @@ class FileNames:
     def __init__(self, folder: Path, writer: Writer) -> None:
         self._folder = folder
         self._writer = writer
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def for_file(self, name: str, *, is_unique: bool = True) -> Path:
         """For a recording in a file of a source: its place is kept, its ending replaced.
@@ -218,33 +218,39 @@ class FileNames:
         keeps its own ending as well, whichever came first.
         """
         path = PurePosixPath(name)
-        return self._free(path.parent.parts, strip_extension(path.name) if is_unique else path.name, path.name)
+        return self._unused_path(path.parent.parts, strip_extension(path.name) if is_unique else path.name, path.name)
 
     def for_record(self, record_id: str) -> Path:
         """For a recording of a store; slashes in its id make folders."""
         *folders, last = record_id.split("/")
-        return self._free(folders, last, last)
+        return self._unused_path(folders, last, last)
 
     def sanitized(self, name: str) -> str:
         """The parts of a name as file system and format take them."""
-        *folders, last = (safe_part(part) for part in name.split("/"))
+        *folders, last = (safe_path_part(part) for part in name.split("/"))
         return "/".join((*folders, plain_name(last) if self._writer.needs_plain_names else last))
 
-    def _free(self, folders: list[str] | tuple[str, ...], stem: str, whole: str) -> Path:
+    def _unused_path(self, folders: list[str] | tuple[str, ...], stem: str, full_name: str) -> Path:
         """The stem where it is free, else the whole name, else that with a number."""
-        parent = "/".join(safe_part(part) for part in folders if part)
+        parent = "/".join(safe_path_part(part) for part in folders if part)
         for number in count(0):
-            name = stem if number == 0 else whole if number == 1 else f"{safe_part(whole, SHORTER)}-{number}"
+            name = (
+                stem
+                if number == 0
+                else full_name
+                if number == 1
+                else f"{safe_path_part(full_name, MAX_NUMBERED_PART_BYTES)}-{number}"
+            )
             name = self.sanitized(name)
             path = f"{parent}/{name}{self._writer.suffixes[0]}" if parent else name + self._writer.suffixes[0]
-            if path not in self._taken:
-                self._taken.add(path)
+            if path not in self._used:
+                self._used.add(path)
                 break
         return self._folder / path
 
 
-def safe_part(part: str, longest: int = LONGEST) -> str:
+def safe_path_part(part: str, max_bytes: int = MAX_PART_BYTES) -> str:
     """One part of a path that leads nowhere else and that file systems take."""
-    printable = "".join(sign if sign.isprintable() and sign != "/" else "_" for sign in part)
-    short = printable.encode(errors="replace")[:longest].decode(errors="ignore")
+    printable = "".join(character if character.isprintable() and character != "/" else "_" for character in part)
+    short = printable.encode(errors="replace")[:max_bytes].decode(errors="ignore")
     return "_" if short in ("", ".", "..") else short

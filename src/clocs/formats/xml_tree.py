@@ -21,15 +21,15 @@ from clocs.formats.reading import HEAD_BYTES
 MAX_BYTES: Final = 256 << 20
 MAX_ELEMENTS: Final = 100_000
 MAX_DEPTH: Final = 50
-MAX_NAME: Final = 64
-MAX_SPELLED: Final = 16
+MAX_NAME_LENGTH: Final = 64
+MAX_NAME_EXPANSION: Final = 16
 """Names with their namespaces spelled out may take so many times the file's size; more is an attack."""
-MAX_SILENT_BYTES: Final = 1 << 20
+MAX_MARKUP_BYTES: Final = 1 << 20
 """Markup that gives no element and no text: one tag, comment or declaration longer than this is refused."""
 FEED_BYTES: Final = 1 << 16
-PROLOGUE_BYTES: Final = 1 << 16
+PROLOG_BYTES: Final = 1 << 16
 """How far the first element is looked for."""
-PIECE: Final = 1 << 16
+CHUNK_CHARACTERS: Final = 1 << 16
 """Characters of a list of numbers that are converted at once."""
 
 _DECLARED = re.compile(rb"""^<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
@@ -39,17 +39,17 @@ _ROOT = re.compile(r"<(?:[\w.\-]{1,200}:)?([\w.\-]{1,200})")
 
 def root_name(head: bytes, source: Source, name: str) -> str:
     """The first element's name without its namespace, from a file's first bytes; empty where it is no XML."""
-    text = _prologue(head)
+    text = _decode_prolog(head)
     if not text.startswith("<"):
         return ""
     found = _first_element(text)
     if found is None and len(head) >= HEAD_BYTES:  # long comments stand before it
-        found = _first_element(_prologue(source.head(name, PROLOGUE_BYTES)))
+        found = _first_element(_decode_prolog(source.head(name, PROLOG_BYTES)))
     return found or ""
 
 
-def _prologue(head: bytes) -> str:
-    encoding, skipped = _unicode(head)
+def _decode_prolog(head: bytes) -> str:
+    encoding, skipped = _detect_unicode(head)
     return head[skipped:].decode(encoding or "latin-1", "replace").lstrip()
 
 
@@ -76,7 +76,7 @@ def _first_element(text: str) -> str | None:
     return None
 
 
-def _unicode(raw: bytes) -> tuple[str, int]:
+def _detect_unicode(raw: bytes) -> tuple[str, int]:
     """The UTF that the first bytes show, and how many of them are its mark."""
     for mark, encoding in ((codecs.BOM_UTF8, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if raw.startswith(mark):
@@ -84,17 +84,17 @@ def _unicode(raw: bytes) -> tuple[str, int]:
     return {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(raw[:2], ""), 0
 
 
-def _decoded(raw: bytes) -> Iterator[bytes]:
+def _utf8_chunks(raw: bytes) -> Iterator[bytes]:
     """The file in UTF-8, piece by piece. A declared encoding counts where the bytes can be in it.
 
     Files declare UTF-16 and hold UTF-8, or declare UTF-8 and hold a name in Latin-1.
     """
-    encoding, skipped = _unicode(raw)
+    encoding, skipped = _detect_unicode(raw)
     if not encoding:
         declared = _DECLARED.match(raw[:1000].lstrip())
-        encoding = _known(declared.group(1).decode()) if declared else "utf-8"
-        if not _holds(raw, encoding):
-            encoding = "utf-8" if _holds(raw, "utf-8") else "latin-1"
+        encoding = _codec_name(declared.group(1).decode()) if declared else "utf-8"
+        if not _can_decode(raw, encoding):
+            encoding = "utf-8" if _can_decode(raw, "utf-8") else "latin-1"
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     started = False
     for at in range(skipped, len(raw), FEED_BYTES):
@@ -104,7 +104,7 @@ def _decoded(raw: bytes) -> Iterator[bytes]:
         yield text.encode("utf-8", "replace")
 
 
-def _known(encoding: str) -> str:
+def _codec_name(encoding: str) -> str:
     """Python's name of a declared encoding; UTF-8 where it is unknown, or one that these bytes cannot be in."""
     try:
         found = codecs.lookup(encoding).name
@@ -113,7 +113,7 @@ def _known(encoding: str) -> str:
     return found if _ASCII_BASED.match(found) else "utf-8"
 
 
-def _holds(raw: bytes, encoding: str) -> bool:
+def _can_decode(raw: bytes, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         for at in range(0, len(raw), FEED_BYTES):
@@ -132,14 +132,14 @@ class _Builder:
         self.events = 0
         self._name = name
         self._elements = 0
-        self._spelled = MAX_SPELLED * size + FEED_BYTES
+        self._name_budget = MAX_NAME_EXPANSION * size + FEED_BYTES
         self._open: list[tuple[Element, list[str]]] = []
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.events += 1
         self._elements += 1
-        self._spelled -= len(tag) + sum(map(len, attributes))
-        if self._elements > MAX_ELEMENTS or len(self._open) >= MAX_DEPTH or self._spelled < 0:
+        self._name_budget -= len(tag) + sum(map(len, attributes))
+        if self._elements > MAX_ELEMENTS or len(self._open) >= MAX_DEPTH or self._name_budget < 0:
             raise FormatError(
                 f"{self._name}: XML of over {MAX_ELEMENTS} elements, {MAX_DEPTH} levels or endless names is refused"
             )
@@ -161,7 +161,7 @@ class _Builder:
 
     def _local(self, name: str) -> str:
         local = name.rpartition("}")[2]
-        if len(local) > MAX_NAME:
+        if len(local) > MAX_NAME_LENGTH:
             raise FormatError(f"{self._name}: an XML name of {len(local)} characters is refused")
         return local
 
@@ -178,14 +178,14 @@ def parse(raw: bytes, name: str) -> Element:
     builder = _Builder(len(raw), name)
     parser: Any = DefusedXMLParser(target=builder, encoding="utf-8")
     parser.parser.specified_attributes = True  # none from a DTD: a default could be repeated without end
-    silent, seen = 0, 0
+    num_markup_bytes, seen = 0, 0
     try:
-        for piece in _decoded(raw):
+        for piece in _utf8_chunks(raw):
             parser.feed(piece)
-            silent = silent + len(piece) if builder.events == seen else 0
+            num_markup_bytes = num_markup_bytes + len(piece) if builder.events == seen else 0
             seen = builder.events
-            if silent > MAX_SILENT_BYTES:
-                raise FormatError(f"{name}: XML markup longer than {MAX_SILENT_BYTES} bytes is refused")
+            if num_markup_bytes > MAX_MARKUP_BYTES:
+                raise FormatError(f"{name}: XML markup longer than {MAX_MARKUP_BYTES} bytes is refused")
         parser.close()
     except ParseError as error:
         line, column = error.position
@@ -196,7 +196,7 @@ def parse(raw: bytes, name: str) -> Element:
     return builder.root
 
 
-def text_of(element: Element | None, path: str = ".") -> str:
+def find_text(element: Element | None, path: str = ".") -> str:
     """The text of the first element at a path, empty where there is none; ``a/b@c`` is an attribute."""
     where, _, attribute = path.partition("@")
     found = element.find(where or ".") if element is not None else None
@@ -205,62 +205,62 @@ def text_of(element: Element | None, path: str = ".") -> str:
     return found.get(attribute, "").strip() if attribute else found.text or ""
 
 
-def number_of(element: Element | None, path: str, name: str) -> float:
-    """The number at a path as in ``text_of``; none, or an endless one, is a ``FormatError`` that names the place."""
-    value = stated_of(element, path)
+def find_number(element: Element | None, path: str, name: str) -> float:
+    """The number at a path as in ``find_text``; none, or an endless one, is a ``FormatError`` that names the place."""
+    value = find_optional_number(element, path)
     if value is None:
-        raise FormatError(f"{name}: no number in {_place(element, path)}")
+        raise FormatError(f"{name}: no number in {_location(element, path)}")
     return value
 
 
-def count_of(element: Element | None, path: str) -> int | None:
+def find_count(element: Element | None, path: str) -> int | None:
     """A whole number at a path, as far as one is there: what a file claims about itself."""
-    text = text_of(element, path)
+    text = find_text(element, path)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def stated_of(element: Element | None, path: str) -> float | None:
+def find_optional_number(element: Element | None, path: str) -> float | None:
     """A number at a path, as far as one is there: what a device measured."""
     try:
-        value = float(text_of(element, path))
+        value = float(find_text(element, path))
     except ValueError:
         return None
     return value if np.isfinite(value) else None
 
 
-def integers_of(element: Element | None, path: str, name: str, separator: str | None = None) -> npt.NDArray[np.int64]:
+def find_integers(element: Element | None, path: str, name: str, separator: str | None = None) -> npt.NDArray[np.int64]:
     """Whole numbers of 32 bits between separators, by default white space.
 
     They are converted some at a time, for as objects they take ten times their text.
     """
-    text = text_of(element, path).rstrip(separator)
+    text = find_text(element, path).rstrip(separator)
     gap = re.compile(re.escape(separator) if separator else r"\s+")
     pieces, at = [np.empty(0, np.int64)], 0
     try:
         if not text.isascii() or "_" in text:
             raise ValueError
         while at < len(text):
-            found = gap.search(text, at + PIECE)
+            found = gap.search(text, at + CHUNK_CHARACTERS)
             stop, following = found.span() if found else (len(text), len(text))
             pieces.append(np.array([int(field) for field in text[at:stop].split(separator)], np.int64))
             at = following
     except (ValueError, OverflowError):
-        raise FormatError(f"{name}: no list of whole numbers in {_place(element, path)}") from None
+        raise FormatError(f"{name}: no list of whole numbers in {_location(element, path)}") from None
     values = np.concatenate(pieces)
     if max(-int(values.min(initial=0)), int(values.max(initial=0))) >= 2**31:
-        raise FormatError(f"{name}: numbers of more than 32 bits in {_place(element, path)}")
+        raise FormatError(f"{name}: numbers of more than 32 bits in {_location(element, path)}")
     return values
 
 
-def bytes_of(element: Element | None, path: str, name: str) -> bytes:
+def find_base64(element: Element | None, path: str, name: str) -> bytes:
     """What base64 holds at a path."""
     try:
-        return a2b_base64("".join(text_of(element, path).split()), strict_mode=True)
+        return a2b_base64("".join(find_text(element, path).split()), strict_mode=True)
     except ValueError:
-        raise FormatError(f"{name}: broken base64 in {_place(element, path)}") from None
+        raise FormatError(f"{name}: broken base64 in {_location(element, path)}") from None
 
 
-def _place(element: Element | None, path: str) -> str:
+def _location(element: Element | None, path: str) -> str:
     return f"<{element.tag}> {path}" if element is not None else path
 
 
@@ -268,33 +268,33 @@ Rules = Sequence[tuple[str, str]]
 """Identity fields, each with a pattern for the places it is in: ``patient/name`` or, of an attribute, ``a/b@c``."""
 
 
-def identity_of(
-    root: Element, rules: Rules, acquired: str, more: Mapping[str, Sequence[str]] | None = None
+def collect_identity(
+    root: Element, rules: Rules, acquired: str, extra: Mapping[str, Sequence[str]] | None = None
 ) -> Identity:
     """Everything in a tree that stands at the places of identities; the first rule that fits a place counts.
 
     A pattern is held against the end of a place, its last elements.
     """
     compiled = [(field, re.compile(rf"(?:^|.*/)(?:{pattern})$")) for field, pattern in rules]
-    found: dict[str, dict[str, None]] = {field: dict.fromkeys(values) for field, values in (more or {}).items()}
+    found: dict[str, dict[str, None]] = {field: dict.fromkeys(values) for field, values in (extra or {}).items()}
     fields: dict[str, str | None] = {}
-    for place, value in _values(root):
-        if place not in fields:
-            fields[place] = next((field for field, pattern in compiled if pattern.match(place)), None)
-        if field := fields[place]:
+    for location, value in _located_values(root):
+        if location not in fields:
+            fields[location] = next((field for field, pattern in compiled if pattern.match(location)), None)
+        if field := fields[location]:
             found.setdefault(field, {})[value] = None
     if acquired:
         found["acquired"] = {acquired: None}
     return {field: tuple(values) for field, values in found.items() if values}
 
 
-def _values(root: Element) -> Iterator[tuple[str, str]]:
+def _located_values(root: Element) -> Iterator[tuple[str, str]]:
     """Every text and attribute that is not empty, with its place."""
-    waiting: list[tuple[str, Element]] = [("", root)]
-    while waiting:
-        above, element = waiting.pop()
-        place = "/".join((*above.split("/")[-3:], element.tag))
+    pending: list[tuple[str, Element]] = [("", root)]
+    while pending:
+        parent, element = pending.pop()
+        location = "/".join((*parent.split("/")[-3:], element.tag))
         if element.text:
-            yield place, element.text
-        yield from ((f"{place}@{key}", value.strip()) for key, value in element.items() if value.strip())
-        waiting += [(place, child) for child in reversed(element)]
+            yield location, element.text
+        yield from ((f"{location}@{key}", value.strip()) for key, value in element.items() if value.strip())
+        pending += [(location, child) for child in reversed(element)]

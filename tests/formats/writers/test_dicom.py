@@ -17,7 +17,7 @@ from clocs.core.errors import MissingExtraError, SignalError
 from clocs.core.recording import Recording
 from clocs.formats import read
 from clocs.formats.writers.dicom import AGE_CHANGED
-from clocs.formats.writers.steps import ROUNDED
+from clocs.formats.writers.digital_values import ROUNDED
 from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD_LEADS
 from tests.conftest import make_recording

@@ -19,9 +19,15 @@ from hypothesis import strategies as st
 from clocs.core.errors import MissingExtraError, SignalError, StoreError
 from clocs.core.recording import Episode, Recording, missing_value
 from clocs.formats import read
-from clocs.formats.writers.edf_layout import SECONDS, TICKS, USUAL_BYTES, find_limits, plan_records
-from clocs.formats.writers.steps import ROUNDED
-from clocs.formats.writing import FILLED, WriteOptions, write
+from clocs.formats.writers.digital_values import ROUNDED
+from clocs.formats.writers.edf_layout import (
+    RECOMMENDED_RECORD_BYTES,
+    RECORD_SECONDS_RANGE,
+    TICKS_PER_SECOND,
+    find_limits,
+    plan_records,
+)
+from clocs.formats.writing import FILLED_NOTE, WriteOptions, write
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
 
@@ -144,13 +150,13 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
 @example(num_samples=1_800_017, sampling_rate=511.987, frame=3)
 def test_data_records_hold_all_samples_and_little_more(num_samples: int, sampling_rate: float, frame: int) -> None:
     records = plan_records(num_samples, sampling_rate, frame)
-    seconds = records.ticks / TICKS
-    assert SECONDS[0] <= seconds <= SECONDS[1]
+    seconds = records.ticks / TICKS_PER_SECOND
+    assert RECORD_SECONDS_RANGE[0] <= seconds <= RECORD_SECONDS_RANGE[1]
     held = records.num_samples * records.count
     assert num_samples <= held < num_samples + records.num_samples
     found = records.num_samples / seconds
-    assert found == pytest.approx(sampling_rate, rel=1e-14 if records.exact_rate else 0.51 / records.ticks)
-    if records.exact_rate and held > num_samples:
+    assert found == pytest.approx(sampling_rate, rel=1e-14 if records.has_exact_rate else 0.51 / records.ticks)
+    if records.has_exact_rate and held > num_samples:
         assert (held - num_samples) / sampling_rate < 2.001
     if num_samples * frame < 8 << 20 and 1 <= num_samples / sampling_rate <= 60 and sampling_rate == 500:
         assert held == num_samples
@@ -159,7 +165,7 @@ def test_data_records_hold_all_samples_and_little_more(num_samples: int, samplin
 def test_few_samples_are_filled_in_where_the_clock_does_not_allow_for_their_number() -> None:
     """At 300 Hz, 10 us count only every third sample."""
     records = plan_records(8999, 300.0, 2)
-    assert (records.num_samples * records.count, records.exact_rate) == (9000, True)
+    assert (records.num_samples * records.count, records.has_exact_rate) == (9000, True)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +183,12 @@ def test_data_records_are_of_the_usual_size_where_they_can_be(
     num_samples: int, sampling_rate: float, expected: int
 ) -> None:
     records = plan_records(num_samples, sampling_rate, 24)
-    assert (records.num_samples, records.num_samples * records.count, records.exact_rate) == (
+    assert (records.num_samples, records.num_samples * records.count, records.has_exact_rate) == (
         expected,
         num_samples,
         True,
     )
-    assert records.num_samples * 24 <= USUAL_BYTES or num_samples == 5003
+    assert records.num_samples * 24 <= RECOMMENDED_RECORD_BYTES or num_samples == 5003
 
 
 @settings(max_examples=100)
@@ -199,22 +205,22 @@ def test_limits_give_back_gain_and_baseline(gain: float, baseline: int, ends: li
     assert max(len(limits.low), len(limits.high)) <= 8
     bottom, top = (float(text) / PER_MILLIVOLT[limits.unit] for text in (limits.low, limits.high))
     steps = (limits.highest - limits.lowest) / (top - bottom)
-    assert steps == pytest.approx(gain, rel=1e-12 if limits.exact else 2e-5)
+    assert steps == pytest.approx(gain, rel=1e-12 if limits.is_exact else 2e-5)
     zero = limits.lowest - bottom * steps
-    assert zero == pytest.approx(baseline, abs=1e-6 if limits.exact else 2e-5 * 2**16)
+    assert zero == pytest.approx(baseline, abs=1e-6 if limits.is_exact else 2e-5 * 2**16)
 
 
 @pytest.mark.parametrize("gain", [1000.0, 200.0, 1000 / 4.88, 1000 / 2.5, 1000 / 1.25, 409.6, 1206.0, 698.0, 12500.0])
 def test_the_gains_of_devices_are_exact(gain: float) -> None:
-    assert find_limits(gain, 0, -4000, 4000, 16).exact
-    assert find_limits(gain, -5, -32_000, 32_000, 16).exact
+    assert find_limits(gain, 0, -4000, 4000, 16).is_exact
+    assert find_limits(gain, -5, -32_000, 32_000, 16).is_exact
 
 
 @pytest.mark.parametrize("gain", [300 * math.pi, 500 * math.sqrt(2)])
 def test_24_bits_are_as_true_as_16(gain: float) -> None:
     """Where no eight characters say the gain, a wide range is left to those who need it."""
     narrow, wide = (find_limits(gain, 3, -2000, 2000, bits) for bits in (16, 24))
-    assert not narrow.exact
+    assert not narrow.is_exact
     assert (wide.lowest, wide.highest, wide.low, wide.high) == (-(2**15), 2**15 - 1, narrow.low, narrow.high)
     needed = find_limits(gain, 3, -5_000_000, 100, 24)
     assert (needed.lowest, needed.highest) == (-5_000_000, 2**15 - 1)
@@ -230,7 +236,7 @@ def test_missing_samples_are_refused_or_filled_with_a_trace(tmp_path: Path) -> N
     recording.digital[1, 200:300] = missing_value(np.int16)
     with pytest.raises(SignalError, match="100 samples are missing, and edf files cannot mark them"):
         put(recording, tmp_path / "r.edf")
-    assert put(recording, tmp_path / "r.edf", WriteOptions(fill_missing=True)) == (FILLED,)
+    assert put(recording, tmp_path / "r.edf", WriteOptions(fill_missing=True)) == (FILLED_NOTE,)
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         values = file.readSignal(1, digital=True)
         onset, duration, text = file.readAnnotations()

@@ -121,7 +121,7 @@ def test_two_recordings_are_one_too_many(real_data: Path) -> None:
 
 
 def test_folders_of_a_zip_leave_the_words_whole() -> None:
-    damaged = b"# clocs ECG 2\n# rate: -1\nI,II\n" + b"0,0\n" * 600
+    damaged = b"# clocs ECG 2\n# sampling_rate: -1\nI,II\n" + b"0,0\n" * 600
     said = refusal({"x.csv": damaged})
     assert "sampling_rate" in said
     assert refusal({"x.zip": zipped({"a/rate/e/x.csv": damaged})}) == said

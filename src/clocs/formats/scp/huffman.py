@@ -12,7 +12,7 @@ import numpy.typing as npt
 from clocs.core.errors import FormatError
 from clocs.formats.byte_fields import unpack
 
-DEFAULT: Final = 19999
+USE_DEFAULT_TABLE: Final = 19999
 """In place of a number of tables: the default one."""
 MAX_TABLES: Final = 64
 MAX_CODES: Final = 4096
@@ -31,7 +31,7 @@ class Code(NamedTuple):
     total_bits: int
     value: int
     """What it means; of a switch, the table."""
-    switch: bool = False
+    is_switch: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def default_table() -> Table:
     return Table.of(codes, "")
 
 
-def tables(body: bytes, name: str) -> list[Table]:
+def read_tables(body: bytes, name: str) -> list[Table]:
     """The tables of section 2."""
     (count,) = unpack("<H", body, 0, name)
-    if count == DEFAULT:
+    if count == USE_DEFAULT_TABLE:
         return [default_table()]
     if not 1 <= count <= MAX_TABLES:
         raise FormatError(f"{name}: {count} Huffman tables; 1 to {MAX_TABLES} are read")
@@ -92,31 +92,31 @@ def _code(body: bytes, at: int, name: str) -> Code:
     prefix_bits, total_bits, mode, value, mirrored = unpack(ENTRY, body, at, name)
     kept = mirrored & ((1 << prefix_bits) - 1)
     prefix = int(f"{kept:0{prefix_bits}b}"[::-1], 2) if 0 < prefix_bits <= MAX_PREFIX else 0
-    return Code(prefix, prefix_bits, total_bits, value, switch=mode == 0)
+    return Code(prefix, prefix_bits, total_bits, value, is_switch=mode == 0)
 
 
 class Decoder:
     """Reads numbers that are coded by tables, the first of them at the start of each lead."""
 
-    def __init__(self, known: Sequence[Table], name: str) -> None:
-        self.known = known
+    def __init__(self, tables: Sequence[Table], name: str) -> None:
+        self.tables = tables
         self.name = name
-        codes = [code for table in known for code in table.codes]
-        self.first = np.cumsum([0, *(len(table.codes) for table in known)])
+        codes = [code for table in tables for code in table.codes]
+        self.first_codes = np.cumsum([0, *(len(table.codes) for table in tables)])
         """Where a table's codes start among all."""
-        self.lengths = np.array([-code.total_bits if code.switch else code.total_bits for code in codes], np.int64)
+        self.lengths = np.array([-code.total_bits if code.is_switch else code.total_bits for code in codes], np.int64)
         """Bits of each code, less than 0 for a switch."""
         self.values = np.array([code.value for code in codes], np.int64)
-        self.prefixes = np.array([code.prefix_bits for code in codes], np.uint64)
-        self.extras = np.array([code.total_bits - code.prefix_bits for code in codes], np.int64)
+        self.prefix_lengths = np.array([code.prefix_bits for code in codes], np.uint64)
+        self.extra_bits = np.array([code.total_bits - code.prefix_bits for code in codes], np.int64)
 
-    def decode(self, data: bytes, wanted: int) -> tuple[npt.NDArray[np.int16], int]:
+    def decode(self, data: bytes, max_values: int) -> tuple[npt.NDArray[np.int16], int]:
         """The numbers at the start of data, at most so many, and how many bytes they took."""
-        out = np.empty(wanted, np.int16)
+        out = np.empty(max_values, np.int16)
         done, at, table = 0, 0, 0
-        while done < wanted and at < 8 * len(data):
+        while done < max_values and at < 8 * len(data):
             first = at // 8
-            numbers, at, table = _Block(self, data, first).follow(at - 8 * first, wanted - done, table)
+            numbers, at, table = _Block(self, data, first).follow(at - 8 * first, max_values - done, table)
             at += 8 * first
             out[done : done + len(numbers)] = numbers
             done += len(numbers)
@@ -129,61 +129,61 @@ class _Block:
     def __init__(self, decoder: Decoder, data: bytes, first: int) -> None:
         self._decoder = decoder
         count = min(BLOCK_BYTES, len(data) - first)
-        self._bits, self._left = 8 * count, 8 * (len(data) - first)
+        self._num_bits, self._bits_left = 8 * count, 8 * (len(data) - first)
         ahead = np.frombuffer(data[first : first + count + 8].ljust(count + 8, b"\0"), np.uint8).astype(np.uint64)
         self._windows = np.zeros(count, np.uint64)
         for byte in range(8):
             self._windows = (self._windows << np.uint64(8)) | ahead[byte : byte + count]
-        self._found: dict[int, tuple[npt.NDArray[np.int64], list[int]]] = {}
+        self._cache: dict[int, tuple[npt.NDArray[np.int64], list[int]]] = {}
 
     def _codes(self, table: int) -> tuple[npt.NDArray[np.int64], list[int]]:
         """The code at each bit, and its bits: 0 where there is none, less than 0 for a switch."""
-        if table not in self._found:
-            known = self._decoder.known[table]
+        if table not in self._cache:
+            current = self._decoder.tables[table]
             shifted = self._windows[:, None] << np.arange(8, dtype=np.uint64)
-            codes = known.lookup[(shifted >> np.uint64(64 - known.bits)).ravel()].astype(np.int64)
-            among = codes + self._decoder.first[table]
-            self._found[table] = among, np.where(codes < 0, 0, self._decoder.lengths[among]).tolist()
-        return self._found[table]
+            codes = current.lookup[(shifted >> np.uint64(64 - current.bits)).ravel()].astype(np.int64)
+            indices = codes + self._decoder.first_codes[table]
+            self._cache[table] = indices, np.where(codes < 0, 0, self._decoder.lengths[indices]).tolist()
+        return self._cache[table]
 
-    def follow(self, at: int, wanted: int, table: int) -> tuple[npt.NDArray[np.int16], int, int]:
+    def follow(self, at: int, max_values: int, table: int) -> tuple[npt.NDArray[np.int16], int, int]:
         """The numbers from a bit on, where the next code starts, and the table it is of."""
-        places: list[int] = []
+        positions: list[int] = []
         runs = [(table, 0)]
         while True:
             _, lengths = self._codes(table)
             length = 0
-            while at < self._bits and len(places) < wanted and (length := lengths[at]) > 0:
-                places.append(at)
+            while at < self._num_bits and len(positions) < max_values and (length := lengths[at]) > 0:
+                positions.append(at)
                 at += length
-            if at >= self._bits or len(places) >= wanted:
+            if at >= self._num_bits or len(positions) >= max_values:
                 break
-            table = self._switched(table, at, length, len(places) == runs[-1][1] and len(runs) > 1)
+            table = self._switch_table(table, at, length, len(positions) == runs[-1][1] and len(runs) > 1)
             at -= length
-            runs.append((table, len(places)))
-        if at > self._left:  # the last code goes beyond the data
-            places.pop()
-            at = self._left
-        return self._numbers(places, runs), at, table
+            runs.append((table, len(positions)))
+        if at > self._bits_left:  # the last code goes beyond the data
+            positions.pop()
+            at = self._bits_left
+        return self._numbers(positions, runs), at, table
 
-    def _switched(self, table: int, at: int, length: int, again: bool) -> int:
+    def _switch_table(self, table: int, at: int, length: int, is_repeated: bool) -> int:
         """The table that a code switches to; a switch just after another would let data go on without numbers."""
         codes, _ = self._codes(table)
         target = int(self._decoder.values[codes[at]]) if length < 0 else 0
-        if not 1 <= target <= len(self._decoder.known) or again:
+        if not 1 <= target <= len(self._decoder.tables) or is_repeated:
             raise FormatError(f"{self._decoder.name}: holds bits that are no Huffman code; the file is damaged")
         return target - 1
 
-    def _numbers(self, places: list[int], runs: list[tuple[int, int]]) -> npt.NDArray[np.int16]:
+    def _numbers(self, positions: list[int], runs: list[tuple[int, int]]) -> npt.NDArray[np.int16]:
         """What the codes at some places mean, the first of each run by the table it starts with."""
-        at = np.array(places, np.int64)
+        at = np.array(positions, np.int64)
         tables, starts = np.array(runs, np.int64).T
         used = np.unique(tables)
         owners = np.searchsorted(used, np.repeat(tables, np.diff(starts, append=len(at))))
         codes = np.stack([self._codes(int(table))[0] for table in used])[owners, at]
         values = self._decoder.values[codes]
-        longer = np.flatnonzero(self._decoder.extras[codes])
-        shift = (at[longer] % 8).astype(np.uint64) + self._decoder.prefixes[codes[longer]]
+        longer = np.flatnonzero(self._decoder.extra_bits[codes])
+        shift = (at[longer] % 8).astype(np.uint64) + self._decoder.prefix_lengths[codes[longer]]
         follows = (self._windows[at[longer] // 8] << shift).view(np.int64)
-        values[longer] += follows >> (64 - self._decoder.extras[codes[longer]])
+        values[longer] += follows >> (64 - self._decoder.extra_bits[codes[longer]])
         return values.astype(np.int16)

@@ -13,12 +13,12 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered, text_of, unpack
-from clocs.formats.channels import recording_of
-from clocs.formats.demographics import Person, Sex, age_at, parse_age
+from clocs.formats.byte_fields import decode_text, make_identity, unpack
+from clocs.formats.channels import recording_from_channels
+from clocs.formats.demographics import Demographics, Sex, age_at, parse_age
 from clocs.formats.reading import Format
 from clocs.formats.scp.record import Record, is_scp
-from clocs.formats.scp.rhythm import rhythm_of
+from clocs.formats.scp.rhythm import read_rhythm
 
 NAME: Final = "scp"
 LAST_NAME, FIRST_NAME, PATIENT_ID, SECOND_NAME, AGE, BIRTH, SEX, DRUGS = 0, 1, 2, 3, 4, 5, 8, 10
@@ -42,17 +42,20 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     record = Record(raw, name)
-    rhythm = rhythm_of(record)
-    return recording_of(
+    rhythm = read_rhythm(record)
+    return recording_from_channels(
         rhythm.channels,
         rhythm.sampling_rate,
         raw,
         name,
         NAME,
-        person=person_of(record),
-        declared=rhythm.declared,
+        demographics=read_demographics(record),
+        num_declared_samples=rhythm.declared,
         heart_rate=_heart_rate(record),
-        notes=[*rhythm.notes, *([] if record.intact else ["the record's checksum does not match; its sections' do"])],
+        notes=[
+            *rhythm.notes,
+            *([] if record.is_intact else ["the record's checksum does not match; its sections' do"]),
+        ],
     )
 
 
@@ -67,7 +70,7 @@ def _heart_rate(record: Record) -> float | None:
 
 
 def _read_identity(source: Source, name: str) -> Identity:
-    return identity_of(Record(source.read(name), name))
+    return read_record_identity(Record(source.read(name), name))
 
 
 def _tags(record: Record) -> Tags:
@@ -93,7 +96,7 @@ def _first(tags: Tags, wanted: int) -> bytes:
     return next((value for tag, value in tags if tag == wanted), b"")
 
 
-def person_of(record: Record) -> Person:
+def read_demographics(record: Record) -> Demographics:
     """Age, as stated or from the dates, and sex."""
     tags = _tags(record)
     stated, sex = _first(tags, AGE), _first(tags, SEX)
@@ -101,17 +104,17 @@ def person_of(record: Record) -> Person:
     age = parse_age(str(int.from_bytes(stated[:2], "little")), unit) if unit else None
     if age is None:
         age = age_at(_day(_first(tags, BIRTH)), _day(_first(tags, DATE)))
-    return Person(age, SEXES.get(sex[0]) if sex else None)
+    return Demographics(age, SEXES.get(sex[0]) if sex else None)
 
 
-def identity_of(record: Record) -> Identity:
+def read_record_identity(record: Record) -> Identity:
     """Everything identifying that the record says."""
     tags = _tags(record)
 
     def texts(*wanted: int, skipped: int = 0) -> list[str]:
-        return [text_of(value[skipped:]) for tag, value in tags if tag in wanted]
+        return [decode_text(value[skipped:]) for tag, value in tags if tag in wanted]
 
-    return gathered(
+    return make_identity(
         patient_name=texts(LAST_NAME, FIRST_NAME, SECOND_NAME),
         patient_id=texts(PATIENT_ID),
         birth_date=[_written(_first(tags, BIRTH))],
@@ -120,7 +123,7 @@ def identity_of(record: Record) -> Identity:
         institution=texts(*INSTITUTIONS),
         device_serial=[_serial(value) for tag, value in tags if tag in (ACQUIRER, ANALYSER)],
         order=texts(SEQUENCE),
-        acquired=[_moment(tags)],
+        acquired=[_acquired(tags)],
         free_text=[*texts(INDICATION, FREE_TEXT, HISTORY), *texts(DRUGS, skipped=3), *_statements(record)],
     )
 
@@ -132,7 +135,7 @@ def _written(value: bytes) -> str:
     return found.isoformat() if found else ""
 
 
-def _moment(tags: Tags) -> str:
+def _acquired(tags: Tags) -> str:
     day, clock = _written(_first(tags, DATE)), _first(tags, TIME)
     try:
         return datetime.combine(date.fromisoformat(day), time(*clock[:3])).isoformat() if day else ""
@@ -143,7 +146,7 @@ def _moment(tags: Tags) -> str:
 def _serial(value: bytes) -> str:
     """The device's serial number, after the revision of its program, whose length stands before it."""
     texts = value[DEVICE_TEXTS_AT:]
-    return text_of(texts[1 + texts[0] :]) if texts else ""
+    return decode_text(texts[1 + texts[0] :]) if texts else ""
 
 
 def _statements(record: Record) -> Iterator[str]:
@@ -152,7 +155,7 @@ def _statements(record: Record) -> Iterator[str]:
     body, at = section.body if section else b"", STATEMENTS_AT
     while at + 3 <= len(body):
         length = int.from_bytes(body[at + 1 : at + 3], "little")
-        yield text_of(body[at + 3 : at + 3 + length])
+        yield decode_text(body[at + 3 : at + 3 + length])
         at += 3 + length
 
 

@@ -49,19 +49,19 @@ class Record:
         ]
         if not pointers or pointers[0][2] != RECORD_HEADER + 1:
             raise FormatError(f"{name}: does not conform to SCP-ECG: its pointers must count from 1, to section 0 at 7")
-        self._places = {number: (first - 1, size) for number, size, first in pointers if size > SECTION_HEADER}
+        self._pointers = {number: (first - 1, size) for number, size, first in pointers if size > SECTION_HEADER}
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the checksum over the whole record holds."""
         stated, size = unpack("<HI", self._raw, 0, self.name)
         return bool(binascii.crc_hqx(memoryview(self._raw)[2:size], 0xFFFF) == stated)
 
     def section(self, number: int) -> Section | None:
         """A section of the record, or None where it has none; a damaged one is a ``FormatError``."""
-        if number not in self._places:
+        if number not in self._pointers:
             return None
-        at, size = self._places[number]
+        at, size = self._pointers[number]
         checksum, stated, length, _, protocol = unpack("<HHIBB", self._raw, at, self.name)
         if stated != number or length != size or at + size > len(self._raw):
             raise FormatError(f"{self.name}: section {number} is not where its pointer says; the file is damaged")
@@ -69,7 +69,7 @@ class Record:
             raise FormatError(f"{self.name}: section {number} does not match its checksum; the file is damaged")
         return Section(protocol, self._raw[at + SECTION_HEADER : at + size])
 
-    def needed(self, number: int, what: str) -> Section:
+    def required_section(self, number: int, what: str) -> Section:
         """A section without which the record cannot be read."""
         found = self.section(number)
         if found is None:

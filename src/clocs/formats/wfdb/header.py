@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.formats.byte_fields import text_of
-from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, RATES
+from clocs.formats.byte_fields import decode_text
+from clocs.formats.channels import MAX_CHANNELS, MAX_SAMPLES, SAMPLING_RATE_RANGE
 from clocs.formats.demographics import Sex, parse_age, parse_sex
 from clocs.signals.leads import LEAD_EQUATIONS, canonical_lead
 
@@ -22,7 +22,7 @@ MAX_HEADER = 1 << 20
 
 _SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
 _GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
-_CODE = re.compile(r"[\w.+/-]{1,40}")
+_DIAGNOSIS_CODE = re.compile(r"[\w.+/-]{1,40}")
 """Of a diagnosis. What has blanks may be anything, a name too."""
 _DERIVED = "derived from i and ii"
 
@@ -57,12 +57,12 @@ def parse_header(data: bytes, name: str) -> Header:
     """Read a header; anything out of order is a ``FormatError``."""
     if len(data) > MAX_HEADER:
         raise FormatError(f"{name}: a header of {len(data)} bytes is none; {MAX_HEADER} are the most that is read")
-    lines = [text_of(line) for line in data.splitlines()]
+    lines = [decode_text(line) for line in data.splitlines()]
     body = [line for line in lines if line and not line.startswith("#")]
     comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
     try:
         fields = body[0].split()
-        count = int(fields[1])
+        num_signals = int(fields[1])
         sampling_rate = float(re.split(r"[/(]", fields[2])[0]) if len(fields) > 2 else 250.0
         num_samples = int(fields[3]) if len(fields) > 3 else 0
     except (IndexError, ValueError):
@@ -70,14 +70,16 @@ def parse_header(data: bytes, name: str) -> Header:
     if "/" in fields[0]:
         raise FormatError(f"{name}: multi-segment records are not supported; read their segments one by one")
     if (
-        not 1 <= count <= MAX_CHANNELS
-        or not RATES[0] <= sampling_rate <= RATES[1]
+        not 1 <= num_signals <= MAX_CHANNELS
+        or not SAMPLING_RATE_RANGE[0] <= sampling_rate <= SAMPLING_RATE_RANGE[1]
         or not 0 <= num_samples <= MAX_SAMPLES
     ):
-        raise FormatError(f"{name}: {count} signals of {num_samples} samples at {sampling_rate} Hz is not a record")
-    if len(body) != 1 + count:
-        raise FormatError(f"{name}: {count} signals announced, {len(body) - 1} described")
-    signals = tuple(_signal_line(line, name) for line in body[1 : 1 + count])
+        raise FormatError(
+            f"{name}: {num_signals} signals of {num_samples} samples at {sampling_rate} Hz is not a record"
+        )
+    if len(body) != 1 + num_signals:
+        raise FormatError(f"{name}: {num_signals} signals announced, {len(body) - 1} described")
+    signals = tuple(_signal_line(line, name) for line in body[1 : 1 + num_signals])
     return Header(sampling_rate, num_samples or None, signals, comments, tuple(fields[4:6]))
 
 
@@ -114,36 +116,36 @@ def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
 
 
 @dataclass(frozen=True)
-class Said:
+class CommentFields:
     """What is known of a recording from comments."""
 
     age: float | None
     sex: Sex | None
     codes: tuple[str, ...]
     """Of all diagnoses, each once."""
-    no_codes: int
+    num_invalid_codes: int
     """Entries among the diagnoses that are none."""
     derived: tuple[str, ...]
     """Leads that are said to be computed from I and II."""
 
 
-def said_by(comments: tuple[str, ...]) -> Said:
+def parse_comments(comments: tuple[str, ...]) -> CommentFields:
     """Take comments apart."""
     known = dict(_fields(comments))
     codes, others = _codes(comments)
     derived = tuple(known.get(_DERIVED, "").split(","))
-    return Said(parse_age(known.get("age", "")), parse_sex(known.get("sex", "")), codes, others, derived)
+    return CommentFields(parse_age(known.get("age", "")), parse_sex(known.get("sex", "")), codes, others, derived)
 
 
-def typed_in(comments: tuple[str, ...]) -> list[str]:
+def free_text_comments(comments: tuple[str, ...]) -> list[str]:
     """What comments say besides an age, a sex, codes of diagnoses and computed leads."""
-    return [comment.partition(":")[2].strip() or comment for comment in comments if _typed(comment)]
+    return [comment.partition(":")[2].strip() or comment for comment in comments if _is_free_text(comment)]
 
 
 def _codes(comments: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     written = [value.split(",") for key, value in _fields(comments) if key == "dx"]
     entries = [entry.strip() for entries in written for entry in entries if entry.strip()]
-    codes = [entry for entry in entries if _CODE.fullmatch(entry)]
+    codes = [entry for entry in entries if _DIAGNOSIS_CODE.fullmatch(entry)]
     return tuple(dict.fromkeys(codes)), len(entries) - len(codes)
 
 
@@ -154,7 +156,7 @@ def _fields(comments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             yield key.strip(" <>").lower(), value.strip()
 
 
-def _typed(comment: str) -> bool:
+def _is_free_text(comment: str) -> bool:
     key, value = next(_fields((comment,)), ("", comment))
     if key == "dx":
         return _codes((comment,))[1] > 0

@@ -14,15 +14,15 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Digital, Provenance, Recording, to_int32
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import gathered
-from clocs.formats.channels import GAINS, MAX_LEAD_NAME, distinct, millivolts, record_id_of
-from clocs.formats.demographics import moment
+from clocs.formats.byte_fields import make_identity
+from clocs.formats.channels import GAIN_RANGE, MAX_LEAD_NAME, make_unique, millivolts, record_id_from_name
+from clocs.formats.demographics import parse_datetime
 from clocs.formats.reading import Format
-from clocs.formats.wfdb.header import Header, parse_header, said_by, typed_in
-from clocs.formats.wfdb.samples import bytes_of, decode
+from clocs.formats.wfdb.header import Header, free_text_comments, parse_comments, parse_header
+from clocs.formats.wfdb.samples import decode, signal_bytes
 from clocs.signals.leads import canonical_lead, computed_leads
 
-DAYS = ("%d/%m/%Y", "%Y-%m-%d", "%d-%b-%Y")
+DATE_PATTERNS = ("%d/%m/%Y", "%Y-%m-%d", "%d-%b-%Y")
 
 _RECORD_LINE = re.compile(rb"^\s*[\w.\-]+(/\d+)?[ \t]+\d+([ \t]+[\d.eE+\-]+.*)?\s*$")
 _SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
@@ -32,7 +32,7 @@ _SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
 class SignalFile:
     """One file of a record."""
 
-    place: str
+    path: str
     format: int
     offset: int
     channels: int
@@ -44,9 +44,9 @@ def _read(source: Source, name: str) -> Recording:
     digest = hashlib.sha256(raw)
     blocks: list[Digital] = []
     for file in _signal_files(header, name):
-        if not source.exists(file.place):
+        if not source.exists(file.path):
             raise FormatError(f"{name}: a signal file that it names is not there")
-        data = source.read(file.place)
+        data = source.read(file.path)
         digest.update(data)
         blocks.append(decode(data[file.offset :], file.format, file.channels, header.num_samples, name))
     num_samples, longest = (end(block.shape[1] for block in blocks) for end in (min, max))
@@ -64,8 +64,8 @@ def _signal_files(header: Header, name: str) -> list[SignalFile]:
     """The files of a record, in the order of their signals."""
     folder = name[: name.rfind("/") + 1]
     grouped = groupby(header.signals, lambda line: (folder + line.file, line.format, line.offset))
-    files = [SignalFile(*place, len(list(group))) for place, group in grouped]
-    if len({file.place for file in files}) < len(files):
+    files = [SignalFile(*path, len(list(group))) for path, group in grouped]
+    if len({file.path for file in files}) < len(files):
         raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
     return files
 
@@ -75,11 +75,11 @@ def _companions(source: Source, name: str) -> dict[str, int | None]:
     if not name.lower().endswith(".hea"):
         return {}
     header = parse_header(source.read(name), name)
-    return {file.place: _size(file, header.num_samples) for file in _signal_files(header, name)}
+    return {file.path: _size(file, header.num_samples) for file in _signal_files(header, name)}
 
 
 def _size(file: SignalFile, num_samples: int | None) -> int | None:
-    size = None if num_samples is None else bytes_of(file.format, file.channels, num_samples)
+    size = None if num_samples is None else signal_bytes(file.format, file.channels, num_samples)
     return None if size is None else file.offset + size
 
 
@@ -87,11 +87,18 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
     keep, unit, left = _voltages(header, name)
     lines = [header.signals[row] for row in keep]
     gain = [line.gain / (millivolts(line.unit) or 1.0) if unit == "mV" else 1.0 for line in lines]
-    if not all(GAINS[0] <= abs(steps) <= GAINS[1] for steps in gain):
+    if not all(GAIN_RANGE[0] <= abs(steps) <= GAIN_RANGE[1] for steps in gain):
         raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
-    about = said_by(header.comments)
-    leads = distinct([canonical_lead(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
-    notes += [*left, *([f"left out {about.no_codes} entries of Dx that are no codes"] if about.no_codes else [])]
+    comments = parse_comments(header.comments)
+    leads = make_unique([canonical_lead(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
+    notes += [
+        *left,
+        *(
+            [f"left out {comments.num_invalid_codes} entries of Dx that are no codes"]
+            if comments.num_invalid_codes
+            else []
+        ),
+    ]
     return Recording(
         digital=np.ascontiguousarray(digital if len(keep) == len(digital) else digital[keep]),
         gain=np.array(gain, np.float64),
@@ -99,17 +106,17 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
         sampling_rate=header.sampling_rate,
         leads=leads,
         unit=unit,
-        record_id=record_id_of(name),
-        age=about.age,
-        sex=about.sex,
-        labels=about.codes,
+        record_id=record_id_from_name(name),
+        age=comments.age,
+        sex=comments.sex,
+        labels=comments.codes,
         provenance=Provenance(
             name,
             "wfdb",
             sha256,
             num_declared_samples=header.num_samples,
             notes=tuple(notes),
-            derived_leads=computed_leads(about.derived, leads),
+            derived_leads=computed_leads(comments.derived, leads),
         ),
     )
 
@@ -127,14 +134,14 @@ def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"
 
 def _read_identity(source: Source, name: str) -> Identity:
     header = parse_header(source.read(name), name)
-    return gathered(acquired=[_start(header)], free_text=typed_in(header.comments))
+    return make_identity(acquired=[_start(header)], free_text=free_text_comments(header.comments))
 
 
 def _start(header: Header) -> str:
     """When the record began: ISO 8601 of the forms that are met, else as it is written."""
-    written = " ".join(sorted(header.start, key=lambda word: ":" in word))
-    found = moment(written, [f"{day} %H:%M:%S{rest}" for day in DAYS for rest in ("", ".%f")])
-    return found.isoformat() if found else written
+    text = " ".join(sorted(header.start, key=lambda word: ":" in word))
+    found = parse_datetime(text, [f"{day} %H:%M:%S{rest}" for day in DATE_PATTERNS for rest in ("", ".%f")])
+    return found.isoformat() if found else text
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:

@@ -13,7 +13,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, missing_value
 
 FLAC_BITS = {508: 8, 516: 16, 524: 24}
-PIECE_FRAMES = 1 << 14
+CHUNK_FRAMES = 1 << 14
 """Decoded at once; an even number, for format 212 packs samples in pairs."""
 SPARE_BYTES = 32 << 20
 """Compressed signals may unpack to four times their file plus this."""
@@ -26,16 +26,16 @@ def decode(data: bytes, code: int, channels: int, num_samples: int | None, name:
     """
     if code in FLAC_BITS:
         return _decode_flac(data, FLAC_BITS[code], channels, name)
-    if code not in UNPACK:
-        known = sorted([*UNPACK, *FLAC_BITS])
+    if code not in UNPACKERS:
+        known = sorted([*UNPACKERS, *FLAC_BITS])
         raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
-    bits, dtype, unpack = UNPACK[code]
+    bits, dtype, unpack = UNPACKERS[code]
     frames = len(data) * 8 // bits // channels
     if num_samples and num_samples < frames and _is_padding(data[-(-num_samples * channels * bits // 8) :]):
         frames = num_samples
     digital: Digital = np.empty((channels, frames), dtype)
-    for start in range(0, frames, PIECE_FRAMES):
-        stop = min(start + PIECE_FRAMES, frames)
+    for start in range(0, frames, CHUNK_FRAMES):
+        stop = min(start + CHUNK_FRAMES, frames)
         piece = data[start * channels * bits // 8 : -(-stop * channels * bits // 8)]
         digital[:, start:stop] = unpack(piece)[: (stop - start) * channels].reshape(-1, channels).T
     return digital
@@ -47,12 +47,14 @@ def _is_padding(rest: bytes) -> bool:
 
 
 def _unpack_80(data: bytes) -> Digital:
-    return _remark(np.frombuffer(data, np.uint8).astype(np.int16) - 128, -128)
+    return _replace_missing_marker(np.frombuffer(data, np.uint8).astype(np.int16) - 128, -128)
 
 
 def _unpack_24(data: bytes) -> Digital:
     triples = np.frombuffer(data, np.uint8).reshape(-1, 3).astype(np.int32)
-    return _remark(((triples[:, 2] << 24) | (triples[:, 1] << 16) | (triples[:, 0] << 8)) >> 8, -(2**23))
+    return _replace_missing_marker(
+        ((triples[:, 2] << 24) | (triples[:, 1] << 16) | (triples[:, 0] << 8)) >> 8, -(2**23)
+    )
 
 
 def _unpack_212(data: bytes) -> Digital:
@@ -62,7 +64,7 @@ def _unpack_212(data: bytes) -> Digital:
     high = padded[:, 2] | ((padded[:, 1] & 0xF0) << 4)
     flat = np.stack([low, high], axis=1).reshape(-1)
     flat = np.where(flat > 2047, flat - 4096, flat).astype(np.int16)
-    return _remark(flat[: len(data) * 2 // 3], -2048)
+    return _replace_missing_marker(flat[: len(data) * 2 // 3], -2048)
 
 
 def _decode_flac(data: bytes, bits: int, channels: int, name: str) -> Digital:
@@ -82,16 +84,16 @@ def _decode_flac(data: bytes, bits: int, channels: int, name: str) -> Digital:
         raise FormatError(f"{name}: damaged FLAC: {error}") from error
     if bits == 16:
         return np.asarray(values.T)
-    return _remark(values.T >> (8 * width - bits), -(1 << (bits - 1)))
+    return _replace_missing_marker(values.T >> (8 * width - bits), -(1 << (bits - 1)))
 
 
-def _remark(values: npt.NDArray[np.int16 | np.int32], missing: int) -> Digital:
+def _replace_missing_marker(values: npt.NDArray[np.int16 | np.int32], missing: int) -> Digital:
     """Replace a narrow format's missing marker by its type's."""
     marked: Digital = np.where(values == missing, values.dtype.type(missing_value(values.dtype)), values)
     return marked
 
 
-UNPACK: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], Digital]]] = {
+UNPACKERS: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], Digital]]] = {
     16: (16, np.int16, lambda data: np.frombuffer(data, "<i2")),
     24: (24, np.int32, _unpack_24),
     32: (32, np.int32, lambda data: np.frombuffer(data, "<i4")),
@@ -102,6 +104,6 @@ UNPACK: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], Digi
 """By format: bits a sample, the type that holds it, and how samples are had from bytes."""
 
 
-def bytes_of(code: int, channels: int, num_samples: int) -> int | None:
+def signal_bytes(code: int, channels: int, num_samples: int) -> int | None:
     """How long a signal file is without what comes before its samples; None where it is compressed."""
-    return -(-num_samples * channels * UNPACK[code][0] // 8) if code in UNPACK else None
+    return -(-num_samples * channels * UNPACKERS[code][0] // 8) if code in UNPACKERS else None

@@ -20,27 +20,29 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
     import pyarrow as pa
     from pyarrow.csv import WriteOptions, write_csv
 
-    absent = recording.digital == missing_value(recording.digital.dtype)
+    missing = recording.digital == missing_value(recording.digital.dtype)
     values = (recording.digital - recording.baseline[:, None].astype(np.float64)) / recording.gain[:, None]
     columns = [pa.array(np.arange(recording.num_samples) / recording.sampling_rate)]
-    columns += [pa.array(row, mask=gone) for row, gone in zip(values, absent, strict=True)]
+    columns += [pa.array(row, mask=mask) for row, mask in zip(values, missing, strict=True)]
     body = io.BytesIO()
     write_csv(
         pa.table(columns, [str(number) for number in range(len(columns))]), body, WriteOptions(include_header=False)
     )
-    return EncodedRecording({".csv": _head(recording).encode() + body.getvalue()})
+    return EncodedRecording({".csv": _header(recording).encode() + body.getvalue()})
 
 
-def _head(recording: Recording) -> str:
+def _header(recording: Recording) -> str:
     """Known things as ``# key: JSON``, then the names of the columns."""
     names = io.StringIO()
     leads = [escape_cell(" ".join(lead.split())) for lead in recording.leads]
     csv.writer(names, lineterminator="\n").writerow([TIME, *leads])
-    lines = [f"# {key}: {escape_json(json.dumps(value, ensure_ascii=False))}\n" for key, value in _known(recording)]
+    lines = [
+        f"# {key}: {escape_json(json.dumps(value, ensure_ascii=False))}\n" for key, value in _header_fields(recording)
+    ]
     return f"{MAGIC}\n{''.join(lines)}{names.getvalue()}"
 
 
-def _known(recording: Recording) -> Iterator[tuple[str, Any]]:
+def _header_fields(recording: Recording) -> Iterator[tuple[str, Any]]:
     yield "sampling_rate", recording.sampling_rate
     yield "num_samples", recording.num_samples
     yield "unit", recording.unit

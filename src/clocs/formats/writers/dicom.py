@@ -14,9 +14,9 @@ import numpy as np
 
 from clocs.core.errors import MissingExtraError, SignalError
 from clocs.core.recording import Recording
-from clocs.formats.channels import COMPUTED
+from clocs.formats.channels import DERIVED_LEAD_TEXT
 from clocs.formats.lead_codes import LEADS
-from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted
+from clocs.formats.writers.digital_values import ROUNDED, FittedLead, check_patient_id, fit_to_bits
 from clocs.formats.writing import EncodedRecording, Writer
 from clocs.signals.leads import STANDARD_LEADS
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from pydicom.dataset import Dataset
 
 PADDING: Final = -(2**15)
-PATIENT: Final = 64
+MAX_PATIENT_ID_LENGTH: Final = 64
 """Characters of an id."""
 NO_DATE: Final = "19000101"
 """Where DICOM demands a date and none is known."""
-INDEPENDENT: Final = {"I", "II", "V1", "V2", "V3", "V4", "V5", "V6"}
-NUMBERS: Final = {lead: number for number, lead in LEADS.items()}
+INDEPENDENT_LEADS: Final = {"I", "II", "V1", "V2", "V3", "V4", "V5", "V6"}
+LEAD_NUMBERS: Final = {lead: number for number, lead in LEADS.items()}
 AGE_CHANGED: Final = "the age is written in whole years, months or days"
-YOUNGEST: Final = {"Y": 2, "M": 1, "D": 0}
+MIN_AGE_BY_UNIT: Final = {"Y": 2, "M": 1, "D": 0}
 """From which count a unit of age is used."""
 MANUFACTURER: Final = "clocs"
 
 
 @dataclass(frozen=True)
-class _Class:
+class _StorageClass:
     """A storage class and the limits that PS3.3 A.34 sets for it."""
 
     uid: str
@@ -46,20 +46,20 @@ class _Class:
     num_samples: int | None = None
     twelve_leads: bool = False
 
-    def takes(self, recording: Recording) -> bool:
+    def accepts(self, recording: Recording) -> bool:
         leads = set(recording.leads)
         return (
             len(leads) <= self.channels
             and self.rates[0] <= recording.sampling_rate <= self.rates[1]
             and (self.num_samples is None or recording.num_samples <= self.num_samples)
-            and (not self.twelve_leads or INDEPENDENT <= leads <= set(STANDARD_LEADS))
+            and (not self.twelve_leads or INDEPENDENT_LEADS <= leads <= set(STANDARD_LEADS))
         )
 
 
-CLASSES: Final = (
-    _Class("1.2.840.10008.5.1.4.1.1.9.1.1", 13, (200.0, 1000.0), 16384, twelve_leads=True),
-    _Class("1.2.840.10008.5.1.4.1.1.9.1.2", 24, (200.0, 1000.0)),
-    _Class("1.2.840.10008.5.1.4.1.1.9.1.3", 12, (50.0, 1000.0)),
+STORAGE_CLASSES: Final = (
+    _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.1", 13, (200.0, 1000.0), 16384, twelve_leads=True),
+    _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.2", 24, (200.0, 1000.0)),
+    _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.3", 12, (50.0, 1000.0)),
 )
 """12-lead ECG, General ECG, Ambulatory ECG: the first that takes a recording is its class."""
 
@@ -70,15 +70,15 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
         from pydicom.uid import ExplicitVRLittleEndian
     except ImportError as error:
         raise MissingExtraError("formats", "writing DICOM files") from error
-    kind = _class(recording)
-    leads = fitted(recording, 16, from_zero=True)
+    storage_class = _storage_class(recording)
+    leads = fit_to_bits(recording, 16, prefer_zero_baseline=True)
     frames = np.stack([np.where(lead.missing, PADDING, lead.values) for lead in leads], axis=1).astype("<i2")
     dataset = Dataset()
     dataset.file_meta = FileMetaDataset()
     dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _describe(dataset, recording, kind, _identifiers(recording, frames.tobytes()))
+        _write_header(dataset, recording, storage_class, _identifiers(recording, frames.tobytes()))
         dataset.WaveformSequence = [_waveform(recording, leads, frames.tobytes())]
         if recording.labels:
             dataset.WaveformAnnotationSequence = [_annotation(label) for label in recording.labels]
@@ -87,17 +87,17 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
     return EncodedRecording({".dcm": buffer.getvalue()}, tuple(_notes(recording, leads)))
 
 
-def _class(recording: Recording) -> _Class:
+def _storage_class(recording: Recording) -> _StorageClass:
     if recording.unit != "mV":
         raise SignalError(f"recording '{recording.record_id}' is in raw steps (adu); DICOM ECGs are in volts")
-    check_patient_id(recording, PATIENT)
-    kind = next((each for each in CLASSES if each.takes(recording)), None)
-    if kind is None:
+    check_patient_id(recording, MAX_PATIENT_ID_LENGTH)
+    storage_class = next((each for each in STORAGE_CLASSES if each.accepts(recording)), None)
+    if storage_class is None:
         raise SignalError(
             f"recording '{recording.record_id}': {len(recording.leads)} leads at {recording.sampling_rate:g} Hz; the "
             "ECG classes of DICOM take up to 24 leads at 200 to 1000 Hz, or up to 12 at 50 to 1000 Hz"
         )
-    return kind
+    return storage_class
 
 
 def _identifiers(recording: Recording, data: bytes) -> Iterator[str]:
@@ -115,12 +115,14 @@ def _identifiers(recording: Recording, data: bytes) -> Iterator[str]:
         yield f"2.25.{uuid.uuid5(uuid.NAMESPACE_OID, f'clocs {part} {digest}').int}"
 
 
-def _describe(dataset: Dataset, recording: Recording, kind: _Class, identifiers: Iterator[str]) -> None:
+def _write_header(
+    dataset: Dataset, recording: Recording, storage_class: _StorageClass, identifiers: Iterator[str]
+) -> None:
     """Everything but the waveform; what would name the patient stays empty unless the recording gives an id."""
     study, series, instance = identifiers
     values: dict[str, Any] = {
         "SpecificCharacterSet": "ISO_IR 192",
-        "SOPClassUID": kind.uid,
+        "SOPClassUID": storage_class.uid,
         "SOPInstanceUID": instance,
         "StudyDate": "",
         "ContentDate": NO_DATE,
@@ -132,7 +134,7 @@ def _describe(dataset: Dataset, recording: Recording, kind: _Class, identifiers:
         "Manufacturer": MANUFACTURER,
         "ReferringPhysicianName": "",
         "PatientName": "",
-        "PatientID": _text(recording.patient_id, PATIENT),
+        "PatientID": _text(recording.patient_id, MAX_PATIENT_ID_LENGTH),
         "PatientBirthDate": "",
         "PatientSex": {"female": "F", "male": "M", None: ""}[recording.sex],
         "PatientIdentityRemoved": "NO" if recording.patient_id else "YES",
@@ -155,11 +157,11 @@ def _describe(dataset: Dataset, recording: Recording, kind: _Class, identifiers:
 def _age(years: float) -> tuple[str, bool]:
     """DICOM's three digits and a unit, and whether they say it all."""
     counts = {unit: round(years * per_year, 4) for unit, per_year in (("Y", 1.0), ("M", 12.0), ("D", 365.25))}
-    unit = next((unit for unit, count in counts.items() if count >= YOUNGEST[unit]), "D")
+    unit = next((unit for unit, count in counts.items() if count >= MIN_AGE_BY_UNIT[unit]), "D")
     return f"{min(int(counts[unit]), 999):03d}{unit}", counts[unit] == int(counts[unit])
 
 
-def _waveform(recording: Recording, leads: Sequence[Steps], data: bytes) -> Dataset:
+def _waveform(recording: Recording, leads: Sequence[FittedLead], data: bytes) -> Dataset:
     from pydicom.dataset import Dataset
 
     group = Dataset()
@@ -177,7 +179,7 @@ def _waveform(recording: Recording, leads: Sequence[Steps], data: bytes) -> Data
     return group
 
 
-def _channel(recording: Recording, row: int, lead: Steps) -> Dataset:
+def _channel(recording: Recording, row: int, lead: FittedLead) -> Dataset:
     from pydicom.dataset import Dataset
 
     step = 1000.0 / lead.gain
@@ -192,13 +194,13 @@ def _channel(recording: Recording, row: int, lead: Steps) -> Dataset:
     channel.ChannelSampleSkew = "0"
     channel.WaveformBitsStored = 16
     if name in recording.provenance.derived_leads:
-        channel.ChannelDerivationDescription = COMPUTED
+        channel.ChannelDerivationDescription = DERIVED_LEAD_TEXT
     return channel
 
 
 def _lead_code(name: str, row: int) -> Dataset:
     """The SCP-ECG code, which devices write and every reader knows, with the newer MDC code beside it."""
-    number = NUMBERS.get(name)
+    number = LEAD_NUMBERS.get(name)
     if number is None:
         return _code(f"LEAD{row + 1}", "99CLOCS", _text(name, 64) or "unnamed lead")
     code = _code(f"5.6.3-9-{number}", "SCPECG", f"Lead {name}", "1.3")
@@ -234,17 +236,19 @@ def _decimal(value: float) -> Any:
     return DSfloat(value + 0.0, auto_format=True)
 
 
-def _text(text: str, longest: int) -> str:
+def _text(text: str, max_length: int) -> str:
     """Without backslashes, which part values, and control characters."""
-    return "".join(sign if sign.isprintable() and sign != "\\" else " " for sign in text).strip()[:longest]
+    return "".join(character if character.isprintable() and character != "\\" else " " for character in text).strip()[
+        :max_length
+    ]
 
 
-def _notes(recording: Recording, leads: Sequence[Steps]) -> Iterator[str]:
-    if any(lead.rounded for lead in leads):
+def _notes(recording: Recording, leads: Sequence[FittedLead]) -> Iterator[str]:
+    if any(lead.is_rounded for lead in leads):
         yield ROUNDED
     if recording.age is not None and not _age(recording.age)[1]:
         yield AGE_CHANGED
-    if any(name not in NUMBERS for name in recording.leads):
+    if any(name not in LEAD_NUMBERS for name in recording.leads):
         yield "lead names without a standard code are written as labels"
     if recording.episodes:
         yield "labelled stretches (episodes) are not written"

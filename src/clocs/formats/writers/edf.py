@@ -18,9 +18,9 @@ import numpy as np
 
 from clocs.core.errors import MissingExtraError, SignalError, StoreError
 from clocs.core.recording import Recording
-from clocs.formats.channels import COMPUTED
+from clocs.formats.channels import DERIVED_LEAD_TEXT
+from clocs.formats.writers.digital_values import ROUNDED, FittedLead, check_patient_id, fit_to_bits, to_ascii
 from clocs.formats.writers.edf_layout import Limits, Records, find_limits, plan_records
-from clocs.formats.writers.steps import ROUNDED, Steps, check_patient_id, fitted, plain
 from clocs.formats.writing import EncodedRecording, Writer
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ START: Final = datetime(1985, 1, 1)
 MAX_SIGNALS: Final = 511
 MAX_ANNOTATION_SIGNALS: Final = 64
 ANNOTATION_BYTES: Final = 40
-LABEL: Final = 16
-PATIENT: Final = 50
+MAX_LABEL_LENGTH: Final = 16
+MAX_PATIENT_ID_LENGTH: Final = 50
 END: Final = "Recording ends"
 """One of EDF+'s standard texts."""
 
@@ -41,7 +41,7 @@ END: Final = "Recording ends"
 class _Plan:
     """What is written where."""
 
-    leads: Sequence[Steps]
+    leads: Sequence[FittedLead]
     limits: Sequence[Limits]
     records: Records
     texts: Sequence[tuple[float, float, str]]
@@ -60,30 +60,30 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> EncodedRecording:
         import pyedflib
     except ImportError as error:
         raise MissingExtraError("formats", "writing EDF and BDF files") from error
-    check_patient_id(recording, PATIENT)
+    check_patient_id(recording, MAX_PATIENT_ID_LENGTH)
     if len(recording.leads) > MAX_SIGNALS:
         raise SignalError(f"recording '{recording.record_id}': EDF holds up to {MAX_SIGNALS} leads")
-    plan = _planned(recording, bits)
+    plan = _make_plan(recording, bits)
     kind = pyedflib.FILETYPE_EDFPLUS if bits == 16 else pyedflib.FILETYPE_BDFPLUS
     try:  # the library writes to a path and to nothing else
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             path = Path(folder) / "ecg"
             with pyedflib.EdfWriter(str(path), len(plan.leads), kind) as file:
-                _describe(file, recording, plan)
+                _write_header(file, recording, plan)
                 _write_samples(file, plan)
                 for onset, duration, text in plan.texts:
                     file.writeAnnotation(onset, duration, text)
             data = path.read_bytes()
-        if not _whole(data, plan):  # nor does it tell when a disk is full
+        if not _is_complete(data, plan):  # nor does it tell when a disk is full
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise StoreError(f"cannot write a temporary file: {error.strerror or error}. Nothing was committed.") from error
     return EncodedRecording({".edf" if bits == 16 else ".bdf": data}, tuple(_notes(recording, plan)))
 
 
-def _planned(recording: Recording, bits: int) -> _Plan:
-    leads = fitted(recording, bits, from_zero=False)
+def _make_plan(recording: Recording, bits: int) -> _Plan:
+    leads = fit_to_bits(recording, bits, prefer_zero_baseline=False)
     records = plan_records(recording.num_samples, recording.sampling_rate, len(leads) * bits // 8)
     # Of raw steps, which have no unit, a step of 1 is to be written as 1.
     per_unit = 1.0 if recording.unit == "mV" else 1000.0
@@ -101,18 +101,18 @@ def _annotations(recording: Recording, records: Records) -> Iterator[tuple[float
     if records.num_samples * records.count > recording.num_samples:
         yield recording.seconds, -1.0, END
     for label in recording.labels:
-        yield 0.0, -1.0, _short(label)
+        yield 0.0, -1.0, _shorten(label)
     for episode in recording.episodes:
         yield (
             episode.start / recording.sampling_rate,
             (episode.end - episode.start) / recording.sampling_rate,
-            _short(episode.label),
+            _shorten(episode.label),
         )
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """What an annotation of ``pyedflib`` holds, cut between characters."""
-    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    printable = "".join(character if character.isprintable() else " " for character in text)
     return printable.encode()[:ANNOTATION_BYTES].decode(errors="ignore")
 
 
@@ -122,11 +122,11 @@ def _label(lead: str) -> str:
 
 def _labels(recording: Recording) -> list[str]:
     """EDF+'s standard names of signals, ``ECG II``; by number where they would not differ."""
-    names = [plain(_label(lead), LABEL) for lead in recording.leads]
+    names = [to_ascii(_label(lead), MAX_LABEL_LENGTH) for lead in recording.leads]
     return names if len(set(names)) == len(names) else [f"ECG {row + 1}" for row in range(len(names))]
 
 
-def _describe(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -> None:
+def _write_header(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -> None:
     headers: list[dict[str, Any]] = [
         {
             "label": label,
@@ -136,14 +136,14 @@ def _describe(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -> No
             "physical_max": float(limit.high),
             "digital_min": limit.lowest,
             "digital_max": limit.highest,
-            "transducer": COMPUTED if lead in recording.provenance.derived_leads else "",
+            "transducer": DERIVED_LEAD_TEXT if lead in recording.provenance.derived_leads else "",
             "prefilter": "",
         }
         for label, lead, limit in zip(_labels(recording), recording.leads, plan.limits, strict=True)
     ]
     # Its setters write the whole header each time, so all that can be set beforehand is.
     file.recording_start_time = START
-    file.patient_code = plain(recording.patient_id, PATIENT).replace(" ", "_")
+    file.patient_code = to_ascii(recording.patient_id, MAX_PATIENT_ID_LENGTH).replace(" ", "_")
     file.sex = int(recording.sex == "male") if recording.sex else None
     file.number_of_annotations = plan.annotation_signals
     file.setDatarecordDuration(plan.records.seconds)
@@ -161,7 +161,7 @@ def _write_samples(file: pyedflib.EdfWriter, plan: _Plan) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def _whole(data: bytes, plan: _Plan) -> bool:
+def _is_complete(data: bytes, plan: _Plan) -> bool:
     """Whether all that the header announces is there."""
     signals = len(plan.leads) + plan.annotation_signals
     fields = data[256 + 216 * signals : 256 + 224 * signals].split()
@@ -170,18 +170,18 @@ def _whole(data: bytes, plan: _Plan) -> bool:
 
 
 def _notes(recording: Recording, plan: _Plan) -> Iterator[str]:
-    if any(lead.rounded for lead in plan.leads):
+    if any(lead.is_rounded for lead in plan.leads):
         yield ROUNDED
-    if not all(limit.exact for limit in plan.limits):
+    if not all(limit.is_exact for limit in plan.limits):
         yield "the scale is rounded to the eight characters that the header has for it"
-    if not plan.records.exact_rate:
+    if not plan.records.has_exact_rate:
         yield "the rate is rounded, for the header counts time in 10 us"
     if plan.spare:
         yield "the last data record is filled up with 0; an annotation says where the recording ends"
     if _labels(recording) != [_label(lead) for lead in recording.leads]:
         yield "lead names are shortened or written in ASCII"
     texts = [*recording.labels, *(episode.label for episode in recording.episodes)]
-    if len(plan.texts) < len(texts) + bool(plan.spare) or any(_short(text) != text for text in texts):
+    if len(plan.texts) < len(texts) + bool(plan.spare) or any(_shorten(text) != text for text in texts):
         yield "labels are shortened or left out"
     if recording.age is not None:
         yield "the age has no place in the header"

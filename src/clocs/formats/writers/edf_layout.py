@@ -10,27 +10,27 @@ from typing import Final
 
 from clocs.core.errors import SignalError
 
-TICKS: Final = 100_000
+TICKS_PER_SECOND: Final = 100_000
 """A second, in the unit in which ``pyedflib`` keeps the duration of a data record."""
-SECONDS: Final = (Fraction(1, 1000), Fraction(60))
+RECORD_SECONDS_RANGE: Final = (Fraction(1, 1000), Fraction(60))
 """Shortest and longest data record that it writes."""
-USUAL_BYTES: Final = 61_440
+RECOMMENDED_RECORD_BYTES: Final = 61_440
 """What EDF+ wants of a data record at most."""
-MOST_BYTES: Final = 8 << 20
-SHORTEST_USUAL: Final = Fraction(1, 10)
+MAX_RECORD_BYTES: Final = 8 << 20
+MIN_RECOMMENDED_SECONDS: Final = Fraction(1, 10)
 """Seconds: below, the time that EDF+ puts into each data record takes more room than the samples."""
-RATES: Final = (1.0, 1e6)
-LONGEST_REST: Final = 2
+SAMPLING_RATE_RANGE: Final = (1.0, 1e6)
+MAX_PADDING_SECONDS: Final = 2
 """Seconds that may be filled up for the sake of an exact rate."""
 INEXACT_SECONDS: Final = 10
 """Of a data record whose rate is not exact: the longer, the less it is off."""
-FIELD: Final = 8
+FIELD_LENGTH: Final = 8
 """Characters of a number in the header."""
 UNITS: Final = {"uV": Fraction(1), "mV": Fraction(1, 1000), "V": Fraction(1, 10**6), "nV": Fraction(1000)}
 """How many of a unit a microvolt is, in the order in which they are tried."""
-SAME: Final = 1e-12
+GAIN_TOLERANCE: Final = 1e-12
 """Gains that differ by less are the same: floating point knows no better."""
-WORST_SCALE: Final = 1e-5
+MAX_SCALE_ERROR: Final = 1e-5
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Records:
     num_samples: int
     ticks: int
     count: int
-    exact_rate: bool
+    has_exact_rate: bool
 
     @property
     def seconds(self) -> float:
         """A little more than it is, since ``pyedflib`` cuts off what is less than a tick."""
-        return min((self.ticks + 0.25) / TICKS, float(SECONDS[1]))
+        return min((self.ticks + 0.25) / TICKS_PER_SECOND, float(RECORD_SECONDS_RANGE[1]))
 
 
 def plan_records(num_samples: int, sampling_rate: float, frame_bytes: int) -> Records:
@@ -53,14 +53,15 @@ def plan_records(num_samples: int, sampling_rate: float, frame_bytes: int) -> Re
 
     ``frame_bytes``: bytes of one sample of every lead.
     """
-    if not RATES[0] <= sampling_rate <= RATES[1]:
-        raise SignalError(f"a rate of {sampling_rate:g} Hz is not written; EDF takes {RATES[0]:g} to {RATES[1]:g} Hz")
-    fraction = Fraction(sampling_rate).limit_denominator(TICKS)
+    if not SAMPLING_RATE_RANGE[0] <= sampling_rate <= SAMPLING_RATE_RANGE[1]:
+        low, high = SAMPLING_RATE_RANGE
+        raise SignalError(f"a rate of {sampling_rate:g} Hz is not written; EDF takes {low:g} to {high:g} Hz")
+    fraction = Fraction(sampling_rate).limit_denominator(TICKS_PER_SECOND)
     # So many samples, or a multiple, take a whole number of ticks.
-    unit = fraction.numerator // math.gcd(fraction.numerator, fraction.denominator * TICKS)
-    exact = float(fraction) == sampling_rate and (unit <= LONGEST_REST * fraction or num_samples % unit == 0)
-    longest = min(math.floor(SECONDS[1] * fraction), MOST_BYTES // frame_bytes)
-    shortest = math.ceil(SECONDS[0] * fraction)
+    unit = fraction.numerator // math.gcd(fraction.numerator, fraction.denominator * TICKS_PER_SECOND)
+    exact = float(fraction) == sampling_rate and (unit <= MAX_PADDING_SECONDS * fraction or num_samples % unit == 0)
+    longest = min(math.floor(RECORD_SECONDS_RANGE[1] * fraction), MAX_RECORD_BYTES // frame_bytes)
+    shortest = math.ceil(RECORD_SECONDS_RANGE[0] * fraction)
     if not exact or unit > longest:
         exact, unit, shortest = False, 1, math.ceil(fraction)
     whole = -(-num_samples // unit) * unit
@@ -69,13 +70,13 @@ def plan_records(num_samples: int, sampling_rate: float, frame_bytes: int) -> Re
     if chosen is None:
         seconds = 1 if exact else INEXACT_SECONDS
         chosen = min(max(round(seconds * fraction / unit), 1), longest // unit) * unit
-    return Records(chosen, round(chosen / fraction * TICKS), -(-num_samples // chosen), exact)
+    return Records(chosen, round(chosen / fraction * TICKS_PER_SECOND), -(-num_samples // chosen), exact)
 
 
 def _best(fitting: list[int], whole: int, sampling_rate: Fraction, frame_bytes: int) -> int | None:
     """The longest data record of usual size, else the shortest above it; a single one may be as short as it is."""
-    long_enough = [each for each in fitting if each >= SHORTEST_USUAL * sampling_rate or each == whole]
-    usual = [each for each in long_enough if each * frame_bytes <= USUAL_BYTES]
+    long_enough = [each for each in fitting if each >= MIN_RECOMMENDED_SECONDS * sampling_rate or each == whole]
+    usual = [each for each in long_enough if each * frame_bytes <= RECOMMENDED_RECORD_BYTES]
     return max(usual) if usual else min(long_enough, default=None)
 
 
@@ -95,7 +96,7 @@ class Limits:
     low: str
     high: str
     unit: str
-    exact: bool
+    is_exact: bool
 
 
 def find_limits(gain: float, baseline: int, low: int, high: int, bits: int) -> Limits:
@@ -105,13 +106,13 @@ def find_limits(gain: float, baseline: int, low: int, high: int, bits: int) -> L
     hundred-thousandth is a ``SignalError``. ``gain``: steps per millivolt.
     """
     step = Fraction(1000 / gain).limit_denominator(10**6)
-    if step and abs(float(step) * gain / 1000 - 1) < SAME:
+    if step and abs(float(step) * gain / 1000 - 1) < GAIN_TOLERANCE:
         for unit, factor in UNITS.items():
             for lowest, highest in _pairs((step * factor).denominator, baseline, low, high, bits):
-                found = [_exactly(step * factor * (end - baseline)) for end in (lowest, highest)]
+                found = [_exact_text(step * factor * (end - baseline)) for end in (lowest, highest)]
                 if found[0] and found[1]:
                     return Limits(lowest, highest, found[0], found[1], unit, True)
-    return _nearest(Fraction(1000 / gain), baseline, low, high, bits)
+    return _nearest_limits(Fraction(1000 / gain), baseline, low, high, bits)
 
 
 def _pairs(grid: int, zero: int, low: int, high: int, bits: int) -> Iterator[tuple[int, int]]:
@@ -125,38 +126,40 @@ def _pairs(grid: int, zero: int, low: int, high: int, bits: int) -> Iterator[tup
             yield lowest, highest
 
 
-def _exactly(value: Fraction) -> str:
+def _exact_text(value: Fraction) -> str:
     """A number in eight characters, or nothing where it takes more."""
-    for digits in range(FIELD - 1):
+    for digits in range(FIELD_LENGTH - 1):
         if (value * 10**digits).denominator == 1:
             text = f"{int(value * 10**digits) / 10**digits:.{digits}f}"
-            return text if len(text) <= FIELD else ""
+            return text if len(text) <= FIELD_LENGTH else ""
     return ""
 
 
-def _nearest(step: Fraction, baseline: int, low: int, high: int, bits: int) -> Limits:
+def _nearest_limits(step: Fraction, baseline: int, low: int, high: int, bits: int) -> Limits:
     """Of no more than 16 bits where the steps allow: the wider the range, the coarser what eight characters say."""
     narrow, most = 2 ** (min(bits, 16) - 1), 2 ** (bits - 1)
     ends = (max(-most, min(-narrow, low)), min(most - 1, max(narrow - 1, high)))
     found = []
     for unit, factor in UNITS.items():
-        wanted = [step * factor * (end - baseline) for end in ends]
-        texts = [_rounded(value) for value in wanted]
+        exact_values = [step * factor * (end - baseline) for end in ends]
+        texts = [_rounded_text(value) for value in exact_values]
         if all(texts) and texts[0] != texts[1]:
             span = Fraction(texts[1]) - Fraction(texts[0])
-            offset = max(abs(Fraction(text) - value) for text, value in zip(texts, wanted, strict=True))
-            error = max(abs(span / (wanted[1] - wanted[0]) - 1), abs(offset / (wanted[1] - wanted[0])))
+            offset = max(abs(Fraction(text) - value) for text, value in zip(texts, exact_values, strict=True))
+            error = max(
+                abs(span / (exact_values[1] - exact_values[0]) - 1), abs(offset / (exact_values[1] - exact_values[0]))
+            )
             found.append((error, Limits(*ends, texts[0], texts[1], unit, False)))
     error, limits = min(found, key=lambda each: each[0], default=(math.inf, None))
-    if limits is None or error > WORST_SCALE:
+    if limits is None or error > MAX_SCALE_ERROR:
         raise SignalError(f"a step of {float(step):g} uV with zero at {baseline} is out of what an EDF header can say")
     return limits
 
 
-def _rounded(value: Fraction) -> str:
+def _rounded_text(value: Fraction) -> str:
     """The nearest number in eight characters; nothing where even its whole part takes more."""
-    for digits in range(FIELD - 2, -1, -1):
+    for digits in range(FIELD_LENGTH - 2, -1, -1):
         text = f"{float(value):.{digits}f}"
-        if len(text) <= FIELD:
+        if len(text) <= FIELD_LENGTH:
             return text
     return ""

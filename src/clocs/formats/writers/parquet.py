@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPRESSION = "zstd"
-EXACT_STEPS = 1 << 24
+MAX_EXACT_VALUE = 1 << 24
 """Up to so many steps from zero, 32-bit floating point tells every step from the next."""
 ROUNDED = "values are rounded to 32-bit floating point"
 GROUP_VALUES = 4 << 20
@@ -56,7 +56,7 @@ def table(recordings: Sequence[Recording]) -> pa.Table:
     rows = [_row(recording) for recording in recordings]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     arrays = [pa.array(values, schema().field(name).type) for name, values in columns.items()]
-    return pa.table([*arrays, _signals(recordings)], schema=schema())
+    return pa.table([*arrays, _signal_column(recordings)], schema=schema())
 
 
 def _row(recording: Recording) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _row(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _signals(recordings: Sequence[Recording]) -> pa.Array:
+def _signal_column(recordings: Sequence[Recording]) -> pa.Array:
     """List of lists, made of one buffer of numbers."""
     import pyarrow as pa
 
@@ -92,7 +92,7 @@ def conversion_notes(recording: Recording) -> tuple[str, ...]:
     """What the table does not keep of a recording."""
     steps = recording.digital - recording.baseline[:, None].astype(np.int64)
     there = recording.digital != missing_value(recording.digital.dtype)
-    return (ROUNDED,) if np.abs(steps).max(initial=0, where=there) > EXACT_STEPS else ()
+    return (ROUNDED,) if np.abs(steps).max(initial=0, where=there) > MAX_EXACT_VALUE else ()
 
 
 def _encode(recording: Recording, stem: str) -> EncodedRecording:
@@ -112,19 +112,19 @@ def parquet_file(path: Path) -> Iterator[Callable[[Recording], None]]:
     """
     import pyarrow.parquet as pq
 
-    waiting: list[Recording] = []
+    pending: list[Recording] = []
     values = 0
 
     def flush() -> None:
         nonlocal values
-        if waiting:
-            writer.write_table(table(waiting))
-            waiting.clear()
+        if pending:
+            writer.write_table(table(pending))
+            pending.clear()
             values = 0
 
     def add(recording: Recording) -> None:
         nonlocal values
-        waiting.append(recording)
+        pending.append(recording)
         values += recording.digital.size
         if values >= GROUP_VALUES:
             flush()

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from clocs.core.recording import Recording
-from clocs.formats.writers.steps import plain
+from clocs.formats.writers.digital_values import to_ascii
 from clocs.formats.writing import EncodedRecording, Writer
 
 CODES = {"int16": 16, "int32": 32}
-LONGEST_TEXT = 200
-LONGEST_LABEL = 40
+MAX_TEXT_LENGTH = 200
+MAX_LABEL_LENGTH = 40
 SCALE_LOST = "raw steps (adu) are written without the scale that they had"
 TEXT_CHANGED = "labels or lead names are written in ASCII, labels without commas and blanks, in 40 characters"
 
@@ -39,7 +39,7 @@ def _signal_line(recording: Recording, row: int, stem: str) -> str:
     code = CODES[values.dtype.name]
     gain = f"{float(recording.gain[row])!r}({recording.baseline[row]})/mV" if recording.unit == "mV" else "0"
     checksum = int(values.sum(dtype=np.int64)) % 65536
-    name = plain(recording.leads[row], LONGEST_TEXT)
+    name = to_ascii(recording.leads[row], MAX_TEXT_LENGTH)
     return f"{stem}.dat {code} {gain} {code} 0 {values[0]} {checksum} 0 {name}"
 
 
@@ -52,20 +52,20 @@ def _comments(recording: Recording) -> Iterator[str]:
     if recording.labels:
         yield f"Dx: {','.join(_label(label) for label in recording.labels)}"
     if recording.patient_id:
-        yield f"Patient: {plain(recording.patient_id, LONGEST_TEXT)}"
+        yield f"Patient: {to_ascii(recording.patient_id, MAX_TEXT_LENGTH)}"
     if recording.provenance.derived_leads:
         yield f"Derived from I and II: {', '.join(recording.provenance.derived_leads)}"
 
 
 def _label(label: str) -> str:
     """A code as readers take it: what has blanks may be anything."""
-    return re.sub(r"[^\w.+/-]", "_", plain(label, LONGEST_LABEL), flags=re.ASCII) or "_"
+    return re.sub(r"[^\w.+/-]", "_", to_ascii(label, MAX_LABEL_LENGTH), flags=re.ASCII) or "_"
 
 
 def _notes(recording: Recording) -> Iterator[str]:
     if recording.unit != "mV" and ((recording.gain != 1).any() or recording.baseline.any()):
         yield SCALE_LOST
-    names = [plain(lead, LONGEST_TEXT) for lead in recording.leads]
+    names = [to_ascii(lead, MAX_TEXT_LENGTH) for lead in recording.leads]
     if [*map(_label, recording.labels), *names] != [*recording.labels, *recording.leads]:
         yield TEXT_CHANGED
     if recording.episodes:

@@ -15,7 +15,7 @@ ROUNDED = "values are rounded, for they need more bits than the format has"
 
 
 @dataclass(frozen=True)
-class Steps:
+class FittedLead:
     """One lead: its value is ``(values - baseline) / gain``."""
 
     values: npt.NDArray[np.int64]
@@ -23,36 +23,36 @@ class Steps:
     missing: npt.NDArray[np.bool_]
     gain: float
     baseline: int
-    rounded: bool
+    is_rounded: bool
     """Whether steps had to be made coarser."""
 
 
-def fitted(recording: Recording, bits: int, *, from_zero: bool) -> list[Steps]:
+def fit_to_bits(recording: Recording, bits: int, *, prefer_zero_baseline: bool) -> list[FittedLead]:
     """Each lead in signed integers of so many bits, the lowest value left free.
 
-    Values that fit stay; ``from_zero`` prefers a baseline of 0 where that is exact too. Others are counted
+    Values that fit stay; ``prefer_zero_baseline`` prefers a baseline of 0 where that is exact too. Others are counted
     from the baseline, and where even that does not fit, in steps that are a whole number of times larger.
     """
     limit = 2 ** (bits - 1) - 1
-    return [_fitted(recording, row, limit, from_zero) for row in range(len(recording.leads))]
+    return [_fit_lead(recording, row, limit, prefer_zero_baseline) for row in range(len(recording.leads))]
 
 
-def _fitted(recording: Recording, row: int, limit: int, from_zero: bool) -> Steps:
+def _fit_lead(recording: Recording, row: int, limit: int, prefer_zero_baseline: bool) -> FittedLead:
     gain, baseline = float(recording.gain[row]), int(recording.baseline[row])
     missing = recording.digital[row] == missing_value(recording.digital.dtype)
     values = recording.digital[row].astype(np.int64)
-    as_it_is = _peak(values, missing) <= limit
-    moved = values - baseline
-    peak = _peak(moved, missing)
-    if peak <= limit and (from_zero or not as_it_is):
-        values, baseline, factor = moved, 0, 1
-    elif as_it_is:
+    fits_unchanged = _peak(values, missing) <= limit
+    centered = values - baseline
+    peak = _peak(centered, missing)
+    if peak <= limit and (prefer_zero_baseline or not fits_unchanged):
+        values, baseline, factor = centered, 0, 1
+    elif fits_unchanged:
         factor = 1
     else:
         factor = -(-peak // limit)
-        values, baseline = np.rint(moved / factor).astype(np.int64), 0
+        values, baseline = np.rint(centered / factor).astype(np.int64), 0
     values[missing] = np.clip(baseline, -limit, limit)
-    return Steps(values, missing, gain / factor, baseline, factor > 1)
+    return FittedLead(values, missing, gain / factor, baseline, factor > 1)
 
 
 def _peak(values: npt.NDArray[np.int64], missing: npt.NDArray[Any]) -> int:
@@ -68,7 +68,7 @@ def check_patient_id(recording: Recording, longest: int) -> None:
         )
 
 
-def plain(text: str, longest: int) -> str:
+def to_ascii(text: str, longest: int) -> str:
     """A text in printable ASCII, without spaces at its ends, of at most so many characters."""
     ascii_only = text.encode("ascii", "replace").decode()
-    return "".join(sign if sign.isprintable() else " " for sign in ascii_only).strip()[:longest].strip()
+    return "".join(character if character.isprintable() else " " for character in ascii_only).strip()[:longest].strip()

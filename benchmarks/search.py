@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import clocs
 from clocs.similarity.index.changes import build_index
-from clocs.similarity.index.faiss_index import BREADTH
+from clocs.similarity.index.faiss_index import EF_SEARCH
 from clocs.similarity.index.filters import Filter
 
 K, ROWS, ROUNDS = 10, 100_000, 15
@@ -55,7 +55,7 @@ def _graph_speed(folder: Path, queries: Any) -> None:
 
     index = clocs.open_index(folder)
     bare = faiss.read_index(str(folder / "volumes" / "000001-0" / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
-    params = faiss.SearchParametersHNSW(efSearch=BREADTH)
+    params = faiss.SearchParametersHNSW(efSearch=EF_SEARCH)
     _compare(
         "HNSW, 500 queries at once, package / bare",
         lambda: bare.search(queries, K, params=params),
@@ -71,7 +71,7 @@ def _graph_speed(folder: Path, queries: Any) -> None:
     alive = np.ones(ROWS, bool)
     alive[::100] = False
     chosen = faiss.IDSelectorBitmap(np.packbits(alive, bitorder="little"))
-    deleted = faiss.SearchParametersHNSW(efSearch=-(-BREADTH * ROWS // int(alive.sum())), sel=chosen)
+    deleted = faiss.SearchParametersHNSW(efSearch=-(-EF_SEARCH * ROWS // int(alive.sum())), sel=chosen)
     _compare(
         "HNSW, 1 % deleted, package / bare with a selector",
         lambda: bare.search(queries, K, params=deleted),

@@ -9,8 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from clocs.core.files import seal, write_bytes
-from clocs.similarity.archive.archive import ArchiveManifest, ArchiveShardInfo, EncoderInfo, Places, StoreInfo, schema
-from clocs.similarity.checked_files import describe, describe_bytes
+from clocs.similarity.archive.archive import (
+    ArchiveManifest,
+    ArchiveShardInfo,
+    EncoderInfo,
+    InputLocations,
+    StoreInfo,
+    schema,
+)
+from clocs.similarity.checked_files import bytes_info, file_info
 from clocs.similarity.segments import unit_length
 from clocs.store.arrow_files import write_arrow
 from clocs.store.manifest import manifest_path
@@ -43,13 +50,13 @@ def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -
         }
         file = f"shards/{number:06d}.arrow"
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema(E, ()))
-        written = describe(folder, file, write_arrow(folder / file, batch).sha256)
+        written = file_info(folder, file, write_arrow(folder / file, batch).sha256)
         shards.append(ArchiveShardInfo(**dict(written), rows=count))
     _write_manifest(folder, rows, shards)
 
 
 def _write_manifest(folder: Path, rows: int, shards: list[ArchiveShardInfo]) -> None:
-    listed = describe_bytes("refused-000001.jsonl", b"")
+    listed = bytes_info("refused-000001.jsonl", b"")
     write_bytes(folder / listed.file, b"")
     encoder = {"name": "none", "options": {"embedding_dim": E}}
     manifest = ArchiveManifest(
@@ -65,7 +72,7 @@ def _write_manifest(folder: Path, rows: int, shards: list[ArchiveShardInfo]) -> 
         refused={},
         refused_list=listed,
         shards=tuple(shards),
-        places=Places(store="", encoder="none"),
+        places=InputLocations(store="", encoder="none"),
     )
     write_bytes(manifest_path(folder, 1), seal(manifest.model_dump(mode="json")))
 

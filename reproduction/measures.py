@@ -10,7 +10,7 @@ from clocs.similarity.patient_groups import group_patients
 from clocs.similarity.scoring.audit import audit
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.similarity.scoring.pairs import patient_distances
-from clocs.similarity.scoring.retrieval import neighbour_agreement
+from clocs.similarity.scoring.retrieval import neighbor_agreement
 
 Folder = str | os.PathLike[str]
 
@@ -26,7 +26,7 @@ def _neighbours(encoder: Folder, store: Folder, **options: Any) -> dict[str, Any
     """Whether the nearest patients have the same labels."""
     cohort = open_cohort(encoder, store, **options)
     patients = cohort.patients()
-    found = neighbour_agreement(patients.values, patients.truth, patients.classes)
+    found = neighbor_agreement(patients.values, patients.truth, patients.classes)
     return {"neighbours": found, "notes": list(cohort.notes)}
 
 

@@ -60,7 +60,7 @@ def test_an_encoder_is_used_in_every_way(
     assert (found["archive"], found["index"]) == (24, 12)
     answered = found["served"]
     assert [answered[path]["status"] for path in ("classify", "similar")] == [200, 200]
-    near = clocs.open_index(file.parent / "index", device="cpu").similar(file, 3).neighbours
+    near = clocs.open_index(file.parent / "index", device="cpu").similar(file, 3).neighbors
     assert [item["patient_id"] for item in found["similar"]] == [item.patient_id for item in near]
     similarities = [item["similarity"] for item in found["similar"]]
     np.testing.assert_allclose(similarities, [item.similarity for item in near], atol=1e-5)

@@ -113,7 +113,7 @@ def test_with_lead_dropout_a_lead_has_a_vector_with_all_others_masked(
         np.testing.assert_allclose(held[0, place], mean / np.linalg.norm(mean), atol=1e-5)
     clocs.build_index(archive, tmp_path / "index")
     found = clocs.open_index(tmp_path / "index").similar(clocs.open_store(store).recording(3), 2)
-    assert [len(item.why) for item in found.neighbours] == [12, 12]
+    assert [len(item.why) for item in found.neighbors] == [12, 12]
 
 
 def test_without_lead_dropout_there_are_no_vectors_and_no_reasons_by_lead(
@@ -125,5 +125,5 @@ def test_without_lead_dropout_there_are_no_vectors_and_no_reasons_by_lead(
     assert archive.table(["leads", "frames"]).to_pydict() == {"leads": [12] * 12, "frames": [2] * 12}
     clocs.build_index(archive, tmp_path / "index")
     found = clocs.open_index(tmp_path / "index").similar(clocs.open_store(store).recording(3), 2)
-    assert [item.why for item in found.neighbours] == [(), ()]
+    assert [item.why for item in found.neighbors] == [(), ()]
     assert not [note for note in found.notes if "leads are not compared" in note]

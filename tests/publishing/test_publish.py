@@ -18,7 +18,7 @@ from clocs.evaluation.leakage import check_leakage
 from clocs.inference.preparation import format_leads
 from clocs.inference.pretrained import load_encoder
 from clocs.publishing.publish import publish
-from clocs.similarity.scoring.audit import audit, in_rows
+from clocs.similarity.scoring.audit import audit, table_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import make_split
 from clocs.store.store import Store
@@ -83,7 +83,7 @@ def test_the_card_says_what_it_is_for_and_for_whom(published: Path) -> None:
 def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, store: Store) -> None:
     card, found = (published / "README.md").read_text(), audit(published, store)
     section = card.split("## What the embeddings give away")[1].split("\n## ")[0]
-    rows = in_rows(found)
+    rows = table_rows(found)
     assert len(rows) == section.count("\n| ") - 1
     for row in rows:
         assert f"| {' | '.join(row)} |" in section

@@ -237,7 +237,7 @@ def test_searches_are_written_down(client: Served, demo: Path, real_data: Path) 
     assert lines[looked.headers["x-request-id"]]["handles"] == handles[:1]
     assert lines[looked.headers["x-request-id"]]["records"] == line["records"][:1]
     truth = open_index(demo / "index").similar(read_upload(files), 2, sex="male")
-    assert line["records"] == [item.record_id for item in truth.neighbours]
+    assert line["records"] == [item.record_id for item in truth.neighbors]
     assert "P0000" not in text
     assert "hl7" not in text
     assert client.audit_log.stat().st_mode & 0o777 == 0o600

@@ -16,10 +16,10 @@ from clocs.service import archive_view
 from clocs.service.archive_view import ArchiveView
 from clocs.service.demo import make_demo
 from clocs.service.parsing.reading import read_upload
-from clocs.similarity.checked_files import FileInfo, refuse_damaged
+from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index import snapshot
 from clocs.similarity.index.changes import delete_patients, rebuild_index
-from clocs.similarity.index.filters import EVERYONE, Filter
+from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.search import open_index
 from tests.service.samples import sample
 
@@ -34,17 +34,17 @@ def recording(real_data: Path) -> Recording:
     return read_upload(sample(real_data, "muse-xml"))
 
 
-@pytest.mark.parametrize("wanted", [EVERYONE, Filter(sex="female"), Filter(age=(40, 70)), Filter(label="SR")])
+@pytest.mark.parametrize("wanted", [NO_FILTER, Filter(sex="female"), Filter(age=(40, 70)), Filter(label="SR")])
 def test_neighbours_are_those_of_the_index(view: ArchiveView, recording: Recording, demo: Path, wanted: Filter) -> None:
     options = {"sex": wanted.sex, "age": wanted.age, "label": wanted.label}
     truth = open_index(demo / "index").similar(recording, 5, **options)  # type: ignore[arg-type]
     found = view.similar(recording, 5, wanted)
-    assert [item.neighbour for item in found.found] == list(truth.neighbours)
+    assert [item.neighbor for item in found.found] == list(truth.neighbors)
     assert found.notes == list(truth.notes)
 
 
 def test_fewer_than_asked_for_is_said(view: ArchiveView, recording: Recording) -> None:
-    found = view.similar(recording, 100, EVERYONE)
+    found = view.similar(recording, 100, NO_FILTER)
     assert len(found.found) == 20
     assert found.notes[-1] == "only 20 patients of the index fit"
 
@@ -70,7 +70,7 @@ def test_the_map_is_that_of_principal_components(view: ArchiveView, recording: R
     signs = np.sign((points * truth).sum(axis=0))
     assert points == pytest.approx(truth * signs, abs=2e-5)
     assert view.map.plane.explained == pytest.approx(fitted.explained_variance_ratio_)
-    found = view.similar(recording, 3, EVERYONE)
+    found = view.similar(recording, 3, NO_FILTER)
     query = open_index(demo / "index").similar(recording, 3).query.vector
     assert found.at == pytest.approx(fitted.transform(query[None])[0] * signs, abs=2e-5)
     assert all(list(item.at or ()) in points.tolist() for item in found.found)
@@ -86,7 +86,7 @@ def test_large_maps_are_drawn_by_lot(demo: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_recording_of_the_index_has_all_leads_its_own_labels_and_no_name(
     view: ArchiveView, recording: Recording
 ) -> None:
-    found = view.similar(recording, 1, EVERYONE).found[0].neighbour
+    found = view.similar(recording, 1, NO_FILTER).found[0].neighbor
     stored = view.recording(found.record_id)
     assert stored is not None
     assert len(stored.leads) == 12
@@ -98,7 +98,7 @@ def test_a_recording_of_the_index_has_all_leads_its_own_labels_and_no_name(
 def test_its_age_is_told_no_finer_than_in_the_answer_to_a_search(
     age: float, shown: float, view: ArchiveView, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record_id = view.similar(recording, 1, EVERYONE).found[0].neighbour.record_id
+    record_id = view.similar(recording, 1, NO_FILTER).found[0].neighbor.record_id
     held = replace(view._index.recording(record_id), age=age)
     monkeypatch.setattr(view._index, "recording", lambda record_id: held)
     stored = view.recording(record_id)
@@ -109,15 +109,15 @@ def test_its_age_is_told_no_finer_than_in_the_answer_to_a_search(
 def test_changes_of_the_index_are_followed(tmp_path: Path, recording: Recording) -> None:
     make_demo(tmp_path, "cmsc-chapman", 10)
     view = ArchiveView(tmp_path / "index")
-    gone = view.similar(recording, 1, EVERYONE).found[0].neighbour.patient_id
+    gone = view.similar(recording, 1, NO_FILTER).found[0].neighbor.patient_id
     assert len(view.map.rows) == 5
     delete_patients(tmp_path / "index", [gone])
-    assert gone not in [item.neighbour.patient_id for item in view.similar(recording, 10, EVERYONE).found]
+    assert gone not in [item.neighbor.patient_id for item in view.similar(recording, 10, NO_FILTER).found]
     assert len(view.map.rows) == view.manifest.patients == 4
-    others = [item.neighbour.patient_id for item in view.similar(recording, 10, EVERYONE).found]
+    others = [item.neighbor.patient_id for item in view.similar(recording, 10, NO_FILTER).found]
     delete_patients(tmp_path / "index", others[:2])
     assert view.map.plane is None
-    assert view.similar(recording, 10, EVERYONE).at is None
+    assert view.similar(recording, 10, NO_FILTER).at is None
 
 
 def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,12 +126,12 @@ def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeyp
     view = ArchiveView(tmp_path / "index")
 
     def rebuilt(folder: Path, info: FileInfo) -> None:
-        monkeypatch.setattr(snapshot, "refuse_damaged", refuse_damaged)
+        monkeypatch.setattr(snapshot, "check_file", check_file)
         rebuild_index(tmp_path / "index")
-        refuse_damaged(folder, info)
+        check_file(folder, info)
 
     delete_patients(tmp_path / "index", ["P0000001"])
-    monkeypatch.setattr(snapshot, "refuse_damaged", rebuilt)
+    monkeypatch.setattr(snapshot, "check_file", rebuilt)
     assert len(view.map.rows) == view.manifest.patients == 4
     assert view.manifest.packed
 

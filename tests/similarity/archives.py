@@ -16,12 +16,12 @@ from clocs.similarity.archive.archive import (
     ArchiveManifest,
     ArchiveShardInfo,
     EncoderInfo,
-    Places,
+    InputLocations,
     StoreInfo,
     open_archive,
     schema,
 )
-from clocs.similarity.checked_files import describe, describe_bytes
+from clocs.similarity.checked_files import bytes_info, file_info
 from clocs.similarity.segments import Vectors, unit_length
 from clocs.store.arrow_files import write_arrow
 from clocs.store.manifest import manifest_path
@@ -60,9 +60,9 @@ def write_archive(
     for number, begin in enumerate(range(0, len(rows), per_shard)):
         part, values = rows[begin : begin + per_shard], vectors[begin : begin + per_shard]
         file = f"shards/{version}-{number}.arrow"
-        written = describe(folder, file, write_arrow(folder / file, _batch(part, values)).sha256)
+        written = file_info(folder, file, write_arrow(folder / file, _batch(part, values)).sha256)
         shards.append(ArchiveShardInfo(**dict(written), rows=len(part)))
-    refused = describe_bytes(f"refused-{version:06d}.jsonl", b"")
+    refused = bytes_info(f"refused-{version:06d}.jsonl", b"")
     write_bytes(folder / refused.file, b"")
     manifest = ArchiveManifest(
         version=version,
@@ -79,7 +79,7 @@ def write_archive(
         refused={},
         refused_list=refused,
         shards=tuple(shards),
-        places=Places(store="../store", encoder="cmsc-chapman"),
+        places=InputLocations(store="../store", encoder="cmsc-chapman"),
     )
     write_bytes(manifest_path(folder, version), seal(manifest.model_dump(mode="json")))
     return open_archive(folder)

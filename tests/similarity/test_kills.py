@@ -94,7 +94,7 @@ def check_as_killed(operation: str, place: Path) -> None:
     counts = {"build": {13}, "add": {13, 20}, "delete": {13, 11}, "rebuild": {18}}[operation]
     assert len(index) in counts
     found = [int(row) for row in index.search(VECTORS[:1], 60).rows[0] if row >= 0]
-    names = [index.snapshot.facts(row)["patient_id"] for row in found]
+    names = [index.snapshot.patient_info(row)["patient_id"] for row in found]
     assert len(names) == len(set(names)) == len(index)
     if operation == "rebuild" or len(index) == 11:
         assert {"p1", "p5"}.isdisjoint(names)

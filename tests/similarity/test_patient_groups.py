@@ -9,8 +9,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from clocs.core.errors import ConfigError
-from clocs.similarity.patient_groups import NO_GROUP, describe_groups, find_groups, group_patients, stability
-from clocs.similarity.patient_map import Facts
+from clocs.similarity.patient_groups import NO_GROUP, describe_groups, find_groups, group_patients, group_stability
+from clocs.similarity.patient_map import PatientMetadata
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 
@@ -39,11 +39,11 @@ def test_the_smallest_group_is_as_asked_for() -> None:
     random = np.random.default_rng(2)
     planted = np.repeat(np.arange(3), (60, 60, 8))
     values = 9 * np.eye(3)[planted] + 0.3 * random.normal(size=(128, 3))
-    assert find_groups(values, smallest=5).max() == 2
-    assert find_groups(values, smallest=20).max() == 1
-    for smallest in (1, 129):
-        with pytest.raises(ConfigError, match=f"cannot be {smallest}"):
-            find_groups(values, smallest=smallest)
+    assert find_groups(values, min_group_size=5).max() == 2
+    assert find_groups(values, min_group_size=20).max() == 1
+    for min_group_size in (1, 129):
+        with pytest.raises(ConfigError, match=f"cannot be {min_group_size}"):
+            find_groups(values, min_group_size=min_group_size)
 
 
 def test_who_is_in_a_group_is_counted() -> None:
@@ -52,7 +52,9 @@ def test_who_is_in_a_group_is_counted() -> None:
     age = np.array([60, 70, 80, np.nan, np.nan, np.nan, 40, 50.0])
     sex = np.array(["female", "male", "male", "unknown", "unknown", "unknown", "female", "female"])
     names = np.array(["r"] * 8)
-    largest, second, none = describe_groups(groups, labels, ("AF", "SR", "PVC"), Facts(names, names, age, sex, names))
+    largest, second, none = describe_groups(
+        groups, labels, ("AF", "SR", "PVC"), PatientMetadata(names, names, age, sex, names)
+    )
     assert [group.number for group in (largest, second, none)] == [0, 1, NO_GROUP]
     assert largest.patients == 4
     assert largest.shares == {"AF": 0.75, "SR": 0.25, "PVC": 0.0}
@@ -61,8 +63,8 @@ def test_who_is_in_a_group_is_counted() -> None:
     assert largest.female == pytest.approx(1 / 3)
     assert list(second.enrichment) == ["SR", "AF", "PVC"], "the most enriched first"
     assert (second.median_age, second.female) == (None, None)
-    assert second.in_words() == "group 1, 2: SR 100% (x2.7)"
-    assert largest.labels_in_words() == "AF 75% (x1.5)", "only what is more frequent than in all"
+    assert second.legend() == "group 1, 2: SR 100% (x2.7)"
+    assert largest.describe_labels() == "AF 75% (x1.5)", "only what is more frequent than in all"
     assert none.title == "in no group"
     json.dumps([group.as_dict() for group in (largest, second, none)], allow_nan=False)
 
@@ -71,16 +73,16 @@ def test_groups_that_are_there_are_found_again_and_chance_ones_are_not() -> None
     random = np.random.default_rng(3)
     planted = np.repeat(np.arange(2), 80)
     apart = 9 * np.eye(2)[planted] + 0.3 * random.normal(size=(160, 2))
-    again = stability(apart, find_groups(apart))
+    again = group_stability(apart, find_groups(apart))
     assert again is not None
     assert again > 0.95
     cloud = random.normal(size=(160, 2))
-    groups = find_groups(cloud, smallest=5, fine=True)
-    first, second = (stability(cloud, groups, smallest=5, fine=True) for _ in range(2))
+    groups = find_groups(cloud, min_group_size=5, fine=True)
+    first, second = (group_stability(cloud, groups, min_group_size=5, fine=True) for _ in range(2))
     assert first is not None
     assert first == second
     assert first < 0.5
-    assert stability(cloud, np.full(160, NO_GROUP)) is None
+    assert group_stability(cloud, np.full(160, NO_GROUP)) is None
 
 
 def test_fine_groups_lie_within_coarse_ones() -> None:
@@ -97,7 +99,7 @@ def test_fine_groups_lie_within_coarse_ones() -> None:
 
 def test_groups_of_a_cohort_cover_all_patients(judged_store: Store) -> None:
     cohort = open_cohort("random", judged_store, part="all")
-    found = group_patients(cohort, smallest=5)
+    found = group_patients(cohort, min_group_size=5)
     assert found.as_dict()["stability"] == found.stability
-    assert sum(group.patients for group in found.groups) == len(found.member) == 200
-    assert found.place.points.shape == (200, 2)
+    assert sum(group.patients for group in found.groups) == len(found.assignment) == 200
+    assert found.patient_map.points.shape == (200, 2)

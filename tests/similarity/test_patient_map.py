@@ -12,7 +12,7 @@ import pytest
 
 from clocs.core.errors import ConfigError, MissingExtraError
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.similarity.patient_map import class_names, facts_of, map_patients, project, reduce_dimensions
+from clocs.similarity.patient_map import class_names, map_patients, project, read_metadata, reduce_dimensions
 from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 
@@ -80,25 +80,25 @@ def test_two_stores_share_a_map(judged_store: Store, chapman_part: Store) -> Non
     found = map_patients(cohorts)
     counts = [len(np.unique(cohort.rows.patient)) for cohort in cohorts]
     assert found.points.shape == (sum(counts), 2)
-    assert [str(name) for name in found.facts.site] == ["synthetic"] * counts[0] + ["chapman"] * counts[1]
+    assert [str(name) for name in found.metadata.site] == ["synthetic"] * counts[0] + ["chapman"] * counts[1]
     told = found.as_dict()
     json.dumps(told, allow_nan=False)
     assert told["points"] == found.points.tolist()
     assert told["record_id"][-1] in chapman_part.table(["record_id"]).column(0).to_pylist()
-    assert found.axes_names()[0] == f"PC 1, {found.explained[0]:.0%} of the variance" if found.explained else False
+    assert found.axis_labels()[0] == f"PC 1, {found.explained[0]:.0%} of the variance" if found.explained else False
 
 
 def test_facts_are_the_recordings_own(judged_store: Store) -> None:
     patients = open_cohort("random", judged_store, part="test").patients()
-    facts = facts_of(judged_store, patients)
-    assert len(facts.age) == len(patients.values)
+    metadata = read_metadata(judged_store, patients)
+    assert len(metadata.age) == len(patients.values)
     for place, record in enumerate(patients.record):
         recording = judged_store.recording(int(record))
-        assert facts.record_id[place] == recording.record_id
-        assert facts.age[place] == recording.age
-        assert facts.sex[place] == recording.sex
-        assert facts.site[place] == (recording.site or "synthetic")
-    assert set(facts.telling()) == {"label", "age", "sex", "site"}
+        assert metadata.record_id[place] == recording.record_id
+        assert metadata.age[place] == recording.age
+        assert metadata.sex[place] == recording.sex
+        assert metadata.site[place] == (recording.site or "synthetic")
+    assert set(metadata.color_columns()) == {"label", "age", "sex", "site"}
 
 
 def test_a_label_is_one_class_several_or_none() -> None:

@@ -14,7 +14,7 @@ from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clocs.similarity.index.neighbours import Neighbour
+    from clocs.similarity.index.neighbors import Neighbor
 
 index = typer.Typer(help="Make an archive of embeddings searchable; add and delete patients.", no_args_is_help=True)
 
@@ -45,16 +45,19 @@ def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXA
 @index.command()
 def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) -> None:
     """Add the recordings of an archive that are not yet there; deleted patients stay out."""
-    from dataclasses import asdict
-
     from clocs.similarity.index.changes import add_archive
 
     done = add_archive(folder, archive)
     if as_json:
-        typer.echo(json.dumps({"index": str(folder), **asdict(done)}))
+        counts = {"recordings": done.recordings, "patients": done.patients}
+        skipped = {"known": done.already_indexed, "of_deleted": done.from_deleted_patients}
+        typer.echo(json.dumps({"index": str(folder), **counts, **skipped}))
         return
     rows = [("recordings added", done.recordings), ("patients with a new row", done.patients)]
-    rows += [("recordings that were there", done.known), ("recordings of deleted patients", done.of_deleted)]
+    rows += [
+        ("recordings that were there", done.already_indexed),
+        ("recordings of deleted patients", done.from_deleted_patients),
+    ]
     print_table([str(folder), ""], rows)
 
 
@@ -80,10 +83,10 @@ def delete(
         raise ConfigError("name the patients to delete, or a file of their ids with --from")
     done = delete_patients(folder, ids, key=key, allow_unknown=allow_unknown)
     if as_json:
-        told = {"deleted": done.patients, "unknown": done.unknown, "deleted_before": done.before}
+        told = {"deleted": done.patients, "unknown": done.unknown, "deleted_before": done.already_deleted}
         typer.echo(json.dumps({"index": str(folder), **told}))
         return
-    rows = [("patients deleted", done.patients), ("ids deleted before", done.before)]
+    rows = [("patients deleted", done.patients), ("ids deleted before", done.already_deleted)]
     rows += [("ids that nobody has, kept out from now on", done.unknown)]
     print_table([str(folder), ""], rows)
 
@@ -174,13 +177,13 @@ def similar(
     )
     if draw is not None:
         from clocs.drawing.figure import save_figure
-        from clocs.similarity.index.neighbours import draw_similar
+        from clocs.similarity.index.neighbors import draw_similar
 
         save_figure(draw_similar(opened, found), draw)
     if as_json:
         typer.echo(json.dumps({"index": str(index), "draw": str(draw) if draw else None, **found.as_dict()}))
         return
-    print_table(["patient", "distance", "labels", "who", "leads"], [_row(item) for item in found.neighbours])
+    print_table(["patient", "distance", "labels", "who", "leads"], [_row(item) for item in found.neighbors])
     for note in found.notes:
         typer.echo(note)
     typer.echo("Alike for this encoder; not a diagnosis.")
@@ -196,7 +199,7 @@ def _band(age: str | None) -> tuple[float, float] | None:
         raise ConfigError(f"an age band is two numbers of years, such as 60-70, not '{age}'") from None
 
 
-def _row(item: Neighbour) -> tuple[str, ...]:
+def _row(item: Neighbor) -> tuple[str, ...]:
     who = ("" if item.age is None else f"{item.age:g} y", item.sex or "", item.site)
     leads = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
     if item.recordings > 1:

@@ -105,7 +105,7 @@ def map_command(
     found = map_patients(list(cohorts.values()), method, seed=seed)
     target = draw or (None if as_json else Path("patient-map.png"))
     if target is not None:
-        draw_map(found.points, found.facts.telling(), target, axes_names=found.axes_names())
+        draw_map(found.points, found.metadata.color_columns(), target, axes_names=found.axis_labels())
     notes = {store: cohort.notes for store, cohort in cohorts.items()}
     if as_json:
         typer.echo(json.dumps({**found.as_dict(), "notes": notes}))
@@ -118,7 +118,7 @@ def map_command(
 def groups_command(
     checkpoint: Checkpoint,
     store: StoreFolder,
-    smallest: Annotated[
+    min_group_size: Annotated[
         int | None, typer.Option(help="Patients of the smallest group. Default: 15, or 1 % of all.")
     ] = None,
     fine: Annotated[bool, typer.Option("--fine", help="Smaller groups, and more patients in none.")] = False,
@@ -136,17 +136,17 @@ def groups_command(
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     cohort = open_cohort(checkpoint, store, **options)
-    found = group_patients(cohort, smallest=smallest, fine=fine)
+    found = group_patients(cohort, min_group_size=min_group_size, fine=fine)
     if draw is not None:
-        names = {group.number: group.in_words() for group in found.groups}
-        draw_groups(found.place.points, found.member, names, draw, axes_names=found.place.axes_names())
+        names = {group.number: group.legend() for group in found.groups}
+        draw_groups(found.patient_map.points, found.assignment, names, draw, axes_names=found.patient_map.axis_labels())
     if as_json:
         typer.echo(json.dumps({**found.as_dict(), "notes": cohort.notes}))
         return
     rows = []
     for group in found.groups:
         age, female = _or_dash(group.median_age, "{:.0f}"), _or_dash(group.female, "{:.0%}")
-        rows.append((group.title, group.patients, group.labels_in_words(), age, female))
+        rows.append((group.title, group.patients, group.describe_labels(), age, female))
     print_table(["group", "patients", "labels (times as many as in all)", "median age", "female"], rows)
     again = _or_dash(found.stability, "{:.2f}")
     typer.echo(f"found again with half of the patients left out: {again} (adjusted Rand index, at most 1)")
@@ -205,14 +205,14 @@ def audit(
     import torch
 
     from clocs.similarity.scoring.audit import audit as run
-    from clocs.similarity.scoring.audit import in_rows
+    from clocs.similarity.scoring.audit import table_rows
 
     torch.set_num_threads(num_threads)
     found = run(checkpoint, store, split=split, frames=frames, seed=seed)
     if as_json:
         typer.echo(json.dumps(found))
         return
-    print_table(["test", "found", "guessing"], in_rows(found))
+    print_table(["test", "found", "guessing"], table_rows(found))
     for note in found["notes"]:
         typer.echo(f"note: {note}")
     typer.echo("Embeddings are personal data, whatever these figures are.")

@@ -10,7 +10,7 @@ from typing import Any
 from clocs.evaluation.scoring import format_interval
 from clocs.inference.classifier import ClassifierCard
 from clocs.inference.preparation import format_leads
-from clocs.similarity.scoring.audit import in_rows
+from clocs.similarity.scoring.audit import table_rows
 from clocs.training.seen_recordings import training_hashes
 
 
@@ -180,7 +180,7 @@ def _given_away(task: ClassifierReport) -> list[str]:
     again, trained = told["reidentification"], told["membership"]
     lines = [f"By `clocs audit`, on {told['patients']:,} test patients, 95 % intervals over patients:", ""]
     lines += ["| test | found | guessing |", "|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in in_rows(told)]
+    lines += [f"| {' | '.join(row)} |" for row in table_rows(told)]
     words = ["These are simple attacks: an attacker who does more finds no less."]
     if again is not None:
         words.append("A segment is one frame of all leads.")

@@ -17,7 +17,7 @@ from clocs.service.parsing.reading import nameless
 from clocs.signals.leads import add_derived_leads
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.manifest import IndexManifest
-from clocs.similarity.index.neighbours import Neighbour, few_fit, neighbour_of
+from clocs.similarity.index.neighbors import Neighbor, describe_neighbor, few_matches_note
 from clocs.similarity.index.search import PatientIndex
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Ints, Vectors
@@ -59,7 +59,7 @@ class PatientsMap:
 class Found:
     """A neighbour and its place."""
 
-    neighbour: Neighbour
+    neighbor: Neighbor
     at: tuple[float, float] | None
 
 
@@ -115,19 +115,19 @@ class ArchiveView:
     def similar(self, recording: Recording, k: int, wanted: Filter, any_lead: bool = False) -> Search:
         """The k patients most like a recording, among those the filter wants."""
         now = self._now()
-        query = self._index.embedded(recording, now.snapshot, any_lead)
+        query = self._index.embed_query(recording, now.snapshot, any_lead)
         hits = now.snapshot.search(query.vector[None], k, wanted)
         found = []
         for row, cosine in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True):
             if row >= 0:
-                neighbour = neighbour_of(now.snapshot, query, row, min(cosine, 1.0))
+                neighbor = describe_neighbor(now.snapshot, query, row, min(cosine, 1.0))
                 at = now.map.plane.place(_vectors(now.snapshot, np.array([row]))[0]) if now.map.plane else None
-                found.append(Found(neighbour, at))
+                found.append(Found(neighbor, at))
         notes = list(query.notes)
-        if self.manifest.leads and any(not item.neighbour.why for item in found):
+        if self.manifest.leads and any(not item.neighbor.why for item in found):
             notes.append("leads are not compared where the archive of embeddings is missing, or shares no lead")
         if len(found) < k:
-            notes.append(few_fit(len(found)))
+            notes.append(few_matches_note(len(found)))
         return Search(found, now.map.plane.place(query.vector) if now.map.plane else None, notes)
 
     def recording(self, record_id: str) -> Recording | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import build_index
-from clocs.similarity.index.manifest import NAME
+from clocs.similarity.index.manifest import MANIFEST_FILE
 from clocs.store.ingest import ingest
 from clocs.training.shipped import DEFAULT_ENCODER
 
@@ -31,7 +31,7 @@ def demo_index(folder: Path | None, encoder: str | None) -> Iterator[Path]:
 
 def make_demo(folder: Path, encoder: str, records: int = RECORDS) -> None:
     """Store, archive of embeddings and index; what is there already stays."""
-    if (folder / "index" / NAME).exists():
+    if (folder / "index" / MANIFEST_FILE).exists():
         return
     ingest("synthetic", None, folder / "store", options={"records": records, "leads": 12, "seed": SEED})
     embed_store(encoder, folder / "store", folder / "archive")

@@ -115,7 +115,7 @@ def classes_reply(found: Classification) -> schemas.Classified:
 def similar_reply(search: Search, handles: Handles, show_ids: bool) -> schemas.SimilarFound:
     """Neighbours under handles; with their ids only where that was asked for when the service was started."""
     return schemas.SimilarFound(
-        neighbours=[_neighbour(found, handles, show_ids) for found in search.found],
+        neighbors=[_neighbour(found, handles, show_ids) for found in search.found],
         query=schemas.QueryPlace(map=_place(search.at)),
         notes=search.notes,
         notice=schemas.NOTICE,
@@ -123,7 +123,7 @@ def similar_reply(search: Search, handles: Handles, show_ids: bool) -> schemas.S
 
 
 def _neighbour(found: Found, handles: Handles, show_ids: bool) -> schemas.NeighbourFound:
-    item = found.neighbour
+    item = found.neighbor
     ids = {"patient_id": item.patient_id, "record_id": item.record_id} if show_ids else {}
     return schemas.NeighbourFound(
         handle=handles.give(item.record_id),

@@ -146,8 +146,8 @@ async def similar(
             k=k,
             filters={"label": label, "sex": sex, "age_from": age_from, "age_to": age_to, "site": site},
             upload_sha256=upload.sha256,
-            handles=[neighbour.handle for neighbour in reply.neighbours],
-            records=[item.neighbour.record_id for item in found.found],
+            handles=[neighbor.handle for neighbor in reply.neighbors],
+            records=[item.neighbor.record_id for item in found.found],
         )
     state.metrics.searches.inc()
     return _json(reply)

@@ -192,7 +192,7 @@ class QueryPlace(_Answer):
 class SimilarFound(_Answer):
     """Patients like the one who was recorded, the nearest first."""
 
-    neighbours: list[NeighbourFound]
+    neighbors: list[NeighbourFound]
     query: QueryPlace
     notes: list[str]
     notice: str = Field(examples=[NOTICE])

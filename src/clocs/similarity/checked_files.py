@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from clocs.core.errors import IntegrityError
 from clocs.core.files import file_hash, find_damage
 
-PIECE: Final = 1 << 20
+BLOCK_BYTES: Final = 1 << 20
 """Bytes that are hashed at once: they stay in the processor's cache."""
 
 
@@ -32,24 +32,24 @@ class FileInfo(BaseModel):
     """XXH3, 128 bits."""
 
 
-def describe(folder: Path, file: str, sha256: str | None = None) -> FileInfo:
+def file_info(folder: Path, file: str, sha256: str | None = None) -> FileInfo:
     """Return what a manifest says of a file that was just written; ``sha256`` if it is known already."""
     path = folder / file
     return FileInfo(file=file, sha256=sha256 or file_hash(path), bytes=path.stat().st_size, xxh3=_quick_hash(path))
 
 
-def describe_bytes(file: str, data: bytes) -> FileInfo:
+def bytes_info(file: str, data: bytes) -> FileInfo:
     """Return what a manifest says of a file that holds these bytes."""
     digest = xxhash.xxh3_128_hexdigest(data)
     return FileInfo(file=file, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), xxh3=digest)
 
 
-def problem(folder: Path, info: FileInfo) -> str:
+def file_damage(folder: Path, info: FileInfo) -> str:
     """Return what is wrong with a file, all of its bytes read and compared by SHA-256; empty: nothing."""
     return find_damage(folder / info.file, info.sha256, info.bytes)
 
 
-def refuse_damaged(folder: Path, info: FileInfo) -> None:
+def check_file(folder: Path, info: FileInfo) -> None:
     """Read a file to its end, and refuse it by name if it is not the one that was written."""
     path = folder / info.file
     try:
@@ -67,7 +67,7 @@ def _refusal(info: FileInfo, found: str) -> IntegrityError:
 
 def _quick_hash(path: Path) -> str:
     digest = xxhash.xxh3_128()
-    piece = memoryview(bytearray(PIECE))
+    piece = memoryview(bytearray(BLOCK_BYTES))
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(piece):
             digest.update(piece[:count])

@@ -8,9 +8,9 @@ from pathlib import Path
 from clocs.core.errors import ClocsError, ConfigError, IntegrityError
 from clocs.core.files import unseal
 from clocs.similarity.archive.archive import read_archive_manifest
-from clocs.similarity.checked_files import FileInfo, problem
+from clocs.similarity.checked_files import FileInfo, file_damage
 from clocs.similarity.index.changes import Folder
-from clocs.similarity.index.manifest import NAME, read_index_manifest
+from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import Fault
@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 def verify_embeddings(folder: Folder, progress: Progress | None = None) -> list[Fault]:
     """Read and hash all files of an index, or of all versions of an archive; an empty list means all is well."""
     place = Path(folder)
-    if (place / NAME).exists():
+    if (place / MANIFEST_FILE).exists():
         return _index(place, progress)
     if versions(place):
         return _archive(place, progress)
@@ -33,7 +33,7 @@ def _index(folder: Path, progress: Progress | None) -> list[Fault]:
     try:
         return _files(folder, read_index_manifest(folder).files, progress)
     except ClocsError as error:
-        return [Fault(NAME, str(error))]
+        return [Fault(MANIFEST_FILE, str(error))]
 
 
 def _archive(folder: Path, progress: Progress | None) -> list[Fault]:
@@ -58,7 +58,7 @@ def _files(folder: Path, files: list[FileInfo], progress: Progress | None) -> li
     faults = []
     done, total = 0, sum(info.bytes for info in files)
     for info in files:
-        found = problem(folder, info)
+        found = file_damage(folder, info)
         if found:
             faults.append(Fault(info.file, found))
         done += info.bytes

@@ -21,15 +21,15 @@ Strings = npt.NDArray[np.str_]
 METHODS: Final = ("pca", "umap")
 """``pca``: the two directions in which patients differ most; distances keep their meaning. ``umap`` (extra ``umap``):
 neighbours stay neighbours, while far distances and the sizes of islands mean nothing."""
-FEWEST: Final = 3
+MIN_PATIENTS: Final = 3
 """Points that make a map."""
 UNKNOWN: Final = "unknown"
 NO_LABEL: Final = "none"
-SEVERAL: Final = "several"
+SEVERAL_LABELS: Final = "several"
 
 
 @dataclass(frozen=True)
-class Facts:
+class PatientMetadata:
     """Of P patients, (P,) each, from the first of their recordings that was looked at."""
 
     record_id: Strings
@@ -41,17 +41,17 @@ class Facts:
     site: Strings
     """Where a store names no site, the dataset's name."""
 
-    def telling(self) -> dict[str, Strings | Floats]:
+    def color_columns(self) -> dict[str, Strings | Floats]:
         """What a map is coloured by."""
         return {"label": self.label, "age": self.age, "sex": self.sex, "site": self.site}
 
 
-def facts_of(store: Store, patients: ModelOutputs) -> Facts:
+def read_metadata(store: Store, patients: ModelOutputs) -> PatientMetadata:
     """Facts of patients, a row each."""
     table = store.table(["record_id", "age", "sex", "site"])
     columns = {name: table.column(name).take(patients.record).to_pylist() for name in table.column_names}
     dataset = store.manifest.dataset["name"]
-    return Facts(
+    return PatientMetadata(
         np.array(columns["record_id"], str),
         class_names(patients),
         np.array([np.nan if age is None else age for age in columns["age"]], np.float64),
@@ -66,7 +66,7 @@ def class_names(patients: ModelOutputs) -> Strings:
         return np.full(len(patients.truth), NO_LABEL)
     count = patients.truth.sum(1)
     single = np.array([*patients.classes, NO_LABEL])[np.where(count > 0, patients.truth.argmax(1), -1)]
-    return np.where(count > 1, SEVERAL, single)
+    return np.where(count > 1, SEVERAL_LABELS, single)
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class PatientMap:
     method: str
     explained: tuple[float, float] | None
     """Shares of the variance along the two axes; None for UMAP, which has none."""
-    facts: Facts
+    metadata: PatientMetadata
 
-    def axes_names(self) -> tuple[str, str]:
+    def axis_labels(self) -> tuple[str, str]:
         """What a picture calls the axes."""
         if self.explained is None:
             return "UMAP 1", "UMAP 2"
@@ -89,26 +89,28 @@ class PatientMap:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. Points of patients with their record ids are personal data."""
-        columns = {field.name: getattr(self.facts, field.name).tolist() for field in fields(self.facts)}
-        columns["age"] = [None if np.isnan(age) else age for age in self.facts.age.tolist()]
+        columns = {field.name: getattr(self.metadata, field.name).tolist() for field in fields(self.metadata)}
+        columns["age"] = [None if np.isnan(age) else age for age in self.metadata.age.tolist()]
         return {"method": self.method, "explained": self.explained, "points": self.points.tolist(), **columns}
 
 
 def map_patients(cohorts: Sequence[Cohort], method: str = "pca", *, seed: int = 0) -> PatientMap:
     """Patients of one store or several, embedded by the same encoder, on one map."""
     patients = [cohort.patients() for cohort in cohorts]
-    facts = [facts_of(cohort.store, rows) for cohort, rows in zip(cohorts, patients, strict=True)]
+    metadata = [read_metadata(cohort.store, rows) for cohort, rows in zip(cohorts, patients, strict=True)]
     points, explained = project(np.concatenate([rows.values for rows in patients]), method, seed=seed)
-    joined = {field.name: np.concatenate([getattr(one, field.name) for one in facts]) for field in fields(Facts)}
-    return PatientMap(points, method, explained, Facts(**joined))
+    joined = {
+        field.name: np.concatenate([getattr(one, field.name) for one in metadata]) for field in fields(PatientMetadata)
+    }
+    return PatientMap(points, method, explained, PatientMetadata(**joined))
 
 
 def project(
     values: npt.NDArray[np.floating], method: str = "pca", *, seed: int = 0
 ) -> tuple[Floats, tuple[float, float] | None]:
     """Vectors (P, E) as points (P, 2), and for PCA the shares of the variance along both axes."""
-    if len(values) < FEWEST:
-        raise ConfigError(f"a map needs at least {FEWEST} patients, not {len(values)}")
+    if len(values) < MIN_PATIENTS:
+        raise ConfigError(f"a map needs at least {MIN_PATIENTS} patients, not {len(values)}")
     if method == "pca":
         points, explained = reduce_dimensions(values, 2)
         return points, (float(explained[0]), float(explained[1]))

@@ -23,7 +23,7 @@ HANDLE: Final = re.compile(r"p-[0-9a-f]{20}")
 UNAVAILABLE: Final = 503
 REFUSED: Final = "refused"
 """Found in place of an answer, where the request was refused."""
-NEIGHBOURS: Final = 3
+NUM_NEIGHBORS: Final = 3
 
 
 class _Pool:
@@ -95,7 +95,7 @@ async def _ask(folder: Path, upload: bytes) -> list[tuple[int, str]]:
         body, headers = multipart({"sample.hea": upload})
         replies = [await _request(app, "GET", "/api/v1/map", b"", headers)]
         replies.append(await _request(app, "POST", "/api/v1/classify", body, headers))
-        status, similar = await _request(app, "POST", f"/api/v1/similar?k={NEIGHBOURS}", body, headers)
+        status, similar = await _request(app, "POST", f"/api/v1/similar?k={NUM_NEIGHBORS}", body, headers)
         replies.append((status, similar))
         for handle in HANDLE.findall(similar):
             replies.append(await _request(app, "GET", f"/api/v1/neighbours/{handle}/preview", b"", headers))

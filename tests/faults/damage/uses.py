@@ -15,7 +15,7 @@ from clocs.evaluation.probe import probe
 from clocs.evaluation.results import compare, load_scores
 from clocs.inference.pretrained import load_encoder
 from clocs.signals.framing import FramePolicy
-from clocs.similarity.archive.archive import KNOWN, open_archive
+from clocs.similarity.archive.archive import STORE_COLUMNS, open_archive
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.changes import add_archive, build_index, delete_patients
 from clocs.similarity.index.search import open_index
@@ -157,7 +157,7 @@ def embed_again(folder: Path) -> Found:
 def read_archive(folder: Path) -> Found:
     """All vectors of the archive, and what is known of its recordings."""
     archive = open_archive(folder / "archive")
-    yield archive.vectors(), archive.lead_vectors(np.arange(len(archive))), archive.table(KNOWN).to_pydict()
+    yield archive.vectors(), archive.lead_vectors(np.arange(len(archive))), archive.table(STORE_COLUMNS).to_pydict()
 
 
 def index_archive(folder: Path) -> Found:

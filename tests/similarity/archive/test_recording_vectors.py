@@ -31,7 +31,7 @@ def test_as_a_literal_loop() -> None:
     units = [[float(x) / float(np.sqrt(sum(y * y for y in row))) for x in row] for row in values.astype(float)]
     total = [sum(row[place] for row in units) for place in range(5)]
     length = np.sqrt(sum(x * x for x in total))
-    np.testing.assert_allclose(made.whole, [x / length for x in total], rtol=1e-5)
+    np.testing.assert_allclose(made.vector, [x / length for x in total], rtol=1e-5)
     second = [sum(units[row][place] for row in (1, 3, 5)) for place in range(5)]
     np.testing.assert_allclose(made.leads[0], np.array(second) / np.linalg.norm(second), rtol=1e-5)
     assert made.present.tolist() == [True, False, True]
@@ -44,14 +44,14 @@ def test_lengths_say_nothing() -> None:
     values = random.normal(size=(8, 5)).astype(np.float32)
     longer = values * random.uniform(0.01, 100, (8, 1)).astype(np.float32)
     one, other = (pool_recording(some, rows(("II", "V2"), 4), ("II", "V2")) for some in (values, longer))
-    np.testing.assert_allclose(one.whole, other.whole, atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(one.whole), 1, atol=1e-6)
+    np.testing.assert_allclose(one.vector, other.vector, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(one.vector), 1, atol=1e-6)
 
 
 def test_a_frame_of_zeros_does_not_count() -> None:
     values = np.array([[3, 4], [0, 0]], np.float32)
     made = pool_recording(values, rows(("II", "V2"), 1), ("II", "V2"))
-    np.testing.assert_allclose(made.whole, [0.6, 0.8], atol=1e-6)
+    np.testing.assert_allclose(made.vector, [0.6, 0.8], atol=1e-6)
     assert made.present.tolist() == [True, False]
 
 
@@ -64,9 +64,9 @@ def test_what_points_nowhere_is_refused(values: np.ndarray) -> None:
 def test_frames_of_all_leads_make_the_whole_and_single_ones_make_the_leads() -> None:
     values = np.array([[1, 0], [0, 1], [3, 4], [0, 2], [3, 4], [0, 2]], np.float32)
     made = pool_recording(values, rows(("II", "V2"), 2, joint=2), ("V2", "II"))
-    np.testing.assert_allclose(made.whole, [0.5**0.5, 0.5**0.5], atol=1e-6)
+    np.testing.assert_allclose(made.vector, [0.5**0.5, 0.5**0.5], atol=1e-6)
     np.testing.assert_allclose(made.leads, np.array([[0.0, 1.0], [0.6, 0.8]]), atol=1e-6)
     assert (made.frames, made.num_leads) == (2, 2)
     alone = pool_recording(values[:2], rows(("II", "V2"), 0, joint=2), ())
-    np.testing.assert_array_equal(alone.whole, made.whole)
+    np.testing.assert_array_equal(alone.vector, made.vector)
     assert (alone.leads.shape, alone.frames, alone.num_leads) == ((0, 2), 2, 2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clocs.similarity.index import exact
 from clocs.similarity.index.exact import Exact
-from clocs.similarity.index.searcher import Kept
+from clocs.similarity.index.searcher import AllowedRows
 from clocs.similarity.segments import Vectors
 from tests.similarity.archives import clustered, near
 
@@ -34,9 +34,9 @@ def test_as_a_sort_of_all_cosines(rows: int, count: int, k: int, share: float, s
     vectors = clustered(rows, 16, clusters=7, seed=seed)
     queries = near(vectors, count, seed)
     mask = np.random.default_rng(seed).random(rows) < share
-    for kept, allowed in ((None, np.ones(rows, bool)), (Kept(mask), mask)):
-        found = Exact(vectors).search(queries, k, kept)
-        truth = literal(vectors, queries, k, allowed)
+    for allowed, row_mask in ((None, np.ones(rows, bool)), (AllowedRows(mask), mask)):
+        found = Exact(vectors).search(queries, k, allowed)
+        truth = literal(vectors, queries, k, row_mask)
         assert found.rows.shape == found.cosines.shape == (count, k)
         for row, cosine, expected in zip(found.rows, found.cosines, truth, strict=True):
             assert row[: len(expected)].tolist() == expected
@@ -48,8 +48,8 @@ def test_many_queries_and_small_blocks_give_the_same(monkeypatch: pytest.MonkeyP
     vectors = clustered(3000, 16)
     queries = near(vectors, 20)
     whole = Exact(vectors).search(queries, 5)
-    monkeypatch.setattr(exact, "QUERIES", 3)
-    monkeypatch.setattr(exact, "SCORES", 1)
+    monkeypatch.setattr(exact, "QUERIES_PER_BLOCK", 3)
+    monkeypatch.setattr(exact, "COSINES_PER_BLOCK", 1)
     parts = Exact(vectors).search(queries, 5)
     np.testing.assert_array_equal(parts.rows, whole.rows)
     np.testing.assert_allclose(parts.cosines, whole.cosines, atol=1e-6)

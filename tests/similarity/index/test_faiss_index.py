@@ -13,7 +13,7 @@ import pytest
 
 from clocs.core.errors import IntegrityError, MissingExtraError
 from clocs.similarity.index.exact import Exact
-from clocs.similarity.index.searcher import KINDS, Kept
+from clocs.similarity.index.searcher import KINDS, AllowedRows
 from clocs.similarity.segments import Vectors
 from tests.similarity.archives import clustered, near, recall
 
@@ -41,10 +41,10 @@ def test_recall_and_what_is_left_out(name: str, share: float, vectors: Vectors, 
     """Every row returned may be; of the ten nearest that may, at least 99 in 100 are found."""
     queries = near(vectors, 300)
     mask = np.random.default_rng(3).random(ROWS) < share
-    kept = None if share == 1 else Kept(mask)
-    found = KINDS.get(name).open(files[name], vectors).search(queries, K, kept)
-    truth = Exact(vectors).search(queries, K, kept)
-    if kept is not None:
+    allowed = None if share == 1 else AllowedRows(mask)
+    found = KINDS.get(name).open(files[name], vectors).search(queries, K, allowed)
+    truth = Exact(vectors).search(queries, K, allowed)
+    if allowed is not None:
         assert mask[found.rows].all()
     assert recall(found.rows, truth.rows) >= 0.99
     same = found.rows == truth.rows
@@ -58,8 +58,8 @@ def test_rows_far_from_the_query_are_found_all_the_same(name: str, vectors: Vect
     query = near(vectors, 1)
     mask = np.zeros(ROWS, bool)
     mask[np.argsort(vectors @ query[0])[:40]] = True
-    found = KINDS.get(name).open(files[name], vectors).search(query, K, Kept(mask))
-    truth = Exact(vectors).search(query, K, Kept(mask))
+    found = KINDS.get(name).open(files[name], vectors).search(query, K, AllowedRows(mask))
+    truth = Exact(vectors).search(query, K, AllowedRows(mask))
     assert mask[found.rows].all()
     np.testing.assert_array_equal(found.rows, truth.rows)
 

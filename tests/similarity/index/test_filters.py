@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError
-from clocs.similarity.index.filters import EVERYONE, Filter
+from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.patients import SCHEMA
 
 SITES, SEXES, LABELS = ("", "north", "south"), (None, "female", "male"), ("AFIB", "SB", "SR")
@@ -49,7 +49,7 @@ def has(patient: dict[str, Any], wanted: Filter) -> bool:
 def test_as_a_loop_over_patients(patients: list[dict[str, Any]], wanted: Filter) -> None:
     batch = pa.RecordBatch.from_pylist(patients, SCHEMA)
     assert wanted.mask(batch).tolist() == [has(patient, wanted) for patient in patients]
-    assert EVERYONE.mask(batch).all()
+    assert NO_FILTER.mask(batch).all()
 
 
 @pytest.mark.parametrize("wrong", [{"age": (70, 60)}, {"age": (float("nan"), 60)}, {"sex": "other"}])

@@ -10,12 +10,12 @@ import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.similarity.archive.archive import Archive
-from clocs.similarity.checked_files import FileInfo, refuse_damaged
+from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index import snapshot, volume
-from clocs.similarity.index.changes import Deleted, add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.changes import DeletionResult, add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.filters import Filter
-from clocs.similarity.index.incremental import Added
-from clocs.similarity.index.manifest import NAME, read_index_manifest
+from clocs.similarity.index.incremental import AdditionResult
+from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
 from clocs.similarity.index.search import PatientIndex, open_index
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors, unit_length
@@ -39,7 +39,7 @@ def patients_of(index: PatientIndex) -> dict[str, Vectors]:
     snapshot = index.snapshot
     found = snapshot.search(np.eye(1, E, dtype=np.float32), int(snapshot.first[-1]), Filter()).rows[0]
     rows = [int(row) for row in found if row >= 0]
-    return {snapshot.facts(row)["patient_id"]: vector_at(snapshot, row) for row in rows}
+    return {snapshot.patient_info(row)["patient_id"]: vector_at(snapshot, row) for row in rows}
 
 
 def vector_at(snapshot: Snapshot, row: int) -> Vectors:
@@ -78,7 +78,7 @@ def test_facts_of_a_patient_come_from_all_recordings(tmp_path: Path) -> None:
         {"record_id": "d", "patient_id": "p", "site": "south", "age": 64, "sex": None, "labels": []},
     ]
     build_index(write_archive(tmp_path / "archive", rows, clustered(4, E)), tmp_path / "index")
-    first, second = (open_index(tmp_path / "index").snapshot.facts(row) for row in (0, 1))
+    first, second = (open_index(tmp_path / "index").snapshot.patient_info(row) for row in (0, 1))
     assert (first["patient_id"], first["site"], first["age"], first["sex"]) == ("p", "north", 64, "female")
     assert first["labels"] == ["AFIB", "LBBB", "SR"]
     assert [(item["record_id"], item["row"]) for item in first["recordings"]] == [("a", 0), ("c", 2), ("d", 3)]
@@ -112,7 +112,9 @@ def test_adding_is_as_if_all_had_come_at_once(kind: str, tmp_path: Path) -> None
     rows, vectors = people(30, recordings=3), clustered(90, E)
     build_index(write_archive(tmp_path / "first", rows[:50], vectors[:50]), tmp_path / "index", kind)
     second = write_archive(tmp_path / "second", rows[40:], vectors[40:])
-    assert add_archive(tmp_path / "index", second) == Added(recordings=40, patients=14, known=10, of_deleted=0)
+    assert add_archive(tmp_path / "index", second) == AdditionResult(
+        recordings=40, patients=14, already_indexed=10, from_deleted_patients=0
+    )
     build_index(write_archive(tmp_path / "all", rows, vectors), tmp_path / "at-once", kind)
     grown, at_once = (open_index(tmp_path / name) for name in ("index", "at-once"))
     assert (len(grown), grown.manifest.recordings) == (len(at_once), at_once.manifest.recordings) == (30, 90)
@@ -120,27 +122,31 @@ def test_adding_is_as_if_all_had_come_at_once(kind: str, tmp_path: Path) -> None
     assert one.keys() == other.keys()
     for patient in one:
         np.testing.assert_allclose(one[patient], other[patient], atol=1e-6)
-    assert add_archive(tmp_path / "index", second) == Added(recordings=0, patients=0, known=50, of_deleted=0)
+    assert add_archive(tmp_path / "index", second) == AdditionResult(
+        recordings=0, patients=0, already_indexed=50, from_deleted_patients=0
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_deleted_patient_is_not_returned_nor_added_again(kind: str, scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", kind)
     index = open_index(tmp_path / "index")
-    assert index.delete(["p3", "p4", "p3"]) == Deleted(patients=2, unknown=0, before=0)
+    assert index.delete(["p3", "p4", "p3"]) == DeletionResult(patients=2, unknown=0, already_deleted=0)
     assert len(index) == 38
     assert {"p3", "p4"}.isdisjoint(patients_of(index))
-    assert index.delete(["p3"]) == Deleted(patients=0, unknown=0, before=1)
-    assert index.add(scattered).of_deleted == 6
+    assert index.delete(["p3"]) == DeletionResult(patients=0, unknown=0, already_deleted=1)
+    assert index.add(scattered).from_deleted_patients == 6
     assert {"p3", "p4"}.isdisjoint(patients_of(index))
     index.rebuild()
-    assert index.add(scattered).of_deleted == 6
+    assert index.add(scattered).from_deleted_patients == 6
     assert len(patients_of(index)) == 38
 
 
 def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", "hnsw")
-    row = next(row for row in range(40) if open_index(tmp_path / "index").snapshot.facts(row)["patient_id"] == "p17")
+    row = next(
+        row for row in range(40) if open_index(tmp_path / "index").snapshot.patient_info(row)["patient_id"] == "p17"
+    )
     secret = vector_at(open_index(tmp_path / "index").snapshot, row).tobytes()
     delete_patients(tmp_path / "index", ["p17"])
     there = [path for path in (tmp_path / "index").rglob("*.*") if secret in path.read_bytes()]
@@ -191,14 +197,14 @@ def test_an_index_behind_a_link_finds_its_archive(scattered: Archive, tmp_path: 
     (tmp_path / "deep" / "down" / "archive").symlink_to(scattered.folder)
     build_index(tmp_path / "deep" / "down" / "archive", tmp_path / "link")
     for folder in ("link", "big/disk/index"):
-        assert open_index(tmp_path / folder).similar("r1-0", k=1).neighbours[0].why
+        assert open_index(tmp_path / folder).similar("r1-0", k=1).neighbors[0].why
 
 
 def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index")
     index = open_index(tmp_path / "index")
     vector = vector_at(index.snapshot, 0)[None]
-    gone = index.snapshot.facts(0)["patient_id"]
+    gone = index.snapshot.patient_info(0)["patient_id"]
     before = index.search(vector, 1)
     assert before.rows.tolist() == [[0]]
     delete_patients(tmp_path / "index", [gone])
@@ -241,7 +247,7 @@ def test_many_queries_are_answered_with_patients_of_all_volumes(tmp_path: Path) 
     found = index.search(np.eye(E), 25)
     snapshot = index.snapshot
     assert len(snapshot.volumes) == 2
-    expected = [[snapshot.facts(int(row))["patient_id"] for row in each] for each in found.rows]
+    expected = [[snapshot.patient_info(int(row))["patient_id"] for row in each] for each in found.rows]
     assert found.patient_ids.tolist() == expected
     assert {name[0] for name in found.patient_ids.ravel()} == {"p", "q"}
 
@@ -257,7 +263,7 @@ def test_everyone_may_be_deleted(tmp_path: Path) -> None:
         assert nobody.rows.tolist() == [[-1] * 3] * 2
         assert nobody.patient_ids.tolist() == [[""] * 3] * 2
         rebuild_index(tmp_path / "index")
-    assert add_archive(tmp_path / "index", archive).of_deleted == 3
+    assert add_archive(tmp_path / "index", archive).from_deleted_patients == 3
 
 
 @pytest.mark.parametrize("share", [0.5, 0.05, 0.005])
@@ -292,10 +298,10 @@ def test_what_does_not_fit_is_refused(scattered: Archive, tmp_path: Path) -> Non
     foreign = write_archive(tmp_path / "foreign", people(2), clustered(2, E), weights="f" * 64)
     with pytest.raises(ConfigError, match="two encoders"):
         add_archive(tmp_path / "index", foreign)
-    before = (tmp_path / "index" / NAME).read_bytes()
+    before = (tmp_path / "index" / MANIFEST_FILE).read_bytes()
     with pytest.raises(ConfigError, match="nobody was deleted"):
         delete_patients(tmp_path / "index", ["p1", "stranger"])
-    assert (tmp_path / "index" / NAME).read_bytes() == before
+    assert (tmp_path / "index" / MANIFEST_FILE).read_bytes() == before
     with pytest.raises(ConfigError, match="Did you mean 'hnsw'"):
         build_index(scattered, tmp_path / "other", "hsnw")
     with pytest.raises(StoreError, match="no finished index"):
@@ -327,10 +333,10 @@ def test_a_change_hashes_only_the_files_that_it_wrote(
 
     def noted(folder: Path, info: FileInfo) -> None:
         read.append(info.file)
-        refuse_damaged(folder, info)
+        check_file(folder, info)
 
     for module in (snapshot, volume):
-        monkeypatch.setattr(module, "refuse_damaged", noted)
+        monkeypatch.setattr(module, "check_file", noted)
     index = open_index(place)
     assert read == [info.file for info in index.manifest.files]
     deleted = index.snapshot.patient_ids(np.array([0]))[0]

@@ -12,7 +12,7 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import make_key
-from clocs.similarity.index.changes import Deleted, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.changes import DeletionResult, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.search import open_index
 from tests.similarity.archives import clustered, write_archive
 
@@ -45,9 +45,9 @@ def holds(folder: Path, text: str) -> bool:
 
 
 def test_a_key_goes_from_numbers_to_pseudonyms(hidden: Path, key: Path) -> None:
-    pseudonym = str(open_index(hidden).snapshot.facts(2)["patient_id"])
+    pseudonym = str(open_index(hidden).snapshot.patient_info(2)["patient_id"])
     done = delete_patients(hidden, [" 4711x", "\uff14711X", pseudonym, "4799x"], key=key, allow_unknown=True)
-    assert done == Deleted(patients=2, unknown=1, before=0)
+    assert done == DeletionResult(patients=2, unknown=1, already_deleted=0)
     assert len(open_index(hidden)) == 1
     assert not any(holds(hidden, number) for number in ("4711x", "4712x", "4713x", "4799x"))
 
@@ -77,5 +77,5 @@ def test_letters_are_written_as_in_tables_unless_the_index_knows_them_otherwise(
     """A table turns full-width signs into plain ones; the name of a file keeps its accent as two signs."""
     folder = index_of(tmp_path, ["P12", "Jose\u0301/1", "P13"])
     done = delete_patients(folder, ["\uff3012 ", "Jose\u0301/1", ""])
-    assert done == Deleted(patients=2, unknown=0, before=0)
+    assert done == DeletionResult(patients=2, unknown=0, already_deleted=0)
     assert open_index(folder).search(clustered(1, E), 3).patient_ids.tolist() == [["P13", "", ""]]

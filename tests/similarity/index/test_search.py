@@ -15,7 +15,7 @@ import clocs
 from clocs.core.errors import ConfigError, FormatError, StoreError
 from clocs.formats import read
 from clocs.inference.pretrained import load_encoder
-from clocs.similarity.index.changes import Deleted, delete_patients
+from clocs.similarity.index.changes import DeletionResult, delete_patients
 from clocs.similarity.index.search import PatientIndex, open_index
 from clocs.store.store import Store
 from tests.inference.conftest import make_encoder
@@ -54,7 +54,7 @@ def test_neighbours_of_a_record(index: PatientIndex, chapman_part: Store) -> Non
     """Against cosines with every other recording's vector, made one by one."""
     ids = ids_of(chapman_part)[:60]
     found = index.similar(ids[3], k=len(index) - 1)
-    by_record = {item.record_id: item for item in found.neighbours}
+    by_record = {item.record_id: item for item in found.neighbors}
     query = pooled(chapman_part, ids[3])
     assert ids[3] not in by_record
     assert len(by_record) == len(chapman_part) - 1
@@ -65,14 +65,14 @@ def test_neighbours_of_a_record(index: PatientIndex, chapman_part: Store) -> Non
         recording = chapman_part.recording(other)
         assert (item.labels, item.age, item.sex) == (tuple(sorted(recording.labels)), recording.age, recording.sex)
         assert item.patient_id == recording.patient_id
-    distances = [item.distance for item in found.neighbours]
+    distances = [item.distance for item in found.neighbors]
     assert distances == sorted(distances)
 
 
 def test_why_they_are_alike(index: PatientIndex, chapman_part: Store) -> None:
     """Each lead's cosine, from the encoder's own embeddings of that lead."""
     record = ids_of(chapman_part)[8]
-    item = index.similar(record, k=1).neighbours[0]
+    item = index.similar(record, k=1).neighbors[0]
     encoder = load_encoder("cmsc-chapman")
     one, other = (encoder.embed(chapman_part.recording(name)) for name in (record, item.record_id))
     expected = {}
@@ -93,7 +93,7 @@ def test_the_shipped_encoder_finds_the_same_rhythm(index: PatientIndex, chapman_
     by_record = dict(zip(ids_of(chapman_part), labels, strict=True))
     agree = []
     for record, label in list(by_record.items())[:80]:
-        agree += [by_record[item.record_id] == label for item in index.similar(record, k=10).neighbours]
+        agree += [by_record[item.record_id] == label for item in index.similar(record, k=10).neighbors]
     chance = sum((labels.count(label) / len(labels)) ** 2 for label in set(labels))
     assert np.mean(agree) > chance + 0.15
 
@@ -106,9 +106,9 @@ def test_a_file_is_its_own_patient_by_its_signal(
     found = index.similar(file, k=3)
     assert found.query.record_id == stem
     assert stem in ids_of(chapman_part)
-    assert stem not in [item.record_id for item in found.neighbours]
+    assert stem not in [item.record_id for item in found.neighbors]
     assert any(stem in note for note in found.notes)
-    nearest = index.similar(str(file), k=1, own_patient=True).neighbours[0]
+    nearest = index.similar(str(file), k=1, own_patient=True).neighbors[0]
     assert nearest.record_id == stem
     assert nearest.distance == pytest.approx(0, abs=1e-4)
     assert any("not used" in note for note in found.notes)
@@ -119,7 +119,7 @@ def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_p
     one, other = ids_of(chapman_part)[20:22]
     asked = replace(chapman_part.recording(one), record_id=other, patient_id="")
     found = index.similar(asked, k=len(index) - 1)
-    named = {item.record_id for item in found.neighbours}
+    named = {item.record_id for item in found.neighbors}
     assert other in named
     assert one not in named
     said = f"patient {one} is left out: the query's own, who has this very recording"
@@ -135,30 +135,30 @@ def test_one_of_several_recordings_makes_its_patient_the_querys_own(patient_id: 
     index = open_index(tmp_path / "index")
     held = store.recording(5)
     found = index.similar(replace(held, record_id="5", patient_id=patient_id), k=len(index))
-    assert len(found.neighbours) == len(index) - 1
-    assert held.patient_id not in [item.patient_id for item in found.neighbours]
+    assert len(found.neighbors) == len(index) - 1
+    assert held.patient_id not in [item.patient_id for item in found.neighbors]
     said = f"patient {held.patient_id} is left out: the query's own, who has this very recording"
     assert said in found.notes
     new = replace(held, digital=held.digital[:, : held.num_samples // 2], patient_id="")
-    assert len(index.similar(new, k=len(index)).neighbours) == len(index)
+    assert len(index.similar(new, k=len(index)).neighbors) == len(index)
 
 
 def test_a_recording_and_its_id_give_the_same(index: PatientIndex, chapman_part: Store) -> None:
     record = ids_of(chapman_part)[20]
     by_id, by_signal = index.similar(record, k=5), index.similar(chapman_part.recording(record), k=5)
-    assert [item.record_id for item in by_id.neighbours] == [item.record_id for item in by_signal.neighbours]
+    assert [item.record_id for item in by_id.neighbors] == [item.record_id for item in by_signal.neighbors]
     np.testing.assert_allclose(by_id.query.vector, by_signal.query.vector, atol=1e-5)
     np.testing.assert_allclose(by_id.query.leads, by_signal.query.leads, atol=1e-5)
-    own = index.similar(chapman_part.recording(record), k=5, own_patient=True).neighbours[0]
+    own = index.similar(chapman_part.recording(record), k=5, own_patient=True).neighbors[0]
     assert own.record_id == record
     assert index.recording(record).record_id == record
 
 
 def test_filters(index: PatientIndex, chapman_part: Store) -> None:
     found = index.similar(ids_of(chapman_part)[0], k=6, sex="female", age=(50, 80), label="SB")
-    assert found.neighbours
-    assert all(item.sex == "female" and 50 <= (item.age or 0) <= 80 for item in found.neighbours)
-    assert all("SB" in item.labels for item in found.neighbours)
+    assert found.neighbors
+    assert all(item.sex == "female" and 50 <= (item.age or 0) <= 80 for item in found.neighbors)
+    assert all("SB" in item.labels for item in found.neighbors)
     rare = index.similar(ids_of(chapman_part)[0], k=300, label="SB")
     assert "only" in rare.notes[-1]
 
@@ -168,7 +168,7 @@ def test_as_a_dictionary_it_is_json(index: PatientIndex, chapman_part: Store) ->
     again = json.loads(json.dumps(found.as_dict()))
     assert again["query"]["record_id"] == ids_of(chapman_part)[0]
     assert again["neighbours"][0]["why"][0].keys() == {"lead", "similarity"}
-    assert again["neighbours"][0]["distance"] == pytest.approx(found.neighbours[0].distance)
+    assert again["neighbours"][0]["distance"] == pytest.approx(found.neighbors[0].distance)
 
 
 def test_mistakes(index: PatientIndex, index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
@@ -187,7 +187,7 @@ def test_a_moved_archive_is_said(index_folder: Path, tmp_path: Path, chapman_par
     shutil.copytree(index_folder, tmp_path / "alone" / "index")
     index = open_index(tmp_path / "alone" / "index")
     found = index.similar(chapman_part.recording(5), k=3)
-    assert [item.why for item in found.neighbours] == [()] * 3
+    assert [item.why for item in found.neighbors] == [()] * 3
     assert any("archive" in note for note in found.notes)
     with pytest.raises(StoreError, match="is not at"):
         index.similar(ids_of(chapman_part)[5])
@@ -198,7 +198,7 @@ def test_a_moved_archive_is_said(index_folder: Path, tmp_path: Path, chapman_par
 def test_a_tree_that_moves_together_stays_whole(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
     for name in ("archive", "index"):
         shutil.copytree(index_folder.parent / name, tmp_path / "moved" / name)
-    assert open_index(tmp_path / "moved" / "index").similar(ids_of(chapman_part)[5], k=2).neighbours[0].why
+    assert open_index(tmp_path / "moved" / "index").similar(ids_of(chapman_part)[5], k=2).neighbors[0].why
 
 
 def of_two(tmp_path: Path, rows: Sequence[Row]) -> PatientIndex:
@@ -212,7 +212,7 @@ def test_of_several_recordings_the_most_alike_is_shown(tmp_path: Path) -> None:
     archive = clocs.open_archive(tmp_path / "archive")
     ids, vectors = archive.table(["record_id"]).column(0).to_pylist(), archive.vectors()
     query = ids.index("r2-1")
-    for item in index.similar("r2-1", k=5).neighbours:
+    for item in index.similar("r2-1", k=5).neighbors:
         own = [place for place, name in enumerate(ids) if name.startswith(f"r{item.patient_id[1:]}-")]
         assert item.recordings == 4
         assert item.record_id == ids[max(own, key=lambda place: float(vectors[place] @ vectors[query]))]
@@ -222,21 +222,25 @@ def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
     with pytest.raises(ConfigError, match=r"no patient later in .*--allow-unknown"):
         delete_patients(index.folder, ["p2", "later"])
-    assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == Deleted(1, unknown=1, before=0)
+    assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == DeletionResult(
+        1, unknown=1, already_deleted=0
+    )
     index.rebuild()
-    assert delete_patients(index.folder, [f"p{number}" for number in range(6)]) == Deleted(5, unknown=0, before=1)
+    assert delete_patients(index.folder, [f"p{number}" for number in range(6)]) == DeletionResult(
+        5, unknown=0, already_deleted=1
+    )
     index.rebuild()
     with pytest.raises(ConfigError, match="no patient p9"):
         index.delete(["p9"])
     later = [{**row, "patient_id": "later"} for row in people(1)]
     write_archive(tmp_path / "more", later, clustered(len(later), 16, clusters=1))
-    assert index.add(tmp_path / "more").of_deleted == 1
+    assert index.add(tmp_path / "more").from_deleted_patients == 1
 
 
 def test_what_only_the_deleted_had_is_not_offered(tmp_path: Path) -> None:
     rows = [{**row, "labels": ("AF",) if row["patient_id"] == "p2" else ("SR",)} for row in people(6)]
     index = of_two(tmp_path, rows)
-    assert index.similar("r0-0", k=3, label="AF").neighbours[0].patient_id == "p2"
+    assert index.similar("r0-0", k=3, label="AF").neighbors[0].patient_id == "p2"
     index.delete(["p2"])
     with pytest.raises(ConfigError, match=r"no patient of the index has the label 'AF'; there are: 'SR'$"):
         index.similar("r0-0", label="AF")
@@ -244,21 +248,21 @@ def test_what_only_the_deleted_had_is_not_offered(tmp_path: Path) -> None:
 
 def test_a_deleted_patients_record_is_unknown(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
-    assert index.similar("r2-1", k=1).neighbours
+    assert index.similar("r2-1", k=1).neighbors
     index.delete(["p2"])
     with pytest.raises(FormatError, match="neither a record id"):
         index.similar("r2-1")
-    assert all(item.patient_id != "p2" for item in index.similar("r3-0", k=6).neighbours)
+    assert all(item.patient_id != "p2" for item in index.similar("r3-0", k=6).neighbors)
 
 
 def test_a_lead_that_is_absent_is_not_compared(index: PatientIndex, chapman_part: Store) -> None:
     query = replace(chapman_part.recording(7).select(("V2",)), record_id="", patient_id="")
-    item = index.similar(query, k=1).neighbours[0]
+    item = index.similar(query, k=1).neighbors[0]
     assert [lead.lead for lead in item.why] == ["V2"]
 
 
 def test_reading_a_file_needs_no_store(index: PatientIndex, originals: Path) -> None:
     twelve = read(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
     found = index.similar(twelve, k=2)
-    assert len(found.neighbours) == 2
+    assert len(found.neighbors) == 2
     assert found.query.recording is twelve

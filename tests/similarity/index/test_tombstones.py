@@ -72,7 +72,7 @@ def check(index: PatientIndex, model: Model, seed: int) -> None:
             hits = index.search(query, k, wanted)
             rows = [int(row) for row in hits.rows[0] if row >= 0]
             expected = model.nearest(query[0], k, wanted)
-            assert [snapshot.facts(row)["patient_id"] for row in rows] == [patient for patient, _ in expected]
+            assert [snapshot.patient_info(row)["patient_id"] for row in rows] == [patient for patient, _ in expected]
             np.testing.assert_allclose(hits.cosines[0][: len(rows)], [cosine for _, cosine in expected], atol=1e-5)
 
 

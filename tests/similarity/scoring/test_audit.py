@@ -22,18 +22,18 @@ from clocs.core.errors import LeakError
 from clocs.metrics.bootstrap import bootstrap_metrics
 from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.scoring.audit import (
-    CONTROL,
-    SINGLE,
-    UNSEEN,
+    CONTROL_NOTE,
+    NO_MEMBERS_NOTE,
+    SINGLE_SEGMENT_NOTE,
     audit,
-    chance_at,
-    in_rows,
+    chance_true_positive_rate,
     infer_membership,
-    own_similarity,
+    table_rows,
+    within_record_similarity,
 )
-from clocs.similarity.scoring.cohort import Cohort, cohort_of, open_cohort
+from clocs.similarity.scoring.cohort import Cohort, embed_cohort, open_cohort
 from clocs.similarity.scoring.pairs import verify_patients
-from clocs.similarity.scoring.retrieval import find_own_segments
+from clocs.similarity.scoring.retrieval import retrieve_own_segments
 from clocs.similarity.segments import Segments, unit_length
 from clocs.store.store import Store
 
@@ -43,12 +43,12 @@ def test_it_is_its_parts(judged_store: Store, judged_encoder: Path) -> None:
     test = open_cohort(judged_encoder, judged_store)
     segments, split = test.segments(), judged_store.split()
     for name, across in (("any_segment", False), ("other_recordings", True)):
-        ranks = find_own_segments(segments, across_recordings=across, replicates=50)
+        ranks = retrieve_own_segments(segments, across_recordings=across, replicates=50)
         errors = verify_patients(segments, across_recordings=across, replicates=50)
         assert ranks is not None
         assert errors is not None
         assert found["reidentification"][name] == {**ranks, **errors}
-    members = cohort_of(test.encoder, judged_store, "encoder", split.mask("train")).segments()
+    members = embed_cohort(test.encoder, judged_store, "encoder", split.mask("train")).segments()
     assert found["membership"] == infer_membership(members, segments, replicates=50)
     assert found["membership"]["members"] == split.mask("train").sum()
     assert (found["split"], found["split_sha256"]) == ("default", split.sha256)
@@ -59,7 +59,7 @@ def test_it_is_its_parts(judged_store: Store, judged_encoder: Path) -> None:
 
 def test_random_weights_are_a_control(judged_store: Store) -> None:
     found = audit("random", judged_store, replicates=50)
-    assert CONTROL in found["notes"]
+    assert CONTROL_NOTE in found["notes"]
     assert found["membership"]["auc"]["low"] < 0.5 < found["membership"]["auc"]["high"]
 
 
@@ -67,13 +67,13 @@ def test_an_encoder_from_elsewhere_has_no_members_here(chapman_part: Store) -> N
     """Real ECGs, an encoder that comes with the package: patients are told again far above chance."""
     found = audit("cmsc-physionet2020", chapman_part, replicates=100)
     assert found["membership"] is None
-    assert UNSEEN in found["notes"]
+    assert NO_MEMBERS_NOTE in found["notes"]
     ranks = found["reidentification"]["any_segment"]
     assert found["reidentification"]["other_recordings"] is None
     assert ranks["patients"] == chapman_part.split().mask("test").sum()
     assert ranks["rank_1"]["low"] > 20 * ranks["chance"]["rank_1"]
     assert ranks["equal_error_rate"]["high"] < 0.2
-    rows = in_rows(found)
+    rows = table_rows(found)
     assert len(rows) == 3
     assert rows[0][0] == f"the nearest of {ranks['segments']:,} segments is the patient's own"
     assert rows[0][1].startswith(f"{ranks['rank_1']['value']:.3f} (")
@@ -91,8 +91,8 @@ def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.Monke
     found = audit("random", judged_store, replicates=5)
     assert found["reidentification"] is None
     assert found["membership"] is None
-    assert SINGLE in found["notes"]
-    assert in_rows(found) == []
+    assert SINGLE_SEGMENT_NOTE in found["notes"]
+    assert table_rows(found) == []
 
 
 def test_too_few_patients_are_said(tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_too_few_patients_are_said(tmp_path: Path) -> None:
     store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 40, "leads": 1})
     clocs.split(store)
     found = audit("random", store, replicates=5)
-    assert not [row for row in in_rows(found) if "patient" in row[0]]
+    assert not [row for row in table_rows(found) if "patient" in row[0]]
     for words in ("with two segments", "with two recordings"):
         assert f"fewer than 30 patients {words} (4): no statistics of re-identification" in found["notes"]
 
 
 def test_rows_say_all_that_was_measured(judged_store: Store) -> None:
     found = audit("random", judged_store, replicates=20)
-    rows = in_rows(found)
+    rows = table_rows(found)
     assert [row[0] for row in rows if "in another recording" in row[0]] == [
         f"the nearest of {found['reidentification']['other_recordings']['segments']:,} segments is the patient's own, "
         "in another recording",
@@ -136,7 +136,7 @@ def test_a_score_is_the_mean_cosine_over_pairs(lengths: list[int], seed: int) ->
     values = unit_length(random.normal(size=(len(record), 4)))
     if seed % 3 == 0:
         values[0] = 0
-    patient, score = own_similarity(Segments(values, record, record + 100))
+    patient, score = within_record_similarity(Segments(values, record, record + 100))
     expected = {}
     for one in np.unique(record):
         mine = values[record == one].astype(float)
@@ -151,7 +151,7 @@ def test_records_that_trained_are_found_as_scikit_learn_says() -> None:
     members, others = make_records(random, 500, 0.5), make_records(random, 300, 0.8)
     found = infer_membership(members, others, replicates=200)
     assert found is not None
-    scores = [own_similarity(side)[1] for side in (members, others)]
+    scores = [within_record_similarity(side)[1] for side in (members, others)]
     truth = np.repeat([True, False], [500, 300])
     assert found["auc"]["value"] == pytest.approx(roc_auc_score(truth, np.concatenate(scores)))
     fourth = np.sort(scores[1])[-4]  # three of 300 are one per cent
@@ -172,7 +172,7 @@ def test_where_nothing_was_learned_nothing_is_found() -> None:
         held.append(found["auc"]["low"] <= 0.5 <= found["auc"]["high"])
         found_share.append(found["true_positives"]["value"])
     assert np.mean(held) >= 0.85
-    assert np.mean(found_share) == pytest.approx(chance_at(0.01, 400), abs=0.005)
+    assert np.mean(found_share) == pytest.approx(chance_true_positive_rate(0.01, 400), abs=0.005)
 
 
 @pytest.mark.parametrize("others", [12, 150, 400])
@@ -183,7 +183,7 @@ def test_chance_is_what_random_scores_find(others: int) -> None:
         OperatingPoints(np.arange(200 + others) < 200, random.random(200 + others)).true_positive_rate_at(0.01)
         for _ in range(800)
     ]
-    assert np.mean(found) == pytest.approx(chance_at(0.01, others), rel=0.15)
+    assert np.mean(found) == pytest.approx(chance_true_positive_rate(0.01, others), rel=0.15)
 
 
 def measures_of(scores: Floats) -> Callable[[Floats], Floats]:
@@ -227,4 +227,4 @@ def test_single_segments_have_no_score() -> None:
     single, double = make_records(random, 20, 0.5, segments=1), make_records(random, 20, 0.5)
     assert infer_membership(single, double) is None
     assert infer_membership(double, single) is None
-    assert len(own_similarity(single)[1]) == 0
+    assert len(within_record_similarity(single)[1]) == 0

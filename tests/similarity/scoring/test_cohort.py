@@ -17,7 +17,7 @@ from clocs.datasets.synthetic import SYNTHETIC
 from clocs.evaluation.checkpoint import load_encoder_checkpoint
 from clocs.inference.pretrained import load_encoder
 from clocs.similarity.scoring import cohort as module
-from clocs.similarity.scoring.cohort import cohort_of, open_cohort, seen_by, told
+from clocs.similarity.scoring.cohort import cohort_summary, embed_cohort, open_cohort, seen_recordings
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
 
@@ -49,11 +49,11 @@ def test_what_the_encoder_has_seen_is_said_and_test_patients_are_refused(
     judged_store: Store, judged_encoder: Path
 ) -> None:
     whole = open_cohort(judged_encoder, judged_store, part="all")
-    seen = seen_by(load_encoder_checkpoint(judged_encoder, judged_store), judged_store)
+    seen = seen_recordings(load_encoder_checkpoint(judged_encoder, judged_store), judged_store)
     trained = judged_store.split().mask("train") | judged_store.split().mask("validation")
     assert np.array_equal(seen, trained)
     assert any(note.startswith(f"{trained.sum():,} of these recordings") for note in whole.notes)
-    assert not seen_by(load_encoder_checkpoint("random", judged_store), judged_store).any()
+    assert not seen_recordings(load_encoder_checkpoint("random", judged_store), judged_store).any()
     with pytest.raises(LeakError):
         open_cohort(judged_encoder, judged_store, split="other")
 
@@ -71,14 +71,14 @@ def test_a_signal_that_two_names_share_is_there_once(tmp_path: Path) -> None:
     found = open_cohort("random", store, part="all")
     assert np.unique(found.rows.record).tolist() == list(range(6))
     assert "2 recordings left out: their signal is there under another name" in found.notes
-    later = cohort_of(found.encoder, store, "encoder", np.arange(8) >= 2)
+    later = embed_cohort(found.encoder, store, "encoder", np.arange(8) >= 2)
     assert np.unique(later.rows.record).tolist() == list(range(2, 8)), "the others are not among these"
 
 
 def test_of_many_patients_some_are_drawn(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_PATIENTS", 12)
+    monkeypatch.setattr(module, "MAX_PATIENTS", 12)
     encoder = load_encoder_checkpoint("random", judged_store)
-    found, again = (cohort_of(encoder, judged_store, "encoder", np.ones(400, bool)) for _ in range(2))
+    found, again = (embed_cohort(encoder, judged_store, "encoder", np.ones(400, bool)) for _ in range(2))
     assert len(np.unique(found.rows.patient)) == 12
     assert len(np.unique(found.rows.record)) == 24, "with all of their recordings"
     assert np.array_equal(found.rows.record, again.rows.record)
@@ -106,9 +106,9 @@ def test_leads_and_amplitudes_are_those_of_training(tmp_path: Path) -> None:
 
 
 def test_it_says_who_was_looked_at(judged_store: Store, judged_encoder: Path) -> None:
-    found: dict[str, Any] = told(open_cohort(judged_encoder, judged_store))
+    found: dict[str, Any] = cohort_summary(open_cohort(judged_encoder, judged_store))
     assert (found["encoder"], found["dataset"]) == ("cmsc", SYNTHETIC.name)
     assert found["weights_sha256"] == load_encoder(judged_encoder).about["weights_sha256"]
     assert found["recordings"] == judged_store.split().mask("test").sum()
     assert found["patients"] == found["recordings"] / 2
-    assert told(open_cohort("random", judged_store))["weights_sha256"] is None
+    assert cohort_summary(open_cohort("random", judged_store))["weights_sha256"] is None

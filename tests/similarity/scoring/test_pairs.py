@@ -23,13 +23,13 @@ from sklearn.metrics import roc_auc_score
 
 from clocs.core.errors import ConfigError
 from clocs.similarity.scoring.pairs import (
-    CHUNK,
-    other_pairs,
-    own_pairs,
+    PAIRS_PER_BLOCK,
+    different_patient_pairs,
     pair_cosines,
     pair_distances,
     pair_weights,
     patient_distances,
+    same_patient_pairs,
     verify_patients,
 )
 from clocs.similarity.segments import Segments, unit_length
@@ -40,7 +40,7 @@ from clocs.similarity.segments import Segments, unit_length
 def test_all_pairs_where_there_are_few(owners: list[int]) -> None:
     patient = np.array(owners, np.int64) * 11
     every = list(itertools.combinations(range(len(owners)), 2))
-    for found, same in ((own_pairs(patient), True), (other_pairs(patient), False)):
+    for found, same in ((same_patient_pairs(patient), True), (different_patient_pairs(patient), False)):
         pairs = [tuple(sorted(pair)) for pair in zip(*(side.tolist() for side in found), strict=True)]
         expected = [pair for pair in every if (owners[pair[0]] == owners[pair[1]]) == same]
         assert sorted(pairs) == expected
@@ -50,7 +50,7 @@ def test_all_pairs_where_there_are_few(owners: list[int]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=25))
 def test_rows_of_one_recording_make_no_pair_where_they_are_to_be_apart(rows: list[tuple[int, int]]) -> None:
     patient, recording = (np.array([row[side] for row in rows], np.int64) for side in (0, 1))
-    found = own_pairs(patient, apart=recording)
+    found = same_patient_pairs(patient, exclude_within=recording)
     pairs = [tuple(sorted(pair)) for pair in zip(*(side.tolist() for side in found), strict=True)]
     every = itertools.combinations(range(len(rows)), 2)
     assert sorted(pairs) == [(i, j) for i, j in every if rows[i][0] == rows[j][0] and rows[i][1] != rows[j][1]]
@@ -59,30 +59,33 @@ def test_rows_of_one_recording_make_no_pair_where_they_are_to_be_apart(rows: lis
 def test_an_even_draw_leaves_nobody_out() -> None:
     """One patient has an hour in segments of 5 s, fifty others have two each."""
     patient = np.concatenate([np.zeros(720, np.int64), np.repeat(np.arange(1, 51), 2)])
-    plain, even = (own_pairs(patient, most=1000, even=even) for even in (False, True))
+    plain, balance_patients = (
+        same_patient_pairs(patient, max_pairs=1000, balance_patients=balance_patients)
+        for balance_patients in (False, True)
+    )
     assert len(np.unique(patient[plain[0]])) < 10
-    counts = np.bincount(patient[even[0]])
+    counts = np.bincount(patient[balance_patients[0]])
     assert counts.tolist() == [1000 // 51] + [1] * 50
-    assert len({*zip(*(side.tolist() for side in even), strict=True)}) == counts.sum()
+    assert len({*zip(*(side.tolist() for side in balance_patients), strict=True)}) == counts.sum()
     recording = np.concatenate([[1], np.zeros(719, np.int64), np.tile([0, 1], 50)])
-    apart = own_pairs(patient, apart=recording, most=100, even=True)
-    assert np.bincount(patient[apart[0]]).tolist() == [1, *[1] * 50]
-    assert (recording[apart[0]] != recording[apart[1]]).all()
+    exclude_within = same_patient_pairs(patient, exclude_within=recording, max_pairs=100, balance_patients=True)
+    assert np.bincount(patient[exclude_within[0]]).tolist() == [1, *[1] * 50]
+    assert (recording[exclude_within[0]] != recording[exclude_within[1]]).all()
 
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 5), min_size=12, max_size=60), st.integers(1, 20))
-def test_a_draw_has_the_wanted_kind_and_number(owners: list[int], most: int) -> None:
+def test_a_draw_has_the_wanted_kind_and_number(owners: list[int], max_pairs: int) -> None:
     patient = np.array(owners, np.int64)
     total = sum(owners.count(one) * (owners.count(one) - 1) // 2 for one in set(owners))
-    first, second = own_pairs(patient, most=most)
-    assert len(first) == min(most, total)
+    first, second = same_patient_pairs(patient, max_pairs=max_pairs)
+    assert len(first) == min(max_pairs, total)
     assert len({*zip(first.tolist(), second.tolist(), strict=True)}) == len(first), "none twice"
     assert (patient[first] == patient[second]).all()
     assert (first != second).all()
-    first, second = other_pairs(patient, most=most)
+    first, second = different_patient_pairs(patient, max_pairs=max_pairs)
     assert (patient[first] != patient[second]).all()
-    assert len(first) == (most if len(set(owners)) > 1 else 0)
+    assert len(first) == (max_pairs if len(set(owners)) > 1 else 0)
 
 
 def test_a_draw_is_even_over_pairs_and_repeatable() -> None:
@@ -90,23 +93,25 @@ def test_a_draw_is_even_over_pairs_and_repeatable() -> None:
     patient = np.repeat(np.arange(10), 3)
     counts: Counter[tuple[int, int]] = Counter()
     for seed in range(400):
-        counts.update(zip(*(side.tolist() for side in own_pairs(patient, most=10, seed=seed)), strict=True))
+        counts.update(
+            zip(*(side.tolist() for side in same_patient_pairs(patient, max_pairs=10, seed=seed)), strict=True)
+        )
     assert len(counts) == 30
     expected = 400 * 10 / 30
     assert max(abs(count - expected) for count in counts.values()) < 5 * np.sqrt(expected)
-    first, second = other_pairs(np.repeat(np.arange(10), 30), most=40_000)
+    first, second = different_patient_pairs(np.repeat(np.arange(10), 30), max_pairs=40_000)
     between = np.bincount(10 * (first // 30) + second // 30, minlength=100).reshape(10, 10)
     assert (np.diag(between) == 0).all()
     assert np.abs(between[~np.eye(10, dtype=bool)] - 40_000 / 90).max() < 5 * np.sqrt(40_000 / 90)
-    for draw in (own_pairs, other_pairs):
-        once, again, other = (draw(patient, most=10, seed=seed) for seed in (1, 1, 2))
+    for draw in (same_patient_pairs, different_patient_pairs):
+        once, again, other = (draw(patient, max_pairs=10, seed=seed) for seed in (1, 1, 2))
         assert np.array_equal(once, again)
         assert not np.array_equal(once, other)
 
 
 def test_large_numbers_are_exact() -> None:
     """A patient with 200,000 rows has 2e10 pairs; those drawn are still pairs of different rows."""
-    first, second = own_pairs(np.zeros(200_000, np.int64), most=5_000)
+    first, second = same_patient_pairs(np.zeros(200_000, np.int64), max_pairs=5_000)
     assert (first < second).all()
     assert second.max() > 199_000
     assert len(first) == 5_000
@@ -115,15 +120,15 @@ def test_large_numbers_are_exact() -> None:
 def test_weights_are_draws_of_patients() -> None:
     """Two rows of patient 5, three of 7, one of 9: drawn 2, 3 and 0 times."""
     patient = np.array([5, 7, 5, 7, 9, 7])
-    own, other = own_pairs(patient), other_pairs(patient)
+    own, other = same_patient_pairs(patient), different_patient_pairs(patient)
     times = {5: 2.0, 7: 3.0, 9: 0.0}
     count, weight = pair_weights(patient, own, other)
     assert count == 3
     drawn = [times[int(patient[one])] for one in own[0]]
     drawn += [times[int(patient[one])] * times[int(patient[two])] for one, two in zip(*other, strict=True)]
     assert weight(np.array([2.0, 3.0, 0.0])).tolist() == drawn
-    _, even = pair_weights(patient, own, other, even=True)
-    weighed = even(np.ones(3))
+    _, balance_patients = pair_weights(patient, own, other, balance_patients=True)
+    weighed = balance_patients(np.ones(3))
     for who, pairs in ((5, own), (7, own)):
         mine = [place for place, one in enumerate(pairs[0]) if patient[one] == who]
         assert weighed[mine].sum() == pytest.approx(1), "a patient weighs 1"
@@ -155,15 +160,15 @@ def test_a_sample_is_near_all_of_them() -> None:
     random = np.random.default_rng(1)
     patient = np.repeat(np.arange(100), 5)
     values = random.normal(size=(500, 5)) + random.normal(size=(100, 5))[patient]
-    whole = patient_distances(values, patient, most=10**7, replicates=2)
-    some = patient_distances(values, patient, most=800, replicates=2)
+    whole = patient_distances(values, patient, max_pairs=10**7, replicates=2)
+    some = patient_distances(values, patient, max_pairs=800, replicates=2)
     assert (len(whole.intra), len(whole.inter)) == (100 * 10, 500 * 499 // 2 - 100 * 10)
     assert (len(some.intra), len(some.inter)) == (800, 800)
     for name in ("intra", "inter"):
         known, drawn = getattr(whole, name), getattr(some, name)
         assert drawn.mean() == pytest.approx(known.mean(), abs=4 * known.std() / math.sqrt(800))
     assert some.separation.value == pytest.approx(whole.separation.value, abs=0.05)
-    again = patient_distances(values, patient, most=800, replicates=2)
+    again = patient_distances(values, patient, max_pairs=800, replicates=2)
     assert np.array_equal(some.inter, again.inter)
 
 
@@ -175,7 +180,7 @@ def test_the_separation_of_a_line_is_known() -> None:
     for spread in (0.0, 1.0, 3.0):
         patient = np.repeat(np.arange(3000), 2)
         values = (random.normal(size=6000) + spread * random.normal(size=3000)[patient])[:, None]
-        found = patient_distances(values, patient, most=20_000, replicates=30)
+        found = patient_distances(values, patient, max_pairs=20_000, replicates=30)
         expected = 2 / math.pi * math.atan(math.sqrt(1 + spread**2))
         assert found.separation.low - 0.01 < expected < found.separation.high + 0.01
 
@@ -183,12 +188,12 @@ def test_the_separation_of_a_line_is_known() -> None:
 def test_chunks_make_no_difference_and_bound_the_memory() -> None:
     random = np.random.default_rng(3)
     values = random.normal(size=(500, 64)).astype(np.float32)
-    first, second = random.integers(0, 500, (2, 4 * CHUNK + 5))
+    first, second = random.integers(0, 500, (2, 4 * PAIRS_PER_BLOCK + 5))
     tracemalloc.start()
     found = pair_distances(values, first, second)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 5 * CHUNK * 64 * 4, "all pairs at once would take more"
+    assert peak < 5 * PAIRS_PER_BLOCK * 64 * 4, "all pairs at once would take more"
     np.testing.assert_allclose(found, np.sqrt(((values[first] - values[second]) ** 2).sum(1)), rtol=1e-5)
 
 
@@ -201,7 +206,7 @@ def test_both_kinds_of_pairs_are_needed(patient: list[int]) -> None:
 def test_cosines_are_those_of_each_pair() -> None:
     random = np.random.default_rng(0)
     values = unit_length(random.normal(size=(50, 7)))
-    first, second = random.integers(0, 50, (2, CHUNK + 9))
+    first, second = random.integers(0, 50, (2, PAIRS_PER_BLOCK + 9))
     found = pair_cosines(values, (first, second))
     expected = [
         sum(a * b for a, b in zip(values[one], values[two], strict=True))
@@ -290,7 +295,9 @@ def test_long_recordings_leave_room_for_others_where_pairs_are_drawn() -> None:
     record = np.concatenate([[0], np.ones(2999, np.int64), np.arange(2, 40)])
     values = unit_length(random.normal(size=(20, 16)))[patient]
     for across in (False, True):
-        found = verify_patients(Segments(values, record, patient), across_recordings=across, most=400, replicates=20)
+        found = verify_patients(
+            Segments(values, record, patient), across_recordings=across, max_pairs=400, replicates=20
+        )
         assert found is not None
         assert found["genuine_pairs"] == 20 + 19
         assert found["equal_error_rate"]["value"] < 0.02

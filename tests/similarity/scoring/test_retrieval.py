@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError
 from clocs.similarity.scoring.retrieval import (
-    BLOCK,
-    FEWEST_QUERIES,
-    find_own_segments,
-    neighbour_agreement,
-    neighbour_shares,
-    own_ranks,
+    MIN_QUERIES,
+    QUERIES_PER_BLOCK,
+    neighbor_agreement,
+    neighbor_label_shares,
+    rank_own_segments,
+    retrieve_own_segments,
 )
 from clocs.similarity.segments import Ints, Segments, unit_length
 
@@ -68,7 +68,7 @@ def test_equal_to_a_literal_version(seed: int, k: int, classes: int) -> None:
     values, labels = random.normal(size=(20, 5)), random.random((20, classes)) < 0.4
     labels[0, 0] = True
     names = [f"class {place}" for place in range(classes)]
-    found, expected = neighbour_agreement(values, labels, names, k=k, replicates=5), literal(values, labels, k)
+    found, expected = neighbor_agreement(values, labels, names, k=k, replicates=5), literal(values, labels, k)
     each = [found["classes"][name]["precision"]["value"] for name in names]
     assert each == [value if value is None else pytest.approx(value) for value in expected["classes"]]
     for kind in ("macro", "micro"):
@@ -80,17 +80,20 @@ def test_equal_to_a_literal_version(seed: int, k: int, classes: int) -> None:
 
 def test_blocks_make_no_difference() -> None:
     random = np.random.default_rng(0)
-    values, labels = random.normal(size=(2 * BLOCK + 3, 4)), random.random((2 * BLOCK + 3, 2)) < 0.3
+    values, labels = (
+        random.normal(size=(2 * QUERIES_PER_BLOCK + 3, 4)),
+        random.random((2 * QUERIES_PER_BLOCK + 3, 2)) < 0.3,
+    )
     unit = values / np.linalg.norm(values, axis=1, keepdims=True)
     cosine = unit @ unit.T
     np.fill_diagonal(cosine, -2)
     nearest = np.argsort(-cosine, axis=1)[:, :7]
-    np.testing.assert_allclose(neighbour_shares(values, labels, 7), labels[nearest].mean(1), atol=1e-9)
+    np.testing.assert_allclose(neighbor_label_shares(values, labels, 7), labels[nearest].mean(1), atol=1e-9)
 
 
 def test_a_perfect_embedding_agrees_always() -> None:
     labels = np.eye(3, dtype=bool)[np.repeat(np.arange(3), 20)]
-    found = neighbour_agreement(labels.astype(float), labels, ("a", "b", "c"), replicates=20)
+    found = neighbor_agreement(labels.astype(float), labels, ("a", "b", "c"), replicates=20)
     assert found["macro"]["value"] == found["micro"]["value"] == 1
     assert found["chance"]["macro"] == pytest.approx(19 / 59)
 
@@ -101,7 +104,7 @@ def test_a_meaningless_embedding_agrees_as_often_as_prevalence() -> None:
     held, values = [], []
     for seed in range(20):
         random = np.random.default_rng(seed)
-        found = neighbour_agreement(random.normal(size=(400, 16)), labels, ("a", "b", "c"), replicates=100)
+        found = neighbor_agreement(random.normal(size=(400, 16)), labels, ("a", "b", "c"), replicates=100)
         values.append(found["micro"]["value"])
         held.append(found["micro"]["low"] <= found["chance"]["micro"] <= found["micro"]["high"])
     assert np.mean(values) == pytest.approx(found["chance"]["micro"], abs=0.006)
@@ -111,7 +114,7 @@ def test_a_meaningless_embedding_agrees_as_often_as_prevalence() -> None:
 def test_an_encoder_that_says_nothing_gives_prevalence_exactly() -> None:
     """All tie: whom a sort would have put first must not matter, here those of the same class."""
     labels = np.eye(2, dtype=bool)[np.repeat(np.arange(2), (30, 12))]
-    found = neighbour_agreement(np.tile([1.0, 0.0], (42, 1)), labels, ("a", "b"), replicates=20)
+    found = neighbor_agreement(np.tile([1.0, 0.0], (42, 1)), labels, ("a", "b"), replicates=20)
     for kind in ("macro", "micro"):
         assert found[kind]["value"] == pytest.approx(found["chance"][kind])
 
@@ -121,13 +124,13 @@ def test_ties_for_the_last_place_are_shared() -> None:
     angles = np.deg2rad([0, 5, 30, 30, -30, -30, 170])
     values = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     labels = np.array([[True], [True], [True], [False], [False], [False], [False]])
-    assert neighbour_shares(np.round(values, 6), labels, 2)[0, 0] == pytest.approx((1 + 0.25) / 2)
+    assert neighbor_label_shares(np.round(values, 6), labels, 2)[0, 0] == pytest.approx((1 + 0.25) / 2)
 
 
 def test_a_class_nobody_has_is_undefined() -> None:
     labels = np.zeros((20, 2), bool)
     labels[:10, 0] = True
-    found = neighbour_agreement(np.random.default_rng(0).normal(size=(20, 3)), labels, ("a", "b"), k=3, replicates=20)
+    found = neighbor_agreement(np.random.default_rng(0).normal(size=(20, 3)), labels, ("a", "b"), k=3, replicates=20)
     assert found["classes"]["b"] == {
         "patients": 0,
         "precision": {"value": None, "low": None, "high": None},
@@ -141,7 +144,7 @@ def test_few_patients_have_no_intervals() -> None:
     random = np.random.default_rng(2)
     labels = np.zeros((60, 2), bool)
     labels[:2, 0], labels[2:20, 1] = True, True
-    found = neighbour_agreement(random.normal(size=(60, 3)), labels, ("rare", "common"), k=3, replicates=50)
+    found = neighbor_agreement(random.normal(size=(60, 3)), labels, ("rare", "common"), k=3, replicates=50)
     ends = {name: (one["precision"]["low"], one["precision"]["high"]) for name, one in found["classes"].items()}
     assert ends["rare"] == (None, None)
     assert None not in ends["common"]
@@ -154,7 +157,7 @@ def test_intervals_shrink_with_more_patients() -> None:
         random = np.random.default_rng(1)
         labels = np.eye(2, dtype=bool)[np.arange(count) % 2]
         values = random.normal(size=(count, 8)) + 0.8 * labels[:, :1]
-        micro = neighbour_agreement(values, labels, ("a", "b"), replicates=200)["micro"]
+        micro = neighbor_agreement(values, labels, ("a", "b"), replicates=200)["micro"]
         assert micro["low"] < micro["value"] < micro["high"]
         widths.append(micro["high"] - micro["low"])
     assert 2 < widths[0] / widths[1] < 8, "about the square root of 16"
@@ -163,7 +166,7 @@ def test_intervals_shrink_with_more_patients() -> None:
 @pytest.mark.parametrize("k", [0, 5, 9])
 def test_there_must_be_enough_patients(k: int) -> None:
     with pytest.raises(ConfigError, match="neighbours of 5 patients"):
-        neighbour_shares(np.eye(5), np.ones((5, 1), bool), k)
+        neighbor_label_shares(np.eye(5), np.ones((5, 1), bool), k)
 
 
 def make_segments(random: np.random.Generator, count: int, patients: int, *, own: float = 0.0) -> Segments:
@@ -198,7 +201,7 @@ def test_equal_to_a_literal_search(seed: int, across: bool) -> None:
     """With fewer than thirty patients the ranks are told one by one."""
     random = np.random.default_rng(seed)
     segments = make_segments(random, 60, 25, own=float(random.uniform(0, 3)))
-    found, expected = find_own_segments(segments, across_recordings=across), literal_ranks(segments, across)
+    found, expected = retrieve_own_segments(segments, across_recordings=across), literal_ranks(segments, across)
     assert found is not None
     assert {one["patient"]: one["rank"] for one in found["examples"]} == pytest.approx(expected)
     assert set(found) == {"patients", "segments", "examples"}, "no statistic of so few"
@@ -208,9 +211,9 @@ def test_equal_to_a_literal_search(seed: int, across: bool) -> None:
 def test_many_patients_give_a_statistic(across: bool) -> None:
     segments = make_segments(np.random.default_rng(1), 400, 100, own=2.0)
     ranks = np.array(list(literal_ranks(segments, across).values()))
-    found = find_own_segments(segments, across_recordings=across, replicates=200)
+    found = retrieve_own_segments(segments, across_recordings=across, replicates=200)
     assert found is not None
-    assert found["patients"] == len(ranks) >= FEWEST_QUERIES
+    assert found["patients"] == len(ranks) >= MIN_QUERIES
     assert found["rank_1"]["value"] == pytest.approx((ranks <= 1).mean())
     assert found["rank_10"]["value"] == pytest.approx((ranks <= 10).mean())
     assert found["mean_reciprocal_rank"]["value"] == pytest.approx((1 / ranks).mean())
@@ -229,9 +232,9 @@ def test_chance_is_what_shuffled_vectors_reach() -> None:
     for _ in range(400):
         segments = Segments(unit_length(random.normal(size=(len(patient), 8))), patient, patient)
         query: Ints = np.unique(patient, return_index=True)[1]
-        rank, own, others = own_ranks(segments, query)
+        rank, own, others = rank_own_segments(segments, query)
         reached.append([(rank <= 1).mean(), (rank <= 10).mean()])
-    found = find_own_segments(segments, replicates=5)
+    found = retrieve_own_segments(segments, replicates=5)
     assert found is not None
     assert own.tolist() == (np.arange(40) % 5 + 1).tolist()
     assert (own + others == len(patient) - 1).all()
@@ -243,7 +246,9 @@ def test_chance_is_what_shuffled_vectors_reach() -> None:
 def test_a_collapsed_encoder_finds_nobody() -> None:
     """All tie, and a tie is no find."""
     patient = np.repeat(np.arange(40), 2)
-    found = find_own_segments(Segments(np.tile(np.array([1, 0], np.float32), (80, 1)), patient, patient), replicates=5)
+    found = retrieve_own_segments(
+        Segments(np.tile(np.array([1, 0], np.float32), (80, 1)), patient, patient), replicates=5
+    )
     assert found is not None
     assert found["rank_1"]["value"] == found["rank_10"]["value"] == 0
     assert found["median_rank"] == 1 + 78 / 2
@@ -252,8 +257,8 @@ def test_a_collapsed_encoder_finds_nobody() -> None:
 def test_nobody_with_two_is_none() -> None:
     alone = np.arange(50)
     segments = Segments(unit_length(np.random.default_rng(0).normal(size=(50, 3))), alone, alone)
-    assert find_own_segments(segments) is None
+    assert retrieve_own_segments(segments) is None
     twice = np.repeat(alone, 2)
     pairs = Segments(unit_length(np.random.default_rng(0).normal(size=(100, 3))), twice, twice)
-    assert find_own_segments(pairs) is not None
-    assert find_own_segments(pairs, across_recordings=True) is None
+    assert retrieve_own_segments(pairs) is not None
+    assert retrieve_own_segments(pairs, across_recordings=True) is None

@@ -29,11 +29,11 @@ def test_a_trained_encoder_is_better_than_random_weights_on_real_ecgs(chapman_pa
 
 
 def test_distances_are_shorter_within_a_patient(chapman_part: Store) -> None:
-    found, told = score_distances("cmsc-physionet2020", chapman_part, replicates=50)
-    assert told["part"] == "validation"
+    found, cohort_summary = score_distances("cmsc-physionet2020", chapman_part, replicates=50)
+    assert cohort_summary["part"] == "validation"
     assert found.intra.mean() < found.inter.mean()
-    assert told["separation"]["low"] > 0.5
-    json.dumps(told, allow_nan=False)
+    assert cohort_summary["separation"]["low"] > 0.5
+    json.dumps(cohort_summary, allow_nan=False)
 
 
 def test_repeated_recordings_are_sought_too(judged_store: Store, judged_encoder: Path) -> None:
@@ -69,7 +69,7 @@ def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
 
 
 def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clocs.similarity.scoring.scores.find_own_segments", lambda *given, **named: None)
+    monkeypatch.setattr("clocs.similarity.scoring.scores.retrieve_own_segments", lambda *given, **named: None)
     found = score_similarity("random", judged_store, replicates=5)
     assert found["retrieval"] == {"any_segment": None, "other_recordings": None}
     assert any("nobody has two segments" in note for note in found["notes"])

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import content_hash
-from clocs.similarity.checked_files import FileInfo, refuse_damaged
+from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.segments import Ints, Vectors
 from clocs.store.manifest import SHARDS, read_version
 from clocs.training.encoder_folder import embedding_dim
@@ -26,7 +26,7 @@ from clocs.training.encoder_folder import embedding_dim
 FORMAT: Final = "clocs-archive-3"
 OPEN_SHARDS: Final = 1024
 """Memory maps kept open at once."""
-KNOWN: Final = ("record_id", "patient_id", "site", "age", "sex", "labels")
+STORE_COLUMNS: Final = ("record_id", "patient_id", "site", "age", "sex", "labels")
 """Columns that come from the store as they are."""
 
 
@@ -87,7 +87,7 @@ class StoreInfo(BaseModel):
     sha256: str
 
 
-class Places(BaseModel):
+class InputLocations(BaseModel):
     """Where the inputs are, seen from the archive's folder; not part of what an archive is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,7 +97,7 @@ class Places(BaseModel):
     """The name of a shipped one, or a folder."""
 
 
-def seen_from(folder: str | os.PathLike[str], place: str | os.PathLike[str]) -> str:
+def relative_path(folder: str | os.PathLike[str], place: str | os.PathLike[str]) -> str:
     """The path from a folder to a place, as the system will walk it: ``..`` of a link leads out of its target."""
     return os.path.relpath(os.path.realpath(place), os.path.realpath(folder))
 
@@ -122,7 +122,7 @@ class ArchiveManifest(BaseModel):
     """By reason."""
     refused_list: FileInfo
     shards: tuple[ArchiveShardInfo, ...]
-    places: Places
+    places: InputLocations
 
     @property
     def sha256(self) -> str:
@@ -187,11 +187,11 @@ class Archive:
         """Hashed when first opened: a shard is small, and a damaged one must not be searched."""
         info = self.manifest.shards[number]
         if number not in self._whole:
-            refuse_damaged(self.folder, info)
+            check_file(self.folder, info)
             self._whole.add(number)
         return ArchiveShard(self.folder / info.file, info, self.manifest)
 
-    def table(self, columns: Sequence[str] = KNOWN, first: int = 0, last: int | None = None) -> pa.Table:
+    def table(self, columns: Sequence[str] = STORE_COLUMNS, first: int = 0, last: int | None = None) -> pa.Table:
         """Columns of all recordings, or of a stretch of them, in order, as views into the shards."""
         names, end = list(columns), len(self) if last is None else last
         low = int(np.searchsorted(self.first, first, "right")) - 1

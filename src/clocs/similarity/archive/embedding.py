@@ -24,13 +24,13 @@ from clocs.similarity.archive.archive import (
     Archive,
     ArchiveManifest,
     EncoderInfo,
-    Places,
+    InputLocations,
     StoreInfo,
     read_archive_manifest,
-    seen_from,
+    relative_path,
 )
-from clocs.similarity.archive.embedding_task import Receipt, Task, pieces, run_task
-from clocs.similarity.checked_files import describe_bytes, problem
+from clocs.similarity.archive.embedding_task import Task, TaskRecord, run_task, shard_ranges
+from clocs.similarity.checked_files import bytes_info, file_damage
 from clocs.store.manifest import check_not_inside_store, manifest_path, versions
 from clocs.store.store import Store
 from clocs.store.task_records import Progress, run_tasks
@@ -78,7 +78,7 @@ def embed_store(
     check_not_inside_store(place)
     with lock_folder(place):
         about = _about(loaded, opened, place, any_lead)
-        _refuse_another(place, about, opened)
+        _check_same_source(place, about, opened)
         tasks = _tasks(place, loaded, opened, about)
         return _commit(place, about, run_tasks(run_task, tasks, kind, workers, progress))
 
@@ -99,12 +99,14 @@ def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: boo
         "store": StoreInfo(dataset=store.manifest.dataset["name"], version=store.manifest.version, sha256=store.sha256),
         "gate": GATE.model_dump(mode="json"),
         "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", encoder.runtime)},
-        "places": Places(store=seen_from(folder, store.folder), encoder=_place_of(encoder.name, folder)),
+        "places": InputLocations(
+            store=relative_path(folder, store.folder), encoder=_encoder_location(encoder.name, folder)
+        ),
     }
 
 
-def _place_of(encoder: str, folder: Path) -> str:
-    return encoder if encoder in shipped_encoders() else seen_from(folder, encoder)
+def _encoder_location(encoder: str, folder: Path) -> str:
+    return encoder if encoder in shipped_encoders() else relative_path(folder, encoder)
 
 
 def _stored_leads(store: Store) -> set[str]:
@@ -112,7 +114,7 @@ def _stored_leads(store: Store) -> set[str]:
     return {lead for number in numbers for layout in store.rows_by_leads(number) for lead in layout}
 
 
-def _refuse_another(folder: Path, about: dict[str, Any], store: Store) -> None:
+def _check_same_source(folder: Path, about: dict[str, Any], store: Store) -> None:
     """One folder holds one encoder's embeddings of one store, however it has grown, moved or lost recordings."""
     if not versions(folder):
         return
@@ -141,7 +143,7 @@ def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[s
     for first in range(0, len(store), RECORDS_PER_TASK):
         last = min(first + RECORDS_PER_TASK, len(store))
         content = [
-            (store.manifest.shards[shard].sha256, begin, end) for shard, begin, end in pieces(store, first, last)
+            (store.manifest.shards[shard].sha256, begin, end) for shard, begin, end in shard_ranges(store, first, last)
         ]
         yield Task(
             folder=folder,
@@ -156,11 +158,11 @@ def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[s
         )
 
 
-def _commit(folder: Path, about: dict[str, Any], receipts: list[Receipt]) -> Archive:
+def _commit(folder: Path, about: dict[str, Any], records: list[TaskRecord]) -> Archive:
     """Make a version of what receipts say; none if the newest one says the same."""
-    refused = [row for receipt in receipts for row in receipt.refused]
-    shards = tuple(receipt.shard for receipt in receipts if receipt.shard is not None)
-    records_in, embedded = sum(receipt.records_in for receipt in receipts), sum(shard.rows for shard in shards)
+    refused = [row for record in records for row in record.refused]
+    shards = tuple(record.shard for record in records if record.shard is not None)
+    records_in, embedded = sum(record.records_in for record in records), sum(shard.rows for shard in shards)
     if records_in != embedded + len(refused):
         raise StoreError(f"{records_in} recordings in, but {embedded} embedded and {len(refused)} refused: a defect")
     rows = b"".join(json.dumps(row.model_dump(), sort_keys=True).encode() + b"\n" for row in refused)
@@ -172,14 +174,14 @@ def _commit(folder: Path, about: dict[str, Any], receipts: list[Receipt]) -> Arc
             records_in=records_in,
             embedded=embedded,
             refused=dict(sorted(Counter(row.reason for row in refused).items())),
-            refused_list=describe_bytes(f"refused-{number:06d}.jsonl", rows),
+            refused_list=bytes_info(f"refused-{number:06d}.jsonl", rows),
             shards=shards,
             **about,
         )
 
     if known and read_archive_manifest(folder) == manifest(known[-1]):
         listed = manifest(known[-1]).refused_list
-        if problem(folder, listed):  # damaged or gone; the receipts say what it held
+        if file_damage(folder, listed):  # damaged or gone; the receipts say what it held
             write_bytes(folder / listed.file, rows)
         return Archive(folder)
     new = manifest(known[-1] + 1 if known else 1)

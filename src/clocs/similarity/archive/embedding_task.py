@@ -16,15 +16,15 @@ from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.inference.preparation import PreparedFrames, prepare
 from clocs.inference.pretrained import PretrainedEncoder
-from clocs.similarity.archive.archive import KNOWN, ArchiveShardInfo, schema, shard_file
+from clocs.similarity.archive.archive import STORE_COLUMNS, ArchiveShardInfo, schema, shard_file
 from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording, rows_to_embed
-from clocs.similarity.checked_files import describe
+from clocs.similarity.checked_files import file_info
 from clocs.similarity.segments import Ints
 from clocs.store.arrow_files import write_arrow
 from clocs.store.store import Store
 from clocs.store.task_records import TASK_RECORDS
 
-FRAMES_AT_ONCE: Final = 1024
+FRAMES_PER_BATCH: Final = 1024
 """Frames that are held before they go through the encoder."""
 REFUSALS: Final[dict[type[Exception], str]] = {SignalError: "signal", LeadError: "lead", UnitError: "unit"}
 """Errors that are a recording's own, and the reason they are counted under."""
@@ -47,7 +47,7 @@ class Task:
     """Hash of what goes into the shard."""
 
 
-class Refused(BaseModel):
+class RefusedRecording(BaseModel):
     """A recording that was not embedded, and why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class Refused(BaseModel):
     detail: str
 
 
-class Receipt(BaseModel):
+class TaskRecord(BaseModel):
     """What became of a task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,10 +66,10 @@ class Receipt(BaseModel):
     records_in: int
     shard: ArchiveShardInfo | None
     """None: every recording was refused."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRecording, ...]
 
 
-def pieces(store: Store, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+def shard_ranges(store: Store, first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Shard number, first and last row (excluded) of a range of recordings."""
     while first < last:
         shard, row = store.locate(first)
@@ -84,26 +84,26 @@ def _opened(folder: Path, number: int) -> Store:
     return Store(folder, number)
 
 
-def run_task(task: Task) -> Receipt:
+def run_task(task: Task) -> TaskRecord:
     """Embed a task's recordings; at once done when its receipt is there."""
-    receipt = _finished(task)
-    if receipt is not None:
-        return receipt
+    record = _finished_record(task)
+    if record is not None:
+        return record
     store = _opened(task.store, task.version)
-    refused: list[Refused] = []
+    refused: list[RefusedRecording] = []
     kept, vectors = _embed(task, store, refused)
     shard = None
     if kept:
         batch = _batch(task, store, np.array(kept, np.int64), vectors)
         file = shard_file(task.name)
-        written = describe(task.folder, file, write_arrow(task.folder / file, batch).sha256)
+        written = file_info(task.folder, file, write_arrow(task.folder / file, batch).sha256)
         shard = ArchiveShardInfo(**dict(written), rows=len(kept))
-    receipt = Receipt(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
-    write_bytes(_receipt_path(task), seal(receipt.model_dump(mode="json")))
-    return receipt
+    record = TaskRecord(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
+    write_bytes(_task_record_path(task), seal(record.model_dump(mode="json")))
+    return record
 
 
-def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int], list[RecordingVectors]]:
+def _embed(task: Task, store: Store, refused: list[RefusedRecording]) -> tuple[list[int], list[RecordingVectors]]:
     """Numbers of the recordings that could be embedded, and their vectors; the others are added to ``refused``."""
     kept: list[int] = []
     vectors: list[RecordingVectors] = []
@@ -118,7 +118,7 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
                 vectors.append(pool_recording(own, rows, task.leads))
                 kept.append(number)
             except SignalError as error:
-                refused.append(Refused(record_id=record_id, reason="embedding", detail=str(error)))
+                refused.append(RefusedRecording(record_id=record_id, reason="embedding", detail=str(error)))
         held.clear()
 
     for number in range(task.first, task.last):
@@ -127,11 +127,11 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
             ready = prepare(recording, task.encoder.input, any_lead=task.any_lead)
         except tuple(REFUSALS) as error:
             refused.append(
-                Refused(record_id=recording.record_id, reason=REFUSALS[type(error)], detail=str(error)[:500])
+                RefusedRecording(record_id=recording.record_id, reason=REFUSALS[type(error)], detail=str(error)[:500])
             )
             continue
         held.append((number, recording.record_id, rows_to_embed(ready, task.encoder.input)))
-        if sum(len(item.lead) for _, _, item in held) >= FRAMES_AT_ONCE:
+        if sum(len(item.lead) for _, _, item in held) >= FRAMES_PER_BATCH:
             through_encoder()
     if held:
         through_encoder()
@@ -141,16 +141,16 @@ def _embed(task: Task, store: Store, refused: list[Refused]) -> tuple[list[int],
 def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]) -> pa.RecordBatch:
     wanted = schema(task.encoder.embedding_dim, task.leads)
     parts = []
-    for shard, begin, end in pieces(store, task.first, task.last):
+    for shard, begin, end in shard_ranges(store, task.first, task.last):
         first = int(store.shard_starts[shard])
         rows = kept[(kept >= first + begin) & (kept < first + end)] - first
-        parts.append(store.shard(shard).columns(list(KNOWN)).take(pa.array(rows)))
+        parts.append(store.shard(shard).columns(list(STORE_COLUMNS)).take(pa.array(rows)))
     known = pa.Table.from_batches(parts).combine_chunks()
     frames = pa.array([item.frames for item in vectors], pa.int32())
     leads = pa.array([item.num_leads for item in vectors], pa.int16())
-    columns = [*(known.column(name).combine_chunks() for name in KNOWN), frames, leads]
+    columns = [*(known.column(name).combine_chunks() for name in STORE_COLUMNS), frames, leads]
     columns.append(
-        pa.FixedSizeListArray.from_arrays(np.concatenate([item.whole for item in vectors]), task.encoder.embedding_dim)
+        pa.FixedSizeListArray.from_arrays(np.concatenate([item.vector for item in vectors]), task.encoder.embedding_dim)
     )
     for place in range(len(task.leads)):
         values = np.concatenate([item.leads[place] for item in vectors])
@@ -159,17 +159,17 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def _receipt_path(task: Task) -> Path:
+def _task_record_path(task: Task) -> Path:
     return task.folder / TASK_RECORDS / f"{task.name[:32]}.json"
 
 
-def _finished(task: Task) -> Receipt | None:
+def _finished_record(task: Task) -> TaskRecord | None:
     """A task's receipt, if it is whole and its shard is there."""
-    path = _receipt_path(task)
+    path = _task_record_path(task)
     try:
-        receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
-        size = (task.folder / receipt.shard.file).stat().st_size if receipt.shard else None
+        record = TaskRecord.model_validate(unseal(path.read_bytes(), path.name))
+        size = (task.folder / record.shard.file).stat().st_size if record.shard else None
     except (OSError, ValueError, IntegrityError):
         return None
-    whole = receipt.task == task.name and size == (receipt.shard.bytes if receipt.shard else None)
-    return receipt if whole else None
+    whole = record.task == task.name and size == (record.shard.bytes if record.shard else None)
+    return record if whole else None

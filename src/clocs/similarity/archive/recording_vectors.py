@@ -22,7 +22,7 @@ from clocs.similarity.segments import Vectors, unit_length
 class RecordingVectors:
     """A recording as one vector, and as one for each lead."""
 
-    whole: Vectors
+    vector: Vectors
     """(E,), unit length."""
     leads: Vectors
     """(L, E), unit length, in the order asked for; zeros where a lead is absent."""
@@ -71,12 +71,12 @@ def pool_recording(values: Vectors, rows: PreparedFrames, leads: Sequence[str]) 
     single = unit[joint:].reshape(-1, width, values.shape[1])
     by_lead = single.mean(axis=0, dtype=np.float64) if len(single) else np.zeros((0, values.shape[1]))
     mean = unit[:joint].mean(axis=0, dtype=np.float64) if joint else by_lead.mean(axis=0)
-    whole = unit_length(mean[None])[0]
-    if not whole.any():
+    vector = unit_length(mean[None])[0]
+    if not vector.any():
         raise SignalError("its embedding is zero and points nowhere")
     held = np.zeros((len(leads), values.shape[1]), np.float32)
-    for lead, vector in zip(rows.leads, unit_length(by_lead), strict=False):
+    for lead, lead_vector in zip(rows.leads, unit_length(by_lead), strict=False):
         if lead in leads:
-            held[leads.index(lead)] = vector
+            held[leads.index(lead)] = lead_vector
     frames = joint or len(values) // width
-    return RecordingVectors(whole, held, np.asarray(held.any(axis=1)), frames, width)
+    return RecordingVectors(vector, held, np.asarray(held.any(axis=1)), frames, width)

@@ -62,7 +62,7 @@ class Filter:
         return found
 
 
-EVERYONE = Filter()
+NO_FILTER = Filter()
 
 
 def _true(found: pa.BooleanArray) -> Bools:

@@ -14,7 +14,7 @@ from clocs.similarity.archive.archive import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 
 FORMAT: Final = "clocs-index-3"
-NAME: Final = "index.json"
+MANIFEST_FILE: Final = "index.json"
 
 
 class VolumeInfo(BaseModel):
@@ -84,24 +84,26 @@ class IndexManifest(BaseModel):
 
 def write_index_manifest(folder: Path, manifest: IndexManifest) -> None:
     """Commit a change."""
-    write_bytes(folder / NAME, seal(manifest.model_dump(mode="json")))
+    write_bytes(folder / MANIFEST_FILE, seal(manifest.model_dump(mode="json")))
 
 
 def read_index_manifest(folder: Path) -> IndexManifest:
     """What an index holds now; a changed byte is refused."""
-    path = folder / NAME
+    path = folder / MANIFEST_FILE
     try:
         body = unseal(path.read_bytes(), path.name)
         if body.get("format") != FORMAT:
             raise StoreError(f"{path.name}: index format {body.get('format')}; this version of clocs reads {FORMAT}")
         return IndexManifest.model_validate(body)
     except FileNotFoundError:
-        raise StoreError(f"{folder} is no finished index: it has no {NAME}. Make one: clocs index build ...") from None
+        raise StoreError(
+            f"{folder} is no finished index: it has no {MANIFEST_FILE}. Make one: clocs index build ..."
+        ) from None
     except (OSError, ValidationError) as error:
         raise IntegrityError(f"{path.name}: not a readable manifest: {error!r:.200}") from error
 
 
-def manifest_mark(path: str) -> Any:
+def manifest_fingerprint(path: str) -> Any:
     """Of a manifest's file: changes with every commit; costs one call of the system."""
     try:
         found = os.stat(path)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import PSEUDONYM, read_key
-from clocs.similarity.archive.archive import KNOWN, Archive
+from clocs.similarity.archive.archive import STORE_COLUMNS, Archive
 from clocs.similarity.segments import Ints, Vectors, unit_length
 
 RECORDING: Final = pa.struct([("record_id", pa.large_string()), ("archive", pa.int32()), ("row", pa.int64())])
@@ -36,12 +36,12 @@ SCHEMA: Final = pa.schema(
 )
 """``site`` and ``sex``: the first that is known; ``age``: the highest; ``labels``: of all recordings, sorted;
 ``recordings``: where each lies; ``coherence``: the length of their mean vector, 1 if all point one way."""
-AT_ONCE: Final = 8192
+PATIENTS_PER_BLOCK: Final = 8192
 """Patients whose vectors are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PatientRows:
     """Rows that are to be pooled by patient."""
 
     table: pa.Table
@@ -51,12 +51,12 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Pooled:
+class PooledPatients:
     """Rows of parts, by patient."""
 
     table: pa.Table
     """As ``SCHEMA`` but for ``coherence``, which follows from the vectors; patients in order of appearance."""
-    parts: Sequence[Part]
+    parts: Sequence[PatientRows]
     order: Ints
     """Rows of all parts, numbered through, patient by patient."""
     starts: Ints
@@ -65,8 +65,8 @@ class Pooled:
     def vectors(self) -> Iterator[tuple[Vectors, Vectors]]:
         """(n, E) unit vectors and (n,) coherences of patients in turn, some thousand at once."""
         counts = pc.list_value_length(self.table.column("recordings")).to_numpy()
-        for begin in range(0, self.table.num_rows, AT_ONCE):
-            end = min(begin + AT_ONCE, self.table.num_rows)
+        for begin in range(0, self.table.num_rows, PATIENTS_PER_BLOCK):
+            end = min(begin + PATIENTS_PER_BLOCK, self.table.num_rows)
             first, last = self.starts[begin], self.starts[end]
             sums = np.add.reduceat(self._sums(self.order[first:last]), self.starts[begin:end] - first, axis=0)
             yield unit_length(sums), np.linalg.norm(sums, axis=1) / counts[begin:end].astype(np.float32)
@@ -88,12 +88,12 @@ class Pooled:
         return joined
 
 
-def archive_part(archive: Archive, number: int, rows: Ints) -> Part:
+def archive_rows(archive: Archive, number: int, rows: Ints) -> PatientRows:
     """Recordings of an archive, by their ascending rows; ``number``: the archive's own in the index."""
-    known = archive.table(KNOWN, int(rows[0]), int(rows[-1]) + 1)
+    known = archive.table(STORE_COLUMNS, int(rows[0]), int(rows[-1]) + 1)
     if len(rows) != known.num_rows:
         known = known.take(pa.array(rows - rows[0]))
-    columns = {name: known.column(name).combine_chunks() for name in KNOWN}
+    columns = {name: known.column(name).combine_chunks() for name in STORE_COLUMNS}
     record = columns["record_id"].cast(pa.large_string())
     archives = pa.array(np.full(len(rows), number, np.int32))
     recordings = pa.StructArray.from_arrays([record, archives, pa.array(rows)], fields=list(RECORDING))
@@ -110,7 +110,7 @@ def archive_part(archive: Archive, number: int, rows: Ints) -> Part:
         ],
         schema=SCHEMA,
     )
-    return Part(table, lambda some: archive.vectors(rows[some]))
+    return PatientRows(table, lambda some: archive.vectors(rows[some]))
 
 
 def patient_ids(recordings: pa.Table) -> pa.Array:
@@ -119,26 +119,28 @@ def patient_ids(recordings: pa.Table) -> pa.Array:
     return pc.if_else(pc.equal(patient, ""), record, patient).cast(pa.large_string())
 
 
-def pool_patients(parts: Sequence[Part]) -> Pooled:
+def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
     """Bring the rows of each patient together."""
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()
     encoded = table.column("patient_id").combine_chunks().dictionary_encode()
     code = np.asarray(encoded.indices.to_numpy()).astype(np.int64)
     order = np.argsort(code, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=len(encoded.dictionary)))]).astype(np.int64)
-    facts = _facts(table, code)
+    metadata = _metadata(table, code)
     columns = [
         encoded.dictionary,
-        pc.fill_null(facts.column("site_first"), ""),
-        facts.column("age_max"),
-        facts.column("sex_first"),
+        pc.fill_null(metadata.column("site_first"), ""),
+        metadata.column("age_max"),
+        metadata.column("sex_first"),
         _labels(table, code, len(encoded.dictionary)),
         _recordings(table, order, starts),
     ]
-    return Pooled(pa.table(columns, schema=SCHEMA.remove(SCHEMA.get_field_index("coherence"))), parts, order, starts)
+    return PooledPatients(
+        pa.table(columns, schema=SCHEMA.remove(SCHEMA.get_field_index("coherence"))), parts, order, starts
+    )
 
 
-def _facts(table: pa.Table, code: Ints) -> pa.Table:
+def _metadata(table: pa.Table, code: Ints) -> pa.Table:
     """One row a patient, in the order of their codes."""
     site = table.column("site")
     known = pa.table(
@@ -172,7 +174,7 @@ def _offsets(counts: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def ids_as_held(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, key: Path | None) -> pa.Array:
+def normalize_patient_ids(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, key: Path | None) -> pa.Array:
     """Each id once, sorted, in the form in which the index would hold it.
 
     ``patients``: the ids of each volume; ``gone``: those deleted before. Where all patients are under pseudonyms, a
@@ -187,7 +189,7 @@ def ids_as_held(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, ke
                 f"all patients of the index are under pseudonyms, and {len(numbers)} of {len(named)} ids are none: "
                 "nobody was deleted. Name the file of the key that the pseudonyms were made with: --key"
             )
-        held = _letters_as_held(named, [*patients, gone])
+        held = _normalize_letters(named, [*patients, gone])
     else:
         if not any(pc.any(part).as_py() for part in pseudonyms):
             raise ConfigError("no patient of the index is under a pseudonym: nobody was deleted. Leave out --key")
@@ -196,7 +198,7 @@ def ids_as_held(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, ke
     return pa.array(sorted(held), pa.large_string())
 
 
-def _letters_as_held(named: set[str], held: list[pa.Array]) -> set[str]:
+def _normalize_letters(named: set[str], held: list[pa.Array]) -> set[str]:
     """Tables write letters in one way, so lists do, too; but ids that are names of files stay as they are."""
     asked = pa.array(sorted(named), pa.large_string())
     known = {name for part in held for name in part.filter(pc.is_in(part, value_set=asked)).to_pylist()}

@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class AllowedRows:
     """The rows a search may return."""
 
     mask: Bools
@@ -54,7 +54,7 @@ class Hits:
         return Hits(np.take_along_axis(self.rows, order, 1), np.take_along_axis(self.cosines, order, 1))
 
 
-def in_blocks(queries: Vectors, size: int, k: int, search: Callable[[Vectors], Hits]) -> Hits:
+def search_in_blocks(queries: Vectors, size: int, k: int, search: Callable[[Vectors], Hits]) -> Hits:
     """Search for so many of (Q, E) queries at once: what is held meanwhile does not grow with their number."""
     parts = [search(queries[at : at + size]) for at in range(0, len(queries), size)]
     if not parts:
@@ -65,26 +65,26 @@ def in_blocks(queries: Vectors, size: int, k: int, search: Callable[[Vectors], H
 class Searcher(Protocol):
     """An open structure over (rows, E) unit vectors."""
 
-    def search(self, queries: Vectors, k: int, kept: Kept | None) -> Hits:
-        """The k rows of highest cosine with each of (Q, E) unit vectors, only among ``kept``."""
+    def search(self, queries: Vectors, k: int, allowed: AllowedRows | None) -> Hits:
+        """The k rows of highest cosine with each of (Q, E) unit vectors, only among ``allowed``."""
         ...
 
 
 @dataclass(frozen=True)
-class Kind:
+class IndexKind:
     """A way of searching: how its structure is made of vectors, and opened."""
 
     name: str
     file: str | None
     """What the structure is saved as; None: it needs none beside the vectors."""
-    least: int
+    min_rows: int
     """Rows below which the exact search serves as well, or the structure cannot be made."""
     build: Callable[[Vectors, Path], None]
     """Vectors, and the file to write."""
     open: Callable[[Path, Vectors], Searcher]
 
 
-KINDS: Final[Registry[Kind]] = Registry(
+KINDS: Final[Registry[IndexKind]] = Registry(
     "search",
     {
         "exact": "clocs.similarity.index.exact:EXACT",

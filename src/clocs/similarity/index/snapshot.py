@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError, OptionError, StoreError
 from clocs.similarity.archive.archive import Archive
-from clocs.similarity.checked_files import FileInfo, refuse_damaged
-from clocs.similarity.index.filters import EVERYONE, Filter
+from clocs.similarity.checked_files import FileInfo, check_file
+from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.manifest import read_index_manifest
-from clocs.similarity.index.searcher import Bools, Hits, Kept
+from clocs.similarity.index.searcher import AllowedRows, Bools, Hits
 from clocs.similarity.index.volume import Volume, open_volume
 from clocs.similarity.segments import Ints, Vectors
 
-FILTERS: Final = 4
+CACHED_FILTERS: Final = 4
 """Filters whose rows are remembered."""
-MOST_NAMED: Final = 20
+MAX_LISTED_VALUES: Final = 20
 """Values that an error names."""
 
 
@@ -33,27 +33,27 @@ class Snapshot:
     change writes to them, so that a deletion costs the same whatever the size of the index.
     """
 
-    def __init__(self, folder: Path, earlier: Snapshot | None = None) -> None:
+    def __init__(self, folder: Path, previous: Snapshot | None = None) -> None:
         self.folder = folder
         self.manifest = read_index_manifest(folder)
         for info in self.manifest.lists:
-            refuse_damaged(folder, info)
-        known = {volume.info: volume for volume in earlier.volumes} if earlier is not None else {}
+            check_file(folder, info)
+        known = {volume.info: volume for volume in previous.volumes} if previous is not None else {}
         embedding = self.manifest.encoder.embedding_dim
         self.volumes: list[Volume] = [
             known.get(info) or open_volume(folder, info, embedding) for info in self.manifest.volumes
         ]
         self.first = np.cumsum([0, *(volume.info.rows for volume in self.volumes)], dtype=np.int64)
         self.dead = _rows(folder, self.manifest.dead)
-        self._kept = functools.lru_cache(maxsize=FILTERS)(self._kept_of)
+        self._allowed_rows = functools.lru_cache(maxsize=CACHED_FILTERS)(self._find_allowed_rows)
         self.archive = functools.cache(self._open_archive)
 
-    def search(self, queries: Vectors, k: int, wanted: Filter = EVERYONE) -> Hits:
+    def search(self, queries: Vectors, k: int, where: Filter = NO_FILTER) -> Hits:
         """The k nearest living patients to each of (Q, E) unit vectors, among those the filter wants."""
         found: list[Hits] = []
-        for volume, first, kept in zip(self.volumes, self.first, self._kept(wanted), strict=False):
-            if kept is None or kept.count:
-                hits = volume.search(queries, k, kept)
+        for volume, first, allowed in zip(self.volumes, self.first, self._allowed_rows(where), strict=False):
+            if allowed is None or allowed.count:
+                hits = volume.search(queries, k, allowed)
                 found.append(Hits(np.where(hits.rows < 0, -1, hits.rows + first), hits.cosines) if first else hits)
         if len(found) == 1:
             return found[0]
@@ -61,36 +61,34 @@ class Snapshot:
         rows = np.concatenate([part.rows for part in (*found, none)], axis=1)
         return Hits(rows, np.concatenate([part.cosines for part in (*found, none)], axis=1)).best(k)
 
-    def _kept_of(self, wanted: Filter) -> list[Kept | None]:
+    def _find_allowed_rows(self, where: Filter) -> list[AllowedRows | None]:
         """For each volume the rows that may be found; None: all."""
-        if wanted == EVERYONE and not len(self.dead):
+        if where == NO_FILTER and not len(self.dead):
             return [None] * len(self.volumes)
-        self._refuse_unknown(wanted)
-        found: list[Kept | None] = []
+        self._check_filter_values(where)
+        found: list[AllowedRows | None] = []
         for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
-            mask = wanted.mask(volume.patients) & self._alive(first, last)
-            found.append(None if mask.all() else Kept(mask))
+            mask = where.mask(volume.patients) & self._live_mask(first, last)
+            found.append(None if mask.all() else AllowedRows(mask))
         return found
 
-    def _alive(self, first: int, last: int) -> Bools:
+    def _live_mask(self, first: int, last: int) -> Bools:
         """Which rows of a volume are neither deleted nor replaced."""
         alive = np.ones(last - first, bool)
         alive[self.dead[np.searchsorted(self.dead, first) : np.searchsorted(self.dead, last)] - first] = False
         return alive
 
-    def _refuse_unknown(self, wanted: Filter) -> None:
+    def _check_filter_values(self, where: Filter) -> None:
         """A site or label that nobody has is a mistake, not an empty answer."""
         known: dict[str, set[str]] = {}
         for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
-            alive = volume.patients.filter(pa.array(self._alive(first, last)))
-            for name, values in wanted.known_values(alive).items():
+            alive = volume.patients.filter(pa.array(self._live_mask(first, last)))
+            for name, values in where.known_values(alive).items():
                 known.setdefault(name, set()).update(values)
         for name, values in known.items():
-            if getattr(wanted, name) not in values:
-                some = ", ".join(f"'{value}'" for value in sorted(values)[:MOST_NAMED])
-                raise OptionError(
-                    f"no patient of the index has the {name} '{getattr(wanted, name)}'; there are: {some}"
-                )
+            if getattr(where, name) not in values:
+                some = ", ".join(f"'{value}'" for value in sorted(values)[:MAX_LISTED_VALUES])
+                raise OptionError(f"no patient of the index has the {name} '{getattr(where, name)}'; there are: {some}")
 
     def is_dead(self, row: int) -> bool:
         """Whether a row is deleted or replaced."""
@@ -129,7 +127,7 @@ class Snapshot:
             found[at] = ids.to_numpy(zero_copy_only=False)
         return found.astype(np.str_).reshape(rows.shape)
 
-    def facts(self, row: int) -> dict[str, Any]:
+    def patient_info(self, row: int) -> dict[str, Any]:
         """What the table says of a patient."""
         number = int(np.searchsorted(self.first, row, "right")) - 1
         found: dict[str, Any] = self.volumes[number].patients.slice(row - int(self.first[number]), 1).to_pylist()[0]

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import atomic_file
-from clocs.similarity.checked_files import describe, refuse_damaged
+from clocs.similarity.checked_files import check_file, file_info
 from clocs.similarity.index.exact import Exact
 from clocs.similarity.index.manifest import VolumeInfo
-from clocs.similarity.index.patients import SCHEMA, Part, Pooled
-from clocs.similarity.index.searcher import KINDS, Hits, Kept
+from clocs.similarity.index.patients import SCHEMA, PatientRows, PooledPatients
+from clocs.similarity.index.searcher import KINDS, AllowedRows, Hits
 from clocs.similarity.segments import Ints, Vectors
 from clocs.store.arrow_files import write_arrow
 
@@ -27,11 +27,11 @@ EXACT_SHARE: Final = 0.05
 EXACT_ROWS: Final = 100_000
 """So does one that keeps fewer rows than this, and not even half: comparing them takes ten milliseconds or so."""
 
-_ONE_HEADER: Final = threading.Lock()
+_HEADER_LOCK: Final = threading.Lock()
 """numpy parses headers by ``ast``, which in Python 3.11 stumbles now and then where several threads use it."""
 
 
-def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: int) -> VolumeInfo:
+def write_volume(folder: Path, name: str, pooled: PooledPatients, kind: str, embedding: int) -> VolumeInfo:
     """Write patients as a volume: table, vectors, and the structure its kind needs."""
     place, rows = f"{VOLUMES}/{name}", pooled.table.num_rows
     vectors = f"{place}/vectors.npy"
@@ -40,17 +40,17 @@ def write_volume(folder: Path, name: str, pooled: Pooled, kind: str, embedding: 
     patients = f"{place}/patients.arrow"
     sha256 = write_arrow(folder / patients, table.to_batches()[0]).sha256
     chosen = KINDS.get(kind)
-    if rows < chosen.least:
+    if rows < chosen.min_rows:
         chosen = KINDS.get("exact")
     structure = None
     if chosen.file is not None:
         chosen.build(_map_vectors(folder / vectors, (rows, embedding)), folder / place / chosen.file)
-        structure = describe(folder, f"{place}/{chosen.file}")
+        structure = file_info(folder, f"{place}/{chosen.file}")
     return VolumeInfo(
         kind=chosen.name,
         rows=rows,
-        vectors=describe(folder, vectors),
-        patients=describe(folder, patients, sha256),
+        vectors=file_info(folder, vectors),
+        patients=file_info(folder, patients, sha256),
         structure=structure,
     )
 
@@ -69,7 +69,7 @@ def _write_vectors(path: Path, blocks: Iterator[tuple[Vectors, Vectors]], shape:
 
 def _map_vectors(path: Path, shape: tuple[int, int]) -> Vectors:
     try:
-        with _ONE_HEADER:
+        with _HEADER_LOCK:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise IntegrityError(f"{path.name}: cannot be opened: {error!s:.200}") from error
@@ -81,7 +81,7 @@ def _map_vectors(path: Path, shape: tuple[int, int]) -> Vectors:
 def open_volume(folder: Path, info: VolumeInfo, embedding: int) -> Volume:
     """Open a volume, all of its files hashed: FAISS and Arrow trust what they read."""
     for file in info.files:
-        refuse_damaged(folder, file)
+        check_file(folder, file)
     return Volume(folder, info, embedding)
 
 
@@ -101,20 +101,20 @@ class Volume:
         structure = folder / info.structure.file if info.structure is not None else folder
         self._searcher = KINDS.get(info.kind).open(structure, self.vectors)
 
-    def search(self, queries: Vectors, k: int, kept: Kept | None) -> Hits:
-        """The nearest patients of this volume to each of (Q, E) unit vectors, among ``kept``."""
+    def search(self, queries: Vectors, k: int, allowed: AllowedRows | None) -> Hits:
+        """The nearest patients of this volume to each of (Q, E) unit vectors, among ``allowed``."""
         rows = self.info.rows
-        if kept is not None and kept.count < max(EXACT_SHARE * rows, min(EXACT_ROWS, rows / 2)):
-            return Exact(self.vectors).search(queries, k, kept)
-        return self._searcher.search(queries, k, kept)
+        if allowed is not None and allowed.count < max(EXACT_SHARE * rows, min(EXACT_ROWS, rows / 2)):
+            return Exact(self.vectors).search(queries, k, allowed)
+        return self._searcher.search(queries, k, allowed)
 
-    def part(self, rows: Ints) -> Part:
+    def patient_rows(self, rows: Ints) -> PatientRows:
         """Some of its patients, to be pooled with others."""
         table = pa.Table.from_batches([self.patients])
         table = table if len(rows) == self.info.rows else table.take(pa.array(rows))
         counts = pc.list_value_length(table.column("recordings")).to_numpy().astype(np.float32)
         lengths = counts * table.column("coherence").to_numpy()
-        return Part(table, lambda some: self.vectors[rows[some]] * lengths[some, None])
+        return PatientRows(table, lambda some: self.vectors[rows[some]] * lengths[some, None])
 
     def rows_of(self, patient_ids: pa.Array) -> Ints:
         """Rows of patients, dead ones included."""

@@ -21,18 +21,20 @@ from clocs.evaluation.scoring import format_interval
 from clocs.metrics.bootstrap import bootstrap_metrics
 from clocs.metrics.pooling import pool
 from clocs.metrics.ranking import Floats, OperatingPoints
-from clocs.similarity.scoring.cohort import Bools, Folder, cohort_of, seen_by, told
+from clocs.similarity.scoring.cohort import Bools, Folder, cohort_summary, embed_cohort, seen_recordings
 from clocs.similarity.scoring.pairs import verify_patients
-from clocs.similarity.scoring.retrieval import FEWEST_QUERIES, find_own_segments
+from clocs.similarity.scoring.retrieval import MIN_QUERIES, retrieve_own_segments
 from clocs.similarity.segments import Ints, Segments
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.seen_recordings import has_seen_keys
 
-SINGLE = "no recording has two segments under these frames: nothing to tell a patient again by. Try frames 'segments'"
-UNSEEN = "the encoder has seen nobody of this store's training part, so there is no membership to show"
-CONTROL = "random weights: nobody trained them, so membership is a control that should find nothing"
-MOST_FALSE: Final = 0.01
+SINGLE_SEGMENT_NOTE = (
+    "no recording has two segments under these frames: nothing to tell a patient again by. Try frames 'segments'"
+)
+NO_MEMBERS_NOTE = "the encoder has seen nobody of this store's training part, so there is no membership to show"
+CONTROL_NOTE = "random weights: nobody trained them, so membership is a control that should find nothing"
+MAX_FALSE_POSITIVE_RATE: Final = 0.01
 """False positive rate at which an attack is judged: few of those it accuses were not there."""
 
 
@@ -55,23 +57,23 @@ def audit(
     place = open_store(store)
     parts, encoder = place.split(split), load_encoder_checkpoint(checkpoint, place, seed)
     check_leakage(encoder.folder, encoder.about, place, parts)
-    test = cohort_of(encoder, place, frames, parts.mask("test"))
-    segments, known = test.segments(), told(test)
+    test = embed_cohort(encoder, place, frames, parts.mask("test"))
+    segments, known = test.segments(), cohort_summary(test)
     reidentified = _reidentification(segments, replicates)
-    members = _members(encoder, place, parts)
+    members = _training_members(encoder, place, parts)
     membership = None
     if members.any():
-        trained = cohort_of(encoder, place, frames, members).segments()
+        trained = embed_cohort(encoder, place, frames, members).segments()
         membership = infer_membership(trained, segments, replicates=replicates)
     notes = [*known.pop("notes")]
-    notes += [SINGLE] if reidentified is None else _too_few(reidentified)
-    notes += [UNSEEN] if not members.any() else []
-    notes += [CONTROL] if encoder.folder is None else []
+    notes += [SINGLE_SEGMENT_NOTE] if reidentified is None else _too_few_notes(reidentified)
+    notes += [NO_MEMBERS_NOTE] if not members.any() else []
+    notes += [CONTROL_NOTE] if encoder.folder is None else []
     identity = {"split": split, "split_sha256": parts.sha256}
     return {**known, **identity, "reidentification": reidentified, "membership": membership, "notes": notes}
 
 
-def in_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+def table_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
     """An audit for people: what was tried, what came of it, and what guessing gives."""
     rows = []
     for where, words in (("any_segment", ""), ("other_recordings", ", in another recording")):
@@ -94,37 +96,37 @@ def in_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def _reidentification(segments: Segments, replicates: int) -> dict[str, Any] | None:
     found = {
-        name: _both(segments, across, replicates)
+        name: _ranks_and_errors(segments, across, replicates)
         for name, across in (("any_segment", False), ("other_recordings", True))
     }
     return found if found["any_segment"] is not None else None
 
 
-def _too_few(reidentified: dict[str, Any]) -> list[str]:
+def _too_few_notes(reidentified: dict[str, Any]) -> list[str]:
     """A sentence for each test with too few patients to count them."""
     have = {"any_segment": "with two segments", "other_recordings": "with two recordings"}
     return [
-        f"fewer than {FEWEST_QUERIES} patients {words} ({reidentified[name]['patients']}): "
+        f"fewer than {MIN_QUERIES} patients {words} ({reidentified[name]['patients']}): "
         "no statistics of re-identification"
         for name, words in have.items()
         if reidentified[name] is not None and "examples" in reidentified[name]
     ]
 
 
-def _both(segments: Segments, across_recordings: bool, replicates: int) -> dict[str, Any] | None:
+def _ranks_and_errors(segments: Segments, across_recordings: bool, replicates: int) -> dict[str, Any] | None:
     """Ranks among all, and errors between pairs."""
-    ranks = find_own_segments(segments, across_recordings=across_recordings, replicates=replicates)
+    ranks = retrieve_own_segments(segments, across_recordings=across_recordings, replicates=replicates)
     if ranks is None or "examples" in ranks:
         return ranks
     errors = verify_patients(segments, across_recordings=across_recordings, replicates=replicates)
     return {**ranks, **(errors or {})}
 
 
-def _members(encoder: EncoderCheckpoint, store: Store, split: Split) -> Bools:
+def _training_members(encoder: EncoderCheckpoint, store: Store, split: Split) -> Bools:
     """Recordings of the training part that trained the encoder; all of them for random weights, as a control."""
     train = split.mask("train")
-    told_what = encoder.folder is not None and has_seen_keys(encoder.folder, encoder.about)
-    return np.asarray(train & seen_by(encoder, store)) if told_what else train
+    lists_training_records = encoder.folder is not None and has_seen_keys(encoder.folder, encoder.about)
+    return np.asarray(train & seen_recordings(encoder, store)) if lists_training_records else train
 
 
 def infer_membership(members: Segments, others: Segments, *, replicates: int = 1000) -> dict[str, Any] | None:
@@ -134,7 +136,7 @@ def infer_membership(members: Segments, others: Segments, *, replicates: int = 1
     ``false_positives`` of the others' is above; guessing finds ``chance``, which is more where the others are few.
     Intervals, 95 %, are over patients. None: a side has no record of two segments.
     """
-    sides = [own_similarity(side) for side in (members, others)]
+    sides = [within_record_similarity(side) for side in (members, others)]
     if not all(len(score) for _, score in sides):
         return None
     score = np.concatenate([side[1] for side in sides])
@@ -145,30 +147,30 @@ def infer_membership(members: Segments, others: Segments, *, replicates: int = 1
 
     def measure(times: Floats) -> Floats:
         weights = times[owner]
-        return np.array([points.auc(weights), points.true_positive_rate_at(MOST_FALSE, weights)])
+        return np.array([points.auc(weights), points.true_positive_rate_at(MAX_FALSE_POSITIVE_RATE, weights)])
 
     area, found = bootstrap_metrics(measure, len(known), replicates=replicates)
     return {
         "score": "mean cosine between a record's own segments",
         "auc": area.as_dict(),
         "true_positives": found.as_dict(),
-        "false_positives": MOST_FALSE,
-        "chance": chance_at(MOST_FALSE, int((~member).sum())),
+        "false_positives": MAX_FALSE_POSITIVE_RATE,
+        "chance": chance_true_positive_rate(MAX_FALSE_POSITIVE_RATE, int((~member).sum())),
         "members": int(member.sum()),
         "others": int((~member).sum()),
         "mean_score": {"members": float(score[member].mean()), "others": float(score[~member].mean())},
     }
 
 
-def chance_at(most_false: float, others: int) -> float:
+def chance_true_positive_rate(max_false_positive_rate: float, others: int) -> float:
     """The share of members that scores at random put above a threshold which at most so many of the others reach.
 
     The threshold is the highest of the others that is not allowed; a member is as likely above it as any of them.
     """
-    return (math.floor(most_false * others + 1e-9) + 1) / (others + 1)
+    return (math.floor(max_false_positive_rate * others + 1e-9) + 1) / (others + 1)
 
 
-def own_similarity(segments: Segments) -> tuple[Ints, Floats]:
+def within_record_similarity(segments: Segments) -> tuple[Ints, Floats]:
     """The patient of each record that has two segments or more, and the mean cosine over pairs of its segments."""
     _, first, count = np.unique(segments.record, return_index=True, return_counts=True)
     several = count > 1

@@ -28,9 +28,9 @@ Bools = npt.NDArray[np.bool_]
 FRAMES: Final = ("encoder", "paper", "segments")
 """How recordings are cut: as for evaluations (``FrameChoice``), or, ``segments``, as the dataset is for contrasts in
 time, whatever the encoder's rate."""
-EVERYONE: Final = "all"
+WHOLE_STORE: Final = "all"
 """The part that is the whole store; it needs no split."""
-MOST_PATIENTS: Final = 10_000
+MAX_PATIENTS: Final = 10_000
 """Patients that are looked at; of more, so many are drawn. It bounds the time, and ranks among as many compare."""
 
 
@@ -68,24 +68,24 @@ def open_cohort(
     frames: str = "encoder",
     seed: int = 0,
 ) -> Cohort:
-    """The patients of ``part``, of at most ``MOST_PATIENTS``; refused where the encoder has seen test patients.
+    """The patients of ``part``, of at most ``MAX_PATIENTS``; refused where the encoder has seen test patients.
 
     ``seed``: of random weights.
     """
     place = open_store(store)
     encoder = load_encoder_checkpoint(checkpoint, place, seed)
-    if part == EVERYONE:
-        return cohort_of(encoder, place, frames, np.ones(len(place), bool))
+    if part == WHOLE_STORE:
+        return embed_cohort(encoder, place, frames, np.ones(len(place), bool))
     parts = place.split(split)
     check_leakage(encoder.folder, encoder.about, place, parts)
-    return cohort_of(encoder, place, frames, parts.mask(part))
+    return embed_cohort(encoder, place, frames, parts.mask(part))
 
 
-def cohort_of(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bools) -> Cohort:
+def embed_cohort(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bools) -> Cohort:
     """The patients of some recordings, given as a mask over the store's."""
-    policy = _policy(encoder, store, frames)
-    distinct = records & ~_repeated(store, records)
-    chosen = _few_patients(store, distinct)
+    policy = _frame_policy(encoder, store, frames)
+    distinct = records & ~_duplicates(store, records)
+    chosen = _limit_patients(store, distinct)
     channels = encoder.module.in_channels
     rows = compute_outputs(encoder.module, store, policy, chosen, in_channels=channels)
     frames_of = Frames(store, policy, records=chosen, all_leads=channels > 1)
@@ -95,20 +95,20 @@ def cohort_of(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bo
         many = "recording left out: its" if left == 1 else "recordings left out: their"
         notes.append(f"{left} {many} signal is there under another name")
     if (chosen != distinct).any():
-        notes.append(f"{MOST_PATIENTS:,} of {_patients(store, distinct):,} patients, drawn at random")
-    if seen := int(seen_by(encoder, store)[chosen].sum()):
+        notes.append(f"{MAX_PATIENTS:,} of {_num_patients(store, distinct):,} patients, drawn at random")
+    if seen := int(seen_recordings(encoder, store)[chosen].sum()):
         notes.append(f"{seen:,} of these recordings are among those that the encoder was trained or chosen by")
     return Cohort(encoder, store, rows, frame, tuple(notes))
 
 
-def seen_by(encoder: EncoderCheckpoint, store: Store) -> Bools:
+def seen_recordings(encoder: EncoderCheckpoint, store: Store) -> Bools:
     """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
     if encoder.folder is None or not has_seen_keys(encoder.folder, encoder.about):
         return np.zeros(len(store), bool)
     return seen_mask(encoder.folder, encoder.about, store)
 
 
-def told(cohort: Cohort) -> dict[str, Any]:
+def cohort_summary(cohort: Cohort) -> dict[str, Any]:
     """Who was looked at, for a result."""
     rows = cohort.rows
     return {
@@ -122,19 +122,19 @@ def told(cohort: Cohort) -> dict[str, Any]:
     }
 
 
-def _policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolicy:
+def _frame_policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolicy:
     """Of the encoder's leads, where the dataset has no choice of its own: as an archive is embedded."""
     if frames not in FRAMES:
         raise ConfigError(f"no frames '{frames}'; there are {', '.join(FRAMES)}")
     taken = encoder.about["input"]
     if frames == "segments":
-        policy = _segments(store, taken["policy"])
+        policy = _segment_policy(store, taken["policy"])
     else:
         policy = frame_policy_for(encoder.about, store, "paper" if frames == "paper" else "encoder")
     return policy.model_copy(update={"leads": policy.leads or tuple(taken.get("leads", ()))})
 
 
-def _segments(store: Store, trained: dict[str, Any]) -> FramePolicy:
+def _segment_policy(store: Store, trained: dict[str, Any]) -> FramePolicy:
     """Single segments, normalised as in training."""
     own = store.frame_policy("segments")
     if own.num_samples != trained["num_samples"]:
@@ -144,7 +144,7 @@ def _segments(store: Store, trained: dict[str, Any]) -> FramePolicy:
     return own.model_copy(update={"num_segments": 1, "normalization": trained["normalization"]})
 
 
-def _repeated(store: Store, records: Bools) -> Bools:
+def _duplicates(store: Store, records: Bools) -> Bools:
     """Which of these recordings have the signal of an earlier one of them."""
     found = np.zeros(len(store), bool)
     for group in duplicate_groups(store):
@@ -152,15 +152,15 @@ def _repeated(store: Store, records: Bools) -> Bools:
     return found
 
 
-def _few_patients(store: Store, records: Bools) -> Bools:
-    """The recordings of at most ``MOST_PATIENTS`` of the patients."""
+def _limit_patients(store: Store, records: Bools) -> Bools:
+    """The recordings of at most ``MAX_PATIENTS`` of the patients."""
     patient = store.patient_codes()[0]
     known = np.unique(patient[records])
-    if len(known) <= MOST_PATIENTS:
+    if len(known) <= MAX_PATIENTS:
         return records
-    drawn = generator(0, "patients looked at").choice(known, MOST_PATIENTS, replace=False)
+    drawn = generator(0, "patients looked at").choice(known, MAX_PATIENTS, replace=False)
     return np.asarray(records & np.isin(patient, drawn))
 
 
-def _patients(store: Store, records: Bools) -> int:
+def _num_patients(store: Store, records: Bools) -> int:
     return len(np.unique(store.patient_codes()[0][records]))

@@ -22,76 +22,83 @@ from clocs.similarity.segments import Ints, Segments, Vectors
 
 Pairs = tuple[Ints, Ints]
 """(pairs,) twice: the rows on either side."""
-MOST_PAIRS: Final = 100_000
+MAX_PAIRS: Final = 100_000
 """Pairs of a kind that are measured. A share of one half is then known to 0.0016, and patients differ by more."""
-CHUNK: Final = 16_384
+PAIRS_PER_BLOCK: Final = 16_384
 """Pairs whose vectors are held at once."""
 QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def own_pairs(
-    patient: Ints, *, apart: Ints | None = None, even: bool = False, most: int = MOST_PAIRS, seed: int = 0
+def same_patient_pairs(
+    patient: Ints,
+    *,
+    exclude_within: Ints | None = None,
+    balance_patients: bool = False,
+    max_pairs: int = MAX_PAIRS,
+    seed: int = 0,
 ) -> Pairs:
-    """Two rows of the same patient each; of more than ``most``, so many drawn without repetition.
+    """Two rows of the same patient each; of more than ``max_pairs``, so many drawn without repetition.
 
-    ``apart``: (N,) rows of the same value, such as a recording, make no pair. ``even``: of each patient as many are
+    ``exclude_within``: (N,) rows of the same value, such as a recording, make no pair. ``balance_patients``: of each patient as many are
     drawn, or all that there are, so that nobody's long recording leaves no room for the others.
     """
-    order = np.lexsort((np.zeros_like(patient) if apart is None else apart, patient)).astype(np.int64)
-    start = _first_alike(patient[order])
-    until = np.arange(len(order)) if apart is None else _first_alike(patient[order], apart[order])
+    order = np.lexsort((np.zeros_like(patient) if exclude_within is None else exclude_within, patient)).astype(np.int64)
+    start = _run_starts(patient[order])
+    until = np.arange(len(order)) if exclude_within is None else _run_starts(patient[order], exclude_within[order])
     before = np.append(0, np.cumsum(until - start))  # a row makes pairs with its patient's rows above it
     total, random = int(before[-1]), generator(seed, "own pairs")
-    if total <= most:
+    if total <= max_pairs:
         chosen = np.arange(total)
-    elif even:
+    elif balance_patients:
         ends = np.append(before[np.unique(start)], total)
-        quota = max(1, most // int(np.count_nonzero(np.diff(ends))))
-        chosen = np.concatenate([begin + _drawn(end - begin, quota, random) for begin, end in pairwise(ends.tolist())])
+        quota = max(1, max_pairs // int(np.count_nonzero(np.diff(ends))))
+        chosen = np.concatenate(
+            [begin + _sample_positions(end - begin, quota, random) for begin, end in pairwise(ends.tolist())]
+        )
     else:
-        chosen = _drawn(total, most, random)
+        chosen = _sample_positions(total, max_pairs, random)
     row = np.searchsorted(before[1:], chosen, "right")
     return order[start[row] + chosen - before[row]], order[row]
 
 
-def _drawn(total: int, most: int, random: np.random.Generator) -> Ints:
-    """Places of so many, in order and each once; of more than ``most``, a draw."""
-    return np.sort(random.choice(total, most, replace=False)) if total > most else np.arange(total)
+def _sample_positions(total: int, max_pairs: int, random: np.random.Generator) -> Ints:
+    """Places of so many, in order and each once; of more than ``max_pairs``, a draw."""
+    return np.sort(random.choice(total, max_pairs, replace=False)) if total > max_pairs else np.arange(total)
 
 
-def _first_alike(*columns: Ints) -> Ints:
+def _run_starts(*columns: Ints) -> Ints:
     """(N,) of each row, the first of the rows up to it that are like it, and each other, in all columns."""
     changes = np.append(True, np.any([column[1:] != column[:-1] for column in columns], axis=0))[: len(columns[0])]
     return np.maximum.accumulate(np.where(changes, np.arange(len(changes)), 0))
 
 
-def other_pairs(patient: Ints, *, most: int = MOST_PAIRS, seed: int = 0) -> Pairs:
-    """Two rows of different patients each; of more than ``most``, so many drawn, each by itself."""
+def different_patient_pairs(patient: Ints, *, max_pairs: int = MAX_PAIRS, seed: int = 0) -> Pairs:
+    """Two rows of different patients each; of more than ``max_pairs``, so many drawn, each by itself."""
     rows = len(patient)
-    if rows * (rows - 1) // 2 <= most:
+    if rows * (rows - 1) // 2 <= max_pairs:
         first, second = (side.astype(np.int64) for side in np.triu_indices(rows, 1))
         apart = patient[first] != patient[second]
         return first[apart], second[apart]
     if (patient == patient[0]).all():
         return np.empty(0, np.int64), np.empty(0, np.int64)
     random, drawn = generator(seed, "other pairs"), np.empty((2, 0), np.int64)
-    while drawn.shape[1] < most:
-        more = random.integers(0, rows, (2, most))
+    while drawn.shape[1] < max_pairs:
+        more = random.integers(0, rows, (2, max_pairs))
         drawn = np.concatenate([drawn, more[:, patient[more[0]] != patient[more[1]]]], axis=1)
-    return drawn[0, :most], drawn[1, :most]
+    return drawn[0, :max_pairs], drawn[1, :max_pairs]
 
 
 def pair_weights(
-    patient: Ints, own: Pairs, other: Pairs, *, even: bool = False
+    patient: Ints, own: Pairs, other: Pairs, *, balance_patients: bool = False
 ) -> tuple[int, Callable[[Floats], Floats]]:
     """How many patients there are, and: how often each is drawn -> what each pair weighs, own ones first.
 
-    An own pair is drawn with its patient, another with both of its patients. ``even``: patients weigh the same, however
+    An own pair is drawn with its patient, another with both of its patients. ``balance_patients``: patients weigh the same, however
     many rows each has; else pairs do, so that a patient with many rows has most of them.
     """
     _, member, rows = np.unique(patient, return_inverse=True, return_counts=True)
     mine, (one, two) = member[own[0]], (member[side] for side in other)
-    if not even:
+    if not balance_patients:
         return len(rows), lambda times: np.concatenate([times[mine], times[one] * times[two]])
     pairs = np.bincount(mine, minlength=len(rows))[mine]
     return len(rows), lambda times: np.concatenate(
@@ -130,15 +137,18 @@ def patient_distances(
     values: npt.NDArray[np.floating],
     patient: Ints,
     *,
-    most: int = MOST_PAIRS,
+    max_pairs: int = MAX_PAIRS,
     seed: int = 0,
     replicates: int = 1000,
 ) -> Distances:
     """Of embeddings (N, E) of leads and frames, with their patients (N,).
 
-    Of more than ``most`` pairs of a kind so many are drawn, once by the seed; no matrix of all distances is held.
+    Of more than ``max_pairs`` pairs of a kind so many are drawn, once by the seed; no matrix of all distances is held.
     """
-    intra, inter = own_pairs(patient, most=most, seed=seed), other_pairs(patient, most=most, seed=seed)
+    intra, inter = (
+        same_patient_pairs(patient, max_pairs=max_pairs, seed=seed),
+        different_patient_pairs(patient, max_pairs=max_pairs, seed=seed),
+    )
     if not len(intra[0]) or not len(inter[0]):
         raise ConfigError("distances need a patient with two embeddings, and two patients")
     lengths = pair_distances(values, *intra), pair_distances(values, *inter)
@@ -148,8 +158,8 @@ def patient_distances(
 def pair_distances(values: npt.NDArray[np.floating], first: Ints, second: Ints) -> Floats:
     """(pairs,) Euclidean distance between rows ``first`` and ``second`` of (N, E)."""
     found = np.empty(len(first))
-    for begin in range(0, len(first), CHUNK):
-        place = slice(begin, begin + CHUNK)
+    for begin in range(0, len(first), PAIRS_PER_BLOCK):
+        place = slice(begin, begin + PAIRS_PER_BLOCK)
         found[place] = np.linalg.norm(values[first[place]] - values[second[place]], axis=1)
     return found
 
@@ -173,7 +183,7 @@ def verify_patients(
     segments: Segments,
     *,
     across_recordings: bool = False,
-    most: int = MOST_PAIRS,
+    max_pairs: int = MAX_PAIRS,
     seed: int = 0,
     replicates: int = 1000,
 ) -> dict[str, Any] | None:
@@ -182,19 +192,21 @@ def verify_patients(
     Patients weigh the same, however many segments each has. ``across_recordings``: genuine pairs are of two recordings.
     The interval, 95 %, is over patients.
     """
-    apart = segments.record if across_recordings else None
-    genuine = own_pairs(segments.patient, apart=apart, even=True, most=most, seed=seed)
-    impostor = other_pairs(segments.patient, most=most, seed=seed)
+    exclude_within = segments.record if across_recordings else None
+    genuine = same_patient_pairs(
+        segments.patient, exclude_within=exclude_within, balance_patients=True, max_pairs=max_pairs, seed=seed
+    )
+    impostor = different_patient_pairs(segments.patient, max_pairs=max_pairs, seed=seed)
     if not len(genuine[0]) or not len(impostor[0]):
         return None
     cosine = np.concatenate([pair_cosines(segments.values, pairs) for pairs in (genuine, impostor)])
     points = OperatingPoints(np.arange(len(cosine)) < len(genuine[0]), cosine)
-    patients, weight = pair_weights(segments.patient, genuine, impostor, even=True)
-    sampling_rate = bootstrap_metrics(
+    patients, weight = pair_weights(segments.patient, genuine, impostor, balance_patients=True)
+    error_rate = bootstrap_metrics(
         lambda times: np.array([points.equal_error_rate(weight(times))]), patients, replicates=replicates
     )[0]
     return {
-        "equal_error_rate": sampling_rate.as_dict(),
+        "equal_error_rate": error_rate.as_dict(),
         "genuine_pairs": len(genuine[0]),
         "impostor_pairs": len(impostor[0]),
     }
@@ -203,7 +215,7 @@ def verify_patients(
 def pair_cosines(values: Vectors, pairs: Pairs) -> Floats:
     """(pairs,) cosine between rows of unit length (N, E)."""
     found = np.empty(len(pairs[0]))
-    for begin in range(0, len(found), CHUNK):
-        first, second = (side[begin : begin + CHUNK] for side in pairs)
-        found[begin : begin + CHUNK] = np.einsum("ne,ne->n", values[first], values[second])
+    for begin in range(0, len(found), PAIRS_PER_BLOCK):
+        first, second = (side[begin : begin + PAIRS_PER_BLOCK] for side in pairs)
+        found[begin : begin + PAIRS_PER_BLOCK] = np.einsum("ne,ne->n", values[first], values[second])
     return found

@@ -18,19 +18,19 @@ from clocs.metrics.bootstrap import FEWEST, bootstrap_metrics
 from clocs.metrics.ranking import Bools, Floats, macro_average
 from clocs.similarity.segments import Ints, Segments, unit_length
 
-NEIGHBOURS: Final = 10
-FEWEST_QUERIES: Final = 30
+NUM_NEIGHBORS: Final = 10
+MIN_QUERIES: Final = 30
 """Patients for a statistic over them; of fewer there are ranks, but no mean and no interval."""
-BLOCK: Final = 256
+QUERIES_PER_BLOCK: Final = 256
 """Queries whose cosines to all others are held at once."""
 
 
-def neighbour_agreement(
+def neighbor_agreement(
     values: npt.NDArray[np.floating],
     labels: Bools,
     classes: Sequence[str],
     *,
-    k: int = NEIGHBOURS,
+    k: int = NUM_NEIGHBORS,
     replicates: int = 1000,
 ) -> dict[str, Any]:
     """Precision at k of the neighbours' labels, for patients (P, E) with labels (P, K), as JSON.
@@ -41,12 +41,12 @@ def neighbour_agreement(
     others give: prevalence without the query. Intervals, 95 %, are over query patients; the archive stays as it is.
     There are none for a class of fewer than 3 patients, nor for the means over fewer than 30 queries.
     """
-    shares = neighbour_shares(values, labels, k)
+    shares = neighbor_label_shares(values, labels, k)
     others = (labels.sum(0) - 1) / (len(labels) - 1)
     measures = _measures(labels, shares)
     found = bootstrap_metrics(measures, len(labels), replicates=replicates)
     queries = int(labels.any(1).sum())
-    enough = [*(labels.sum(0) >= FEWEST), queries >= FEWEST_QUERIES, queries >= FEWEST_QUERIES]
+    enough = [*(labels.sum(0) >= FEWEST), queries >= MIN_QUERIES, queries >= MIN_QUERIES]
     *each, over_classes, over_patients = (
         one if many else replace(one, low=np.nan, high=np.nan) for one, many in zip(found, enough, strict=True)
     )
@@ -55,7 +55,7 @@ def neighbour_agreement(
         name: {
             "patients": int(labels[:, place].sum()),
             "precision": each[place].as_dict(),
-            "chance": _number(expected[place]),
+            "chance": _nan_to_none(expected[place]),
         }
         for place, name in enumerate(classes)
     }
@@ -65,12 +65,12 @@ def neighbour_agreement(
         "queries": queries,
         "macro": over_classes.as_dict(),
         "micro": over_patients.as_dict(),
-        "chance": {"macro": _number(expected[-2]), "micro": _number(expected[-1])},
+        "chance": {"macro": _nan_to_none(expected[-2]), "micro": _nan_to_none(expected[-1])},
         "classes": told,
     }
 
 
-def neighbour_shares(values: npt.NDArray[np.floating], labels: Bools, k: int) -> Floats:
+def neighbor_label_shares(values: npt.NDArray[np.floating], labels: Bools, k: int) -> Floats:
     """(P, K) the share of each patient's k nearest others who have a class.
 
     Where others tie for the last places, it is the mean over all ways to choose among them.
@@ -79,8 +79,8 @@ def neighbour_shares(values: npt.NDArray[np.floating], labels: Bools, k: int) ->
         raise ConfigError(f"{k} neighbours of {len(values)} patients: there must be at least one, and more patients")
     vectors, truth = unit_length(values), labels.astype(np.float64)
     shares = np.empty(labels.shape)
-    for begin in range(0, len(vectors), BLOCK):
-        rows = np.arange(begin, min(begin + BLOCK, len(vectors)))
+    for begin in range(0, len(vectors), QUERIES_PER_BLOCK):
+        rows = np.arange(begin, min(begin + QUERIES_PER_BLOCK, len(vectors)))
         cosine = vectors[rows] @ vectors.T
         cosine[rows - begin, rows] = -np.inf
         last = np.partition(cosine, -k, axis=1)[:, -k, None]
@@ -103,11 +103,11 @@ def _measures(labels: Bools, shares: Floats) -> Callable[[Floats], Floats]:
     return measure
 
 
-def _number(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def find_own_segments(
+def retrieve_own_segments(
     segments: Segments, *, across_recordings: bool = False, replicates: int = 1000
 ) -> dict[str, Any] | None:
     """How well a patient's first segment finds another one of the same patient among all segments, as JSON.
@@ -115,14 +115,14 @@ def find_own_segments(
     ``across_recordings``: in the patient's other recordings; the query's own recording takes no part. Intervals, 95 %,
     are over query patients; whom they are sought among stays as it is. ``chance`` is a random
     order. Ranks depend on how many segments there are. None: nobody has what is sought. With fewer
-    than ``FEWEST_QUERIES`` patients there are ranks only, and no statistic.
+    than ``MIN_QUERIES`` patients there are ranks only, and no statistic.
     """
     query = _queries(segments, across_recordings)
     if not len(query):
         return None
-    rank, own, others = own_ranks(segments, query, across_recordings=across_recordings)
+    rank, own, others = rank_own_segments(segments, query, across_recordings=across_recordings)
     found: dict[str, Any] = {"patients": len(query), "segments": len(segments)}
-    if len(query) < FEWEST_QUERIES:
+    if len(query) < MIN_QUERIES:
         examples = zip(segments.patient[query].tolist(), rank.tolist(), strict=True)
         return {**found, "examples": [{"patient": patient, "rank": place} for patient, place in examples]}
     achieved = np.stack([rank <= 1, rank <= 10, 1 / rank])
@@ -139,16 +139,16 @@ def find_own_segments(
     }
 
 
-def own_ranks(segments: Segments, query: Ints, *, across_recordings: bool = False) -> tuple[Floats, Ints, Ints]:
+def rank_own_segments(segments: Segments, query: Ints, *, across_recordings: bool = False) -> tuple[Floats, Ints, Ints]:
     """The rank of each query's best own segment, how many own ones it has, and among how many others: (Q,) each.
 
     Rank 1: no other patient's segment is as near. One that ties counts half a place.
     """
     rank, own_count, other_count = np.empty(len(query)), np.empty(len(query), np.int64), np.empty(len(query), np.int64)
-    for begin in range(0, len(query), BLOCK):
-        place = slice(begin, begin + BLOCK)
+    for begin in range(0, len(query), QUERIES_PER_BLOCK):
+        place = slice(begin, begin + QUERIES_PER_BLOCK)
         cosine = segments.values[query[place]] @ segments.values.T
-        own, other = _sought(segments, query[place], across_recordings)
+        own, other = _own_and_other(segments, query[place], across_recordings)
         best = np.where(own, cosine, -np.inf).max(1)[:, None]
         rank[place] = 1 + (other & (cosine > best)).sum(1) + (other & (cosine == best)).sum(1) / 2
         own_count[place], other_count[place] = own.sum(1), other.sum(1)
@@ -164,7 +164,7 @@ def _queries(segments: Segments, across_recordings: bool) -> Ints:
     return np.asarray(first[several])
 
 
-def _sought(segments: Segments, query: Ints, across_recordings: bool) -> tuple[Bools, Bools]:
+def _own_and_other(segments: Segments, query: Ints, across_recordings: bool) -> tuple[Bools, Bools]:
     """(Q, S) twice: what each query seeks, and what it may be mistaken for."""
     same = segments.patient[query][:, None] == segments.patient
     unit = segments.record if across_recordings else np.arange(len(segments))

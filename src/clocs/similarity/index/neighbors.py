@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from clocs.similarity.index.search import PatientIndex
 
-SAME: Final = 1 - 1e-6
+SAME_RECORDING_COSINE: Final = 1 - 1e-6
 """Cosine from which two embeddings are of one recording."""
 
 
 @dataclass(frozen=True)
-class LeadLikeness:
+class LeadSimilarity:
     """How alike one lead of two recordings is."""
 
     lead: str
@@ -31,7 +31,7 @@ class LeadLikeness:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Neighbor:
     """A patient near the query."""
 
     patient_id: str
@@ -47,7 +47,7 @@ class Neighbour:
     sex: str | None
     site: str
     recordings: int
-    why: tuple[LeadLikeness, ...]
+    why: tuple[LeadSimilarity, ...]
     """Leads that the query and that recording share, the most alike first."""
 
 
@@ -68,31 +68,31 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
-class Similar:
+class SimilarPatients:
     """The patients nearest to a query, the nearest first."""
 
     query: Query
-    neighbours: tuple[Neighbour, ...]
+    neighbors: tuple[Neighbor, ...]
     notes: tuple[str, ...]
     """What was corrected in the query, and what could not be said; a sentence each."""
 
     def as_dict(self) -> dict[str, Any]:
         """Without vectors and signals."""
         asked = {"record_id": self.query.record_id, "patient_id": self.query.patient_id}
-        return {"query": asked, "neighbours": [asdict(item) for item in self.neighbours], "notes": list(self.notes)}
+        return {"query": asked, "neighbours": [asdict(item) for item in self.neighbors], "notes": list(self.notes)}
 
 
-def neighbour_of(now: Snapshot, query: Query, row: int, cosine: float) -> Neighbour:
+def describe_neighbor(now: Snapshot, query: Query, row: int, cosine: float) -> Neighbor:
     """What is known of a patient that a search found."""
-    facts = now.facts(row)
+    facts = now.patient_info(row)
     recordings = facts["recordings"]
     chosen = recordings[0]
-    why: tuple[LeadLikeness, ...] = ()
+    why: tuple[LeadSimilarity, ...] = ()
     if all(now.archive(item["archive"]) is not None for item in recordings):
         if len(recordings) > 1:
             chosen = max(recordings, key=lambda item: _cosine(now, item, query))
-        why = _likeness(now, query, chosen)
-    return Neighbour(
+        why = _lead_similarities(now, query, chosen)
+    return Neighbor(
         patient_id=facts["patient_id"],
         similarity=cosine,
         distance=1 - cosine,
@@ -108,14 +108,14 @@ def neighbour_of(now: Snapshot, query: Query, row: int, cosine: float) -> Neighb
 
 def has_recording(now: Snapshot, query: Query, row: int, cosine: float) -> bool:
     """Whether the query is a recording of this patient; of several, only as long as their archive is there."""
-    recordings = now.facts(row)["recordings"]
+    recordings = now.patient_info(row)["recordings"]
     if len(recordings) == 1:
-        return cosine >= SAME
+        return cosine >= SAME_RECORDING_COSINE
     there = [item for item in recordings if now.archive(item["archive"]) is not None]
-    return any(_cosine(now, item, query) >= SAME for item in there)
+    return any(_cosine(now, item, query) >= SAME_RECORDING_COSINE for item in there)
 
 
-def few_fit(found: int) -> str:
+def few_matches_note(found: int) -> str:
     """The note on a search that found fewer than it was asked for."""
     return "only 1 patient of the index fits" if found == 1 else f"only {found} patients of the index fit"
 
@@ -126,34 +126,34 @@ def _cosine(now: Snapshot, recording: dict[str, Any], query: Query) -> float:
     return float(archive.vectors(np.array([recording["row"]]))[0] @ query.vector)
 
 
-def _likeness(now: Snapshot, query: Query, recording: dict[str, Any]) -> tuple[LeadLikeness, ...]:
+def _lead_similarities(now: Snapshot, query: Query, recording: dict[str, Any]) -> tuple[LeadSimilarity, ...]:
     archive = now.archive(recording["archive"])
     assert archive is not None
     held, present = archive.lead_vectors(np.array([recording["row"]]))
     shared = np.flatnonzero(present[0] & query.leads.any(axis=1))
     cosines = np.einsum("le,le->l", held[0][shared], query.leads[shared])
     order = np.argsort(-cosines, kind="stable")
-    return tuple(LeadLikeness(archive.manifest.leads[shared[at]], float(cosines[at])) for at in order)
+    return tuple(LeadSimilarity(archive.manifest.leads[shared[at]], float(cosines[at])) for at in order)
 
 
 def draw_similar(
-    index: PatientIndex, found: Similar, *, leads: tuple[str, ...] | None = None, seconds: float = 8.0
+    index: PatientIndex, found: SimilarPatients, *, leads: tuple[str, ...] | None = None, seconds: float = 8.0
 ) -> Figure:
     """Draw the query above its neighbours; of each patient, the recording most like the query."""
     query = found.query.recording or index.recording(found.query.record_id)
-    recordings = [query, *(index.recording(item.record_id) for item in found.neighbours)]
-    captions = ["query\n" + _words(query.labels, query.age, query.sex)]
-    captions += [_caption(place, item) for place, item in enumerate(found.neighbours, 1)]
+    recordings = [query, *(index.recording(item.record_id) for item in found.neighbors)]
+    captions = ["query\n" + _describe_patient(query.labels, query.age, query.sex)]
+    captions += [_caption(place, item) for place, item in enumerate(found.neighbors, 1)]
     title = f"Patients like {found.query.record_id or 'this one'}"
     return draw_neighbors(recordings, captions, leads=leads, seconds=seconds, title=title)
 
 
-def _caption(place: int, item: Neighbour) -> str:
+def _caption(place: int, item: Neighbor) -> str:
     alike = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
     first = f"{place}.  {item.record_id}   distance {item.distance:.3f}" + (f"   leads: {alike}" if alike else "")
-    return f"{first}\n{_words(item.labels, item.age, item.sex)}"
+    return f"{first}\n{_describe_patient(item.labels, item.age, item.sex)}"
 
 
-def _words(labels: tuple[str, ...], age: float | None, sex: str | None) -> str:
+def _describe_patient(labels: tuple[str, ...], age: float | None, sex: str | None) -> str:
     known = (", ".join(labels), "" if age is None else f"{age:g} y", sex or "")
     return "   ".join(part for part in known if part)

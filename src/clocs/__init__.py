@@ -1,4 +1,7 @@
-"""clocs: contrastive learning of cardiac signals across space, time and patients."""
+"""Self-supervised learning on ECGs: contrastive learning of cardiac signals across space, time and patients (CLOCS).
+
+The names exported here are imported on first access, so ``import clocs`` is quick and does not need PyTorch.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 
     plot, split = draw_recording, make_split
 
-_PLACES = {
+_EXPORTS = {
     "Episode": "clocs.core.recording:Episode",
     "Recording": "clocs.core.recording:Recording",
     "DATASETS": "clocs.datasets:DATASETS",
@@ -85,24 +88,24 @@ _PLACES = {
     "open_index": "clocs.similarity.index.search:open_index",
     "PatientIndex": "clocs.similarity.index.search:PatientIndex",
 }
-"""Public names and where they live; a command has its function under the same name."""
+"""Public name -> ``"module:attribute"``. Command-line commands have the same names as their functions here."""
 
-__all__ = ["__version__", *_PLACES]
+__all__ = ["__version__", *_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that ``import clocs`` stays quick."""
-    if name not in _PLACES:
+    """Import a public name on first access."""
+    if name not in _EXPORTS:
         raise AttributeError(f"module 'clocs' has no attribute '{name}'")
-    module, _, attribute = _PLACES[name].partition(":")
+    module, _, attribute = _EXPORTS[name].partition(":")
     try:
         return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         from clocs.core.errors import missing_train_extra
 
-        if (refusal := missing_train_extra(error, f"clocs.{name}")) is None:
+        if (missing_extra := missing_train_extra(error, f"clocs.{name}")) is None:
             raise
-        raise refusal from error
+        raise missing_extra from error
 
 
 def __dir__() -> list[str]:

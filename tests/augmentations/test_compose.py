@@ -71,7 +71,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     lines = str(refusal.value).splitlines()
     assert [line.split(":")[0] for line in lines] == [f"augmentations[{number}]" for number in (0, 1, 2, 3, 5)]
     known = ", ".join(AUGMENTATIONS.names())
-    assert f"unknown augmentation 'gausian_noise'. Did you mean 'gaussian_noise'? Known: {known}." in lines[0]
+    assert f"Unknown augmentation 'gausian_noise'. Did you mean 'gaussian_noise'? Choose from {known}." in lines[0]
     assert "unknown option 'sgma' (did you mean 'sigma'?)" in lines[1]
     assert "probability: Input should be less than or equal to 1" in lines[1]
     assert "Its options: sigma, relative, probability." in lines[1]

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of registries and options."""
+"""The examples in docstrings of the core run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ["clocs.core.options", "clocs.core.registry"]
+MODULES = [f"clocs.core.{name}" for name in ("csv_cells", "options", "registry", "seeds", "sources")]
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_are_right(name: str) -> None:
-    found = doctest.testmod(import_module(name))
-    assert found.attempted > 0
-    assert found.failed == 0
+def test_the_examples_run(name: str) -> None:
+    result = doctest.testmod(import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0

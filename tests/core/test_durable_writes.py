@@ -1,4 +1,4 @@
-"""Everything durable is written through the file layer: nothing else in core, store and training changes a disk."""
+"""In core, store and training, only ``core/disk.py`` changes files."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "clocs"
-LAYER = "core/disk.py"
-OTHERS = {"core/pseudonyms.py": {"open", "fdopen", "fsync"}}
-"""A key is created once, readable by its owner alone, and never replaced; it does not fit the layer's calls."""
-OF_THE_SYSTEM = {
+DISK_MODULE = "core/disk.py"
+EXCEPTIONS = {"core/pseudonyms.py": {"open", "fdopen", "fsync"}}
+"""A key file needs special permissions and is never replaced, so it is not written through the disk object."""
+OS_FUNCTIONS = {
     *("fdopen", "fsync", "fdatasync", "replace", "rename", "renames", "link", "symlink", "truncate"),
     *("mkdir", "makedirs", "unlink", "remove", "rmdir", "removedirs"),
 }
-OF_A_PATH = {
+WRITING_METHODS = {
     *("mkdir", "unlink", "rmdir", "touch", "write_text", "write_bytes", "rename", "symlink_to", "hardlink_to"),
     *("tofile", "save_file", "OSFile", "FileOutputStream", "memory_map", "copyfile", "copytree", "rmtree", "move"),
 }
-WRITING = set("wax+")
-FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
+WRITE_MODES = set("wax+")
+WRITE_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 
 def writes(source: str) -> Iterator[str]:
-    """Return each call by which a file changes the disk itself."""
+    """Iterate over the calls in Python source that change files."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
         owner = called.value.id if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) else ""
-        if owner in ("disk", "file"):  # the layer, and files that it has opened
+        if owner in ("disk", "file"):  # the disk object, and files that it has opened
             continue
-        of_system = owner == "os" and (name in OF_THE_SYSTEM or (name == "open" and FLAGS & _names(node)))
-        of_path = isinstance(called, ast.Attribute) and name in OF_A_PATH and not _reads(node, name)
-        opened = name == "open" and owner != "os" and WRITING & set(_mode(node, isinstance(called, ast.Attribute)))
+        of_system = owner == "os" and (name in OS_FUNCTIONS or (name == "open" and WRITE_FLAGS & _names(node)))
+        of_path = isinstance(called, ast.Attribute) and name in WRITING_METHODS and not _reads(node, name)
+        opened = name == "open" and owner != "os" and WRITE_MODES & set(_mode(node, isinstance(called, ast.Attribute)))
         renamed = name == "replace" and owner != "os" and len(node.args) == 1 and not node.keywords  # a Path's
         if of_system or of_path or opened or renamed:
             yield name
 
 
 def _names(node: ast.Call) -> set[str]:
-    return {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    return {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
 
 
 def _mode(node: ast.Call, is_method: bool) -> str:
-    """Return the mode of an open; a computed one may be any, but what a method is first given may be a name."""
-    given = [keyword.value for keyword in node.keywords if keyword.arg == "mode"]
-    given += node.args[0 if is_method else 1 :][:1]
-    if not given:
+    """Return the mode of an open call. A computed mode counts as writing, except for methods."""
+    modes = [keyword.value for keyword in node.keywords if keyword.arg == "mode"]
+    modes += node.args[0 if is_method else 1 :][:1]
+    if not modes:
         return "r"
     computed = "r" if is_method else "w"
-    return given[0].value if isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else computed
+    return modes[0].value if isinstance(modes[0], ast.Constant) and isinstance(modes[0].value, str) else computed
 
 
 def _reads(node: ast.Call, name: str) -> bool:
-    """Arrow maps a file for reading unless it is told otherwise."""
+    """Return whether an Arrow function opens a file for reading, which is its default."""
     return name in ("OSFile", "memory_map") and len(node.args) < 2 and not node.keywords
 
 
@@ -66,13 +66,13 @@ def files() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_only_the_file_layer_writes(path: Path) -> None:
+def test_only_the_disk_module_writes(path: Path) -> None:
     name = path.relative_to(PACKAGE).as_posix()
     found = set(writes(path.read_text()))
-    if name == LAYER:
+    if name == DISK_MODULE:
         assert found >= {"open", "fsync", "replace", "mkdir", "unlink", "rmdir"}
     else:
-        assert found <= OTHERS.get(name, set())
+        assert found <= EXCEPTIONS.get(name, set())
 
 
 @pytest.mark.parametrize(

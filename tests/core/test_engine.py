@@ -1,4 +1,4 @@
-"""The engine: every task once, few at a time, and what dies is tried again. (Ray has a test of its own.)"""
+"""The engine runs every task once, takes few tasks ahead, and retries failures. Ray has a test of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def own_process(_: int) -> int:
     return os.getpid()
 
 
-def refuse(number: int) -> int:
+def reject_three(number: int) -> int:
     if number == 3:
         raise FormatError("record 3: broken")
     return number
@@ -35,7 +35,7 @@ def needs_extra(_: int) -> int:
 
 
 def attempt(folder: Path) -> int:
-    """How often this was called for a folder, counting in files, which outlive a killed process."""
+    """Count the calls for a folder in files, which survive a killed process."""
     count = len(os.listdir(folder))
     (folder / f"attempt-{count}").touch()
     return count
@@ -57,7 +57,7 @@ def always_dies(folder: Path) -> int:
 def fails_twice(task: tuple[int, Path]) -> int:
     number, folder = task
     if number == 1 and attempt(folder) < 2:
-        raise ZeroDivisionError("by chance")
+        raise ZeroDivisionError("transient")
     return number
 
 
@@ -65,7 +65,7 @@ def always_fails(task: tuple[int, Path]) -> int:
     number, folder = task
     if number == 1:
         attempt(folder)
-        raise KeyError("each time")
+        raise KeyError("permanent")
     return number
 
 
@@ -77,11 +77,11 @@ def test_every_task_gives_its_result_exactly_once(engine: Engine, workers: int) 
 
 
 @pytest.mark.parametrize("engine", LOCAL)
-def test_no_task_is_no_result(engine: Engine) -> None:
+def test_no_tasks_give_no_results(engine: Engine) -> None:
     assert list(run(square, [], engine=engine)) == []
 
 
-def test_processes_are_others_and_no_more_than_asked() -> None:
+def test_tasks_run_in_at_most_the_requested_number_of_processes() -> None:
     pids = {pid for _, pid in run(own_process, range(12), engine="processes", workers=2)}
     assert os.getpid() not in pids
     assert 1 <= len(pids) <= 2
@@ -107,13 +107,13 @@ def test_tasks_are_taken_only_as_workers_become_free(engine: Engine, workers: in
 
 
 @pytest.mark.parametrize("engine", LOCAL)
-def test_an_error_of_ours_is_the_answer_at_once(engine: Engine, tmp_path: Path) -> None:
+def test_an_error_of_clocs_is_raised_without_a_retry(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="record 3: broken"):
-        list(run(refuse, range(10), engine=engine))
+        list(run(reject_three, range(10), engine=engine))
 
 
 @pytest.mark.parametrize("engine", LOCAL)
-def test_a_missing_extra_is_said_as_such(engine: Engine) -> None:
+def test_a_missing_extra_is_raised_unchanged(engine: Engine) -> None:
     with pytest.raises(MissingExtraError, match="this task needs the extra 'ray'"):
         list(run(needs_extra, [0], engine=engine))
 
@@ -125,8 +125,8 @@ def test_a_killed_worker_is_replaced_and_its_task_done(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
-def test_a_task_that_always_kills_its_worker_is_given_up(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="task 0 failed 2 times"):
+def test_a_task_that_always_kills_its_worker_fails_after_the_retries(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="Task 0 failed 2 times"):
         list(run(always_dies, [tmp_path], engine="processes", retries=1))
     assert len(os.listdir(tmp_path)) == 2
 
@@ -139,16 +139,16 @@ def test_an_unexpected_error_is_retried(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("engine", "retries"), [("serial", 0), ("serial", 2), ("processes", 1)])
-def test_it_gives_up_after_the_retries_and_says_what_happened(engine: Engine, retries: int, tmp_path: Path) -> None:
+def test_a_failing_task_raises_its_last_error_after_the_retries(engine: Engine, retries: int, tmp_path: Path) -> None:
     tasks = [(number, tmp_path) for number in range(3)]
-    with pytest.raises(EngineError, match=rf"task 1 failed {retries + 1} times, last with KeyError") as raised:
+    with pytest.raises(EngineError, match=rf"Task 1 failed {retries + 1} times, last with KeyError") as raised:
         list(run(always_fails, tasks, engine=engine, retries=retries))
     assert isinstance(raised.value.__cause__, KeyError)
     assert len(os.listdir(tmp_path)) == retries + 1
 
 
-def test_no_worker_and_no_such_engine_are_refused() -> None:
-    with pytest.raises(EngineError, match="at least 1, not 0"):
+def test_zero_workers_and_unknown_engines_are_rejected() -> None:
+    with pytest.raises(EngineError, match="at least 1, got 0"):
         list(run(square, [1], workers=0))
-    with pytest.raises(EngineError, match="choose serial, processes or ray"):
+    with pytest.raises(EngineError, match="Choose serial, processes or ray"):
         list(run(square, [1], engine=cast(Engine, "threads")))

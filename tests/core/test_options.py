@@ -1,4 +1,4 @@
-"""Options: everything wrong is said at once, with what there is."""
+"""Validation of options reports all errors at once, with the valid names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Numbers(BaseModel):
     either: bool | int = 0
 
 
-class Nothing(BaseModel):
+class NoOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
@@ -34,7 +34,7 @@ def test_values_become_the_model() -> None:
     assert validate_model(Some, MappingProxyType({"size": "3"}), "thing") == Some(size=3)
 
 
-def test_all_mistakes_are_said_with_the_options_there_are() -> None:
+def test_all_errors_are_reported_with_the_valid_options() -> None:
     with pytest.raises(ConfigError) as caught:
         validate_model(Some, {"size": 0, "inner": {"a": "x"}, "seize": 2}, "thing 'it'")
     message = str(caught.value)
@@ -42,17 +42,17 @@ def test_all_mistakes_are_said_with_the_options_there_are() -> None:
     for part in ("inner.a: ", "unknown option 'seize' (did you mean 'size'?)", "Its options: size, inner."):
         assert part in message
     with pytest.raises(ConfigError, match="Its options: none"):
-        validate_model(Nothing, {"a": 1}, "thing")
+        validate_model(NoOptions, {"a": 1}, "thing")
 
 
-def test_true_and_false_are_no_numbers() -> None:
+def test_booleans_are_not_numbers() -> None:
     with pytest.raises(ConfigError) as caught:
         validate_model(Numbers, {"whole": True, "part": False}, "thing")
     assert "whole: must be a number, not true; part: must be a number, not false." in str(caught.value)
     assert validate_model(Numbers, {"switch": True, "either": True}, "thing") == Numbers(switch=True, either=True)
     with pytest.raises(ConfigError) as caught:
         validate_model(Some, {"size": False}, "thing")
-    assert str(caught.value) == "thing: size: must be a number, not false.", "said once"
+    assert str(caught.value) == "thing: size: must be a number, not false.", "reported once"
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), "-inf"])
@@ -62,11 +62,11 @@ def test_numbers_are_finite(value: object) -> None:
 
 
 class Bare:
-    """A part without a constructor of its own."""
+    """A class without a constructor of its own."""
 
 
 class Part:
-    """A registered part, as far as its options go."""
+    """A class with options."""
 
     def __init__(  # type: ignore[no-untyped-def]
         self,
@@ -97,15 +97,15 @@ def test_all_invalid_options_of_a_constructor_are_reported() -> None:
     assert message.startswith("part 'p': ")
     for part in ("width: ", "sigma: must be a number, not true", "unknown option 'widht' (did you mean 'width'?)"):
         assert part in message
-    assert "unknown option 'encoder'" in message, "the caller supplies it"
+    assert "unknown option 'encoder'" in message, "the caller passes it"
     with pytest.raises(ConfigError, match="part: encoder: Field required"):
         constructor_options(Part, {}, "part")
 
 
 def test_only_options_that_differ_from_the_defaults_are_changed() -> None:
-    given = ("encoder",)
-    assert changed_options(Part, {"width": 4, "sigma": 0.1, "names": []}, exclude=given) == {}
-    assert changed_options(Part, {"width": 5, "names": ["b"]}, exclude=given) == {"width": 5, "names": ("b",)}
+    exclude = ("encoder",)
+    assert changed_options(Part, {"width": 4, "sigma": 0.1, "names": []}, exclude=exclude) == {}
+    assert changed_options(Part, {"width": 5, "names": ["b"]}, exclude=exclude) == {"width": 5, "names": ("b",)}
     assert changed_options(Part, {"encoder": 3}) == {"encoder": 3}, "without a default, every value counts"
 
 

@@ -1,4 +1,4 @@
-"""Keyed hashes: what follows from the key and the number alone, and a key that only its owner can read."""
+"""Pseudonyms depend on the key and the id only, and only the owner can read the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER = PatientKey(bytes(range(1, 33)))
 texts = st.text(max_size=40)
 
 
-def test_a_pseudonym_is_the_hmac_that_openssl_gives() -> None:
+def test_a_pseudonym_equals_the_hmac_of_openssl() -> None:
     """The golden value comes from ``openssl dgst -mac HMAC``."""
     key = bytes(range(32)).hex()
     command = ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{key}"]
@@ -27,26 +27,26 @@ def test_a_pseudonym_is_the_hmac_that_openssl_gives() -> None:
 
 
 @given(texts, texts)
-def test_equal_numbers_have_equal_pseudonyms_and_others_have_others(one: str, other: str) -> None:
+def test_pseudonyms_are_equal_only_for_equal_ids(one: str, other: str) -> None:
     assert KEY.record(one) == KEY.record(one)
     assert (KEY.record(one) == KEY.record(other)) == (one == other)
-    assert KEY.record(one)[1:] != KEY.patient(one)[1:], "a file and a patient of one name are not to be linked"
+    assert KEY.record(one)[1:] != KEY.patient(one)[1:], "a file and a patient with the same name must not be linkable"
     assert KEY.record(one) != OTHER.record(one)
     assert PSEUDONYM.fullmatch(KEY.record(one))
     assert PSEUDONYM.fullmatch(KEY.patient(one))
 
 
 @given(st.text("0123456789abcXYZ-", min_size=4, max_size=12))
-def test_a_pseudonym_depends_neither_on_case_nor_on_blanks_and_does_not_hold_the_number(number: str) -> None:
+def test_a_pseudonym_ignores_case_and_blanks_and_does_not_contain_the_id(number: str) -> None:
     assert KEY.patient(f"  {number.lower()} ") == KEY.patient(number.upper())
     assert len(number) < 6 or number not in KEY.patient(number)
 
 
-def test_surrogates_of_odd_file_names_are_hashed_too() -> None:
+def test_file_names_with_surrogates_are_hashed() -> None:
     assert KEY.record("\udcfc.xml") != KEY.record("\udcfd.xml")
 
 
-def test_a_key_is_made_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
+def test_a_key_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "safe" / "key"
     made = make_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -57,7 +57,7 @@ def test_a_key_is_made_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
     assert read_key(path) == made
 
 
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_key_that_other_users_can_read_is_rejected(tmp_path: Path) -> None:
     make_key(tmp_path / "key")
     (tmp_path / "key").chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
@@ -65,15 +65,15 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"abc", b"zz" * 32, b"00" * 31, b"00" * 33, b"\xff" * 64])
-def test_a_file_without_a_key_is_refused_without_repeating_it(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_key_is_rejected_and_its_content_is_not_in_the_message(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match="holds no key") as refusal:
+    with pytest.raises(ConfigError, match="contains no key") as raised:
         read_key(path)
-    assert "zz" not in str(refusal.value)
+    assert "zz" not in str(raised.value)
 
 
-def test_an_absent_key_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="make one: clocs data make-key"):
+def test_the_error_for_a_missing_key_names_the_command_that_creates_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Create one: clocs data make-key"):
         read_key(tmp_path / "key")

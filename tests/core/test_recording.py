@@ -28,7 +28,7 @@ def small(digital: list[list[int]], dtype: type[np.int16] | type[np.int32] = np.
     )
 
 
-def test_physical_is_digital_less_baseline_over_gain() -> None:
+def test_physical_is_digital_minus_baseline_over_gain() -> None:
     recording = small([[10, 110, -90], [-5, 995, -1005]])
     expected = np.array([[0.0, 1.0, -1.0], [0.0, 1.0, -1.0]], np.float32)
     assert recording.physical().dtype == np.float32
@@ -43,11 +43,11 @@ def test_only_the_smallest_value_of_its_type_is_missing(dtype: type[np.int16] | 
     np.testing.assert_array_equal(np.isnan(recording.physical()), [[True, False, False], [False, False, True]])
 
 
-def test_a_16_bit_marker_is_a_plain_value_among_32_bits() -> None:
+def test_the_int16_marker_is_an_ordinary_int32_value() -> None:
     assert np.isfinite(small([[-32768, 0], [0, 0]], np.int32).physical()).all()
 
 
-def test_raw_steps_refuse_to_be_millivolt_but_give_physical() -> None:
+def test_raw_steps_have_no_millivolt_values_but_physical_values() -> None:
     recording = replace(small([[10, 110], [-5, 5]]), unit="adu", record_id="strip7")
     with pytest.raises(UnitError, match=r"strip7.*adu.*physical"):
         _ = recording.signal
@@ -59,7 +59,7 @@ def test_length_in_samples_and_seconds() -> None:
     assert (recording.num_samples, recording.seconds) == (500, 2.0)
 
 
-def test_select_takes_rows_in_the_order_asked_with_their_own_scale() -> None:
+def test_select_returns_rows_in_the_requested_order_with_their_scale() -> None:
     recording = small([[1, 2], [3, 4]])
     chosen = recording.select(("II", "I"))
     assert chosen.leads == ("II", "I")
@@ -69,13 +69,13 @@ def test_select_takes_rows_in_the_order_asked_with_their_own_scale() -> None:
     assert recording.select("II").leads == recording.select(["II"]).leads == ("II",)
 
 
-def test_select_takes_a_lead_once() -> None:
-    with pytest.raises(LeadError, match="lead II is named more than once"):
+def test_select_rejects_a_repeated_lead() -> None:
+    with pytest.raises(LeadError, match="Lead II is named more than once"):
         make_recording().select(("II", "I", "II"))
 
 
-def test_select_names_the_absent_lead_and_those_there_are() -> None:
-    with pytest.raises(LeadError, match=r"no lead V9, V7; it has I, II, V2"):
+def test_select_names_missing_and_available_leads() -> None:
+    with pytest.raises(LeadError, match=r"no lead V9, V7. Choose from I, II, V2"):
         make_recording().select(("I", "V9", "V7"))
 
 
@@ -92,13 +92,13 @@ def test_select_names_the_absent_lead_and_those_there_are() -> None:
     ],
     ids=lambda change: "-".join(f"{key}-{np.shape(value)}" for key, value in change.items()),
 )
-def test_parts_that_do_not_fit_each_other_are_refused(change: dict[str, object]) -> None:
-    whole = small([[0] * 3, [0] * 3])
-    with pytest.raises(ValueError, match=r"digital|one entry per lead|twice"):
-        replace(whole, **change)  # type: ignore[arg-type]
+def test_inconsistent_fields_are_rejected(change: dict[str, object]) -> None:
+    recording = small([[0] * 3, [0] * 3])
+    with pytest.raises(ValueError, match=r"digital|one entry per lead|different lead names"):
+        replace(recording, **change)  # type: ignore[arg-type]
 
 
-def test_every_error_of_ours_has_one_base() -> None:
+def test_errors_are_clocs_errors() -> None:
     assert issubclass(UnitError, ClocsError)
     assert issubclass(LeadError, ClocsError)
 
@@ -111,7 +111,7 @@ def test_every_error_of_ours_has_one_base() -> None:
     ),
     GAINS,
 )
-def test_quantise_and_back_is_within_half_a_step_and_keeps_what_is_missing(
+def test_quantize_is_accurate_to_half_a_step_and_keeps_missing_samples(
     values: npt.NDArray[np.float64], gain: float
 ) -> None:
     digital = quantize(values, gain)
@@ -122,37 +122,37 @@ def test_quantise_and_back_is_within_half_a_step_and_keeps_what_is_missing(
 
 
 @given(st.integers(-(2**31) + 1, 2**31 - 1))
-def test_quantise_is_exact_on_whole_steps_and_takes_the_narrowest_type(step: int) -> None:
+def test_quantize_is_exact_for_integers_and_uses_the_smallest_type(step: int) -> None:
     digital = quantize(np.array([float(step), np.nan, 0.0]), 1.0)
     assert digital.dtype == (np.int16 if abs(step) <= 32767 else np.int32)
     assert digital.tolist() == [step, missing_value(digital.dtype), 0]
 
 
-def test_the_marker_itself_is_never_made_from_a_value() -> None:
+def test_quantize_never_returns_the_missing_marker_for_a_value() -> None:
     assert quantize(np.array([-32768.0]), 1.0).dtype == np.int32
     assert quantize(np.array([-32767.0]), 1.0).dtype == np.int16
 
 
-def test_quantise_refuses_what_32_bits_cannot_hold() -> None:
+def test_quantize_rejects_values_beyond_32_bits() -> None:
     with pytest.raises(ValueError, match="do not fit 32 bits"):
         quantize(np.array([2.0**31]), 1.0)
 
 
-def test_quantise_takes_an_empty_array_and_counts_microvolt() -> None:
+def test_quantize_accepts_an_empty_array_and_defaults_to_microvolt() -> None:
     assert quantize(np.zeros((2, 0))).shape == (2, 0)
     assert quantize(np.array([1.2344, -0.0006])).tolist() == [1234, -1]
     assert MICROVOLT_GAIN == 1000.0
 
 
 @given(arrays(np.int16, 30, elements=st.one_of(st.integers(-32768, 32767), st.just(-32768))))
-def test_widen_keeps_every_value_and_moves_the_marker(narrow: npt.NDArray[np.int16]) -> None:
+def test_to_int32_keeps_values_and_converts_the_missing_marker(narrow: npt.NDArray[np.int16]) -> None:
     wide = to_int32(narrow)
     assert wide.dtype == np.int32
     assert wide.tolist() == [-(2**31) if value == -32768 else value for value in narrow.tolist()]
     np.testing.assert_array_equal(to_int32(wide), wide)
 
 
-def test_values_that_fit_are_narrowed_and_widened_without_a_change() -> None:
+def test_to_int16_and_back_changes_nothing() -> None:
     wide = np.array([[5, -32767, 32767, missing_value(np.int32)]], np.int32)
     small = to_int16(wide)
     assert small.tolist() == [[5, -32767, 32767, missing_value(np.int16)]]

@@ -1,4 +1,4 @@
-"""Named parts: unknown names, and those of other people's packages."""
+"""Registries: unknown names, the decorator, and parts of other packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WARD = Dataset(
 
 
 def install(folder: Path, points: str) -> Path:
-    """A package as pip leaves it: a module, and a dist-info folder that names its entry points."""
+    """Write an installed package: a module, and a dist-info folder with its entry points."""
     (folder / "ward_plugin.py").write_text(PLUGIN)
     info = folder / "ward_plugin-1.0.dist-info"
     info.mkdir()
@@ -58,13 +58,15 @@ def test_a_part_is_found_by_name_in_catalogue_order() -> None:
     assert list(parts) == [json.dumps, json.loads]
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_and_all_known() -> None:
+def test_the_error_for_an_unknown_name_suggests_a_similar_one_and_lists_all() -> None:
     parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps", "decode": "json:loads"})
-    with pytest.raises(ConfigError, match=r"unknown nothing 'encod'. Did you mean 'encode'\? Known: encode, decode"):
+    with pytest.raises(
+        ConfigError, match=r"Unknown nothing 'encod'. Did you mean 'encode'\? Choose from encode, decode"
+    ):
         parts.get("encod")
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as raised:
         parts.get("zzz")
-    assert "Did you mean" not in str(refusal.value)
+    assert "Did you mean" not in str(raised.value)
 
 
 def test_parts_of_an_installed_package_are_listed_and_read(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_parts_of_an_installed_package_are_listed_and_read(tmp_path: Path) -> No
     assert read.stdout.split(" ", 2) == ["thirdparty", "lines", "[[5, -7, 9]]\n"], read.stderr
 
 
-def test_a_name_that_is_taken_is_refused_each_time(tmp_path: Path) -> None:
+def test_an_entry_point_with_a_taken_name_is_rejected_every_time(tmp_path: Path) -> None:
     folder = install(tmp_path, "[clocs.datasets]\nchapman = ward_plugin:WARD\n")
     code = """
 from clocs.core.errors import ConfigError
@@ -105,13 +107,13 @@ for _ in range(2):
         assert "clocs.datasets.chapman:CHAPMAN" in line
 
 
-def test_a_plugin_that_registers_ours_under_our_name_is_no_clash(tmp_path: Path) -> None:
+def test_an_entry_point_may_repeat_a_part_of_the_catalogue(tmp_path: Path) -> None:
     folder = install(tmp_path, "[clocs.datasets]\nchapman = clocs.datasets.chapman:CHAPMAN\n")
     out = python("from clocs.datasets import DATASETS; print(DATASETS.names().count('chapman'))", folder)
     assert out.stdout.strip() == "1", out.stderr
 
 
-def test_a_decorator_registers_a_class_and_the_same_one_again() -> None:
+def test_the_decorator_registers_a_class_and_replaces_it_when_run_again() -> None:
     parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps"})
 
     def cell(value: int) -> type[Any]:
@@ -129,21 +131,21 @@ def test_a_decorator_registers_a_class_and_the_same_one_again() -> None:
     assert parts.name_of(json.loads) is None
 
 
-def test_a_taken_name_is_refused_with_its_owner() -> None:
+def test_the_error_for_a_taken_name_names_its_owner() -> None:
     parts: Registry[Any] = Registry("nothing", {"encode": "json:dumps"})
 
     class Other:
         pass
 
     with pytest.raises(
-        ConfigError, match=r"Other cannot be registered: .* 'encode' is already registered by json:dump"
+        ConfigError, match=r"Other cannot be registered, because .* 'encode' is already registered by json:dump"
     ):
         parts.register("encode")(Other)
     assert parts.get("encode") is json.dumps
     assert parts.register("other")(Other) is Other
 
 
-def test_the_contract_is_checked_when_a_part_is_registered_or_first_imported() -> None:
+def test_a_part_is_checked_when_it_is_registered_or_first_imported() -> None:
     seen: list[str] = []
 
     def check(name: str, part: Any) -> None:

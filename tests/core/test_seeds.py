@@ -1,4 +1,4 @@
-"""Random generators: the same for the same name, unrelated for any other."""
+"""Random generators are equal for equal names and independent otherwise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_same_seed_and_names_give_the_same_numbers(seed: int, names: list[st
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32), NAMES, NAMES)
-def test_other_seeds_or_names_give_other_numbers(
+def test_different_seeds_or_names_give_different_numbers(
     seed: int, other_seed: int, names: list[str | int], other_names: list[str | int]
 ) -> None:
     if (seed, names) != (other_seed, other_names):
@@ -39,15 +39,15 @@ def test_drawing_from_one_does_not_shift_another() -> None:
 
 
 def test_neighbouring_names_are_uncorrelated() -> None:
-    """Normal numbers of 200 names: correlations of independent rows are normal with sd 1/sqrt(n)."""
+    """Correlations of independent rows of n normal numbers have a standard deviation of 1/sqrt(n)."""
     rows = np.stack([generator(0, "record", number).standard_normal(1000) for number in range(200)])
-    off = np.asarray(np.corrcoef(rows))[np.triu_indices(200, 1)]
-    assert np.abs(off).max() < 6 / np.sqrt(1000)
-    assert abs(off.std() * np.sqrt(1000) - 1) < 0.05
+    correlations = np.asarray(np.corrcoef(rows))[np.triu_indices(200, 1)]
+    assert np.abs(correlations).max() < 6 / np.sqrt(1000)
+    assert abs(correlations.std() * np.sqrt(1000) - 1) < 0.05
 
 
-def test_another_process_draws_the_same() -> None:
-    """Python's own hash of a text differs between processes; ours must not."""
+def test_another_process_draws_the_same_numbers() -> None:
+    """Python's own hash of a string differs between processes, so the seed must not depend on it."""
     code = "from clocs.core.seeds import generator; print(generator(7, 'views', 3).integers(2**63, size=3).tolist())"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == str(generator(7, "views", 3).integers(2**63, size=3).tolist())

@@ -1,4 +1,4 @@
-"""Sources: a folder, a zip, a folder in a zip and a zip in a folder read alike."""
+"""Sources: folders, zip archives, folders in archives and archives in folders give the same files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def write_zip(path: Path, prefix: str = "", method: int = zipfile.ZIP_STORED) ->
 
 
 def make(kind: str, folder: Path) -> tuple[Path, str]:
-    """A source with the tree in it, and what stands before each name."""
+    """Return the path of a source with the tree, and the prefix of its names."""
     if kind == "folder":
         write_folder(folder / "tree")
         return folder / "tree", ""
@@ -70,8 +70,8 @@ def test_names_and_bytes_are_those_of_the_tree(kind: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_come_in_one_order_whatever_holds_the_tree(kind: str, tmp_path: Path) -> None:
-    """The order of ``os.walk`` with sorted folders: an archive and its unpacked copy make the same store."""
+def test_names_have_the_same_order_in_every_kind_of_source(kind: str, tmp_path: Path) -> None:
+    """The order is that of ``os.walk`` with sorted folders, so an archive and its unpacked copy give the same store."""
     write_folder(tmp_path / "walked")
     expected = []
     for folder, folders, files in os.walk(tmp_path / "walked"):
@@ -82,7 +82,7 @@ def test_names_come_in_one_order_whatever_holds_the_tree(kind: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_absent_does_not_exist_and_reading_it_says_where(kind: str, tmp_path: Path) -> None:
+def test_missing_files_do_not_exist_and_the_error_names_the_source(kind: str, tmp_path: Path) -> None:
     path, prefix = make(kind, tmp_path)
     source = open_source(path)
     for name in (prefix + "data/2.hea", prefix + "data", prefix + "RECORDS/x", "../walked/RECORDS"):
@@ -92,14 +92,14 @@ def test_what_is_absent_does_not_exist_and_reading_it_says_where(kind: str, tmp_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_head_reads_no_more_than_asked(kind: str, tmp_path: Path) -> None:
+def test_head_reads_only_the_first_bytes(kind: str, tmp_path: Path) -> None:
     path, prefix = make(kind, tmp_path)
     assert open_source(path).head(prefix + "data/1.dat", 5) == bytes(range(5))
     assert open_source(path).head(prefix + "data/1.hea", 100) == b"one"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_over_the_limit_is_refused_but_its_head_is_read(
+def test_a_file_over_the_limit_is_rejected_but_its_head_can_be_read(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, prefix = make(kind, tmp_path)
@@ -111,9 +111,7 @@ def test_a_file_over_the_limit_is_refused_but_its_head_is_read(
     assert len(open_source(path).head(prefix + "data/1.dat", 4096)) == 4096
 
 
-def test_a_small_zip_that_unpacks_to_much_is_stopped_at_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_zip_bomb_is_stopped_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", bytes(20 << 20))
     assert (tmp_path / "bomb.zip").stat().st_size < 1 << 16
@@ -129,9 +127,9 @@ def test_a_damaged_archive_gives_its_bytes_or_a_format_error(
     method: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("damaged")
-    with zipfile.ZipFile(folder / "whole.zip", "w", method) as archive:
+    with zipfile.ZipFile(folder / "intact.zip", "w", method) as archive:
         archive.writestr("a", bytes(range(256)) * 4)
-    raw = bytearray((folder / "whole.zip").read_bytes())
+    raw = bytearray((folder / "intact.zip").read_bytes())
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     (folder / "a.zip").write_bytes(raw)
     try:
@@ -142,18 +140,18 @@ def test_a_damaged_archive_gives_its_bytes_or_a_format_error(
     assert all(content in (bytes(range(256)) * 4, b"") for content in read)
 
 
-def test_a_flipped_byte_in_a_member_is_found_and_named(tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_member_names_it(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "set.zip")
     raw = path.read_bytes()
-    at = raw.index(bytes(range(256))) + 300
-    path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+    position = raw.index(bytes(range(256))) + 300
+    path.write_bytes(raw[:position] + bytes([raw[position] ^ 1]) + raw[position + 1 :])
     source = open_source(path)
     with pytest.raises(FormatError, match=r"data/1.dat: damaged in its archive"):
         source.read("data/1.dat")
     assert source.read("data/1.hea") == b"one"
 
 
-def test_a_disk_fault_is_not_mistaken_for_a_bad_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_is_not_reported_as_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = open_source(write_zip(tmp_path / "set.zip"))
 
     def broken(*_: object) -> None:
@@ -172,19 +170,19 @@ def denied(path: Any, *_: object, **__: object) -> Any:
     ("kind", "module", "function"),
     [("folder", sources, "open"), ("folder", os, "stat"), ("zip", zipfile.ZipFile, "open")],
 )
-def test_a_file_that_may_not_be_read_is_named(
+def test_the_error_for_a_missing_permission_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: Any, function: str
 ) -> None:
-    """The tests may run as root, who may read anything: so the system's answer is planted."""
+    """The error is simulated, because tests may run as root, who can read every file."""
     path, _ = make(kind, tmp_path)
     source = open_source(path)
-    with monkeypatch.context() as planted:
-        planted.setattr(module, function, denied, raising=False)
-        with pytest.raises(ConfigError, match=rf"{path}/RECORDS: cannot be read: Permission denied. Let this user"):
+    with monkeypatch.context() as patch:
+        patch.setattr(module, function, denied, raising=False)
+        with pytest.raises(ConfigError, match=rf"{path}/RECORDS: cannot be read: Permission denied. Give this user"):
             source.read("RECORDS")
 
 
-def test_an_archive_that_may_not_be_read_is_named_not_passed_over(
+def test_an_archive_without_read_permission_is_an_error_not_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = make("zip in folder", tmp_path)
@@ -194,7 +192,7 @@ def test_an_archive_that_may_not_be_read_is_named_not_passed_over(
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
-def test_a_folder_that_cannot_be_listed_is_named_not_passed_over(
+def test_a_folder_that_cannot_be_listed_is_an_error_not_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     write_folder(tmp_path)
@@ -206,7 +204,7 @@ def test_a_folder_that_cannot_be_listed_is_named_not_passed_over(
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(ConfigError, match=rf"data/deep: this folder cannot be listed: {os.strerror(code)}. Let this"):
+    with pytest.raises(ConfigError, match=rf"data/deep: this folder cannot be listed: {os.strerror(code)}. Give this"):
         list(open_source(tmp_path).names())
 
 
@@ -226,7 +224,7 @@ def test_links_to_folders_are_followed_and_loops_are_not(tmp_path: Path) -> None
     assert source.read("data/nas/there.hea") == b"far"
 
 
-def test_a_link_to_nothing_is_listed_and_absent_and_a_pipe_is_neither(tmp_path: Path) -> None:
+def test_broken_links_are_listed_but_do_not_exist_and_pipes_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "gone.zip").symlink_to(tmp_path / "nowhere")
     (tmp_path / "round").symlink_to("round")
@@ -240,7 +238,7 @@ def test_a_link_to_nothing_is_listed_and_absent_and_a_pipe_is_neither(tmp_path: 
             source.head(name, 1)
 
 
-def test_a_folder_may_be_named_like_an_archive(tmp_path: Path) -> None:
+def test_a_folder_may_have_the_extension_of_an_archive(tmp_path: Path) -> None:
     write_zip(tmp_path / "old.zip" / "inner.zip")
     source = open_source(tmp_path)
     names = [f"old.zip/inner.zip/{name}" for name in TREE]
@@ -250,7 +248,7 @@ def test_a_folder_may_be_named_like_an_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "in"])
-def test_an_archive_of_windows_has_folders(tmp_path: Path, inside: str) -> None:
+def test_backslashes_in_an_archive_separate_folders(tmp_path: Path, inside: str) -> None:
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
         for name, data in {"in\\": b"", "in\\1.hea": b"one", "in\\deep\\1.dat": b"1", "2.hea": b"two"}.items():
             member = zipfile.ZipInfo("x")
@@ -262,8 +260,8 @@ def test_an_archive_of_windows_has_folders(tmp_path: Path, inside: str) -> None:
                     {"2.hea": b"two", "in/1.hea": b"one", "in/deep/1.dat": b"1"})  # fmt: skip
 
 
-def test_an_archive_with_names_in_no_encoding_is_not_readable(tmp_path: Path) -> None:
-    """Flagged as UTF-8, and no UTF-8: in the list of members, or at the member itself."""
+def test_an_archive_with_undecodable_names_is_rejected(tmp_path: Path) -> None:
+    """Names are flagged as UTF-8 but are not, in the list of members or at the member itself."""
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
         archive.writestr("\u00e4.xml", b"<a/>")
     raw = (tmp_path / "set.zip").read_bytes()
@@ -277,7 +275,7 @@ def test_an_archive_with_names_in_no_encoding_is_not_readable(tmp_path: Path) ->
         open_source(tmp_path / "set.zip").read("\u00e4.xml")
 
 
-def test_nothing_and_what_is_no_archive_are_refused_by_name(tmp_path: Path) -> None:
+def test_missing_paths_and_invalid_archives_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_bytes(b"no archive")
     with pytest.raises(FormatError, match=r"text.zip is not a readable zip archive"):
         open_source(tmp_path / "text.zip")
@@ -286,7 +284,7 @@ def test_nothing_and_what_is_no_archive_are_refused_by_name(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("inside", ["", "in"])
-def test_a_rewritten_archive_is_read_anew(tmp_path: Path, inside: str) -> None:
+def test_a_rewritten_archive_is_read_again(tmp_path: Path, inside: str) -> None:
     path = tmp_path / "set.zip"
     for age, content in ((100, b"old"), (50, b"new!")):
         path.unlink(missing_ok=True)
@@ -298,7 +296,7 @@ def test_a_rewritten_archive_is_read_anew(tmp_path: Path, inside: str) -> None:
 
 
 def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
-    """Old hospital archives hold Latin-1 names; they must be listed in UTF-8 and still be found."""
+    """Old hospital archives have Latin-1 names, which are listed in UTF-8 and can still be opened."""
     (tmp_path / os.fsdecode(b"M\xfcller.txt")).write_bytes(b"there")
     source = open_source(tmp_path)
     (name,) = source.names()
@@ -319,5 +317,5 @@ def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
         ("a.b/c.XML", "a.b/c"),
     ],
 )
-def test_a_number_with_dots_has_no_ending(name: str, bare: str) -> None:
+def test_strip_extension_keeps_numbers_with_dots(name: str, bare: str) -> None:
     assert strip_extension(name) == bare

@@ -172,7 +172,7 @@ def test_a_description_builds_the_same_encoder(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown encoder 'nope'"):
+    with pytest.raises(ConfigError, match="Unknown encoder 'nope'"):
         build_encoder("nope")
 
 
@@ -308,6 +308,6 @@ def test_a_notebook_registers_an_encoder_and_may_run_its_cell_twice() -> None:
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first.startswith(
-        "__main__:Other cannot be registered: the encoder 'mine' is already registered by __main__:Mine"
+        "__main__:Other cannot be registered, because the encoder 'mine' is already registered by __main__:Mine"
     )
     assert "the encoder 'resnet' is already registered by clocs.encoders.resnet:ResNet" in second

@@ -43,8 +43,8 @@ class Disk(disk.Disk):
     def sync(self, file: IO[bytes]) -> None:
         self.fail_or("sync", super().sync, file)
 
-    def rename(self, here: Path, there: Path) -> None:
-        self.fail_or("rename", super().rename, here, there)
+    def rename(self, source: Path, target: Path) -> None:
+        self.fail_or("rename", super().rename, source, target)
 
     def make_folder(self, folder: Path) -> None:
         self.fail_or("make_folder", super().make_folder, folder)

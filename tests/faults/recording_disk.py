@@ -85,10 +85,10 @@ class Disk(disk.Disk):
         if number is not None:
             self.events.append(Sync(number))
 
-    def rename(self, here: Path, there: Path) -> None:
-        super().rename(here, there)
-        if self._is_below(there):
-            self._change((there, self._names[here]), (here, None))
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        if self._is_below(target):
+            self._change((target, self._names[source]), (source, None))
 
     def make_folder(self, folder: Path) -> None:
         super().make_folder(folder)

@@ -78,7 +78,7 @@ def test_every_call_to_the_disk_fails_once(
     for call in range(1, whole.calls + 1):
         store = tmp_path / "store"
         shutil.copytree(growth.first, store)
-        with on(Disk(call, code)), pytest.raises(StoreError, match="cannot write") as caught:
+        with on(Disk(call, code)), pytest.raises(StoreError, match="Cannot write") as caught:
             small_ingest(growth.source, store)
         assert os.strerror(code) in str(caught.value), f"call {call}, {whole.kinds[call - 1]}"
         # After its rename the manifest is there, and only that may be claimed.
@@ -200,7 +200,7 @@ def hit_file_limit(growth: Growth, folder: Path, sizes: int) -> int:
         arguments = [sys.executable, str(SCRIPT), "folder", str(growth.source), str(store), "--file-limit", str(limit)]
         done = subprocess.run(arguments, check=False, capture_output=True, text=True)
         if done.returncode:  # the source's last shards may all be smaller
-            assert done.stdout.startswith("StoreError: cannot write"), done.stdout + done.stderr
+            assert done.stdout.startswith("StoreError: Cannot write"), done.stdout + done.stderr
             assert os.strerror(errno.EFBIG) in done.stdout
             hit += 1
         growth.check(store)

@@ -127,7 +127,7 @@ def test_places_that_cannot_be_written_to_are_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a folder; name a file, such as"):
         clocs.write(recording, tmp_path, "edf")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"cannot write .*file/r\.edf: Not a directory"):
+    with pytest.raises(StoreError, match=r"Cannot write .*file/r\.edf: Not a directory"):
         clocs.write(recording, tmp_path / "file" / "r.edf")
     with pytest.raises(StoreError, match="File name too long"):
         clocs.write(recording, tmp_path / ("r" * 300 + ".edf"))

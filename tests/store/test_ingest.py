@@ -203,7 +203,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
         return open(path, mode)
 
     monkeypatch.setattr(sources, "open", denied, raising=False)
-    with pytest.raises(ConfigError, match=r"source/b.dat: cannot be read: Permission denied. Let this user"):
+    with pytest.raises(ConfigError, match=r"source/b.dat: cannot be read: Permission denied. Give this user"):
         ingest("folder", source, tmp_path / "store")
 
 

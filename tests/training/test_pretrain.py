@@ -365,7 +365,7 @@ def test_one_process_trains_a_run_at_a_time(store: Path, tmp_path: Path) -> None
 
     def again(known: dict[str, Any]) -> None:
         if not refusals:
-            with pytest.raises(StoreError, match=f"another process is writing to {tmp_path}/cmsc-synthetic-") as found:
+            with pytest.raises(StoreError, match=f"Another process is writing to {tmp_path}/cmsc-synthetic-") as found:
                 clocs.pretrain("cmsc-synthetic", here)
             refusals.append(found)
             clocs.pretrain("cmsc-synthetic", [*here, "seed=1"])  # another run within this one

@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_a_place_that_cannot_hold_runs_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"cannot write .*config\.json: Not a directory"):
+    with pytest.raises(StoreError, match=r"Cannot write .*config\.json: Not a directory"):
         Run(tmp_path / "file", "cmsc-example", {}, {}).begin()
 
 
@@ -132,7 +132,7 @@ def test_a_full_disk_is_told_in_words(name: str, run: Run) -> None:
     (run.folder / name).symlink_to("/dev/full")
     log = run.metrics if name == "metrics.jsonl" else run.timing
     with pytest.raises(
-        StoreError, match=f"cannot write {run.folder / name}: No space left.*the same command continues"
+        StoreError, match=f"Cannot write {run.folder / name}: No space left.*run the same command again"
     ):
         log.append(step=1)
 

@@ -1,1 +1,1 @@
-"""Layer 0: the types and services everything else stands on. Imports nothing of clocs above it."""
+"""Layer 0: types and services that every other layer uses. It imports no other part of clocs."""

@@ -1,4 +1,4 @@
-"""Text in CSV files that people open in a spreadsheet, which runs a cell that begins like a formula."""
+"""Escape text for CSV files, because spreadsheets execute cells that begin like a formula."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import re
 from typing import Final
 
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
-"""How a formula begins, and how one begins that was made safe before."""
+"""Beginning of a formula, or of one that is already escaped."""
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def escape_cell(text: str) -> str:
-    """Return a text as a cell that no spreadsheet takes for a formula.
+    """Return text as a cell that spreadsheets do not execute as a formula.
 
-    An apostrophe goes before a formula, which spreadsheets understand as "this is text". A number stays a number.
+    An apostrophe before a formula marks it as text. Numbers are not changed.
+
+    Args:
+        text: Text of the cell.
+
+    Returns:
+        The text, with a leading apostrophe where it begins like a formula.
 
     Example:
         >>> [escape_cell(text) for text in ("=1+1", "-aVR", "-1.5", "V2")]
@@ -24,7 +30,13 @@ def escape_cell(text: str) -> str:
 
 
 def unescape_cell(cell: str) -> str:
-    """Return the text that ``escape_cell`` made a cell of.
+    """Return the text of a cell that :func:`escape_cell` wrote.
+
+    Args:
+        cell: A cell of a CSV file.
+
+    Returns:
+        The text without the escaping apostrophe.
 
     Example:
         >>> unescape_cell("'-aVR")
@@ -34,7 +46,13 @@ def unescape_cell(cell: str) -> str:
 
 
 def escape_json(line: str) -> str:
-    """Return JSON in which no text holds a separator of cells, so that none of it begins a cell.
+    """Replace commas and semicolons within JSON strings by escapes, so that no part of a string begins a cell.
+
+    Args:
+        line: JSON.
+
+    Returns:
+        JSON with the same values.
 
     Example:
         >>> escape_json('["AF,=1+1", -5]')

@@ -1,7 +1,7 @@
-"""The system calls with which clocs changes a disk.
+"""The system calls that change files and folders.
 
-Everything durable is written through one object, :data:`clocs.core.files.disk`. Tests replace it by a disk that fails,
-or by one that records what was written and synced, from which the states after a power loss follow.
+All durable writes go through one object, :data:`clocs.core.files.disk`. Tests replace it by a disk that fails, or by
+one that records writes and syncs, to reconstruct the possible states after a power loss.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import IO
 
 
 class Disk:
-    """The disk of this machine."""
+    """System calls on the file system of this machine."""
 
     def open(self, path: Path) -> IO[bytes]:
-        """Open a file to append to it; a missing one is created."""
+        """Open a file for appending. Create it if it does not exist."""
         return open(path, "ab")
 
     def sync(self, file: IO[bytes]) -> None:
-        """Force an open file's bytes to the disk; the entry in its folder needs :meth:`sync_folder`."""
+        """Flush the bytes of an open file to the disk. Its folder entry needs :meth:`sync_folder`."""
         file.flush()
         os.fsync(file.fileno())
 
-    def rename(self, here: Path, there: Path) -> None:
-        """Give a file another name, in place of whatever has it."""
-        os.replace(here, there)
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file and replace an existing target."""
+        os.replace(source, target)
 
     def make_folder(self, folder: Path) -> None:
-        """Make one folder; its parent must exist."""
+        """Create one folder. Its parent must exist."""
         os.mkdir(folder)
 
     def sync_folder(self, folder: Path) -> None:
-        """Force the entries of a folder to the disk: names of new, renamed and removed files and folders."""
+        """Flush the entries of a folder to the disk: new, renamed and removed files and folders."""
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

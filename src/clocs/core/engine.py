@@ -1,7 +1,6 @@
-"""One ``map`` over idempotent tasks: in this process, in local processes, or on a Ray cluster.
+"""Run idempotent tasks in this process, in local processes, or on a Ray cluster, and retry failed ones.
 
-It retries what died; it never schedules. Tasks are taken from their iterator as workers become free,
-so any number of them needs the same memory.
+Tasks are taken from their iterator as workers become free, so memory use does not depend on the number of tasks.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 RAY_STARTS = 3
-"""Starting Ray on a loaded machine sometimes fails; it is tried this often."""
+"""Number of attempts to start Ray, because a start sometimes fails on a busy machine."""
 PARENT_WATCH_SECONDS = 0.2
+"""Interval in which a worker process checks whether its parent still runs."""
 
 
 def run(
@@ -32,28 +32,39 @@ def run(
     workers: int = 1,
     retries: int = 2,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield (task number, result) as tasks finish, in any order.
+    """Run a function on all tasks and yield results as tasks finish, in any order.
 
-    A task that dies (killed worker, unexpected error) runs again up to ``retries`` times; an error of
-    clocs' own is the task's answer and is raised at once.
+    Args:
+        function: Function of one task. It must be idempotent and, except for "serial", picklable.
+        tasks: The tasks. Only a few are taken ahead of the workers.
+        engine: "serial" (this process), "processes" (local processes) or "ray" (a Ray cluster).
+        workers: Number of worker processes.
+        retries: Number of times to run a task again after a killed worker or an unexpected error.
+
+    Yields:
+        Index of the task and its result.
+
+    Raises:
+        EngineError: A task failed after all retries, or the engine cannot start.
+        ClocsError: A task raised it. Errors of clocs are not retried.
     """
     if workers < 1:
-        raise EngineError(f"workers must be at least 1, not {workers}")
-    numbered = enumerate(tasks)
+        raise EngineError(f"Expected workers of at least 1, got {workers}.")
+    indexed = enumerate(tasks)
     if engine == "serial":
-        yield from _serial(function, numbered, retries)
+        yield from _serial(function, indexed, retries)
     elif engine == "processes":
-        yield from _processes(function, numbered, workers, retries)
+        yield from _processes(function, indexed, workers, retries)
     elif engine == "ray":
-        yield from _ray(function, numbered, workers, retries)
+        yield from _ray(function, indexed, workers, retries)
     else:
-        raise EngineError(f"unknown engine '{engine}'; choose serial, processes or ray")
+        raise EngineError(f"Unknown engine '{engine}'. Choose serial, processes or ray.")
 
 
 def _serial(
     function: Callable[[Task], Result], tasks: Iterator[tuple[int, Task]], retries: int
 ) -> Iterator[tuple[int, Result]]:
-    for number, task in tasks:
+    for index, task in tasks:
         for attempt in range(retries + 1):
             try:
                 result = function(task)
@@ -61,54 +72,54 @@ def _serial(
             except ClocsError:
                 raise
             except Exception as error:
-                _give_up_after(retries, attempt, number, error)
-        yield number, result
+                _raise_after(retries, attempt, index, error)
+        yield index, result
 
 
 def _processes(
     function: Callable[[Task], Result], tasks: Iterator[tuple[int, Task]], workers: int, retries: int
 ) -> Iterator[tuple[int, Result]]:
-    """loky rather than the standard library's pool: a script needs no ``__main__`` guard for it."""
+    """Run tasks with loky. Unlike the standard library's pool, it needs no ``__main__`` guard in scripts."""
     from concurrent.futures import FIRST_COMPLETED, wait
 
     from joblib.externals.loky import ProcessPoolExecutor
 
     def start() -> Any:
-        return ProcessPoolExecutor(max_workers=workers, initializer=_end_with, initargs=(os.getpid(),))
+        return ProcessPoolExecutor(max_workers=workers, initializer=_exit_with_parent, initargs=(os.getpid(),))
 
-    def again(number: int, task: Task, error: BaseException) -> None:
-        _give_up_after(retries, attempts.setdefault(number, 0), number, error)
-        attempts[number] += 1
-        waiting.append((number, task))
+    def retry(index: int, task: Task, error: BaseException) -> None:
+        _raise_after(retries, attempts.setdefault(index, 0), index, error)
+        attempts[index] += 1
+        pending.append((index, task))
 
     attempts: dict[int, int] = {}
-    waiting: list[tuple[int, Task]] = []
+    pending: list[tuple[int, Task]] = []
     pool = start()
     running: dict[Any, tuple[int, Task]] = {}
     try:
         while True:
             broken = False
-            while len(running) < 2 * workers and (following := waiting.pop() if waiting else next(tasks, None)):
+            while len(running) < 2 * workers and (next_task := pending.pop() if pending else next(tasks, None)):
                 try:
-                    running[pool.submit(function, following[1])] = following
-                except RuntimeError as failure:  # a worker died after its last answer
-                    again(*following, failure)
+                    running[pool.submit(function, next_task[1])] = next_task
+                except RuntimeError as failure:  # a worker died after its last result
+                    retry(*next_task, failure)
                     broken = True
                     break
             if not running and not broken:
                 return
             for future in [] if broken else wait(running, return_when=FIRST_COMPLETED).done:
-                number, task = running.pop(future)
+                index, task = running.pop(future)
                 error = future.exception()
                 if error is None:
-                    yield number, future.result()
+                    yield index, future.result()
                     continue
                 if isinstance(error, ClocsError):
                     raise error
                 broken = broken or isinstance(error, OSError | RuntimeError)
-                again(number, task, error)
-            if broken:  # one dead worker fails every task of its pool
-                waiting.extend(running.values())
+                retry(index, task, error)
+            if broken:  # a dead worker fails all tasks of its pool
+                pending.extend(running.values())
                 running.clear()
                 pool.shutdown(wait=False, kill_workers=True)
                 pool = start()
@@ -116,8 +127,8 @@ def _processes(
         pool.shutdown(wait=not running, kill_workers=bool(running))
 
 
-def _end_with(parent: int) -> None:
-    """Make this worker end when a killed run leaves it behind: it would write on, and then wait for ever."""
+def _exit_with_parent(parent: int) -> None:
+    """End this worker when its parent process ends. Otherwise it would continue to write and then wait forever."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -134,19 +145,19 @@ def _ray(
     remote = ray.remote(max_retries=retries, retry_exceptions=False)(function)
     running: dict[Any, int] = {}
     while True:
-        while len(running) < 2 * workers and (following := next(tasks, None)):
-            running[remote.remote(following[1])] = following[0]
+        while len(running) < 2 * workers and (next_task := next(tasks, None)):
+            running[remote.remote(next_task[1])] = next_task[0]
         if not running:
             return
         done, _ = ray.wait(list(running), num_returns=1)
-        number = running.pop(done[0])
+        index = running.pop(done[0])
         try:
-            yield number, ray.get(done[0])
+            yield index, ray.get(done[0])
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
-            raise cause if isinstance(cause, ClocsError) else EngineError(f"task {number} failed: {cause!r}") from error
+            raise cause if isinstance(cause, ClocsError) else EngineError(f"Task {index} failed: {cause!r}") from error
         except ray.exceptions.RayError as error:
-            raise EngineError(f"task {number} failed {retries + 1} times: {error}") from error
+            raise EngineError(f"Task {index} failed {retries + 1} times: {error}") from error
 
 
 def _start_ray(workers: int) -> Any:
@@ -157,17 +168,17 @@ def _start_ray(workers: int) -> Any:
     for start in range(RAY_STARTS):
         if ray.is_initialized():
             break
-        try:  # joins a running cluster when RAY_ADDRESS names one, else starts one here
+        try:  # connect to the cluster at RAY_ADDRESS if it is set, otherwise start a local one
             local: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False}
-            there = {} if os.environ.get("RAY_ADDRESS") else local
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **there)
+            options = {} if os.environ.get("RAY_ADDRESS") else local
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **options)
         except Exception as error:
             ray.shutdown()
             if start + 1 == RAY_STARTS:
-                raise EngineError(f"Ray did not start in {RAY_STARTS} tries: {error}") from error
+                raise EngineError(f"Ray did not start in {RAY_STARTS} attempts: {error}") from error
     return ray
 
 
-def _give_up_after(retries: int, attempt: int, number: int, error: BaseException) -> None:
+def _raise_after(retries: int, attempt: int, index: int, error: BaseException) -> None:
     if attempt >= retries:
-        raise EngineError(f"task {number} failed {attempt + 1} times, last with {error!r}") from error
+        raise EngineError(f"Task {index} failed {attempt + 1} times, last with {error!r}") from error

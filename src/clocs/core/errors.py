@@ -1,4 +1,4 @@
-"""Every error clocs raises on purpose. Each message says what was wrong, what is allowed, what to do."""
+"""The exceptions of clocs. Each message says what is wrong, what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -6,85 +6,98 @@ from typing import Self
 
 
 class ClocsError(Exception):
-    """Base of all errors of this package."""
+    """Base class of all errors of this package."""
 
     code_hint: str = ""
-    """What a programmer writes to have it otherwise: the last words of the message, which others are spared."""
+    """Advice for Python users, appended to the message. Other interfaces show :attr:`message` without it."""
 
     def __str__(self) -> str:
         return f"{self.message} In code: {self.code_hint}." if self.code_hint else self.message
 
     @property
     def message(self) -> str:
-        """The message for people who have no code before them."""
+        """Return the message without the advice for Python users."""
         return super().__str__()
 
     def with_code_hint(self, hint: str) -> Self:
-        """The same error with such advice."""
+        """Set the advice for Python users and return the error itself."""
         self.code_hint = hint
         return self
 
 
 class FormatError(ClocsError):
-    """A file cannot be read as an ECG: damaged, hostile, or of an unsupported form."""
+    """A file cannot be read as an ECG, because it is damaged, malicious or of an unsupported format."""
 
 
 class UnitError(ClocsError):
-    """Millivolt were asked of a signal whose file gives no gain."""
+    """A signal has no values in millivolt, because its file states no gain."""
 
 
 class LeadError(ClocsError):
-    """A lead was asked for that a recording neither holds nor can derive."""
+    """A recording does not have a requested lead and cannot derive it."""
 
 
 class SignalError(ClocsError):
-    """A recording is not fit for what was asked of it: faulty, out of scale, too short, its leads exchanged."""
+    """A recording is not usable: faulty, out of scale, too short, or with swapped leads."""
 
 
 class ConfigError(ClocsError):
-    """An option, name or table of the user's is wrong."""
+    """An option, name or table of the user is invalid."""
 
 
 class OptionError(ConfigError):
-    """An option of a question is wrong; the message holds nothing that whoever asked may not read."""
+    """An option of a request is invalid. The message holds nothing confidential and can be sent to the client."""
 
 
 class StoreError(ClocsError):
-    """A store is missing, unfinished, locked, or could not be written."""
+    """A store is missing, incomplete or locked, or cannot be written."""
 
 
 class IntegrityError(StoreError):
-    """Bytes of a store differ from what its manifest says."""
+    """The bytes of a file differ from the hash in its manifest."""
 
 
 class LeakError(ClocsError):
-    """A split puts one patient, or one signal, into two parts."""
+    """A split has the same patient or the same signal in two parts."""
 
 
 class EngineError(ClocsError):
-    """A task kept failing, or the machinery that runs tasks could not start."""
+    """A task failed after all retries, or the engine could not start."""
 
 
 class DownloadError(ClocsError):
-    """A dataset could not be fetched, or arrived with another checksum."""
+    """A dataset could not be downloaded, or its checksum is wrong."""
 
 
 class MissingExtraError(ClocsError):
-    """An optional dependency is needed."""
+    """An optional dependency is not installed.
+
+    Args:
+        extra: Name of the extra, as in ``pip install 'clocs[extra]'``.
+        purpose: The feature that needs it, as the subject of a sentence.
+    """
 
     def __init__(self, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the extra '{extra}'. Install it: pip install 'clocs[{extra}]'")
-        self._given = (extra, purpose)
+        self._arguments = (extra, purpose)
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return MissingExtraError, self._given  # else it could not leave the worker that raised it
+        return MissingExtraError, self._arguments  # unpickling calls the constructor with these
 
 
 TRAIN_PACKAGES = frozenset({"torch", "lightning_fabric", "onnx", "onnxscript"})
-"""Packages of the extra ``train``."""
+"""Import names of the packages in the extra ``train``."""
 
 
 def missing_train_extra(error: ModuleNotFoundError, purpose: str) -> MissingExtraError | None:
-    """Return the error to raise where a package of the extra ``train`` is not installed; None for other packages."""
+    """Return the error to raise if a package of the extra ``train`` is not installed.
+
+    Args:
+        error: The failed import.
+        purpose: The feature that needs the package, as the subject of a sentence.
+
+    Returns:
+        The error, or None if the missing package is not in the extra ``train``.
+    """
     package = (error.name or "").partition(".")[0]
     return MissingExtraError("train", purpose) if package in TRAIN_PACKAGES else None

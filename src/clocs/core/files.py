@@ -1,4 +1,4 @@
-"""Durable files: written whole or not at all, or appended to and synced; canonical JSON; hashes."""
+"""Durable files: atomic and appending writes, folder locks, canonical JSON and hashes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,43 @@ from clocs.core.disk import Disk
 from clocs.core.errors import IntegrityError, StoreError
 
 disk = Disk()
-"""What all durable writes go through; tests replace it by one that fails, or that records."""
+"""The disk that all durable writes use. Tests replace it by one that fails or records."""
 on_write_step: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
-"""Called at each step of a durable write; tests replace it to stop the process there."""
+"""Callback for each step of a durable write. Tests replace it to stop the process at a step."""
 
 _TEMPORARY = ".partial"
 _LOCK = ".lock"
 _CHUNK = 1 << 20
-RERUN_HINT = "Fix this, and the same command continues."
-"""What an error says of a file that belongs to work which can be continued."""
+RERUN_HINT = "Fix this and run the same command again to continue."
+"""End of the message for files of work that can be continued."""
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes its name only when it is whole and on disk. A failure leaves nothing new.
+    """Open a temporary file that takes its final name once it is complete and on disk.
 
-    The temporary name is derived from the final one, so a repeated attempt overwrites what a killed
-    one left behind. Errors of what the caller reads meanwhile stay what they are.
+    A failure leaves no new file. The temporary name is derived from the final one, so a repeated attempt overwrites
+    the remains of a killed one. Errors of the caller's own code are not changed.
+
+    Args:
+        path: The final name. Missing folders are created.
+
+    Yields:
+        The open file.
+
+    Raises:
+        StoreError: The file cannot be written.
     """
-    with _failing_to_write(path):
+    with _write_errors(path):
         make_folders(path.parent)
         on_write_step("before write", path)
         partial = path.with_name(path.name + _TEMPORARY)
-        file = _held(partial)
+        file = _open_locked(partial)
     try:
-        with _failing_to_write(path):
+        with _write_errors(path):
             file.truncate(0)
-        yield cast(IO[bytes], _Written(file, path))
-        with _failing_to_write(path):
+        yield cast(IO[bytes], _CheckedFile(file, path))
+        with _write_errors(path):
             disk.sync(file)
             on_write_step("after write", path)
             disk.rename(partial, path)
@@ -52,74 +61,77 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             disk.remove(partial)
         raise
     finally:
-        with contextlib.suppress(OSError):  # a failed flush was reported
+        with contextlib.suppress(OSError):  # a failed flush is already reported
             file.close()
-    with _failing_to_write(path, "It is whole, but may not outlast a power cut."):
+    with _write_errors(path, "It is complete, but may be lost in a power failure."):
         on_write_step("after rename", path)
         disk.sync_folder(path.parent)
 
 
 def make_folders(folder: Path) -> None:
-    """Make a folder and the missing ones above it, and sync the entry of each that is new.
+    """Create a folder and its missing parents, and sync the entry of each new one.
 
-    Without that, a power loss could take a new folder away together with the synced files in it.
+    Without the sync, a power loss could remove a new folder together with the synced files in it.
+
+    Args:
+        folder: The folder.
     """
     missing: list[Path] = []
-    for each in (folder, *folder.parents):
-        if each.is_dir():
+    for candidate in (folder, *folder.parents):
+        if candidate.is_dir():
             break
-        missing.append(each)
+        missing.append(candidate)
     for new in reversed(missing):
         try:
             disk.make_folder(new)
         except FileExistsError:
-            if not new.is_dir():  # else another process was faster
+            if not new.is_dir():  # otherwise another process created it
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(new)) from None
         disk.sync_folder(new.parent)
 
 
 @contextlib.contextmanager
-def _failing_to_write(path: Path, outcome: str = "Nothing was committed.") -> Iterator[None]:
-    """Raise errors of the disk as a StoreError that names the file."""
+def _write_errors(path: Path, outcome: str = "Nothing was committed.") -> Iterator[None]:
+    """Turn an ``OSError`` into a ``StoreError`` that names the file."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}. {outcome}") from error
+        raise StoreError(f"Cannot write {path}: {error.strerror or error}. {outcome}") from error
 
 
-class _Written:
-    """An open file whose failures to write name the file it is to become."""
+class _CheckedFile:
+    """A temporary file that reports write errors under its final name."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
         self._path = path
 
     def write(self, data: Any) -> int:
-        with _failing_to_write(self._path):
+        with _write_errors(self._path):
             return self._file.write(data)
 
     def flush(self) -> None:
-        with _failing_to_write(self._path):
+        with _write_errors(self._path):
             self._file.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
 
-def _held(path: Path) -> IO[bytes]:
-    """An open file that one process holds until it is closed.
+def _open_locked(path: Path) -> IO[bytes]:
+    """Open a file and lock it until it is closed.
 
-    A run that was killed may have left a worker behind, still writing this very file: wait for its end.
+    A worker of a killed run may still be writing the same file, so this waits until it ends.
     """
     while True:
         file = disk.open(path)
         fcntl.flock(file, fcntl.LOCK_EX)
-        if _is_at(file, path):
+        if _is_same_file(file, path):
             return file
-        file.close()  # renamed while this one waited
+        file.close()  # the other process renamed it meanwhile
 
 
-def _is_at(file: IO[Any], path: Path) -> bool:
+def _is_same_file(file: IO[Any], path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -127,121 +139,166 @@ def _is_at(file: IO[Any], path: Path) -> bool:
 
 
 def write_bytes(path: Path, data: bytes) -> str:
-    """Write a small file atomically and return the SHA-256 of its bytes."""
+    """Write a file atomically.
+
+    Args:
+        path: The file. Missing folders are created.
+        data: Its bytes.
+
+    Returns:
+        The SHA-256 hash of the bytes.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
     with atomic_file(path) as file:
         file.write(data)
     return hashlib.sha256(data).hexdigest()
 
 
 def append_bytes(path: Path, data: bytes) -> None:
-    """Append to a file whose folder exists. The bytes outlast a power loss only after :func:`sync_file`."""
-    with _failing_to_write(path, RERUN_HINT), disk.open(path) as file:
+    """Append to a file in an existing folder. The bytes survive a power loss only after :func:`sync_file`."""
+    with _write_errors(path, RERUN_HINT), disk.open(path) as file:
         file.write(data)
 
 
 def sync_file(path: Path) -> None:
-    """Force a file that was appended to, and its name, to the disk."""
-    with _failing_to_write(path, RERUN_HINT), disk.open(path) as file:
+    """Flush an appended file and its folder entry to the disk."""
+    with _write_errors(path, RERUN_HINT), disk.open(path) as file:
         disk.sync(file)
         disk.sync_folder(path.parent)
 
 
 def truncate_file(path: Path, size: int) -> None:
-    """Drop all bytes of a file after the first ``size``."""
-    with _failing_to_write(path, RERUN_HINT), disk.open(path) as file:
+    """Remove all bytes of a file after the first ``size``."""
+    with _write_errors(path, RERUN_HINT), disk.open(path) as file:
         file.truncate(size)
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file; one that is missing is no error."""
-    with _failing_to_write(path, RERUN_HINT), contextlib.suppress(FileNotFoundError):
+    """Remove a file if it exists."""
+    with _write_errors(path, RERUN_HINT), contextlib.suppress(FileNotFoundError):
         disk.remove(path)
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one way a value is written as JSON here, so that equal values are equal bytes."""
+    """Return a value as JSON in canonical form: equal values give equal bytes."""
     return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def content_hash(value: Any) -> str:
-    """sha256 of a value's canonical JSON: the name of a thing by what goes into it."""
+    """Return the SHA-256 hash of the canonical JSON of a value."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def seal(body: dict[str, Any]) -> bytes:
-    """JSON that carries its own hash."""
+    """Return JSON that contains its own hash. Read it with :func:`unseal`."""
     return canonical_json({**body, "sha256": content_hash(body)})
 
 
 def unseal(raw: bytes, name: str) -> dict[str, Any]:
-    """What was sealed. Only the very bytes are accepted, so that no flipped bit goes unseen."""
+    """Return the contents of sealed JSON.
+
+    Any change of the bytes is detected, including one that leaves the values equal.
+
+    Args:
+        raw: Bytes that :func:`seal` returned.
+        name: Name of the file, for the error message.
+
+    Returns:
+        The contents, without the hash.
+
+    Raises:
+        IntegrityError: The bytes differ from those that were sealed.
+    """
     try:
         body = json.loads(raw)
         del body["sha256"]
-        whole = seal(body) == raw
+        is_intact = seal(body) == raw
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise IntegrityError(f"{name}: cannot be read ({type(error).__name__}); its bytes have changed") from error
-    if not whole:
+        raise IntegrityError(
+            f"{name}: cannot be read, because its bytes have changed ({type(error).__name__})"
+        ) from error
+    if not is_intact:
         raise IntegrityError(f"{name}: does not match its own hash")
     return dict(body)
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of a file, read in pieces."""
+    """Return the SHA-256 hash of a file, read in chunks."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while piece := file.read(_CHUNK):
-            digest.update(piece)
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
     return digest.hexdigest()
 
 
 def find_damage(path: Path, sha256: str, size: int | None) -> str:
-    """What is wrong with a file of this hash and size, all of its bytes read; empty: nothing."""
+    """Compare a file with its recorded hash and size.
+
+    Args:
+        path: The file. All of its bytes are read.
+        sha256: The recorded hash.
+        size: The recorded size in bytes; None if it is unknown.
+
+    Returns:
+        A description of the damage, empty if the file is intact.
+    """
     try:
-        found = path.stat().st_size
-        if size is not None and found != size:
-            return f"{found} bytes, manifest says {size}"
+        actual_size = path.stat().st_size
+        if size is not None and actual_size != size:
+            return f"{actual_size} bytes, manifest says {size}"
         return "" if file_hash(path) == sha256 else "content differs from its recorded hash"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether a path is a folder or below it, links followed."""
+    """Return whether a path is a folder or inside it, with links resolved."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold a folder for writing; a second writer is refused, or waits its turn. The hold ends with the process.
+    """Lock a folder for writing. The lock ends with the process.
 
-    A folder that was made for it is removed again if a failure comes before anything was written there.
+    A new folder is removed again if the block fails before it writes a file.
+
+    Args:
+        folder: The folder. It is created if it does not exist.
+        wait: Wait for another writer to finish instead of raising an error.
+
+    Yields:
+        None.
+
+    Raises:
+        StoreError: Another process has locked the folder, or it cannot be written.
     """
-    new = not folder.exists()
-    with _locked(folder, wait):
+    is_new = not folder.exists()
+    with _folder_lock(folder, wait):
         try:
             yield
         except BaseException:
             with contextlib.suppress(OSError):
-                if new and os.listdir(folder) == [_LOCK]:
+                if is_new and os.listdir(folder) == [_LOCK]:
                     disk.remove(folder / _LOCK)
                     disk.remove_folder(folder)
             raise
 
 
-def _locked(folder: Path, wait: bool) -> IO[bytes]:
-    """Return a folder's lock, held until it is closed."""
+def _folder_lock(folder: Path, wait: bool) -> IO[bytes]:
+    """Return the lock file of a folder, locked until it is closed."""
     while True:
         try:
             make_folders(folder)
             lock = disk.open(folder / _LOCK)
         except OSError as error:
-            raise StoreError(f"cannot write to {folder}: {error.strerror or error}") from error
+            raise StoreError(f"Cannot write to {folder}: {error.strerror or error}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise StoreError(f"another process is writing to {folder}; wait for it or choose another folder") from None
-        if _is_at(lock, folder / _LOCK):
+            raise StoreError(f"Another process is writing to {folder}. Wait for it or choose another folder.") from None
+        if _is_same_file(lock, folder / _LOCK):
             return lock
-        lock.close()  # its maker failed, and took it away
+        lock.close()  # the process that created it failed and removed it

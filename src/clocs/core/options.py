@@ -1,4 +1,4 @@
-"""Validate options against a model or a constructor's signature; all errors are reported at once."""
+"""Validate options against a model or the signature of a constructor, and report all errors at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from clocs.core.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
-NO_SUGGESTIONS: Mapping[str, str] = MappingProxyType({})
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def constructor_options(
-    cls: type[Any], values: Mapping[str, Any], what: str, *, exclude: Collection[str] = ()
+    cls: type[Any], values: Mapping[str, Any], owner: str, *, exclude: Collection[str] = ()
 ) -> dict[str, Any]:
     """Validate the keyword arguments of a constructor against its signature.
 
@@ -28,8 +28,8 @@ def constructor_options(
     Args:
         cls: The class.
         values: Options by name.
-        what: What the options belong to, for the error message.
-        exclude: Parameters that the caller supplies itself. They are no options.
+        owner: Name of the part that has the options, for the error message.
+        exclude: Parameters that the caller passes itself. They are not options.
 
     Returns:
         All options, with the defaults filled in.
@@ -43,7 +43,7 @@ def constructor_options(
         >>> constructor_options(Noise, {"repeats": 2}, "noise")
         {'sigma': 0.1, 'repeats': 2}
     """
-    return dict(validate_model(constructor_model(cls, exclude=exclude), values, what))
+    return dict(validate_model(constructor_model(cls, exclude=exclude), values, owner))
 
 
 def changed_options(cls: type[Any], values: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
@@ -52,7 +52,10 @@ def changed_options(cls: type[Any], values: Mapping[str, Any], *, exclude: Colle
     Args:
         cls: The class.
         values: Options by name.
-        exclude: Parameters that the caller supplies itself. They are no options.
+        exclude: Parameters that the caller passes itself. They are not options.
+
+    Returns:
+        Options without a default, and options with another value than their default.
 
     Raises:
         ConfigError: Options are unknown, missing or invalid.
@@ -60,18 +63,21 @@ def changed_options(cls: type[Any], values: Mapping[str, Any], *, exclude: Colle
     fields = constructor_model(cls, exclude=exclude).model_fields
     required = [name for name, field in fields.items() if field.is_required()]
     options = constructor_options(cls, values, cls.__name__, exclude=exclude)
-    usual = constructor_options(cls, {name: options[name] for name in required}, cls.__name__, exclude=exclude)
-    return {name: value for name, value in options.items() if name in required or value != usual[name]}
+    defaults = constructor_options(cls, {name: options[name] for name in required}, cls.__name__, exclude=exclude)
+    return {name: value for name, value in options.items() if name in required or value != defaults[name]}
 
 
 def options_of(part: object, *, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options of an object that keeps each as an attribute of the same name.
+    """Return the options of an object that stores each one as an attribute of the same name.
 
-    A constructor that stores its arguments can end with it, to check them.
+    Call it at the end of a constructor to validate the arguments.
 
     Args:
         part: The object.
-        exclude: Parameters of its constructor that the caller supplies itself. They are no options.
+        exclude: Parameters of its constructor that the caller passes itself. They are not options.
+
+    Returns:
+        All options by name.
 
     Raises:
         ConfigError: Options are invalid. The message lists all of them.
@@ -86,10 +92,17 @@ def option_names(cls: type[Any], *, exclude: Collection[str] = ()) -> list[str]:
 
 
 def constructor_model(cls: type[Any], *, exclude: Collection[str] = ()) -> type[BaseModel]:
-    """Return the model of a constructor's keyword arguments, without those in ``exclude``.
+    """Return a pydantic model of the keyword arguments of a constructor.
+
+    Args:
+        cls: The class.
+        exclude: Parameters to leave out.
+
+    Returns:
+        The model. Unknown fields are forbidden.
 
     Raises:
-        ConfigError: An annotation names a type that cannot be found or validated.
+        ConfigError: An annotation names a type that cannot be resolved or validated.
     """
     return _constructor_model(cls, frozenset(exclude))  # type: ignore[arg-type]  # a class is hashable
 
@@ -100,9 +113,9 @@ def _constructor_model(cls: type[Any], exclude: frozenset[str]) -> type[BaseMode
     try:
         hints = get_type_hints(cls.__init__, include_extras=True)
         fields = {
-            each.name: (hints.get(each.name, Any), ... if each.default is each.empty else each.default)
-            for each in parameters
-            if each.name not in exclude and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+            item.name: (hints.get(item.name, Any), ... if item.default is item.empty else item.default)
+            for item in parameters
+            if item.name not in exclude and item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
         }
         config = ConfigDict(
             frozen=True,
@@ -114,71 +127,79 @@ def _constructor_model(cls: type[Any], exclude: frozenset[str]) -> type[BaseMode
         )
         return create_model(cls.__name__, __config__=config, **fields)  # type: ignore[call-overload, no-any-return]
     except (NameError, TypeError, ValueError) as error:
-        raise ConfigError(f"the options of {cls.__qualname__} cannot be read from its constructor: {error}") from error
+        raise ConfigError(f"The options of {cls.__qualname__} cannot be read from its constructor: {error}") from error
 
 
-def validate_model(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
-    """Return ``values`` as a model.
+def validate_model(model: type[Model], values: Mapping[str, Any], owner: str) -> Model:
+    """Validate values against a pydantic model.
 
     Args:
-        model: The model.
+        model: The model class.
         values: Values by field.
-        what: What the values belong to, for the error message.
+        owner: Name of the part that has the options, for the error message.
+
+    Returns:
+        An instance of the model.
 
     Raises:
         ConfigError: Fields are unknown, missing or invalid. The message lists all of them.
     """
-    made, wrong = try_validate(model, values)
-    if made is None:
+    instance, errors = try_validate(model, values)
+    if instance is None:
         allowed = ", ".join(model.model_fields) or "none"
-        known = f" Its options: {allowed}." if values.keys() - model.model_fields.keys() else ""
-        raise ConfigError(f"{what}: {'; '.join(wrong)}.{known}")
-    return made
+        hint = f" Its options: {allowed}." if values.keys() - model.model_fields.keys() else ""
+        raise ConfigError(f"{owner}: {'; '.join(errors)}.{hint}")
+    return instance
 
 
 def try_validate(
-    model: type[Model], values: Mapping[str, Any], below: Mapping[str, str] = NO_SUGGESTIONS
+    model: type[Model], values: Mapping[str, Any], nested_names: Mapping[str, str] = _NO_NAMES
 ) -> tuple[Model | None, list[str]]:
-    """Return ``values`` as a model and no errors, or None and all errors.
+    """Validate values against a pydantic model and collect the errors.
 
-    Besides the model's own rules, true and false are not numbers, and numbers are finite, because JSON has no others.
+    In addition to the rules of the model, booleans are not accepted as numbers, and numbers must be finite, because
+    JSON cannot store others.
 
     Args:
-        model: The model.
+        model: The model class.
         values: Values by field.
-        below: Full names of options within options, to be suggested where they are written without their section.
+        nested_names: Full names of nested options by their last part. They are suggested for an option that is written
+            without its section.
+
+    Returns:
+        An instance of the model and an empty list, or None and a list of all errors.
     """
-    switches = {
+    booleans = {
         name: f"{name}: must be a number, not {str(value).lower()}"
         for name, value in values.items()
         if isinstance(value, bool) and name in model.model_fields and _is_number(model.model_fields[name].annotation)
     }
     try:
-        made = model.model_validate(dict(values))
+        instance = model.model_validate(dict(values))
     except ValidationError as error:
-        others = [item for item in error.errors() if not item["loc"] or item["loc"][0] not in switches]
-        return None, [*switches.values(), *(_explained(item, model, below) for item in others)]
-    endless = [
+        others = [item for item in error.errors() if not item["loc"] or item["loc"][0] not in booleans]
+        return None, [*booleans.values(), *(_error_message(item, model, nested_names) for item in others)]
+    infinite = [
         f"{name}: must be a finite number, not {value}"
-        for name, value in made
+        for name, value in instance
         if isinstance(value, float) and not math.isfinite(value)
     ]
-    wrong = [*switches.values(), *endless]
-    return (None, wrong) if wrong else (made, [])
+    errors = [*booleans.values(), *infinite]
+    return (None, errors) if errors else (instance, [])
 
 
 def _is_number(annotation: Any) -> bool:
-    """Return whether a field takes numbers, and not true and false as well."""
+    """Return whether a field accepts numbers but not booleans."""
     parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     kinds = [get_args(part)[0] if get_origin(part) is Annotated else part for part in parts]
     return bool not in kinds and (int in kinds or float in kinds)
 
 
-def _explained(item: Any, model: type[BaseModel], below: Mapping[str, str]) -> str:
-    """Return an error in words; an unknown option comes with the nearest known one."""
-    place = ".".join(map(str, item["loc"]))
+def _error_message(item: Any, model: type[BaseModel], nested_names: Mapping[str, str]) -> str:
+    """Return a validation error as text. An unknown option comes with the most similar known one."""
+    option = ".".join(map(str, item["loc"]))
     if item["type"] != "extra_forbidden":
         message = item["msg"].removeprefix("Value error, ")
-        return f"{place}: {message}" if place else message
-    near = [below[place]] if place in below else get_close_matches(place, model.model_fields, n=1)
-    return f"unknown option '{place}'" + (f" (did you mean '{near[0]}'?)" if near else "")
+        return f"{option}: {message}" if option else message
+    similar = [nested_names[option]] if option in nested_names else get_close_matches(option, model.model_fields, n=1)
+    return f"unknown option '{option}'" + (f" (did you mean '{similar[0]}'?)" if similar else "")

@@ -1,4 +1,4 @@
-"""Keyed hashes in place of patients' numbers and file names: stable for who has the key, unguessable for others."""
+"""Pseudonyms for patient ids and file names: keyed hashes, which cannot be guessed or reversed without the key."""
 
 from __future__ import annotations
 
@@ -18,39 +18,45 @@ from clocs.core.errors import ConfigError
 
 KEY_BYTES: Final = 32
 NUM_HEX_DIGITS: Final = 20
-"""Of a pseudonym: 80 bits, so that ten million patients meet by chance once in 24 billion archives."""
+"""Hexadecimal digits of a pseudonym: 80 bits. Of 24 billion archives of ten million patients, one has a collision."""
 PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{NUM_HEX_DIGITS}}}")
-"""Of a key, a patient or a record."""
-_MAKE = "make one: clocs data make-key"
-_NOBODY = re.compile(r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE)
-"""Not ``0`` or ``1``: in tables those are somebody."""
+"""Pattern of the pseudonym of a key, a patient or a record."""
+_MAKE_KEY = "Create one: clocs data make-key"
+_UNKNOWN_PATIENT = re.compile(
+    r"anon(ymous|ymi[sz]ed)?|none|null|nan|n/?a|unknown|missing|removed|deleted|[-?.]+", re.IGNORECASE
+)
+"""Placeholders for an unknown patient. ``0`` and ``1`` are not among them: in tables they are patient ids."""
 
 
 @dataclass(frozen=True)
 class PatientKey:
-    """A secret of the user's. Without it nobody can go from a number to its pseudonym, or back by trying numbers."""
+    """A secret key for pseudonyms.
+
+    Without the key, a pseudonym cannot be computed from an id, and trying all ids does not reveal the patient.
+    """
 
     secret: bytes = field(repr=False)
+    """The 32 bytes of the key."""
 
     def patient(self, patient_id: str) -> str:
-        """``p`` and 20 hex signs; the same for a number however it is padded with blanks or cased."""
+        """Return the pseudonym of a patient: ``p`` and 20 hex digits. Case and surrounding blanks are ignored."""
         return "p" + self._digest("patient", normalize_patient_id(patient_id).upper())[:NUM_HEX_DIGITS]
 
     def record(self, name: str) -> str:
-        """``r`` and 20 hex signs, for a file's name or a record id: names of files often hold a patient's number."""
+        """Return the pseudonym of a file name or record id, which may contain a patient id: ``r`` and 20 hex digits."""
         return "r" + self._digest("record", name)[:NUM_HEX_DIGITS]
 
     def file(self, sha256: str) -> str:
-        """In place of a file's hash, by which whoever has the file would find it again; 64 hex signs."""
+        """Return a keyed hash of a file hash, in 64 hex digits. The plain hash would identify the file to its owner."""
         return self._digest("file", sha256) if sha256 else ""
 
     def content(self, sha256: str) -> str:
-        """In place of a hash of names or of a table, which could be found by trying; 64 hex signs."""
+        """Return a keyed hash, in 64 hex digits, of the hash of names or of a table, which could be guessed."""
         return self._digest("content", sha256)
 
     @property
     def fingerprint(self) -> str:
-        """``k`` and 20 hex signs: tells keys apart and gives nothing away; a store keeps it."""
+        """Return the public identifier of the key, which a store keeps: ``k`` and 20 hex digits."""
         return "k" + self._digest("fingerprint", "")[:NUM_HEX_DIGITS]
 
     def _digest(self, label: str, text: str) -> str:
@@ -59,53 +65,82 @@ class PatientKey:
 
 
 def normalize_patient_id(patient_id: str) -> str:
-    """A patient's id in one way of writing letters, without blanks around it and signs that nobody sees."""
-    seen = (sign for sign in unicodedata.normalize("NFKC", patient_id) if unicodedata.category(sign) != "Cf")
-    return "".join(seen).strip()
+    """Return a patient id in Unicode form NFKC, without surrounding blanks and invisible characters."""
+    characters = unicodedata.normalize("NFKC", patient_id)
+    return "".join(character for character in characters if unicodedata.category(character) != "Cf").strip()
 
 
 def is_unknown_patient(patient_id: str) -> bool:
-    """Whether it is what people write for a patient whom they do not know: all of those are not one."""
-    return _NOBODY.fullmatch(patient_id) is not None
+    """Return whether an id is a placeholder for an unknown patient, for example "n/a"."""
+    return _UNKNOWN_PATIENT.fullmatch(patient_id) is not None
 
 
 def make_key(file: str | os.PathLike[str]) -> PatientKey:
-    """A new key in a new file that only its owner may read; a file that is there is never touched."""
+    """Create a key for pseudonyms in a new file that only its owner can read.
+
+    Keep the file: de-identified stores need the same key to give the same patient the same pseudonym.
+
+    Args:
+        file: File of the key. Missing folders are created. An existing file is never overwritten.
+
+    Returns:
+        The key.
+
+    Raises:
+        ConfigError: The file exists or cannot be written.
+
+    Example:
+        >>> key = clocs.make_key("patients.key")
+        >>> len(key.patient("SBJ-123"))
+        21
+        >>> key.patient("SBJ-123") == key.patient(" sbj-123")
+        True
+    """
     path = Path(file)
     secret = secrets.token_bytes(KEY_BYTES)
     try:
         files.make_folders(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ConfigError(f"{path} exists; a key is never overwritten. Choose another name") from None
+        raise ConfigError(f"{path} exists, and a key is never overwritten. Choose another file name.") from None
     except OSError as error:
-        raise ConfigError(f"cannot make a key in {path}: {error.strerror}") from error
-    with os.fdopen(handle, "w") as made:
-        made.write(secret.hex() + "\n")
-        made.flush()
-        os.fsync(made.fileno())
+        raise ConfigError(f"Cannot create a key in {path}: {error.strerror}") from error
+    with os.fdopen(handle, "w") as key_file:
+        key_file.write(secret.hex() + "\n")
+        key_file.flush()
+        os.fsync(key_file.fileno())
     files.disk.sync_folder(path.parent)
     return PatientKey(secret)
 
 
 def read_key(path: str | os.PathLike[str]) -> PatientKey:
-    """The key in a file; refused if others may read it."""
+    """Read a key from a file.
+
+    Args:
+        path: File that :func:`make_key` created.
+
+    Returns:
+        The key.
+
+    Raises:
+        ConfigError: The file does not exist, contains no key, or can be read by other users.
+    """
     try:
-        changed = os.stat(path).st_mtime_ns
+        modified = os.stat(path).st_mtime_ns
     except OSError:
-        raise ConfigError(f"no key in {path}; {_MAKE} {path}") from None
-    return _read_key(os.fspath(path), changed)
+        raise ConfigError(f"There is no key in {path}. {_MAKE_KEY} {path}") from None
+    return _read_key(os.fspath(path), modified)
 
 
 @functools.lru_cache(maxsize=4)
-def _read_key(path: str, _changed: int) -> PatientKey:
+def _read_key(path: str, _modified: int) -> PatientKey:
     if os.stat(path).st_mode & 0o077:
-        raise ConfigError(f"the key in {path} can be read by others; make it yours alone: chmod 600 {path}")
+        raise ConfigError(f"The key in {path} can be read by other users. Restrict it: chmod 600 {path}")
     try:
         with open(path, "rb") as file:
             secret = bytes.fromhex(file.read(4 * KEY_BYTES).decode("ascii").strip())
     except (OSError, ValueError):
         secret = b""
     if len(secret) != KEY_BYTES:
-        raise ConfigError(f"{path} holds no key: it must be {2 * KEY_BYTES} hex signs; {_MAKE} FILE")
+        raise ConfigError(f"{path} contains no key. Expected {2 * KEY_BYTES} hex digits. {_MAKE_KEY} FILE")
     return PatientKey(secret)

@@ -1,4 +1,4 @@
-"""One ECG recording: its samples as the file holds them, and what is known about them."""
+"""An ECG recording: its samples as integers of the file, and its metadata."""
 
 from __future__ import annotations
 
@@ -15,112 +15,169 @@ Unit = Literal["mV", "adu"]
 Digital = npt.NDArray[np.int16 | np.int32]
 
 MICROVOLT_GAIN = 1000.0
-"""Steps per millivolt used where a file holds decimals: one step is 1 uV."""
+"""Steps per millivolt for files with decimal values: one step is 1 uV."""
 
 
 def missing_value(dtype: npt.DTypeLike) -> int:
-    """The digital value that marks a missing sample: the smallest of its type, as WFDB has it."""
+    """Return the digital value that marks a missing sample: the smallest of its type, as in WFDB."""
     return int(np.iinfo(np.dtype(dtype)).min)
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A labelled stretch: samples [start, end), counted from 0."""
+    """A labelled part of a recording.
+
+    Example:
+        >>> episode = clocs.Episode(start=500, end=1500, label="AFIB")
+        >>> (episode.end - episode.start) / 500  # seconds at 500 Hz
+        2.0
+    """
 
     start: int
+    """First sample, counted from 0."""
     end: int
+    """Sample after the last one."""
     label: str
+    """Label of these samples."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a recording came from, and what was done to it on the way."""
+    """Origin of a recording, and notes on how it was read."""
 
     source: str = ""
     """File name within its folder or archive."""
     format: str = ""
+    """Name of the file format."""
     sha256: str = ""
-    """Hash of the bytes of the file and its companions, in the order read."""
+    """SHA-256 hash of the bytes of the file and its companion files, in the order in which they are read."""
     num_declared_samples: int | None = None
-    """Length the file's header promises; None where it promises none."""
+    """Number of samples stated in the file header; None if it states no number."""
     derived_leads: tuple[str, ...] = ()
-    """Leads computed from others, not read."""
+    """Leads that were computed from I and II instead of read."""
     notes: tuple[str, ...] = ()
+    """Notes of the reader, for example on repaired values."""
     heart_rate: float | None = None
-    """Beats a minute as the device counted them, for the gate to compare; no store keeps it."""
+    """Heart rate measured by the device in beats per minute, for the quality gate. It is not stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Samples of simultaneously recorded leads, in the file's own integer steps.
+    """Samples of simultaneously recorded leads, as integers of the file, with metadata.
 
-    The physical value of a sample is ``(digital - baseline) / gain`` in ``unit``. Keeping the
-    integers makes a round trip through a store exact.
+    The physical value of a sample is ``(digital - baseline) / gain`` in ``unit``. Because the integers are kept, a
+    store returns exactly the same recording.
+
+    Example:
+        >>> recording = clocs.Recording(
+        ...     digital=np.array([[0, 500, 1000], [0, -250, 0]], np.int16),
+        ...     gain=np.full(2, 1000.0),
+        ...     baseline=np.zeros(2, np.int32),
+        ...     sampling_rate=500,
+        ...     leads=("I", "II"),
+        ... )
+        >>> recording.signal.tolist()
+        [[0.0, 0.5, 1.0], [0.0, -0.25, 0.0]]
+        >>> recording.select("II").num_samples
+        3
     """
 
     digital: Digital
-    """(leads, samples), int16 or int32; ``missing_value(dtype)`` marks a missing sample."""
+    """Samples of shape (leads, samples), int16 or int32. The smallest value of the type marks a missing sample."""
     gain: npt.NDArray[np.float64]
-    """(leads,), steps per unit."""
+    """Integer steps per unit, of shape (leads,)."""
     baseline: npt.NDArray[np.int32]
-    """(leads,), the step that means zero."""
+    """Digital value of zero, of shape (leads,)."""
     sampling_rate: float
     """Samples per second."""
     leads: tuple[str, ...]
+    """Names of the leads, in the order of the rows."""
     unit: Unit = "mV"
+    """Physical unit: ``mV``, or ``adu`` (raw steps) if the file states no gain."""
     record_id: str = ""
+    """Identifier of the recording, unique within its dataset."""
     patient_id: str = ""
+    """Identifier of the patient; empty if unknown."""
     site: str = ""
+    """Hospital or collection that recorded it."""
     age: float | None = None
-    """Years."""
+    """Age of the patient in years; None if unknown."""
     sex: Literal["female", "male"] | None = None
+    """Sex of the patient; None if unknown."""
     labels: tuple[str, ...] = ()
+    """Labels of the whole recording."""
     episodes: tuple[Episode, ...] = ()
+    """Labels of parts of the recording."""
     provenance: Provenance = field(default_factory=Provenance)
+    """Origin of the recording."""
 
     def __post_init__(self) -> None:
         if self.digital.ndim != 2 or self.digital.dtype not in (np.int16, np.int32):
-            raise ValueError(f"digital must be (leads, samples) of int16 or int32, not {self.digital.dtype}")
+            form = f"{self.digital.shape} and {self.digital.dtype}"
+            raise ValueError(f"Expected digital of shape (leads, samples) and type int16 or int32, got {form}.")
         if not len(self.leads) == len(self.gain) == len(self.baseline) == len(self.digital):
-            raise ValueError("leads, gain, baseline and digital must have one entry per lead")
+            raise ValueError("Expected one entry per lead in leads, gain, baseline and digital.")
         if len(set(self.leads)) != len(self.leads):
-            raise ValueError(f"a lead is named twice: {self.leads}")
+            raise ValueError(f"Expected different lead names, got {self.leads}.")
 
     @property
     def num_samples(self) -> int:
+        """Return the number of samples per lead."""
         return int(self.digital.shape[1])
 
     @property
     def seconds(self) -> float:
+        """Return the duration in seconds."""
         return self.num_samples / self.sampling_rate
 
     def physical(self) -> npt.NDArray[np.float32]:
-        """(leads, samples) in ``unit``, NaN where a sample is missing."""
+        """Return the samples in ``unit``.
+
+        Returns:
+            Values of shape (leads, samples), NaN for missing samples.
+        """
         values = (self.digital - self.baseline[:, None].astype(np.float64)) / self.gain[:, None]
         values[self.digital == missing_value(self.digital.dtype)] = np.nan
         return values.astype(np.float32)
 
     @property
     def signal(self) -> npt.NDArray[np.float32]:
-        """(leads, samples) in millivolt, NaN where a sample is missing."""
+        """Return the samples in millivolt.
+
+        Returns:
+            Values of shape (leads, samples), NaN for missing samples.
+
+        Raises:
+            UnitError: The recording is in raw steps (adu), because its file states no gain.
+        """
         if self.unit != "mV":
             raise UnitError(
-                f"recording '{self.record_id}' is in raw steps (adu): its file gives no gain, so millivolt "
-                "are unknown. Use .physical() where the scale does not matter, or scale it yourself."
+                f"Recording '{self.record_id}' is in raw steps (adu), because its file states no gain. "
+                "Use physical() if the scale does not matter, or set gain and unit."
             )
         return self.physical()
 
     def select(self, leads: str | Sequence[str]) -> Recording:
-        """The same recording with just these leads, in this order."""
+        """Return the recording with some of its leads.
+
+        Args:
+            leads: One name, or names in the order of the result.
+
+        Returns:
+            A recording with these leads in this order.
+
+        Raises:
+            LeadError: The recording does not have a lead, or a name is repeated.
+        """
         leads = (leads,) if isinstance(leads, str) else tuple(leads)
         absent = [lead for lead in leads if lead not in self.leads]
         if absent:
             raise LeadError(
-                f"recording '{self.record_id}' has no lead {', '.join(absent)}; it has {', '.join(self.leads)}"
+                f"Recording '{self.record_id}' has no lead {', '.join(absent)}. Choose from {', '.join(self.leads)}."
             )
-        again = sorted({lead for lead in leads if leads.count(lead) > 1})
-        if again:
-            raise LeadError(f"lead {', '.join(again)} is named more than once; name each lead once")
+        repeated = sorted({lead for lead in leads if leads.count(lead) > 1})
+        if repeated:
+            raise LeadError(f"Lead {', '.join(repeated)} is named more than once. Name each lead once.")
         rows = [self.leads.index(lead) for lead in leads]
         return replace(
             self, digital=self.digital[rows], gain=self.gain[rows], baseline=self.baseline[rows], leads=leads
@@ -128,21 +185,34 @@ class Recording:
 
 
 def quantize(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> Digital:
-    """Round physical values to integer steps: int16 where they fit, int32 where not; NaN is missing."""
+    """Round physical values to integer steps.
+
+    Args:
+        values: Values of any shape, NaN for missing samples.
+        gain: Steps per unit.
+
+    Returns:
+        int16 if all values fit, otherwise int32. Missing samples have :func:`missing_value`.
+
+    Raises:
+        ValueError: Values do not fit 32 bits.
+    """
     steps = np.asarray(values, dtype=np.float64) * gain
     np.rint(steps, out=steps)
     absent = ~np.isfinite(steps)
     steps[absent] = 0
     peak = np.abs(steps).max(initial=0)
     if peak > np.iinfo(np.int32).max:
-        raise ValueError(f"values up to {peak / gain:g} do not fit 32 bits at {gain:g} steps per unit")
+        raise ValueError(
+            f"Values up to {peak / gain:g} do not fit 32 bits at {gain:g} steps per unit. Use a smaller gain."
+        )
     digital: Digital = steps.astype(np.int16) if peak <= np.iinfo(np.int16).max else steps.astype(np.int32)
     digital[absent] = missing_value(digital.dtype)
     return digital
 
 
 def to_int32(digital: Digital) -> Digital:
-    """The same values as int32, missing samples marked as that type marks them."""
+    """Return the same values as int32, with missing samples marked by the smallest int32."""
     if digital.dtype == np.int32:
         return digital
     wide = digital.astype(np.int32)
@@ -151,7 +221,7 @@ def to_int32(digital: Digital) -> Digital:
 
 
 def to_int16(digital: Digital) -> Digital:
-    """The same values, all of which must fit, as int16, missing samples marked as that type marks them."""
+    """Return the same values as int16, with missing samples marked by the smallest int16. All values must fit."""
     small = digital.astype(np.int16)
     small[digital == missing_value(digital.dtype)] = missing_value(np.int16)
     return small

@@ -1,4 +1,4 @@
-"""Parts by name: lazily imported ones of a catalogue, entry points of other packages, and classes that register."""
+"""Registries of parts by name: a lazily imported catalogue, entry points of other packages, and a decorator."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from clocs.core.errors import ConfigError
 
 Part = TypeVar("Part")
 Registered = TypeVar("Registered")
-_EMPTY: Mapping[str, str] = MappingProxyType({})
+_NO_LOCATIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class Registry(Generic[Part]):
-    """Map names to parts of one kind.
+    """Parts of one kind by name.
 
     A part comes from the catalogue, from an entry point of the group ``clocs.<plural>``, or from the decorator
     :meth:`register`.
 
     Args:
-        kind: What the parts are, in the singular, such as "encoder".
-        plural: The name of all parts of the kind, "encoders" unless given.
-        catalogue: Location of each part, ``"module:attribute"``, by name. It is imported when it is first used.
-        check: Called with the name and the part when a part is registered or first imported. It raises
-            :class:`~clocs.core.errors.ConfigError` for a part that breaks the contract.
+        kind: Kind of the parts in the singular, for example "encoder".
+        plural: Plural of the kind. The default appends an "s".
+        catalogue: Name -> location as ``"module:attribute"``. A part is imported on first use.
+        check: Function that is called with the name and the part when a part is registered or first imported. It raises
+            :class:`~clocs.core.errors.ConfigError` if the part does not satisfy the interface of its kind.
 
     Example:
         >>> shapes = Registry("shape")
@@ -44,7 +44,7 @@ class Registry(Generic[Part]):
     def __init__(
         self,
         kind: str,
-        catalogue: Mapping[str, str] = _EMPTY,
+        catalogue: Mapping[str, str] = _NO_LOCATIONS,
         *,
         plural: str | None = None,
         check: Callable[[str, Part], None] | None = None,
@@ -53,35 +53,41 @@ class Registry(Generic[Part]):
         self._plural = plural or f"{kind}s"
         self._check = check
         self._locations = dict(catalogue)
-        self._foreign: set[str] = set()
+        self._from_entry_points: set[str] = set()
         self._parts: dict[str, Part] = {}
         self._entry_points_read = False
 
     def names(self) -> list[str]:
-        """Return all names: those of the package first, in catalogue order."""
+        """Return all names: those of the catalogue in its order, then the others."""
         self._read_entry_points()
         return list(self._locations)
 
     def get(self, name: str) -> Part:
         """Return the part with a name.
 
+        Args:
+            name: The name.
+
+        Returns:
+            The part.
+
         Raises:
-            ConfigError: The name is unknown, or another package's part cannot be imported.
+            ConfigError: The name is unknown, or the part of another package cannot be imported.
         """
         if name in self._parts:
             return self._parts[name]
         self._read_entry_points()
         if name not in self._locations:
-            near = get_close_matches(name, self._locations, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"unknown {self.kind} '{name}'.{hint} Known: {', '.join(self._locations)}.")
+            similar = get_close_matches(name, self._locations, n=1)
+            hint = f" Did you mean '{similar[0]}'?" if similar else ""
+            raise ConfigError(f"Unknown {self.kind} '{name}'.{hint} Choose from {', '.join(self._locations)}.")
         try:
-            part = self._imported(name)
+            part = self._import(name)
         except Exception as error:
-            if name not in self._foreign:
+            if name not in self._from_entry_points:
                 raise
             raise ConfigError(
-                f"the {self.kind} '{name}' of {self._locations[name]} cannot be imported: {error!r}"
+                f"The {self.kind} '{name}' of {self._locations[name]} cannot be imported: {error!r}"
             ) from error
         self._parts[name] = part
         return part
@@ -89,24 +95,39 @@ class Registry(Generic[Part]):
     def register(self, name: str) -> Callable[[Registered], Registered]:
         """Return a decorator that registers a class under a name.
 
-        A class of the same module and qualified name replaces the one before, so that a notebook cell can run twice.
+        Configurations and the command line can then use the name. A class with the same module and qualified name
+        replaces the registered one, so a notebook cell can be run again.
 
         Args:
-            name: The name, as configs spell it.
+            name: The name for configurations.
+
+        Returns:
+            A decorator that registers a class and returns it unchanged.
 
         Raises:
-            ConfigError: Another class has the name, or the class breaks the contract.
+            ConfigError: The name is taken by another class, or the class does not satisfy the interface of its kind.
+
+        Example:
+            The public namespaces export this method, for example as ``clocs.encoders.register``.
+
+            >>> from clocs.core.registry import Registry
+            >>> encoders = Registry("encoder")  # in your code: from clocs import encoders
+            >>> @encoders.register("my_encoder")
+            ... class MyEncoder:
+            ...     pass
+            >>> encoders.get("my_encoder") is MyEncoder
+            True
         """
 
         def decorate(part: Registered) -> Registered:
             location = _location(part)
-            taken = self._locations.get(name, location)
-            if taken != location:
+            owner = self._locations.get(name, location)
+            if owner != location:
                 raise ConfigError(
-                    f"{location} cannot be registered: the {self.kind} '{name}' is already registered by {taken}; "
-                    "use another name"
+                    f"{location} cannot be registered, because the {self.kind} '{name}' is already registered by "
+                    f"{owner}. Use another name."
                 )
-            self._accept(name, cast(Part, part))
+            self._check_part(name, cast(Part, part))
             self._locations[name] = location
             self._parts[name] = cast(Part, part)
             return part
@@ -114,13 +135,20 @@ class Registry(Generic[Part]):
         return decorate
 
     def name_of(self, part: Any) -> str | None:
-        """Return the name of a registered part; None for any other object."""
+        """Return the name of a part.
+
+        Args:
+            part: Any object.
+
+        Returns:
+            The name, or None if the object is not registered.
+        """
         self._read_entry_points()
         location = _location(part)
-        return next((name for name, known in self._locations.items() if known == location), None)
+        return next((name for name, other in self._locations.items() if other == location), None)
 
     def __iter__(self) -> Iterator[Part]:
-        """Yield all parts; another package's that cannot be imported is left out with a warning."""
+        """Iterate over all parts. A part of another package that cannot be imported is skipped with a warning."""
         for name in self.names():
             try:
                 part = self.get(name)
@@ -129,13 +157,13 @@ class Registry(Generic[Part]):
                 continue
             yield part
 
-    def _imported(self, name: str) -> Part:
+    def _import(self, name: str) -> Part:
         module, _, attribute = self._locations[name].partition(":")
         part = cast(Part, getattr(import_module(module), attribute))
-        self._accept(name, part)
+        self._check_part(name, part)
         return part
 
-    def _accept(self, name: str, part: Part) -> None:
+    def _check_part(self, name: str, part: Part) -> None:
         if self._check is not None:
             self._check(name, part)
 
@@ -145,13 +173,13 @@ class Registry(Generic[Part]):
         for point in entry_points(group=f"clocs.{self._plural}"):
             if self._locations.setdefault(point.name, point.value) != point.value:
                 raise ConfigError(
-                    f"{point.value} registers the {self.kind} '{point.name}', a name that is taken by "
-                    f"{self._locations[point.name]}; rename one of them."
+                    f"{point.value} registers the {self.kind} '{point.name}', but the name is taken by "
+                    f"{self._locations[point.name]}. Rename one of them."
                 )
-            self._foreign.add(point.name)
+            self._from_entry_points.add(point.name)
         self._entry_points_read = True
 
 
 def _location(part: Any) -> str:
-    """Return ``module:qualified name`` of a class; an object without a name has no location."""
+    """Return ``"module:qualified name"`` of a class, or ":" for an object without a name."""
     return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', '')}"

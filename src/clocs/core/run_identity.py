@@ -1,8 +1,8 @@
-"""The identity of a run, a cell or another result: a hash of everything that decides its numbers.
+"""Names of runs, cells and other results: a hash of everything that determines their numbers.
 
-A name depends on values that differ from the defaults only, so a new option with a default renames nothing. A changed
-default would give other numbers under an old name. ``tests/defaults.json`` therefore lists every default, and whoever
-changes one raises ``SCHEMA``.
+A name depends only on values that differ from the defaults, so adding an option with a default renames nothing.
+Changing a default would give different numbers under an old name. ``tests/defaults.json`` therefore lists every
+default. Increase ``SCHEMA`` when you change one.
 """
 
 from __future__ import annotations
@@ -15,26 +15,37 @@ from pydantic import BaseModel
 from clocs.core.files import content_hash
 
 SCHEMA: Final = 3
-"""Raise it when a default changes, or when the code computes other numbers from the same values."""
+"""Schema number. Increase it when a default changes, or when the same values give different numbers."""
 DIGITS: Final = 12
-"""Digits of the hash that a name shows."""
+"""Number of digits of the hash in a name."""
 
 
 def changed_values(model: BaseModel, *, exclude: set[str] | None = None) -> dict[str, Any]:
-    """Return the values of a model that differ from its defaults, as JSON."""
+    """Return the values of a model that differ from its defaults.
+
+    Args:
+        model: The model.
+        exclude: Fields to leave out.
+
+    Returns:
+        JSON-compatible values by field.
+    """
     return model.model_dump(mode="json", exclude_defaults=True, exclude=exclude)
 
 
 def identity_hash(values: Mapping[str, Any], origin: Mapping[str, Any] | None = None) -> str:
-    """Return the hash of the schema number, of changed values, and of the hashes of the inputs.
+    """Return the hash of the schema number, the changed values and the hashes of the inputs.
 
     Args:
-        values: Values that differ from the defaults, as JSON.
-        origin: Hashes of the inputs: store, split, frame policy, given initial weights.
+        values: JSON-compatible values that differ from the defaults.
+        origin: Hashes of the inputs: store, split, frame policy, initial weights.
+
+    Returns:
+        A SHA-256 hash in hexadecimal digits.
     """
     return content_hash({"schema": SCHEMA, "values": dict(values), "origin": dict(origin or {})})
 
 
 def identity_name(label: str, values: Mapping[str, Any], origin: Mapping[str, Any] | None = None) -> str:
-    """Return a readable label with the first digits of the identity hash."""
+    """Return a readable label followed by the first digits of :func:`identity_hash`."""
     return f"{label}-{identity_hash(values, origin)[:DIGITS]}"

@@ -1,4 +1,4 @@
-"""Reading: a folder and a zip archive look alike, and nothing is unpacked."""
+"""Read files from folders and zip archives through one interface, without unpacking."""
 
 from __future__ import annotations
 
@@ -17,40 +17,48 @@ from typing import Final, Protocol
 from clocs.core.errors import ConfigError, FormatError
 
 MAX_FILE_BYTES = 1 << 30
-"""A single file over 1 GiB is refused: no ECG format here needs more, and memory must stay bounded."""
-ABSENT: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
-"""How a disk says that a name is no file's. Anything else is not the file's fault, and must not pass for one."""
-DAMAGED: Final = {None, errno.EINVAL}
-"""How a damaged archive shows: bz2 gives no number, a seek to nowhere EINVAL."""
+"""Maximum size of a file, 1 GiB. No supported format needs more, and memory use stays bounded."""
+NOT_FOUND_CODES: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+"""Error codes for a name without a file. Other codes are errors of the disk."""
+DAMAGED_CODES: Final = {None, errno.EINVAL}
+"""Error codes for a damaged archive: bz2 sets no code, and a seek to an invalid position sets EINVAL."""
 
 
 class Source(Protocol):
-    """A tree of files, named by their path within it, with ``/`` between parts."""
+    """A tree of files. A file is named by its path in the tree, with ``/`` as separator."""
 
     path: str
+    """Path of the folder or archive."""
 
     def names(self) -> Iterator[str]:
-        """Every file, in a fixed order."""
+        """Iterate over the names of all files in a fixed order."""
         ...
 
-    def exists(self, name: str) -> bool: ...
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file with a name."""
+        ...
 
     def size(self, name: str) -> int:
-        """In bytes; no file of that name is a ``FormatError``, here and below."""
+        """Return the size of a file in bytes. Raise a ``FormatError`` if it does not exist."""
         ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file. Raise a ``FormatError`` if it does not exist."""
+        ...
 
     def head(self, name: str, count: int) -> bytes:
-        """The first ``count`` bytes."""
+        """Return the first ``count`` bytes of a file. Raise a ``FormatError`` if it does not exist."""
         ...
 
 
 class FolderSource:
-    """A directory on disk; a zip archive in it is one more folder, ``archive.zip/file``.
+    """A folder on disk. Zip archives in it are treated as folders: ``archive.zip/file``.
 
-    An archive that cannot be opened is listed as the file it is, and so is a link to nothing: reading them says why.
-    Pipes and devices are no files. Links to folders are followed, but not to one that the walk has come through.
+    Archives that cannot be opened and broken links are listed as files, and reading them raises an error. Pipes and
+    devices are ignored. Links to folders are followed, except to a parent folder.
+
+    Args:
+        path: The folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,101 +66,106 @@ class FolderSource:
         self._root = path
 
     def names(self) -> Iterator[str]:
-        waiting: list[tuple[str, tuple[str, ...]]] = [("", (os.path.realpath(self._root),))]
-        while waiting:
-            prefix, above = waiting.pop()
-            files, folders = _listed(self._root / prefix)
+        pending: list[tuple[str, tuple[str, ...]]] = [("", (os.path.realpath(self._root),))]
+        while pending:
+            prefix, parents = pending.pop()
+            files, folders = _list_folder(self._root / prefix)
             for file in files:
-                yield from self._members(_spelled(prefix + file.name))
-            inside = [(f"{prefix}{folder.name}/", _real(folder, above[-1])) for folder in reversed(folders)]
-            waiting += [(place, (*above, real)) for place, real in inside if real not in above]
+                yield from self._members(_to_utf8(prefix + file.name))
+            inside = [(f"{prefix}{folder.name}/", _real_path(folder, parents[-1])) for folder in reversed(folders)]
+            pending += [(path, (*parents, real)) for path, real in inside if real not in parents]
 
     def exists(self, name: str) -> bool:
-        place = self._in_archive(name)
-        return place[0].exists(place[1]) if place else self._file(name) is not None
+        member = self._find_in_archive(name)
+        return member[0].exists(member[1]) if member else self._stat(name) is not None
 
     def size(self, name: str) -> int:
-        if place := self._in_archive(name):
-            return place[0].size(place[1])
-        if (found := self._file(name)) is None:
-            raise _absent(name, self.path)
-        return found.st_size
+        if member := self._find_in_archive(name):
+            return member[0].size(member[1])
+        if (status := self._stat(name)) is None:
+            raise _not_found(name, self.path)
+        return status.st_size
 
     def read(self, name: str) -> bytes:
         return self.head(name, MAX_FILE_BYTES + 1)
 
     def head(self, name: str, count: int) -> bytes:
-        if place := self._in_archive(name):
-            return place[0].head(place[1], count)
-        if self._file(name) is None:
-            raise _absent(name, self.path)
+        if member := self._find_in_archive(name):
+            return member[0].head(member[1], count)
+        if self._stat(name) is None:
+            raise _not_found(name, self.path)
         try:
-            with open(self._place(name), "rb") as file:  # which takes memory for all it is asked to read
-                return _bounded(file.read(min(count, os.fstat(file.fileno()).st_size)), name)
+            with open(self._disk_path(name), "rb") as file:  # read() allocates as many bytes as requested
+                return _check_size(file.read(min(count, os.fstat(file.fileno()).st_size)), name)
         except OSError as error:
-            raise _cannot_read(self._place(name), error) from error
+            raise _read_error(self._disk_path(name), error) from error
 
-    def _file(self, name: str) -> os.stat_result | None:
-        """What the disk says of a file; None where there is none: opening a pipe would wait for ever."""
+    def _stat(self, name: str) -> os.stat_result | None:
+        """Return the status of a regular file, otherwise None. Opening a pipe would wait forever."""
         try:
-            found = os.stat(self._place(name))
+            status = os.stat(self._disk_path(name))
         except ValueError:
             return None
         except OSError as error:
-            if error.errno in ABSENT:
+            if error.errno in NOT_FOUND_CODES:
                 return None
-            raise _cannot_read(self._place(name), error) from error
-        return found if stat.S_ISREG(found.st_mode) else None
+            raise _read_error(self._disk_path(name), error) from error
+        return status if stat.S_ISREG(status.st_mode) else None
 
     def _members(self, name: str) -> Iterator[str]:
-        """A file, or those in it if it is an archive."""
-        archive = self._archive(name) if name.lower().endswith(".zip") and self._file(name) else None
+        """Iterate over the name of a file, or over its members if it is an archive."""
+        archive = self._open_archive(name) if name.lower().endswith(".zip") and self._stat(name) else None
         yield from [name] if archive is None else (f"{name}/{member}" for member in archive.names())
 
-    def _archive(self, name: str) -> Source | None:
+    def _open_archive(self, name: str) -> Source | None:
         try:
-            return open_source(self._place(name))
+            return open_source(self._disk_path(name))
         except FormatError:
             return None
 
-    def _in_archive(self, name: str) -> tuple[Source, str] | None:
-        """The archive a name lies in, and the rest of the name."""
-        for ending in re.finditer(r"\.zip/", name, re.IGNORECASE):  # a folder may be named so, too
-            archive = name[: ending.end() - 1]
-            if self._file(archive):
-                return open_source(self._place(archive)), name[ending.end() :]
+    def _find_in_archive(self, name: str) -> tuple[Source, str] | None:
+        """Return the archive that contains a file, and the name of the file in the archive."""
+        for extension in re.finditer(r"\.zip/", name, re.IGNORECASE):  # a folder may have this extension, too
+            archive = name[: extension.end() - 1]
+            if self._stat(archive):
+                return open_source(self._disk_path(archive)), name[extension.end() :]
         return None
 
-    def _place(self, name: str) -> Path:
-        """Where a name lies on disk, names that are not UTF-8 included."""
-        place = self._root / name
-        if "\\x" not in name or os.path.exists(place):
-            return place
+    def _disk_path(self, name: str) -> Path:
+        """Return the path of a file on disk, also if the path is not UTF-8."""
+        path = self._root / name
+        if "\\x" not in name or os.path.exists(path):
+            return path
         raw = re.sub(rb"\\x([89a-f][0-9a-f])", lambda match: bytes.fromhex(match.group(1).decode()), name.encode())
         return self._root / os.fsdecode(raw)
 
 
 class ZipSource:
-    """A zip archive, or a folder inside one; members are read in place, those with ``\\`` between parts, too."""
+    """A zip archive, or a folder in one. Names with ``\\`` as separator are supported.
+
+    Args:
+        archive: The archive.
+        prefix: Folder in the archive; empty for all of it.
+    """
 
     def __init__(self, archive: Path, prefix: str = "") -> None:
         self.path = str(archive / prefix) if prefix else str(archive)
         try:
             self._zip = zipfile.ZipFile(archive)
         except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno not in DAMAGED:
-                raise _cannot_read(archive, error) from error
+            if isinstance(error, OSError) and error.errno not in DAMAGED_CODES:
+                raise _read_error(archive, error) from error
             raise FormatError(f"{archive.name} is not a readable zip archive: {error}") from error
-        within = prefix.rstrip("/") + "/" if prefix else ""
+        folder = prefix.rstrip("/") + "/" if prefix else ""
         names = {info.filename.replace("\\", "/"): info for info in self._zip.infolist()}
         self._members = {
-            name.removeprefix(within): info
+            name.removeprefix(folder): info
             for name, info in names.items()
-            if name.startswith(within) and not name.endswith("/")
+            if name.startswith(folder) and not name.endswith("/")
         }
 
     def names(self) -> Iterator[str]:
-        yield from sorted(self._members, key=_as_walked)
+        yield from sorted(self._members, key=_walk_order)
 
     def exists(self, name: str) -> bool:
         return name in self._members
@@ -167,105 +180,129 @@ class ZipSource:
         member = self._member(name)
         try:
             with self._zip.open(member) as file:
-                return _bounded(file.read(count), name)
+                return _check_size(file.read(count), name)
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, EOFError, ValueError) as error:
             raise FormatError(f"{name}: damaged in its archive: {error}") from error
         except OSError as error:
-            if error.errno not in DAMAGED:
-                raise _cannot_read(f"{self.path}/{name}", error) from error
+            if error.errno not in DAMAGED_CODES:
+                raise _read_error(f"{self.path}/{name}", error) from error
             raise FormatError(f"{name}: damaged in its archive: {error}") from error
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         if name not in self._members:
-            raise _absent(name, self.path)
+            raise _not_found(name, self.path)
         return self._members[name]
 
 
 @functools.lru_cache(maxsize=8)
-def _open(path: str, _changed: int) -> Source:
-    place = Path(path)
-    if place.is_dir():
-        return FolderSource(place)
-    for archive in (place, *place.parents):
+def _open(path: str, _modified: int) -> Source:
+    target = Path(path)
+    if target.is_dir():
+        return FolderSource(target)
+    for archive in (target, *target.parents):
         if archive.is_file():
-            inside = place.relative_to(archive).as_posix()
+            inside = target.relative_to(archive).as_posix()
             return ZipSource(archive, "" if inside == "." else inside)
     raise ConfigError(f"{path}: no such folder or zip archive")
 
 
 def open_source(path: str | os.PathLike[str]) -> Source:
-    """Open a folder, a zip archive, or a folder inside a zip (``archive.zip/folder``)."""
-    place = Path(path)
+    """Open a folder, a zip archive, or a folder in a zip archive.
+
+    Args:
+        path: The folder or archive, or ``archive.zip/folder``.
+
+    Returns:
+        The source. Recently opened sources are cached until the folder or archive changes.
+
+    Raises:
+        ConfigError: The path does not exist or must not be read.
+        FormatError: The file is not a readable zip archive.
+    """
+    target = Path(path)
     try:
-        there = next((part for part in (place, *place.parents) if part.exists()), None)
-        return _open(str(place), there.stat().st_mtime_ns if there else 0)
+        existing = next((part for part in (target, *target.parents) if part.exists()), None)
+        return _open(str(target), existing.stat().st_mtime_ns if existing else 0)
     except PermissionError as error:
-        raise _cannot_read(place, error) from error
+        raise _read_error(target, error) from error
 
 
 def file_size(source: Source, name: str) -> int | None:
-    """The bytes of a file; None where there is none."""
+    """Return the size of a file in bytes, or None if it does not exist."""
     try:
         return source.size(name)
     except FormatError:
         return None
 
 
-def _listed(folder: Path) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
-    """The files of a folder and its folders, each by name."""
+def _list_folder(folder: Path) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
+    """Return the files and the folders in a folder, sorted by name."""
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:  # to pass over it would look as if its files had been deleted
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:  # skipping the folder would look as if its files were deleted
         raise ConfigError(
             f"{folder}: this folder cannot be listed: {error.strerror or error}. "
-            "Let this user read it, or move it out of the source"
+            "Give this user permission to read it, or move it out of the source."
         ) from error
     files, folders = [], []
-    for entry in found:
-        link = entry.is_symlink()
-        if os.path.isdir(entry) if link else entry.is_dir():
+    for entry in listed:
+        is_link = entry.is_symlink()
+        if os.path.isdir(entry) if is_link else entry.is_dir():
             folders.append(entry)
-        elif (os.path.isfile(entry) or not os.path.exists(entry)) if link else entry.is_file():
+        elif (os.path.isfile(entry) or not os.path.exists(entry)) if is_link else entry.is_file():
             files.append(entry)
     return files, folders
 
 
-def _real(folder: os.DirEntry[str], parent: str) -> str:
-    """Where a folder lies, links resolved, if that is known of its parent."""
+def _real_path(folder: os.DirEntry[str], parent: str) -> str:
+    """Return the path of a folder with links resolved, given the resolved path of its parent."""
     return os.path.realpath(folder) if folder.is_symlink() else os.path.join(parent, folder.name)
 
 
-def _absent(name: str, path: str) -> FormatError:
+def _not_found(name: str, path: str) -> FormatError:
     return FormatError(f"{name}: no such file in {path}")
 
 
-def _cannot_read(place: str | Path, error: OSError) -> Exception:
-    """A right that the user lacks ends what is under way; a fault of the disk is a task's to try again."""
-    said = f"{place}: cannot be read: {error.strerror or error}"
+def _read_error(path: str | Path, error: OSError) -> Exception:
+    """Return a ``ConfigError`` for a missing permission, otherwise an ``OSError``, which engines retry."""
+    message = f"{path}: cannot be read: {error.strerror or error}"
     if isinstance(error, PermissionError):
-        return ConfigError(f"{said}. Let this user read it, or move it out of the source")
-    return OSError(error.errno, said)
+        return ConfigError(f"{message}. Give this user permission to read it, or move it out of the source.")
+    return OSError(error.errno, message)
 
 
-def _spelled(name: str) -> str:
-    """A file name that is not UTF-8, as old archives have them, with its odd bytes as ``\\xfc``."""
+def _to_utf8(name: str) -> str:
+    """Return a file name with bytes that are not UTF-8 written as ``\\xfc``."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _as_walked(name: str) -> list[tuple[bool, str]]:
-    """Sorts names as a folder lists them: its files, then its folders."""
+def _walk_order(name: str) -> list[tuple[bool, str]]:
+    """Return a sort key that lists the files of a folder before its folders."""
     *folders, file = name.split("/")
     return [*((True, folder) for folder in folders), (False, file)]
 
 
-def _bounded(data: bytes, name: str) -> bytes:
+def _check_size(data: bytes, name: str) -> bytes:
     if len(data) > MAX_FILE_BYTES:
-        raise FormatError(f"{name}: larger than {MAX_FILE_BYTES >> 20} MiB; split it before reading")
+        raise FormatError(f"{name}: larger than {MAX_FILE_BYTES >> 20} MiB. Split it before reading.")
     return data
 
 
 def strip_extension(name: str) -> str:
-    """A file's name, with its folders, less its ending; a number with dots, as DICOM files are named by, has none."""
-    stem, dot, ending = name.rpartition(".")
-    return name if not dot or not stem or "/" in ending or stem.endswith("/") or ending.isdigit() else stem
+    """Return the name of a file, with its folders, without its extension.
+
+    Digits after the last dot are not an extension, because DICOM files are named by numbers with dots.
+
+    Args:
+        name: Name of a file.
+
+    Returns:
+        The name without its extension.
+
+    Example:
+        >>> strip_extension("ecgs/a.xml"), strip_extension("1.2.840.7")
+        ('ecgs/a', '1.2.840.7')
+    """
+    stem, dot, extension = name.rpartition(".")
+    return name if not dot or not stem or "/" in extension or stem.endswith("/") or extension.isdigit() else stem

@@ -32,7 +32,7 @@ from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from tests.conftest import make_recording
 from tests.inference.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
-from tests.signals.judged import arms_exchanged, heart
+from tests.signals.faulty_recordings import sinus_rhythm, swapped_arms
 
 Floats = npt.NDArray[np.float32]
 
@@ -290,10 +290,10 @@ def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: Pretrai
 
 def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncoder) -> None:
     """Not refused: a heart on the right looks the same."""
-    exchanged, slow = arms_exchanged(), replace(heart(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
-    assert of_both.classify(exchanged).notes[-1].startswith("lead I: P, QRS and T point down: arms exchanged")
-    assert of_both.classify(slow).notes[-1].startswith("rate: 34 beats a minute at 250 Hz, but the file says 68")
-    assert not any("Check" in note for note in of_both.classify(heart()).notes)
+    swapped, slow = swapped_arms(), replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
+    assert of_both.classify(swapped).notes[-1].startswith("lead I: P, QRS and T point down: arm electrodes swapped")
+    assert of_both.classify(slow).notes[-1].startswith("rate: 34 beats per minute at 250 Hz, but the file states 68")
+    assert not any("Check" in note for note in of_both.classify(sinus_rhythm()).notes)
 
 
 def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:

@@ -1,4 +1,4 @@
-"""Frame policies: how many frames, of which samples, on which scale."""
+"""Frame policies: number of frames, their samples and their normalisation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUES = arrays(np.float32, (3, 24), elements=st.floats(-50, 50, width=32))
 
 
 def literal_count(num_samples: Fraction | int, window: int) -> int:
-    """Cut windows off the front for as long as there are whole ones."""
+    """Count complete windows by cutting them off one by one."""
     count = 0
     while num_samples >= window:
         num_samples -= window
@@ -33,7 +33,7 @@ def count(policy: FramePolicy, num_samples: int, sampling_rate: float) -> int:
 
 
 @given(st.integers(0, 3000), st.integers(1, 300), st.floats(50, 2000))
-def test_frames_of_source_samples_are_counted_as_they_are_cut(
+def test_the_number_of_frames_equals_the_number_of_windows_of_source_samples(
     num_samples: int, window: int, sampling_rate: float
 ) -> None:
     policy = FramePolicy(num_samples=100, num_source_samples=window)
@@ -41,28 +41,28 @@ def test_frames_of_source_samples_are_counted_as_they_are_cut(
 
 
 @given(st.integers(0, 80_000), st.integers(50, 2000), st.sampled_from([250, 500]), st.integers(1, 3))
-def test_frames_at_a_rate_are_those_of_the_resampled_length(
-    num_samples: int, sampling_rate: int, to_rate: int, segments: int
+def test_the_number_of_frames_at_a_sampling_rate_follows_from_the_resampled_length(
+    num_samples: int, sampling_rate: int, target_rate: int, segments: int
 ) -> None:
-    """In exact fractions: a recording of n samples has n * to / from samples at the other rate."""
-    policy = FramePolicy(num_samples=1250, num_segments=segments, sampling_rate=to_rate)
+    """In exact fractions, n samples become n * target rate / sampling rate samples."""
+    policy = FramePolicy(num_samples=1250, num_segments=segments, sampling_rate=target_rate)
     assert count(policy, num_samples, float(sampling_rate)) == literal_count(
-        Fraction(num_samples * to_rate, sampling_rate), 1250 * segments
+        Fraction(num_samples * target_rate, sampling_rate), 1250 * segments
     )
 
 
 @given(st.integers(1, 40), st.integers(50, 2000), st.integers(-1, 1))
-def test_a_recording_of_just_so_many_frames_has_them(frames: int, sampling_rate: int, more: int) -> None:
-    """At the edge, where floating point would lose a frame or add one: 5 s frames of whole seconds."""
+def test_a_recording_of_exactly_n_frames_has_n_frames(frames: int, sampling_rate: int, more: int) -> None:
+    """Rounding errors must not add or remove a frame of 5 s."""
     policy = FramePolicy(num_samples=2500, sampling_rate=500)
     assert count(policy, frames * 5 * sampling_rate + more, float(sampling_rate)) == frames - (more < 0)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20))
-def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(num_samples: list[int]) -> None:
+def test_a_recording_is_one_frame_and_counts_are_computed_element_by_element(num_samples: list[int]) -> None:
     rates = np.full(len(num_samples), 500.0)
-    whole = FramePolicy(num_samples=2500, num_source_samples="recording").num_frames(np.array(num_samples), rates)
-    assert whole.tolist() == [int(length > 0) for length in num_samples]
+    frames = FramePolicy(num_samples=2500, num_source_samples="recording").num_frames(np.array(num_samples), rates)
+    assert frames.tolist() == [int(length > 0) for length in num_samples]
     cut = FramePolicy(num_samples=250, sampling_rate=500)
     assert cut.num_frames(np.array(num_samples), rates).tolist() == [
         count(cut, length, 500.0) for length in num_samples
@@ -73,7 +73,7 @@ def test_a_whole_recording_is_one_frame_and_counting_goes_element_by_element(num
     ("num_samples", "sampling_rate", "segments", "frames"),
     [(5000, 500.0, 1, 2), (5000, 500.0, 2, 1), (4999, 500.0, 2, 0), (1000, 100.0, 1, 2), (9000, 300.0, 2, 3)],
 )
-def test_counts_done_by_hand(num_samples: int, sampling_rate: float, segments: int, frames: int) -> None:
+def test_numbers_of_frames_computed_by_hand(num_samples: int, sampling_rate: float, segments: int, frames: int) -> None:
     assert (
         count(FramePolicy(num_samples=2500, num_segments=segments, sampling_rate=500), num_samples, sampling_rate)
         == frames
@@ -90,14 +90,14 @@ def test_counts_done_by_hand(num_samples: int, sampling_rate: float, segments: i
         (FramePolicy(num_samples=2500, num_source_samples="recording"), 500, None),
     ],
 )
-def test_the_window_is_what_one_frame_takes_of_a_recording(
+def test_the_window_length_is_the_number_of_source_samples_of_a_frame(
     policy: FramePolicy, sampling_rate: float, window: int
 ) -> None:
     assert policy.window_length(sampling_rate) == window
 
 
 @given(VALUES)
-def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.NDArray[np.float32]) -> None:
+def test_segments_are_adjacent_and_unchanged_without_normalisation(values: npt.NDArray[np.float32]) -> None:
     frames = FramePolicy(num_samples=8, num_segments=3, num_source_samples=24).shape_windows(values[:, None])[:, :, 0]
     assert frames.shape == (3, 3, 8)
     for row in range(3):
@@ -105,8 +105,8 @@ def test_segments_are_adjacent_and_untouched_without_normalisation(values: npt.N
 
 
 @given(VALUES)
-def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray[np.float32]) -> None:
-    """Against a literal loop in double precision; a constant segment becomes 0."""
+def test_minmax_scales_each_segment_to_0_and_1(values: npt.NDArray[np.float32]) -> None:
+    """Compare with a loop in double precision. A constant segment becomes 0."""
     policy = FramePolicy(num_samples=8, num_segments=3, num_source_samples=24, normalization="minmax")
     frames = policy.shape_windows(values[:, None])[:, :, 0]
     for row in range(3):
@@ -119,8 +119,8 @@ def test_unit_scale_is_min_to_0_and_max_to_1_of_each_segment(values: npt.NDArray
             assert frames[row, segment].max() == (1 if span > 0 else 0)
 
 
-def test_typical_amplitude_is_free_of_gain_and_offset() -> None:
-    """By Python's statistics: mean 0, standard deviation 0.15; a constant segment becomes 0."""
+def test_typical_normalisation_does_not_depend_on_gain_and_offset() -> None:
+    """Segments have mean 0 and standard deviation 0.15. A constant segment becomes 0."""
     steps = np.random.default_rng(0).normal(size=(3, 1, 16)).astype(np.float32)
     policy = FramePolicy(num_samples=8, num_segments=2, num_source_samples=16, normalization="typical")
     frames = policy.shape_windows(steps)
@@ -131,7 +131,7 @@ def test_typical_amplitude_is_free_of_gain_and_offset() -> None:
     assert not policy.shape_windows(np.full((1, 1, 16), 7, np.float32)).any()
 
 
-def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
+def test_a_window_of_another_length_is_resampled_to_the_frame() -> None:
     window = np.sin(2 * np.pi * 4 * np.arange(256) / 256).astype(np.float32)
     frame = FramePolicy(num_samples=2500, num_source_samples=256).shape_windows(window[None, None])
     assert frame.shape == (1, 1, 1, 2500)
@@ -139,10 +139,10 @@ def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("values", "message"),
     [
-        ({"num_samples": 2500}, "give either rate or source_samples"),
-        ({"num_samples": 2500, "sampling_rate": 500, "num_source_samples": 2500}, "give either rate or source_samples"),
+        ({"num_samples": 2500}, "Set exactly one of"),
+        ({"num_samples": 2500, "sampling_rate": 500, "num_source_samples": 2500}, "Set exactly one of"),
         ({"num_samples": 0, "sampling_rate": 500}, "num_samples"),
         ({"num_samples": 2500, "sampling_rate": -1}, "sampling_rate"),
         ({"num_samples": 2500, "sampling_rate": 500, "num_segments": 0}, "num_segments"),
@@ -152,12 +152,12 @@ def test_a_window_of_another_length_is_stretched_to_the_frame() -> None:
         ({"num_samples": 2500, "sampling_rate": 500, "sample": 1}, "Extra inputs"),
     ],
 )
-def test_policies_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        FramePolicy(**wrong)
+def test_invalid_policies_are_rejected(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        FramePolicy(**values)
 
 
-def test_a_policy_is_fixed_and_survives_json() -> None:
+def test_a_policy_is_frozen_and_serialises_to_json() -> None:
     policy = FramePolicy(
         num_samples=2500, num_source_samples="recording", leads=("II",), excluded_leads=(("r1", "V2"),)
     )

@@ -1,4 +1,4 @@
-"""Lead names, and the leads that follow from I and II."""
+"""Names of leads, and leads computed from I and II."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clocs.signals.leads import STANDARD_LEADS, add_derived_leads, canonical_lea
 from tests.conftest import make_recording
 
 WEIGHTS = {"III": (-1, 1), "aVR": (-0.5, -0.5), "aVL": (1, -0.5), "aVF": (-0.5, 1)}
-"""Of I and II. Einthoven (1912) and Goldberger (1942), written out once more, apart from the code."""
+"""Weights of I and II after Einthoven (1912) and Goldberger (1942), independent of the code."""
 PAIRS = arrays(np.int16, (2, 20), elements=st.integers(-32768, 32767))
 BASELINES = st.tuples(st.integers(-5000, 5000), st.integers(-5000, 5000))
 
@@ -40,7 +40,7 @@ def pair(
 
 
 @pytest.mark.parametrize(
-    ("given_name", "expected"),
+    ("name", "expected"),
     [
         ("I", "I"),
         ("ii", "II"),
@@ -58,8 +58,8 @@ def pair(
         ("", ""),
     ],
 )
-def test_names_get_their_standard_spelling(given_name: str, expected: str) -> None:
-    assert canonical_lead(given_name) == expected
+def test_names_get_their_standard_spelling(name: str, expected: str) -> None:
+    assert canonical_lead(name) == expected
 
 
 @pytest.mark.parametrize("lead", STANDARD_LEADS)
@@ -67,7 +67,7 @@ def test_a_standard_name_is_kept_in_any_case(lead: str) -> None:
     assert {canonical_lead(lead), canonical_lead(lead.upper()), canonical_lead(lead.lower())} == {lead}
 
 
-def test_what_can_be_derived() -> None:
+def test_derivable_leads() -> None:
     assert derivable_leads(("I", "II", "V2")) == ("III", "aVR", "aVL", "aVF")
     assert derivable_leads(("I", "II", "aVR")) == ("III", "aVL", "aVF")
     assert derivable_leads(("II", "V2")) == ()
@@ -76,7 +76,7 @@ def test_what_can_be_derived() -> None:
 
 @given(PAIRS, BASELINES)
 def test_derived_leads_are_exact_in_integers(digital: npt.NDArray[np.int16], baseline: tuple[int, int]) -> None:
-    """At equal gains, twice a derived value is a whole number of steps; it is that number."""
+    """With equal gains, twice a derived value is an integer number of steps."""
     made = add_derived_leads(pair(digital, baseline=baseline))
     one, two = (
         [None if value == -32768 else value - zero for value in row]
@@ -94,7 +94,7 @@ def test_derived_leads_are_exact_in_integers(digital: npt.NDArray[np.int16], bas
 
 
 @given(PAIRS, BASELINES, st.tuples(st.sampled_from([200.0, 1000.0, 4880.0]), st.sampled_from([300.0, 999.5])))
-def test_with_different_gains_they_are_right_to_half_a_fine_step(
+def test_derived_leads_with_different_gains_are_accurate_to_half_a_step(
     digital: npt.NDArray[np.int16], baseline: tuple[int, int], gain: tuple[float, float]
 ) -> None:
     made = add_derived_leads(pair(digital, gain, baseline))
@@ -110,17 +110,15 @@ def test_with_different_gains_they_are_right_to_half_a_fine_step(
 
 
 @given(PAIRS, st.permutations(["II", "I", "V2", "X"]))
-def test_taking_the_derived_leads_away_again_gives_what_was_read(
-    digital: npt.NDArray[np.int16], order: list[str]
-) -> None:
-    whole = Recording(np.concatenate([digital, digital[::-1]]), np.full(4, 500.0), np.zeros(4, np.int32), 500.0,
+def test_dropping_derived_leads_restores_the_recording(digital: npt.NDArray[np.int16], order: list[str]) -> None:
+    recording = Recording(np.concatenate([digital, digital[::-1]]), np.full(4, 500.0), np.zeros(4, np.int32), 500.0,
                       ("I", "II", "V2", "X")).select(tuple(order))  # fmt: skip
-    made = add_derived_leads(whole)
+    made = add_derived_leads(recording)
     back = drop_derived_leads(made)
     assert made.leads == ("I", "II", "III", "aVR", "aVL", "aVF", "V2", "X")
     assert made.provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
     assert back.provenance.derived_leads == ()
-    np.testing.assert_array_equal(back.select(whole.leads).physical(), whole.physical())
+    np.testing.assert_array_equal(back.select(recording.leads).physical(), recording.physical())
 
 
 def test_leads_that_were_read_are_not_replaced() -> None:
@@ -130,29 +128,29 @@ def test_leads_that_were_read_are_not_replaced() -> None:
     assert made.provenance.derived_leads == ("III", "aVL", "aVF")
 
 
-def test_a_lead_stays_derived_when_others_are_derived_later() -> None:
+def test_a_derived_lead_stays_marked_when_others_are_added_later() -> None:
     made = add_derived_leads(add_derived_leads(make_recording()).select(("I", "II", "III")))
     assert made.provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
     assert drop_derived_leads(made).leads == ("I", "II")
 
 
-def test_nothing_to_derive_changes_nothing() -> None:
+def test_a_recording_without_derivable_leads_is_not_changed() -> None:
     recording = make_recording(leads=("II", "V2"))
     assert add_derived_leads(recording) is recording
     assert drop_derived_leads(recording) is recording
 
 
-def test_values_too_large_for_a_sum_are_refused_not_wrapped() -> None:
+def test_values_too_large_to_be_added_are_rejected() -> None:
     huge = np.array([[2**31 - 1], [2**31 - 1]], np.int32)
     with pytest.raises(LeadError, match=r"big.*derive_leads=False"):
         add_derived_leads(replace(pair(huge), record_id="big"))
 
 
 @pytest.mark.parametrize("folder", ["ptbxl", "cpsc2018"])
-def test_derived_leads_are_the_published_ones(originals: Path, folder: str) -> None:
-    """The publishers rounded each lead to 1 uV on its own, and rounded I and II before: 2 uV at the very most.
+def test_derived_leads_equal_the_published_ones(originals: Path, folder: str) -> None:
+    """The publishers rounded every lead to 1 uV, so the difference is at most 2 uV.
 
-    A6000 has spikes of 32 mV on all leads at once, where no equation holds.
+    A6000 has simultaneous spikes of 32 mV on all leads, which violate the lead equations.
     """
     source = open_source(originals / folder)
     errors, records = [], 0
@@ -163,10 +161,10 @@ def test_derived_leads_are_the_published_ones(originals: Path, folder: str) -> N
             made = add_derived_leads(recording.select(("I", "II")))
             leads = tuple(WEIGHTS)
             assert made.provenance.derived_leads == leads
-            off = 1000 * np.abs(made.select(leads).physical() - recording.select(leads).physical())
-            assert off.max() <= 2.001, name
-            errors.append(off.ravel())
+            error = 1000 * np.abs(made.select(leads).physical() - recording.select(leads).physical())
+            assert error.max() <= 2.001, name
+            errors.append(error.ravel())
     assert records == {"ptbxl": 66, "cpsc2018": 19}[folder]
-    every = np.concatenate(errors)
-    assert np.mean(every <= 1.001) > 0.95
-    assert every.mean() < 0.6
+    all_errors = np.concatenate(errors)
+    assert np.mean(all_errors <= 1.001) > 0.95
+    assert all_errors.mean() < 0.6

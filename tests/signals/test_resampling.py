@@ -1,4 +1,4 @@
-"""Resampling: against sines whose samples are known at any rate, and against scipy."""
+"""Resampling compared with sines at known sampling rates, and with SciPy."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def sine(hertz: float, sampling_rate: float, seconds: float = 10.0) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("sampling_rate", "to_rate"), [(500, 250), (250, 500), (300, 500), (360, 500), (1000, 500), (257, 500)]
+    ("sampling_rate", "target_rate"), [(500, 250), (250, 500), (300, 500), (360, 500), (1000, 500), (257, 500)]
 )
 @pytest.mark.parametrize("hertz", [1.0, 7.0, 25.0])
-def test_a_sine_keeps_its_frequency_and_size(sampling_rate: float, to_rate: float, hertz: float) -> None:
-    """Closed form: the same sine, sampled at the other rate; half a second at each end is the filter's."""
-    made = resample(sine(hertz, sampling_rate), sampling_rate, to_rate)
+def test_a_sine_keeps_its_frequency_and_size(sampling_rate: float, target_rate: float, hertz: float) -> None:
+    """The result is the same sine sampled at the target rate, except for half a second at each end."""
+    made = resample(sine(hertz, sampling_rate), sampling_rate, target_rate)
     assert made.dtype == np.float32
-    assert made.shape == (math.ceil(10 * to_rate),)
-    edge = round(to_rate / 2)
-    np.testing.assert_allclose(made[edge:-edge], sine(hertz, to_rate)[edge:-edge], atol=0.01)
+    assert made.shape == (math.ceil(10 * target_rate),)
+    edge = round(target_rate / 2)
+    np.testing.assert_allclose(made[edge:-edge], sine(hertz, target_rate)[edge:-edge], atol=0.01)
 
 
 @pytest.mark.parametrize("sampling_rate", [499.8, 999.8, 249.89, 250.1, 124.99])
-def test_rates_near_a_simple_ratio_do_not_drift(sampling_rate: float) -> None:
-    """Ten minutes on, a tone is where it should be; a ratio of 1 in place of 0.9996 would be a quarter second off."""
+def test_sampling_rates_near_a_simple_ratio_do_not_drift(sampling_rate: float) -> None:
+    """After ten minutes, a sine has the right phase. A ratio of 1 instead of 0.9996 would shift it by 0.25 s."""
     made = resample(sine(2.0, sampling_rate, 600.0), sampling_rate, 500)
     num_samples = np.array([round(600 * sampling_rate)])
     assert abs(len(made) - resampled_length(num_samples, sampling_rate, 500)[0]) <= 1
@@ -43,20 +43,20 @@ def test_rates_near_a_simple_ratio_do_not_drift(sampling_rate: float) -> None:
 
 
 @pytest.mark.parametrize("sampling_rate", [150_000, 1_000_000])
-def test_rates_a_thousand_times_apart(sampling_rate: float) -> None:
+def test_sampling_rates_with_a_ratio_above_a_thousand(sampling_rate: float) -> None:
     made = resample(sine(2.0, sampling_rate, 2.0), sampling_rate, 100)
     np.testing.assert_allclose(made[50:-50], sine(2.0, 100, 2.0)[50:-50], atol=0.01)
 
 
-def test_what_the_new_rate_cannot_hold_is_filtered_out() -> None:
-    """200 Hz at 500 Hz would become 50 Hz when every second sample is dropped."""
+def test_frequencies_above_the_new_nyquist_frequency_are_filtered_out() -> None:
+    """Without a filter, 200 Hz would become 50 Hz when every second sample is dropped."""
     made = resample(sine(200, 500), 500, 250)
     assert np.abs(made[125:-125]).max() < 0.01
     assert np.abs(sine(200, 500)[::2][125:-125]).max() > 0.9
 
 
-def test_a_shift_is_kept_to_the_edges() -> None:
-    """To the ripple of scipy's default filter, under a thousandth."""
+def test_an_offset_is_kept_up_to_the_edges() -> None:
+    """The ripple of SciPy's default filter is below a thousandth."""
     np.testing.assert_allclose(resample(np.full(1000, 3.0, np.float32), 300, 500), 3.0, rtol=1e-3)
 
 
@@ -65,25 +65,25 @@ def test_leads_do_not_mix() -> None:
     np.testing.assert_array_equal(resample(both, 300, 500)[1], resample(both[1], 300, 500))
 
 
-def test_the_same_rate_changes_nothing() -> None:
+def test_the_same_sampling_rate_changes_nothing() -> None:
     signal = sine(3, 500)
     np.testing.assert_array_equal(resample(signal, 500.0, 500), signal)
     np.testing.assert_array_equal(resample_to_length(signal, len(signal)), signal)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_missing_samples_are_refused_before_they_spread(bad: float) -> None:
+def test_missing_samples_are_rejected(bad: float) -> None:
     signal = sine(3, 500)
     signal[7] = bad
-    with pytest.raises(ValueError, match="missing samples would spread"):
+    with pytest.raises(ValueError, match="Missing samples would spread"):
         resample(signal, 500, 250)
-    with pytest.raises(ValueError, match="missing samples would spread"):
+    with pytest.raises(ValueError, match="Missing samples would spread"):
         resample_to_length(signal, 2500)
 
 
 @settings(max_examples=50)
 @given(st.integers(2, 400), st.integers(1, 400), st.integers(0, 2**32 - 1))
-def test_stretch_is_scipys_fourier_method(before: int, after: int, seed: int) -> None:
+def test_resample_to_length_is_the_fourier_method_of_scipy(before: int, after: int, seed: int) -> None:
     signal: npt.NDArray[np.float32] = np.random.default_rng(seed).normal(size=(3, before)).astype(np.float32)
     made = resample_to_length(signal, after)
     assert made.shape == (3, after)
@@ -92,8 +92,8 @@ def test_stretch_is_scipys_fourier_method(before: int, after: int, seed: int) ->
 
 
 @pytest.mark.parametrize("after", [2500, 256, 300])
-def test_stretch_keeps_whole_periods_exactly(after: int) -> None:
-    """Closed form: 7 periods in 256 samples are 7 periods in any number of samples."""
+def test_resample_to_length_keeps_complete_periods(after: int) -> None:
+    """7 periods in 256 samples are 7 periods in any number of samples."""
     phase = 2 * np.pi * 7 * np.arange(after) / after
     made = resample_to_length(np.sin(2 * np.pi * 7 * np.arange(256) / 256).astype(np.float32), after)
     np.testing.assert_allclose(made, np.sin(phase), atol=1e-5)

@@ -1,4 +1,4 @@
-"""Simulated ECGs against a literal version, and the parts they are made of."""
+"""Simulated ECGs compared with a literal implementation, and their components."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clocs.signals.heart_vector import (
     atrial_beat,
     frontal_axis,
     make_heart,
-    on_another_day,
+    vary_heart,
     ventricular_beat,
 )
 from clocs.signals.rhythms import PACED
@@ -30,8 +30,8 @@ LEADS = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V6")
 def bump(time: float, start: float, peak: float, end: float) -> float:
     if not start < time < end:
         return 0.0
-    away = (time - peak) / ((peak - start) if time < peak else (end - peak))
-    return (1 - away**2) ** 2
+    distance = (time - peak) / ((peak - start) if time < peak else (end - peak))
+    return (1 - distance**2) ** 2
 
 
 def vector(beat: Beat, time: float) -> list[float]:
@@ -42,47 +42,49 @@ def vector(beat: Beat, time: float) -> list[float]:
     return total
 
 
-def literal(made: Simulation, lead: str, sample: int) -> float:
-    """A source lead at one sample, in microvolt, wave by wave."""
+def literal(simulation: Simulation, lead: str, sample: int) -> float:
+    """Return a source lead at one sample in microvolt, summed wave by wave."""
     row = {"I": 0, "II": 1, "V1": 2, "V6": 7}[lead]
     total = 0.0
     onsets = [
-        (made.p[int(ectopic)], at) for at, ectopic in zip(made.beats.atrial, made.beats.atrial_ectopic, strict=True)
+        (simulation.p[int(ectopic)], at)
+        for at, ectopic in zip(simulation.beats.atrial, simulation.beats.atrial_ectopic, strict=True)
     ]
     onsets += [
-        (made.ventricular[int(kind)], at) for at, kind in zip(made.beats.ventricular, made.beats.kinds, strict=True)
+        (simulation.ventricular[int(kind)], at)
+        for at, kind in zip(simulation.beats.ventricular, simulation.beats.kinds, strict=True)
     ]
     for beat, at in onsets:
-        seen = vector(beat, (sample - round(at * made.sampling_rate)) / made.sampling_rate)
-        total += sum(made.heart.chest[row, axis] * seen[axis] for axis in range(3))
-    for at, kind in zip(made.beats.ventricular, made.beats.kinds, strict=True):
-        if kind == PACED and sample == round(at * made.sampling_rate) - 1:
-            total += float(made.heart.chest[row] @ SPIKE)
+        seen = vector(beat, (sample - round(at * simulation.sampling_rate)) / simulation.sampling_rate)
+        total += sum(simulation.heart.chest[row, axis] * seen[axis] for axis in range(3))
+    for at, kind in zip(simulation.beats.ventricular, simulation.beats.kinds, strict=True):
+        if kind == PACED and sample == round(at * simulation.sampling_rate) - 1:
+            total += float(simulation.heart.chest[row] @ SPIKE)
     return total * 1000
 
 
 @pytest.mark.parametrize("labels", [("SR",), ("PVC",), ("SR", "PAC", "RVH"), ("SB", "3AVB", "STE-INF"), ("ST", "PACE")])
-def test_a_drawing_is_the_sum_of_its_waves(labels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_samples_are_the_sum_of_all_waves(labels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clocs.signals.simulation.BREATHING_SWING", 0.0)
     random = np.random.default_rng(3)
-    made = simulate(labels, make_heart(random), seconds=3, sampling_rate=250, random=random)
-    drawn = dict(zip(LEADS, made.draw(LEADS, 0.0, random).astype(float), strict=True))
+    simulation = simulate(labels, make_heart(random), seconds=3, sampling_rate=250, random=random)
+    drawn = dict(zip(LEADS, simulation.draw(LEADS, 0.0, random).astype(float), strict=True))
     for lead in ("I", "II", "V1", "V6"):
-        expected = [literal(made, lead, sample) for sample in range(0, 750, 3)]
+        expected = [literal(simulation, lead, sample) for sample in range(0, 750, 3)]
         np.testing.assert_allclose(drawn[lead][::3], expected, atol=0.51)
     np.testing.assert_array_equal(drawn["III"], drawn["II"] - drawn["I"])
 
 
-def test_beats_swing_with_the_breath_by_a_few_percent() -> None:
+def test_amplitudes_vary_with_breathing_by_a_few_percent() -> None:
     random = np.random.default_rng(0)
-    made = simulate(("SR",), make_heart(random), seconds=10, sampling_rate=500, random=random)
-    (lead,) = made.draw(("II",), 0.0, random).astype(float)
-    onsets = made.truth().qrs_onsets[:-1]
+    simulation = simulate(("SR",), make_heart(random), seconds=10, sampling_rate=500, random=random)
+    (lead,) = simulation.draw(("II",), 0.0, random).astype(float)
+    onsets = simulation.truth().qrs_onsets[:-1]
     peaks = np.array([np.abs(lead[at : at + 50]).max() for at in onsets])
     assert 0 < np.ptp(peaks) / peaks.mean() < 5 * BREATHING_SWING
 
 
-def test_the_area_of_a_beat_is_that_of_its_vector() -> None:
+def test_the_area_of_a_beat_is_the_integral_of_its_vector() -> None:
     beat = ventricular_beat(make_heart(np.random.default_rng(1)), SHAPES["LBBB"], interval=0.8)
     time = np.arange(0, beat.end, 1e-4)
     np.testing.assert_allclose(beat.area(slice(None)), beat.vector(time).sum(axis=1) * 1e-4, atol=1e-6)
@@ -97,9 +99,9 @@ def test_the_axis_is_the_direction_in_the_frontal_plane() -> None:
         assert frontal_axis(np.array([one, foot + one / 2])) == pytest.approx(degrees)
 
 
-def test_a_heart_on_another_day_is_much_the_same() -> None:
+def test_a_varied_heart_stays_closest_to_the_original() -> None:
     hearts = [make_heart(np.random.default_rng(seed)) for seed in range(12)]
-    again = [on_another_day(heart, np.random.default_rng(100 + seed)) for seed, heart in enumerate(hearts)]
+    again = [vary_heart(heart, np.random.default_rng(100 + seed)) for seed, heart in enumerate(hearts)]
     time = np.arange(0, 0.4, 0.002)
     first, second = (
         np.stack([(heart.chest @ ventricular_beat(heart, SHAPES[""], 0.9).vector(time)).ravel() for heart in group])
@@ -116,18 +118,18 @@ def test_p_waves_point_left_and_down() -> None:
         assert -20 < frontal_axis(DOWER @ atrial_beat(heart, P_WAVE).area(slice(None))) < 110
 
 
-def test_fibrillation_is_at_its_frequencies() -> None:
+def test_fibrillation_has_the_right_frequencies() -> None:
     waves = fibrillation(DOWER, 5000, 500, np.random.default_rng(0))
     power = np.abs(np.fft.rfft(waves, axis=1)) ** 2
     hertz = np.fft.rfftfreq(5000, 1 / 500)
     assert power[:, (hertz > 3) & (hertz < 11)].sum() > 0.95 * power.sum()
 
 
-def test_some_recordings_hum_and_all_are_noisy() -> None:
-    def hums(seed: int) -> bool:
+def test_all_recordings_have_noise_and_some_have_mains_hum() -> None:
+    def has_hum(seed: int) -> bool:
         noise = artifacts(8, 5000, 500, (0.25, 0.0), np.random.default_rng(seed))
         assert 0.001 < np.diff(noise, axis=1).std() < 0.05
         power = np.abs(np.fft.rfft(noise, axis=1)) ** 2
         return bool(max(power[0, 500], power[0, 600]) > 50 * np.median(power[0, 400:700]))
 
-    assert 0.1 < np.mean([hums(seed) for seed in range(100)]) < 0.4
+    assert 0.1 < np.mean([has_hum(seed) for seed in range(100)]) < 0.4

@@ -182,7 +182,7 @@ def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
     """Else a day of ECG, resampled whole for every frame, would take hours."""
     lengths = []
 
-    def resample(signal: Frame, sampling_rate: float, to_rate: float) -> Frame:
+    def resample(signal: Frame, sampling_rate: float, target_rate: float) -> Frame:
         lengths.append(signal.shape[-1])
         return np.repeat(signal, 2, axis=-1)
 

@@ -120,7 +120,7 @@ def test_an_unnamed_lead_goes_to_the_channel_that_the_policy_names(store_of: Mak
     np.testing.assert_array_equal(frames.gather([0])[0, 1], plain.gather([0])[0])
     single = Frames(store, FramePolicy(num_samples=2500, sampling_rate=500, leads=("V1",), unnamed_lead="V1"))
     assert single.locate([0])[2].tolist() == ["V1"]
-    with pytest.raises(ValidationError, match="unnamed_lead: 'V6' is not among the leads I, V1"):
+    with pytest.raises(ValidationError, match=r"unnamed_lead 'V6' is not in leads\. Choose from I, V1"):
         FramePolicy(num_samples=2500, sampling_rate=500, leads=("I", "V1"), unnamed_lead="V6")
 
 

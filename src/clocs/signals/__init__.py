@@ -1,1 +1,1 @@
-"""Layer 1: what can be said and done with samples, whatever file they came from."""
+"""Layer 1: processing of samples: leads, resampling, frames, quality, beats and simulation."""

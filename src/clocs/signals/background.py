@@ -1,4 +1,4 @@
-"""What a lead shows besides beats: fibrillating atria, baseline wander, mains hum and noise."""
+"""Signals besides beats in simulated ECGs: fibrillating atria, baseline wander, mains hum and noise."""
 
 from __future__ import annotations
 
@@ -7,79 +7,85 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.signals.heart_vector import bounded
+from clocs.signals.heart_vector import clipped_normal
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 
-FIBRILLATION: Final = np.array([(-0.036, 0.030, -0.056), (-0.018, 0.048, -0.038)])
-"""(components, 3): dipoles of the fibrillating atria in mV, largest in V1 and V2."""
-WANDER: Final = 0.040
-"""mV: scale of a lead's baseline wander, with the breath and slower."""
-NOISE: Final = 0.009
-"""mV: usual standard deviation of noise."""
-HUM: Final = (0.004, 0.018)
-"""mV: range of the amplitude of mains hum."""
-PAIR_DEVIATION: Final = 104.5
+FIBRILLATION_DIPOLES: Final = np.array([(-0.036, 0.030, -0.056), (-0.018, 0.048, -0.038)])
+"""Dipoles of the fibrillating atria in mV, of shape (components, 3). They are largest in V1 and V2."""
+WANDER_SCALE: Final = 0.040
+"""Scale of baseline wander in mV."""
+NOISE_STD: Final = 0.009
+"""Typical standard deviation of noise in mV."""
+HUM_AMPLITUDE: Final = (0.004, 0.018)
+"""Range of the amplitude of mains hum in mV."""
+BYTE_PAIR_STD: Final = 104.5
 """Standard deviation of the sum of two random bytes."""
-HUMMING: Final = 0.25
-"""Share of recordings with mains hum."""
+HUM_PROBABILITY: Final = 0.25
+"""Fraction of recordings with mains hum."""
 
 
 def fibrillation(chest: Array, num_samples: int, sampling_rate: float, random: np.random.Generator) -> Floats:
-    """Return the waves of fibrillating atria, 5 to 8 Hz and never quite regular.
+    """Simulate the waves of fibrillating atria: 5 to 8 Hz, slightly irregular.
 
     Args:
-        chest: (leads, 3): projection of a dipole onto the leads; its unit is that of the result, per mV.
-        num_samples: Length.
-        sampling_rate: Samples per second.
-        random: Generator of the recording.
+        chest: Projection of a dipole in mV onto the leads, of shape (leads, 3). It determines the unit of the result.
+        num_samples: Number of samples.
+        sampling_rate: Sampling rate in Hz.
+        random: Random generator of the recording.
 
     Returns:
         Waves of shape (leads, num_samples).
     """
-    turns = np.float32(1.8) * _sines(random.uniform(0.4, 1.4, 2), num_samples, sampling_rate, random)
-    waves = _sines(random.uniform((5.0, 6.0), (6.5, 8.0)), num_samples, sampling_rate, random, turns)
-    weights = chest @ FIBRILLATION.T * np.exp(0.35 * bounded(random))
+    phase_shift = np.float32(1.8) * _sines(random.uniform(0.4, 1.4, 2), num_samples, sampling_rate, random)
+    waves = _sines(random.uniform((5.0, 6.0), (6.5, 8.0)), num_samples, sampling_rate, random, phase_shift)
+    weights = chest @ FIBRILLATION_DIPOLES.T * np.exp(0.35 * clipped_normal(random))
     return np.asarray(weights.astype(np.float32) @ waves)
 
 
 def artifacts(
-    num_leads: int, num_samples: int, sampling_rate: float, breath: tuple[float, float], random: np.random.Generator
+    num_leads: int, num_samples: int, sampling_rate: float, breathing: tuple[float, float], random: np.random.Generator
 ) -> Floats:
-    """Return baseline wander, noise and, in some recordings, mains hum.
+    """Simulate baseline wander, noise and, in some recordings, mains hum.
 
     Args:
         num_leads: Number of independent leads.
-        num_samples: Length.
-        sampling_rate: Samples per second.
-        breath: Frequency in Hz and phase of breathing, which moves the baseline.
-        random: Generator of the recording.
+        num_samples: Number of samples.
+        sampling_rate: Sampling rate in Hz.
+        breathing: Frequency in Hz and phase in radians of breathing, which moves the baseline.
+        random: Random generator of the recording.
 
     Returns:
-        Disturbances in mV, (num_leads, num_samples).
+        Artifacts in mV of shape (num_leads, num_samples).
     """
-    hertz = np.array([breath[0], random.uniform(0.04, 0.1), random.choice((50.0, 60.0))])
-    waves = _sines(hertz, num_samples, sampling_rate, random)
-    weights = bounded(random, num_leads, 3) * (WANDER, WANDER, 1.0) * np.exp(0.6 * bounded(random))
-    weights[:, 2] = random.uniform(0.4, 1.6, num_leads) * random.uniform(*HUM) * (random.random() < HUMMING)
-    raw = random.bit_generator.random_raw(-(-num_leads * (num_samples + 1) // 8))  # 30 x faster than normal numbers
+    frequencies = np.array([breathing[0], random.uniform(0.04, 0.1), random.choice((50.0, 60.0))])
+    waves = _sines(frequencies, num_samples, sampling_rate, random)
+    weights = (
+        clipped_normal(random, num_leads, 3) * (WANDER_SCALE, WANDER_SCALE, 1.0) * np.exp(0.6 * clipped_normal(random))
+    )
+    weights[:, 2] = (
+        random.uniform(0.4, 1.6, num_leads) * random.uniform(*HUM_AMPLITUDE) * (random.random() < HUM_PROBABILITY)
+    )
+    raw = random.bit_generator.random_raw(-(-num_leads * (num_samples + 1) // 8))  # 30 times faster than normal numbers
     flat = raw.astype("<u8", copy=False).view(np.int8)[: num_leads * (num_samples + 1)]
     steps = flat.reshape(num_leads, num_samples + 1).astype(np.float32)
-    level = NOISE * np.exp(0.45 * bounded(random) + 0.3 * bounded(random, num_leads, 1)) / PAIR_DEVIATION
-    noise = steps[:, 1:] + steps[:, :-1]  # less noise at the highest frequencies
+    level = (
+        NOISE_STD * np.exp(0.45 * clipped_normal(random) + 0.3 * clipped_normal(random, num_leads, 1)) / BYTE_PAIR_STD
+    )
+    noise = steps[:, 1:] + steps[:, :-1]  # reduces noise at the highest frequencies
     noise *= level.astype(np.float32)
     noise += weights.astype(np.float32) @ waves
     return np.asarray(noise)
 
 
 def _sines(
-    hertz: Array, num_samples: int, sampling_rate: float, random: np.random.Generator, shift: Floats | None = None
+    frequencies: Array, num_samples: int, sampling_rate: float, random: np.random.Generator, shift: Floats | None = None
 ) -> Floats:
-    """Return (waves, num_samples): a sine for each frequency, with a random phase, shifted by radians over time."""
+    """Return a sine of random phase, shifted by radians, for each frequency; of shape (frequencies, num_samples)."""
     time = np.arange(num_samples, dtype=np.float32) / np.float32(sampling_rate)
-    phases = (2 * np.pi * hertz[:, None]).astype(np.float32) * time
-    phases += random.uniform(0, 2 * np.pi, (len(hertz), 1)).astype(np.float32)
+    phases = (2 * np.pi * frequencies[:, None]).astype(np.float32) * time
+    phases += random.uniform(0, 2 * np.pi, (len(frequencies), 1)).astype(np.float32)
     if shift is not None:
         phases += shift
     return np.asarray(np.sin(phases, out=phases))

@@ -1,4 +1,4 @@
-"""The beats of a recording: how far apart they come, and what the typical one looks like."""
+"""Detection of heartbeats, and measurements of the typical beat."""
 
 from __future__ import annotations
 
@@ -12,124 +12,141 @@ from clocs.core.recording import Recording, missing_value
 
 Values = npt.NDArray[np.float64]
 
-LOOKED_AT: Final = ("I", "II", "V2")
-"""Leads in which beats are sought; of a recording that has none of them, its first three."""
-MOST_SECONDS: Final = 60.0
-"""So much from the middle of a recording is looked at."""
-COARSE_RATE: Final = 250.0
-"""Hz, about: enough for the width of a QRS complex."""
+PREFERRED_LEADS: Final = ("I", "II", "V2")
+"""Leads in which beats are detected. A recording without them uses its first three leads."""
+MAX_SECONDS: Final = 60.0
+"""Seconds in the middle of a recording that are analysed."""
+COARSE_SAMPLING_RATE: Final = 250.0
+"""Approximate sampling rate in Hz for the analysis. It is sufficient for the width of a QRS complex."""
 MIN_SAMPLING_RATE: Final = 50.0
-"""Hz. Below, a QRS complex of 80 ms has fewer than four samples, and no resampling brings it back."""
-FEWEST: Final = 4
-CLOSEST: Final = 0.2
-"""Seconds from beat to beat: 300 a minute."""
+"""Minimum sampling rate in Hz. Below it, a QRS complex of 80 ms has fewer than four samples."""
+MIN_BEATS: Final = 4
+"""Minimum number of beats for a measurement."""
+MIN_INTERVAL: Final = 0.2
+"""Minimum interval between beats in seconds: 300 beats per minute."""
 QRS_WINDOW: Final = 0.1
-HIGHEST: Final = (0.998, 0.98)
-"""Of the slopes and of their energy: beyond this part of the samples there are spikes."""
-BEAT_ENERGY: Final = 0.35
-"""Of a beat's steepness, compared with that of the steepest ones."""
+"""Half of the smoothing window in seconds."""
+SLOPE_QUANTILE, ENERGY_QUANTILE = 0.998, 0.98
+"""Quantiles of slopes and energies that serve as their maximum. Larger values are spikes."""
+MIN_RELATIVE_ENERGY: Final = 0.35
+"""Minimum energy of a beat, relative to the energy of the steepest beats."""
 
 
 @dataclass(frozen=True)
 class BeatMeasurements:
-    """Beats in the seconds of the stated rate and in the recording's unit."""
+    """Measurements of the beats of a recording, in seconds and in the unit of the recording."""
 
     interval: float
-    """Seconds from beat to beat, the median."""
-    unevenness: float
-    """Standard deviation of the intervals, as a fraction of their median."""
-    qrs: float
-    """Seconds that hold the middle 90 % of the typical beat's squared slope: a bit over half of the QRS duration."""
+    """Median interval between beats in seconds."""
+    irregularity: float
+    """Standard deviation of the intervals, divided by their median."""
+    qrs_width: float
+    """Seconds that contain the middle 90 % of the squared slope of the typical beat, about half of the QRS duration."""
     t_delay: float
-    """Seconds from the middle of the QRS complex to the top of the T wave."""
+    """Seconds from the middle of the QRS complex to the peak of the T wave."""
     agreement: float
-    """Correlation of the beats with the typical one, the median."""
+    """Median correlation of the beats with the typical beat."""
     waves: dict[str, tuple[float, float, float]]
-    """By lead: the highest plus the lowest value of P, QRS and T; negative where a wave points down."""
+    """Lead -> maximum plus minimum of P, QRS and T. A negative value is a wave that points down."""
 
 
 def find_beats(recording: Recording) -> BeatMeasurements | None:
-    """The beats of a recording; None where fewer than four can be made out, or its rate is too low for any."""
+    """Detect and measure the beats of a recording.
+
+    Args:
+        recording: The recording.
+
+    Returns:
+        Measurements, or None if fewer than ``MIN_BEATS`` beats are detected or the sampling rate is too low.
+    """
     if recording.sampling_rate < MIN_SAMPLING_RATE:
         return None
-    leads = tuple(lead for lead in LOOKED_AT if lead in recording.leads) or recording.leads[:3]
-    values, sampling_rate = _coarse(recording.select(leads))
-    places = _places(values, sampling_rate)
-    if len(places) < FEWEST:
+    leads = tuple(lead for lead in PREFERRED_LEADS if lead in recording.leads) or recording.leads[:3]
+    values, sampling_rate = _downsample(recording.select(leads))
+    peaks = _find_peaks(values, sampling_rate)
+    if len(peaks) < MIN_BEATS:
         return None
-    gaps = np.diff(places) / sampling_rate
-    interval = float(np.median(gaps))
+    intervals = np.diff(peaks) / sampling_rate
+    interval = float(np.median(intervals))
     before, after = int(min(0.35, 0.4 * interval) * sampling_rate), int(min(0.8, 0.7 * interval) * sampling_rate)
-    whole = places[(places >= before) & (places + after <= values.shape[1])]
-    if len(whole) < FEWEST - 1 or before < 0.06 * sampling_rate:
+    complete = peaks[(peaks >= before) & (peaks + after <= values.shape[1])]
+    if len(complete) < MIN_BEATS - 1 or before < 0.06 * sampling_rate:
         return None
-    beats = values[:, whole[:, None] + np.arange(-before, after)]
+    beats = values[:, complete[:, None] + np.arange(-before, after)]
     typical = np.median(beats, axis=1)
-    begin, middle, end = _qrs(typical, before, sampling_rate)
-    waves, t_top = _waves(typical, begin, middle, end, sampling_rate)
+    begin, middle, end = _measure_qrs(typical, before, sampling_rate)
+    waves, t_peak = _measure_waves(typical, begin, middle, end, sampling_rate)
     return BeatMeasurements(
         interval=interval,
-        unevenness=float(np.std(gaps)) / interval,
-        qrs=(end - begin) / sampling_rate,
-        t_delay=(t_top - middle) / sampling_rate,
+        irregularity=float(np.std(intervals)) / interval,
+        qrs_width=(end - begin) / sampling_rate,
+        t_delay=(t_peak - middle) / sampling_rate,
         agreement=_agreement(beats, typical),
         waves=dict(zip(leads, waves, strict=True)),
     )
 
 
 def beat_times(recording: Recording) -> Values:
-    """Seconds to where all leads together are steepest, for each beat; from the start of what is looked at."""
-    values, sampling_rate = _coarse(recording)
-    return _places(values, sampling_rate) / sampling_rate
+    """Return the times of the beats: the steepest positions of all leads together.
+
+    Args:
+        recording: The recording.
+
+    Returns:
+        Seconds from the start of the analysed part, of shape (beats,).
+    """
+    values, sampling_rate = _downsample(recording)
+    return _find_peaks(values, sampling_rate) / sampling_rate
 
 
-def _coarse(recording: Recording) -> tuple[Values, float]:
-    """(leads, samples) around the middle, some samples averaged to one; the missing are as the lead is elsewhere."""
-    skip = max(0, int((recording.seconds - MOST_SECONDS) / 2 * recording.sampling_rate))
+def _downsample(recording: Recording) -> tuple[Values, float]:
+    """Return the middle of a recording at about 250 Hz, with missing samples filled, and its sampling rate."""
+    skip = max(0, int((recording.seconds - MAX_SECONDS) / 2 * recording.sampling_rate))
     digital = recording.digital[:, skip : recording.num_samples - skip]
     absent = digital == missing_value(digital.dtype)
     values = (digital - recording.baseline[:, None].astype(np.float64)) / recording.gain[:, None]
     if absent.any():
         values[absent] = np.broadcast_to(np.median(values, axis=1, keepdims=True), values.shape)[absent]
-    factor = max(1, round(recording.sampling_rate / COARSE_RATE))
-    whole = values.shape[1] // factor * factor
-    return values[:, :whole].reshape(len(values), -1, factor).mean(axis=2), recording.sampling_rate / factor
+    factor = max(1, round(recording.sampling_rate / COARSE_SAMPLING_RATE))
+    length = values.shape[1] // factor * factor
+    return values[:, :length].reshape(len(values), -1, factor).mean(axis=2), recording.sampling_rate / factor
 
 
-def _places(values: Values, sampling_rate: float) -> npt.NDArray[np.intp]:
-    """Where the leads together are steepest, a beat each."""
+def _find_peaks(values: Values, sampling_rate: float) -> npt.NDArray[np.intp]:
+    """Return the sample of each beat at which the leads together are steepest."""
     from scipy.signal import find_peaks
 
     slopes = np.abs(values[:, 2:] - values[:, :-2])
     if slopes.shape[1] < sampling_rate:
         return np.empty(0, np.intp)
-    steepest = _high(slopes, HIGHEST[0])
+    steepest = _quantile(slopes, SLOPE_QUANTILE)
     steepest[steepest == 0] = np.inf
     energy = np.square(np.minimum(slopes / steepest[:, None], 1)).sum(axis=0)
     energy = np.convolve(energy, np.bartlett(2 * round(QRS_WINDOW * sampling_rate) + 1), "same")
-    limit = BEAT_ENERGY * float(_high(energy, HIGHEST[1]))
-    return np.asarray(find_peaks(energy, height=limit, distance=max(1, round(CLOSEST * sampling_rate)))[0] + 1, np.intp)
+    limit = MIN_RELATIVE_ENERGY * float(_quantile(energy, ENERGY_QUANTILE))
+    distance = max(1, round(MIN_INTERVAL * sampling_rate))
+    return np.asarray(find_peaks(energy, height=limit, distance=distance)[0] + 1, np.intp)
 
 
-def _high(values: Values, part: float) -> Values:
-    """The value below which that part of the last axis lies."""
-    place = int(part * (values.shape[-1] - 1))
-    return np.asarray(np.partition(values, place, axis=-1)[..., place])
+def _quantile(values: Values, fraction: float) -> Values:
+    """Return a quantile over the last axis, without interpolation."""
+    index = int(fraction * (values.shape[-1] - 1))
+    return np.asarray(np.partition(values, index, axis=-1)[..., index])
 
 
-def _qrs(typical: Values, before: int, sampling_rate: float) -> tuple[float, float, float]:
-    """Begin, middle and end, in samples: 5, 50 and 95 % of the squared slope around the steepest place."""
+def _measure_qrs(typical: Values, before: int, sampling_rate: float) -> tuple[float, float, float]:
+    """Return begin, middle and end of QRS in samples: 5, 50 and 95 % of the squared slope around the peak."""
     first = max(0, before - int(0.15 * sampling_rate))
     around = typical[:, first : before + int(0.15 * sampling_rate)]
     energy = np.cumsum(np.square(np.gradient(around, axis=1)).sum(axis=0))
-    found = np.interp(np.array([0.05, 0.5, 0.95]) * energy[-1], energy, np.arange(len(energy))) + first
-    return float(found[0]), float(found[1]), float(found[2])
+    positions = np.interp(np.array([0.05, 0.5, 0.95]) * energy[-1], energy, np.arange(len(energy))) + first
+    return float(positions[0]), float(positions[1]), float(positions[2])
 
 
-def _waves(
+def _measure_waves(
     typical: Values, begin: float, middle: float, end: float, sampling_rate: float
 ) -> tuple[list[tuple[float, float, float]], int]:
-    """Of each lead P, QRS and T, from the level just before the QRS complex; and the sample at which T is highest."""
+    """Return P, QRS and T of each lead relative to the level before QRS, and the sample of the T peak."""
     onset, offset = max(3, int(begin - 0.02 * sampling_rate)), int(end + 0.02 * sampling_rate) + 1
     level = typical - np.median(typical[:, onset - 3 : onset + 1], axis=1, keepdims=True)
     t_begin = min(int(middle + max((end - begin) / 2, 0.05 * sampling_rate) + 0.06 * sampling_rate), level.shape[1] - 3)
@@ -144,8 +161,8 @@ def _waves(
 
 
 def _agreement(beats: Values, typical: Values) -> float:
-    """(leads, beats, samples) against (leads, samples)."""
-    each, mean = beats - beats.mean(axis=2, keepdims=True), typical - typical.mean(axis=1, keepdims=True)
-    products = np.einsum("lbs,ls->b", each, mean)
-    sizes = np.sqrt(np.einsum("lbs,lbs->b", each, each) * np.square(mean).sum())
+    """Return the median correlation of beats (leads, beats, samples) with the typical beat (leads, samples)."""
+    centered, mean = beats - beats.mean(axis=2, keepdims=True), typical - typical.mean(axis=1, keepdims=True)
+    products = np.einsum("lbs,ls->b", centered, mean)
+    sizes = np.sqrt(np.einsum("lbs,lbs->b", centered, centered) * np.square(mean).sum())
     return float(np.median(products / np.maximum(sizes, np.finfo(np.float64).tiny)))

@@ -1,4 +1,4 @@
-"""How a recording becomes frames: a policy that belongs to a dataset and a purpose. Data, not code."""
+"""Frame policies, which define how recordings are cut into frames."""
 
 from __future__ import annotations
 
@@ -12,57 +12,75 @@ from clocs.signals.resampling import Floats, resample_to_length, resampled_lengt
 
 Normalization = Literal["none", "minmax", "typical"]
 TYPICAL_STD: Final = np.float32(0.15)
-"""mV: the median standard deviation of a lead of 200 recordings each of PhysioNet 2020, Chapman and PhysioNet 2017 is
-0.13, 0.14 and 0.17."""
+"""Standard deviation of a typical lead in mV. The medians of 200 recordings each of PhysioNet 2020, Chapman and
+PhysioNet 2017 are 0.13, 0.14 and 0.17."""
 UNNAMED_LEAD: Final = "ECG"
-"""Name of a lead whose file does not say which one it is."""
+"""Name of a lead in files that do not state which lead it is."""
 
 
 class FramePolicy(BaseModel):
-    """Non-overlapping frames of ``segments`` adjacent segments of ``num_samples`` each.
+    """Definition of frames: non-overlapping windows of ``num_segments`` adjacent segments of ``num_samples`` each.
 
-    Either ``sampling_rate`` is enforced (recordings at another rate are resampled), or ``num_source_samples`` of a
-    recording, at whatever rate it has, are stretched to a frame, as the paper does.
+    Set exactly one of two fields. With ``sampling_rate``, recordings with another sampling rate are resampled. With
+    ``num_source_samples``, that many samples of a recording are stretched to a frame regardless of its sampling rate,
+    as in the paper.
+
+    Example:
+        >>> policy = clocs.FramePolicy(num_samples=2500, sampling_rate=500, leads=("II", "V2"))
+        >>> policy.window_length(250)
+        1250
+        >>> policy.num_frames(np.array([5000, 7499]), np.array([500.0, 500.0])).tolist()
+        [2, 2]
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_samples: int = Field(gt=0)
-    """Samples of one segment, as an encoder takes them."""
+    """Number of samples of a segment, which is the input length of an encoder."""
     num_segments: int = Field(default=1, gt=0)
-    """Adjacent segments per frame (CMSC's views in time)."""
+    """Number of adjacent segments per frame. They are the views in time of CMSC."""
     sampling_rate: float | None = Field(default=None, gt=0)
-    """Hz that every frame has."""
+    """Sampling rate of frames in Hz; None if ``num_source_samples`` is set."""
     num_source_samples: int | Literal["recording"] | None = None
-    """Samples cut from the recording per frame; ``recording``: all of it becomes one frame."""
+    """Number of samples of a recording per frame, or ``recording`` for one frame per recording. None if
+    ``sampling_rate`` is set."""
     normalization: Normalization = "none"
-    """``unit``: each segment is scaled to 0..1. ``typical``: to mean 0 and the standard deviation of an ordinary lead
-    in millivolt, for raw steps whose gain nobody knows."""
+    """Normalisation of each segment: ``none``, ``minmax`` (to 0..1), or ``typical`` (to mean 0 and a standard deviation
+    of 0.15, that of a typical lead in mV). Use ``typical`` for raw steps without a known gain."""
     normalization_scope: Literal["lead", "frame"] = "lead"
-    """``lead``: each lead of a segment is normalised by its own values. ``frame``: all leads of a segment by the values
-    that they have in common, so that their sizes stay comparable."""
+    """Values that determine the normalisation: those of each ``lead`` of a segment, or those of all leads (``frame``),
+    which keeps the relative amplitudes of leads."""
     leads: tuple[str, ...] = ()
-    """Leads that become instances; empty: every lead a recording has."""
+    """Leads to use; empty for all leads of a recording."""
     allow_missing_leads: bool = False
-    """Whether frames of all leads may lack some: these are zero and false in the lead mask. Otherwise such frames are
-    left out."""
+    """Whether frames with several leads may lack some of them. Missing leads are zero, and false in the lead mask. By
+    default, frames with missing leads are skipped."""
     unnamed_lead: str | None = None
-    """Lead that an unnamed one, called "ECG", is taken for."""
+    """Lead to use for an unnamed lead, which is called "ECG"; None to reject unnamed leads."""
     label_at: Literal["recording", "start"] = "recording"
-    """``start``: a frame has the label of the episode its first sample lies in."""
+    """Label of a frame: that of its ``recording``, or that of the episode at its ``start``."""
     excluded_leads: tuple[tuple[str, str], ...] = ()
-    """(record id, lead) pairs that are never instances."""
+    """Pairs of record id and lead that are not used."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_fields(self) -> Self:
         if (self.sampling_rate is None) == (self.num_source_samples is None):
-            raise ValueError("give either rate or source_samples")
+            raise ValueError("Set exactly one of sampling_rate and num_source_samples.")
         if self.leads and self.unnamed_lead is not None and self.unnamed_lead not in self.leads:
-            raise ValueError(f"unnamed_lead: '{self.unnamed_lead}' is not among the leads {', '.join(self.leads)}")
+            raise ValueError(
+                f"unnamed_lead '{self.unnamed_lead}' is not in leads. Choose from {', '.join(self.leads)}."
+            )
         return self
 
     def window_length(self, sampling_rate: float) -> int | None:
-        """Samples of a recording at ``sampling_rate`` that make one frame; None: all of them."""
+        """Return the number of samples of a recording that make one frame.
+
+        Args:
+            sampling_rate: Sampling rate of the recording in Hz.
+
+        Returns:
+            Number of samples, or None if the whole recording is one frame.
+        """
         if self.sampling_rate is not None:
             return round(self.num_segments * self.num_samples * sampling_rate / self.sampling_rate)
         return None if self.num_source_samples == "recording" else self.num_source_samples
@@ -70,60 +88,67 @@ class FramePolicy(BaseModel):
     def num_frames(
         self, num_samples: npt.NDArray[np.int64], sampling_rate: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.int64]:
-        """Frames in recordings of these lengths and rates, element by element."""
+        """Return the number of frames in recordings.
+
+        Args:
+            num_samples: Number of samples of each recording, of shape (N,).
+            sampling_rate: Sampling rate of each recording in Hz, of shape (N,).
+
+        Returns:
+            Number of frames of each recording, of shape (N,).
+        """
         if self.sampling_rate is not None:
-            whole = np.array(num_samples, np.int64)
-            for one in np.unique(sampling_rate):
-                whole[sampling_rate == one] = resampled_length(
-                    whole[sampling_rate == one], float(one), self.sampling_rate
-                )
-            return whole // (self.num_segments * self.num_samples)
+            resampled = np.array(num_samples, np.int64)
+            for rate in np.unique(sampling_rate):
+                selected = sampling_rate == rate
+                resampled[selected] = resampled_length(resampled[selected], float(rate), self.sampling_rate)
+            return resampled // (self.num_segments * self.num_samples)
         if self.num_source_samples == "recording":
             return (num_samples > 0).astype(np.int64)
         assert isinstance(self.num_source_samples, int)
         return np.asarray(num_samples // self.num_source_samples)
 
     def shape_windows(self, windows: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
-        """Stretch windows where lengths differ, split them into segments and normalise these.
+        """Resample windows to the length of a frame, split them into segments and normalise these.
 
         Args:
-            windows: (N, C, any).
-            lead_mask: (N, C), false where a lead is missing; its values are ignored.
+            windows: Windows of shape (N, C, any length).
+            lead_mask: Mask of shape (N, C), false for missing leads. Their values are ignored.
 
         Returns:
-            (N, segments, C, samples), zero where a lead is missing.
+            Segments of shape (N, num_segments, C, num_samples), zero for missing leads.
         """
         frames = resample_to_length(windows, self.num_segments * self.num_samples)
         split = frames.reshape(*frames.shape[:-1], self.num_segments, self.num_samples)
         return self.normalize(split.swapaxes(1, 2), lead_mask)
 
     def normalize(self, frames: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
-        """Normalise frames as the policy says.
+        """Normalise frames according to the policy.
 
         Args:
-            frames: (..., C, samples); with ``normalization_scope`` "lead", any shape (..., samples).
-            lead_mask: (N, C), false where a lead is missing, for frames (N, ..., C, samples).
+            frames: Frames of shape (..., C, samples), or (..., samples) with ``normalization_scope="lead"``.
+            lead_mask: Mask of shape (N, C), false for missing leads of frames of shape (N, ..., C, samples).
 
         Returns:
-            The same shape, zero where a lead is missing.
+            Frames of the same shape, zero for missing leads.
         """
         if lead_mask is None or lead_mask.all():
-            return self._scaled(frames, None)
-        there = lead_mask.reshape(len(lead_mask), *(1,) * (frames.ndim - 3), lead_mask.shape[1], 1)
-        return np.where(there, self._scaled(frames, there), np.float32(0))
+            return self._scale(frames, None)
+        mask = lead_mask.reshape(len(lead_mask), *(1,) * (frames.ndim - 3), lead_mask.shape[1], 1)
+        return np.where(mask, self._scale(frames, mask), np.float32(0))
 
-    def _scaled(self, frames: Floats, there: npt.NDArray[np.bool_] | None) -> Floats:
+    def _scale(self, frames: Floats, mask: npt.NDArray[np.bool_] | None) -> Floats:
         if self.normalization == "none":
             return frames
         axis = -1 if self.normalization_scope == "lead" else (-2, -1)
-        if there is not None and self.normalization_scope == "frame":
-            frames = np.where(there, frames, np.float32(np.nan))  # missing leads have no part in the statistics
+        if mask is not None and self.normalization_scope == "frame":
+            frames = np.where(mask, frames, np.float32(np.nan))  # excludes missing leads from the statistics
             mean, std, low, high = np.nanmean, np.nanstd, np.nanmin, np.nanmax
         else:
             mean, std, low, high = np.mean, np.std, np.min, np.max
         if self.normalization == "typical":
-            middle, spread = mean(frames, axis=axis, keepdims=True), std(frames, axis=axis, keepdims=True)
-            return np.asarray((frames - middle) * (TYPICAL_STD / np.where(spread > 0, spread, np.float32(1))))
+            center, spread = mean(frames, axis=axis, keepdims=True), std(frames, axis=axis, keepdims=True)
+            return np.asarray((frames - center) * (TYPICAL_STD / np.where(spread > 0, spread, np.float32(1))))
         lowest = low(frames, axis=axis, keepdims=True)
         span = high(frames, axis=axis, keepdims=True) - lowest
         return np.asarray((frames - lowest) / np.where(span > 0, span, np.float32(1)))

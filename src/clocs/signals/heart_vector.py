@@ -1,7 +1,7 @@
-"""A moving heart vector: P, QRS, ST and T as dipoles that swell and fade, seen by the leads through Dower's matrix.
+"""Simulated heart vector: dipoles of P, QRS, ST and T over time, projected onto the leads by Dower's matrix.
 
-A wave is a smooth bump with a definite start, peak and end, so that PR, QRS and QT are known exactly. Dipoles
-are in mV and point left (x), down (y) and back (z).
+A wave is a smooth bump with an exact start, peak and end, so that PR, QRS and QT are known exactly. Dipoles are in mV,
+with axes to the left (x), down (y) and back (z).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 SOURCE_LEADS: Final = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
+"""The eight independent leads."""
 DOWER: Final = np.array(
     [
         (0.632, 0.235, -0.515, 0.044, 0.882, 1.213, 1.125, 0.831),
@@ -23,15 +24,16 @@ DOWER: Final = np.array(
         (0.059, -0.132, -0.917, -1.387, -1.277, -0.601, -0.086, 0.230),
     ]
 ).T
-"""(source leads, 3): projection of a dipole onto the eight independent leads (Dower et al., 1980)."""
+"""Projection of a dipole onto the eight independent leads, of shape (source leads, 3) (Dower et al., 1980)."""
 
 P_WAVE: Final = np.array([(0.0, 0.38, 0.76, 0.060, 0.075, -0.065), (0.24, 0.62, 1.0, 0.080, 0.050, 0.025)])
-"""(2, 6): right and left atrium. Start, peak and end in fractions of the P duration; dipole."""
+"""Waves of the right and the left atrium, of shape (2, 6): start, peak and end as fractions of the P duration, and the
+dipole."""
 ECTOPIC_P: Final = np.array([(0.0, 0.4, 0.75, 0.050, -0.095, 0.020), (0.25, 0.6, 1.0, 0.020, -0.080, -0.050)])
-"""(2, 6): the same for an atrial beat from low in the atrium."""
+"""Waves of an ectopic beat from the lower atrium, of shape (2, 6)."""
 _NORMAL_QRS: Final = np.array(
     [
-        (0.00, 0.20, 0.44, -0.19, 0.02, -0.25),  # septum: q on the left, r in V1
+        (0.00, 0.20, 0.44, -0.19, 0.02, -0.25),  # septum: q in left leads, r in V1
         (0.14, 0.48, 0.76, 1.12, 0.66, 0.24),  # free walls: R
         (0.44, 0.72, 1.00, -0.10, -0.12, 0.58),  # base: S
     ]
@@ -80,14 +82,14 @@ _ECTOPIC_QRS: Final = (
 
 @dataclass(frozen=True)
 class Shape:
-    """Ventricular waves of a kind of beat.
+    """Ventricular waves of one kind of beat.
 
     Args:
-        qrs: (waves, 6): start, peak and end in fractions of the QRS duration, and the dipole.
-        qrs_duration: Shortest and longest QRS in seconds.
+        qrs: Waves of shape (waves, 6): start, peak and end as fractions of the QRS duration, and the dipole.
+        qrs_duration: Range of the QRS duration in seconds.
         t: Dipole of the T wave.
-        st: Dipole of the ST segment, zero where it is isoelectric.
-        anatomical: Whether QRS and T turn with the axis of the patient's heart.
+        st: Dipole of the ST segment; zero if it is isoelectric.
+        anatomical: Whether QRS and T rotate with the axis of the heart of the patient.
     """
 
     qrs: Array
@@ -111,9 +113,9 @@ SHAPES: Final = {
     "STD-INF": Shape(_NORMAL_QRS, t=(0.26, -0.08, -0.16), st=(-0.09, -0.18, -0.01)),
     "STD-LAT": Shape(_NORMAL_QRS, t=(-0.10, 0.14, -0.16), st=(-0.20, 0.02, -0.02)),
 }
-"""Finding -> shape of the patient's usual beats; empty: normal."""
+"""Finding -> shape of the usual beats. The empty finding is a normal beat."""
 ESCAPE: Final = Shape(_LEFT_BLOCK_QRS, (0.130, 0.160), (-0.30, -0.10, -0.40), (-0.05, 0.0, -0.10))
-"""A wide escape beat of complete AV block."""
+"""Wide escape beat of a complete AV block."""
 ECTOPIC: Final = tuple(
     Shape(qrs, (0.136, 0.172), tuple(-0.42 * qrs[:, 3:].mean(axis=0)), tuple(-0.08 * qrs[:, 3:].mean(axis=0)), False)
     for qrs in _ECTOPIC_QRS
@@ -122,33 +124,36 @@ ECTOPIC: Final = tuple(
 SPIKE: Final = np.array([-0.25, 0.75, -0.35])
 """Dipole of a pacing spike."""
 P, QRS, T = slice(None), slice(-3), slice(-2, None)
-"""Rows of the waves in an atrial beat and a ventricular one."""
-_MOST_WAVES = 3
+"""Rows of the waves: P in an atrial beat, QRS and T in a ventricular beat."""
+_MAX_WAVES = 3
 T_FALL: Final = 0.112
-"""Seconds from the peak of T to its end, at 60 beats per minute."""
+"""Seconds from the peak of T to its end at a heart rate of 60 beats per minute."""
 ISOELECTRIC: Final = 0.02
 """Seconds from the end of QRS to the start of T."""
 T_PEAKED: Final = 0.65
-"""Share of the T wave that rises late, the remainder rises from its start on."""
+"""Fraction of the T wave that rises late. The remainder rises from the start of T."""
 
 
 @dataclass(frozen=True)
 class Heart:
-    """A patient's heart and body: what their recordings share.
+    """Properties of the heart and body of a patient, which all of the patient's recordings share.
 
     Args:
-        turn: (3, 3) rotation of the heart in the chest.
+        turn: Rotation of the heart in the chest, of shape (3, 3).
         size: Factor on every dipole.
-        qrs: (waves, 4): log of a wave's amplitude, and a relative deviation of its dipole.
-        t, st, p: Deviations of dipoles: (3,), (3,) and (2, 3), relative to their sizes.
-        strength: Logs of the amplitudes of P, T and ST.
-        chest: (source leads, 3): projection of the dipole onto the leads.
-        tempo: Position within the range of heart rates of any rhythm, 0 to 1.
-        pr, p_duration: Seconds at 60 beats per minute.
-        qrs_position: Position within the range of QRS durations, 0 to 1.
-        qt: Seconds at 60 beats per minute with a QRS of 90 ms.
-        origin: Index of the place that ectopic ventricular beats come from.
-        wide_escape: Whether escape beats come from below the bundle of His.
+        qrs: Logarithm of the amplitude of each wave and relative deviation of its dipole, of shape (waves, 4).
+        t: Relative deviation of the T dipole, of shape (3,).
+        st: Relative deviation of the ST dipole, of shape (3,).
+        p: Relative deviations of the P dipoles, of shape (2, 3).
+        strength: Logarithms of the amplitudes of P, T and ST, of shape (3,).
+        chest: Projection of the dipole onto the leads, of shape (source leads, 3).
+        tempo: Position in the range of heart rates of a rhythm, 0 to 1.
+        pr: PR interval in seconds at a heart rate of 60 beats per minute.
+        p_duration: Duration of the P wave in seconds.
+        qrs_position: Position in the range of QRS durations, 0 to 1.
+        qt: QT interval in seconds at a heart rate of 60 beats per minute with a QRS of 90 ms.
+        origin: Index in ``ECTOPIC`` of the origin of ectopic ventricular beats.
+        wide_escape: Whether escape beats originate below the bundle of His.
     """
 
     turn: Array
@@ -169,17 +174,17 @@ class Heart:
 
 
 def make_heart(random: np.random.Generator) -> Heart:
-    """Draw a patient."""
-    tilt, turn = np.radians(bounded(random, 2) * (19.0, 9.0))
+    """Draw the heart of a patient at random."""
+    tilt, turn = np.radians(clipped_normal(random, 2) * (19.0, 9.0))
     return Heart(
         turn=_rotation(tilt, turn),
-        size=float(np.exp(0.16 * bounded(random))),
-        qrs=bounded(random, _MOST_WAVES, 4) * (0.16, 0.09, 0.09, 0.09),
-        t=0.16 * bounded(random, 3),
-        st=0.10 * bounded(random, 3),
-        p=0.14 * bounded(random, 2, 3),
-        strength=bounded(random, 3) * (0.15, 0.25, 0.25),
-        chest=DOWER * np.exp(0.09 * bounded(random, len(DOWER), 1)),
+        size=float(np.exp(0.16 * clipped_normal(random))),
+        qrs=clipped_normal(random, _MAX_WAVES, 4) * (0.16, 0.09, 0.09, 0.09),
+        t=0.16 * clipped_normal(random, 3),
+        st=0.10 * clipped_normal(random, 3),
+        p=0.14 * clipped_normal(random, 2, 3),
+        strength=clipped_normal(random, 3) * (0.15, 0.25, 0.25),
+        chest=DOWER * np.exp(0.09 * clipped_normal(random, len(DOWER), 1)),
         tempo=float(random.random()),
         pr=float(random.uniform(0.128, 0.184)),
         p_duration=float(random.uniform(0.088, 0.114)),
@@ -190,30 +195,30 @@ def make_heart(random: np.random.Generator) -> Heart:
     )
 
 
-def on_another_day(heart: Heart, random: np.random.Generator) -> Heart:
-    """Vary a heart slightly, as breathing, posture and placement of the electrodes do from recording to recording."""
-    tilt, turn = np.radians(bounded(random, 2) * (2.5, 1.5))
+def vary_heart(heart: Heart, random: np.random.Generator) -> Heart:
+    """Vary a heart slightly, as posture and electrode placement do between recordings."""
+    tilt, turn = np.radians(clipped_normal(random, 2) * (2.5, 1.5))
     changed = {
         "turn": _rotation(tilt, turn) @ heart.turn,
-        "size": heart.size * float(np.exp(0.03 * bounded(random))),
-        "chest": heart.chest * np.exp(0.03 * bounded(random, len(DOWER), 1)),
-        "strength": heart.strength + 0.05 * bounded(random, 3),
-        "tempo": float(np.clip(heart.tempo + 0.06 * bounded(random), 0, 1)),
-        "pr": heart.pr * (1 + 0.02 * float(bounded(random))),
-        "qt": heart.qt * (1 + 0.01 * float(bounded(random))),
+        "size": heart.size * float(np.exp(0.03 * clipped_normal(random))),
+        "chest": heart.chest * np.exp(0.03 * clipped_normal(random, len(DOWER), 1)),
+        "strength": heart.strength + 0.05 * clipped_normal(random, 3),
+        "tempo": float(np.clip(heart.tempo + 0.06 * clipped_normal(random), 0, 1)),
+        "pr": heart.pr * (1 + 0.02 * float(clipped_normal(random))),
+        "qt": heart.qt * (1 + 0.01 * float(clipped_normal(random))),
     }
     return Heart(**(vars(heart) | changed))
 
 
 @dataclass(frozen=True)
 class Beat:
-    """The vector of a beat's ventricles, or of its atria: bumps from the onset, at 0 seconds, on.
+    """Heart vector of an atrial or ventricular beat, which begins at 0 seconds.
 
     Args:
-        times: (waves, 3): start, peak and end in seconds.
-        dipoles: (waves, 3) in mV.
-        duration: Seconds of the P wave or the QRS complex.
-        end: Seconds from the onset to the end of the last wave: QT, or again the P duration.
+        times: Start, peak and end of the waves in seconds, of shape (waves, 3).
+        dipoles: Dipoles of the waves in mV, of shape (waves, 3).
+        duration: Duration of the P wave or QRS complex in seconds.
+        end: Seconds from the onset to the end of the last wave: the QT interval, or the P duration.
     """
 
     times: Array
@@ -222,22 +227,24 @@ class Beat:
     end: float
 
     def vector(self, time: Array) -> Array:
-        """Return the vector (3, times) in mV at times in seconds after the onset."""
+        """Return the vector in mV, of shape (3, times), at times in seconds after the onset."""
         return np.asarray(self.dipoles.T @ self._bumps(time))
 
     def area(self, waves: slice) -> Array:
-        """Return the sum over time (3,) of the vector of some waves, in mV s."""
+        """Return the time integral of the vector of some waves in mV s, of shape (3,)."""
         spans = (self.times[waves, 2] - self.times[waves, 0]) * 8 / 15
         return np.asarray(spans @ self.dipoles[waves])
 
     def _bumps(self, time: Array) -> Array:
-        away = time - self.times[:, 1:2]
-        away /= np.where(away < 0, self.times[:, 1:2] - self.times[:, :1], self.times[:, 2:] - self.times[:, 1:2])
-        return np.square(np.maximum(1 - away * away, 0))
+        distance = time - self.times[:, 1:2]
+        distance /= np.where(
+            distance < 0, self.times[:, 1:2] - self.times[:, :1], self.times[:, 2:] - self.times[:, 1:2]
+        )
+        return np.square(np.maximum(1 - distance * distance, 0))
 
 
 def ventricular_beat(heart: Heart, shape: Shape, interval: float) -> Beat:
-    """Return QRS, ST and T of a heart that beats every ``interval`` seconds."""
+    """Return QRS, ST and T of a heart with an interval between beats in seconds."""
     shortest, longest = shape.qrs_duration
     duration = shortest + (longest - shortest) * heart.qrs_position
     pace = math.cbrt(interval)
@@ -248,7 +255,7 @@ def ventricular_beat(heart: Heart, shape: Shape, interval: float) -> Beat:
     t = np.array(shape.t) * np.exp(heart.strength[1]) + np.linalg.norm(shape.t) * heart.t
     st = np.array(shape.st) * np.exp(heart.strength[2]) + np.linalg.norm(shape.st) * heart.st
     if shape.anatomical:
-        qrs, t = qrs @ heart.turn.T, t @ _halved(heart.turn).T
+        qrs, t = qrs @ heart.turn.T, t @ _half_rotation(heart.turn).T
     peak = end - T_FALL * pace
     late = [
         (0.55 * duration, duration + 0.03, 0.8 * end),
@@ -264,32 +271,32 @@ def ventricular_beat(heart: Heart, shape: Shape, interval: float) -> Beat:
 
 
 def atrial_beat(heart: Heart, waves: Array) -> Beat:
-    """Return the P wave of a heart, given its waves: ``P_WAVE`` or ``ECTOPIC_P``."""
+    """Return the P wave of a heart for ``P_WAVE`` or ``ECTOPIC_P``."""
     dipoles = waves[:, 3:] * np.exp(heart.strength[0])
     dipoles = dipoles + np.linalg.norm(waves[:, 3:], axis=1, keepdims=True) * heart.p
     duration = heart.p_duration
-    return Beat(waves[:, :3] * duration, dipoles @ _halved(heart.turn).T * heart.size, duration, duration)
+    return Beat(waves[:, :3] * duration, dipoles @ _half_rotation(heart.turn).T * heart.size, duration, duration)
 
 
 def frontal_axis(leads: Array) -> float:
-    """Return the frontal axis in degrees of a wave, given its areas in the source leads."""
+    """Return the frontal axis of a wave in degrees, given its areas in the source leads."""
     one, two = float(leads[0]), float(leads[1])
     return math.degrees(math.atan2((two - one / 2) * 2 / math.sqrt(3), one))
 
 
-def bounded(random: np.random.Generator, *shape: int) -> Array:
-    """Draw normal numbers, clipped at two standard deviations to keep patients plausible."""
+def clipped_normal(random: np.random.Generator, *shape: int) -> Array:
+    """Draw standard normal numbers, clipped at two standard deviations to keep patients plausible."""
     return np.asarray(random.standard_normal(shape)).clip(-2, 2)
 
 
 def _rotation(tilt: float, turn: float) -> Array:
-    """Return the rotation by an angle in the frontal plane, then one in the transverse plane."""
+    """Return a rotation in the frontal plane followed by one in the transverse plane."""
     frontal = np.array([(np.cos(tilt), -np.sin(tilt), 0), (np.sin(tilt), np.cos(tilt), 0), (0, 0, 1)])
     transverse = np.array([(np.cos(turn), 0, -np.sin(turn)), (0, 1, 0), (np.sin(turn), 0, np.cos(turn))])
     return np.asarray(transverse @ frontal)
 
 
-def _halved(turn: Array) -> Array:
-    """Return about half of a small rotation: P and T follow the position of the heart less than QRS does."""
+def _half_rotation(turn: Array) -> Array:
+    """Return about half of a small rotation, because P and T follow the position of the heart less than QRS."""
     mixed = np.eye(3) + turn
     return np.asarray(mixed / np.linalg.norm(mixed, axis=0))

@@ -1,8 +1,7 @@
-"""The quality gate: what is wrong with a recording, lead by lead, before it may be stored or embedded."""
+"""The quality gate: checks of recordings before they are stored or embedded."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.recording import Recording, missing_value
 from clocs.signals.beats import MIN_SAMPLING_RATE, BeatMeasurements, find_beats
-from clocs.signals.leads import LEAD_EQUATIONS
+from clocs.signals.lead_equations import equation_faults
 
-Values = npt.NDArray[np.float64]
 Reason = Literal[
     "unreadable",
     "length",
@@ -28,68 +26,70 @@ Reason = Literal[
     "electrodes",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
-"""In the order in which they name a recording that is refused for several."""
+"""Reasons for rejecting a recording. The first that applies names the recording."""
 
-LIMBS = {"I": (1.0, 0.0), "II": (0.0, 1.0)} | {lead: (sums["I"], sums["II"]) for lead, sums in LEAD_EQUATIONS.items()}
-"""The weights of I and II in each limb lead: six leads in one plane, so that any three obey an equation."""
-SPIKES = 10.0
-"""Spikes that may hide a flat lead, in multiples of the span that makes one flat."""
-EXCHANGE_FACTOR = 2.0
-"""Two leads are taken for exchanged if the lead equations fit this much better with their names swapped. Measured on
-the 10,606 Chapman records that are not flat, each lead filtered by itself: at most 1.5 as published; after a swap of
-two names, 98 to 100 % are beyond 2."""
-EXCHANGE_FLOOR = 0.02
-"""Deviation from the equations, as a fraction of the limb leads' size, below which no exchange is looked for."""
-CLEAR_BEATS, EVEN_BEATS = 0.9, 0.15
-"""Least agreement of beats that are judged, and the most unevenness of those that are judged by their shape."""
-DOUBTFUL_RATES = ((0.4, 0.6), (5 / 3, 2.5))
-"""Measured heart rate over the one that the file states, as a rate of half or twice the true one makes it."""
-TOO_SLOW, TOO_QUICK = (1.3, 0.065, 0.33), (0.6, 0.032, 0.23)
-"""Seconds from beat to beat, seconds of the QRS complex, and the T wave's delay over the root of the interval. Beats
-with all three above (below) are those of a rate half (twice) the true one; of 25,999 real recordings none has them."""
-ARMS_EXCHANGED = (-0.03, -0.2, -0.05)
-"""mV. P, QRS and T of lead I all below: of 17,471 real recordings with lead I none."""
-P_APART_FROM_T = 0.55
-"""Seconds from beat to beat; in quicker hearts the one hides the other."""
+SPIKE_FACTOR = 10.0
+"""Largest span of a flat lead with spikes, in multiples of ``min_span``."""
+MIN_BEAT_AGREEMENT, MAX_IRREGULARITY = 0.9, 0.15
+"""Minimum agreement of beats for any check, and maximum irregularity for checks of their shape."""
+WRONG_RATE_RATIOS = ((0.4, 0.6), (5 / 3, 2.5))
+"""Ranges of measured over stated heart rate that result from half or twice the true sampling rate."""
+SLOWED_BEATS, ACCELERATED_BEATS = (1.3, 0.065, 0.33), (0.6, 0.032, 0.23)
+"""Interval in seconds, QRS width in seconds, and T delay over the square root of the interval. Beats with all three
+above (below) have half (twice) the true sampling rate. No beats of 25,999 real recordings are beyond these limits."""
+SWAPPED_ARMS = (-0.03, -0.2, -0.05)
+"""Limits in mV of P, QRS and T in lead I. None of 17,471 real recordings is below all three."""
+MIN_INTERVAL_FOR_P = 0.55
+"""Minimum interval between beats in seconds. In faster rhythms, P and T overlap."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: its reason, the lead it is in (empty: the whole recording), and the measured value."""
+    """A fault of a recording."""
 
     reason: Reason
+    """Reason for rejecting the recording."""
     lead: str
+    """Lead with the fault; empty for the whole recording."""
     detail: str
+    """Measured value as text."""
 
 
 class GatePolicy(BaseModel):
-    """What a recording must satisfy. A limit of None switches that check off."""
+    """Limits that recordings must satisfy to be stored. A limit of None disables the check.
+
+    Example:
+        >>> clocs.GatePolicy(min_seconds=5.0, max_missing=None).min_seconds
+        5.0
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     min_seconds: float | None = Field(default=1.0, ge=0)
+    """Minimum duration in seconds."""
     match_header_length: bool = True
+    """Whether the number of samples must equal the number in the file header."""
     max_missing: float | None = Field(default=0.0, ge=0, le=1)
-    """Fraction of a lead's samples that may be missing."""
+    """Maximum fraction of missing samples of a lead."""
     min_span: float | None = Field(default=0.01, ge=0)
-    """Peak to peak, mV; below, a lead is flat. So is one of up to ten times that, if it is below but for its
-    ``max_outlier_fraction`` outermost samples: spikes on a signal of the wrong scale. In adu, only a constant
-    lead is flat."""
+    """Minimum peak-to-peak amplitude of a lead in mV. Below it, a lead is flat. For leads up to ten times this value,
+    spikes (``max_outlier_fraction`` of the samples) are ignored. In adu, only a constant lead is flat."""
     max_amplitude: float | None = Field(default=20.0, gt=0)
-    """mV. The largest real beats stay under 10; no heart gives 20."""
+    """Maximum amplitude in mV. The largest real beats are below 10 mV."""
     max_outlier_fraction: float = Field(default=0.01, ge=0, le=1)
-    """Fraction of a lead's samples that may be beyond it: spikes are common, a wrong scale is not."""
+    """Maximum fraction of samples of a lead beyond ``max_amplitude``. It tolerates spikes but not a wrong scale."""
     max_saturated_seconds: float | None = Field(default=0.2, gt=0)
-    """Longest stay at one of a lead's own extremes, if that is beyond ``saturation_floor``."""
+    """Maximum duration in seconds at the minimum or maximum of a lead, if it is beyond ``saturation_floor``."""
     saturation_floor: float = 2.0
-    """mV."""
+    """Amplitude in mV above which a lead can be saturated."""
     max_lead_equation_error: float | None = Field(default=0.5, gt=0)
-    """Deviation from the lead equations, as a fraction of the limb leads' own size (both rms). None switches off the
-    search for exchanged leads, too."""
+    """Maximum deviation from the lead equations, as a fraction of the amplitude of the limb leads (both RMS). None also
+    disables the search for swapped leads."""
     check_sampling_rate: bool = False
-    """Whether beats must be such as a heart makes at the stated rate. For files of unknown care."""
+    """Whether to check the stated sampling rate against the shape and rate of the beats. Use it for files of unknown
+    quality."""
     check_electrodes: bool = False
-    """Whether lead I must not look as if the electrodes of the arms were exchanged."""
+    """Whether to check lead I for swapped arm electrodes."""
 
 
 GATE_OFF = GatePolicy(
@@ -101,22 +101,41 @@ GATE_OFF = GatePolicy(
     max_saturated_seconds=None,
     max_lead_equation_error=None,
 )
-"""Everything that can be read passes."""
+"""Policy without any check: every readable recording passes."""
 
 
 def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
-    """All faults of a recording under a policy; empty when it may be stored."""
+    """Check the quality of a recording.
+
+    Args:
+        recording: The recording.
+        policy: Limits of the checks.
+
+    Returns:
+        All faults of the recording, empty if it passes. Checks of beats run only if all others pass.
+
+    Example:
+        >>> recording = clocs.Recording(
+        ...     digital=np.zeros((1, 5000), np.int16),
+        ...     gain=np.array([1000.0]),
+        ...     baseline=np.zeros(1, np.int32),
+        ...     sampling_rate=500,
+        ...     leads=("II",),
+        ... )
+        >>> [(finding.reason, finding.lead) for finding in clocs.assess(recording, clocs.GatePolicy())]
+        [('flat', 'II')]
+    """
     if policy == GATE_OFF:
         return []
-    findings = _length(recording, policy)
+    findings = _check_length(recording, policy)
     present = recording.digital != missing_value(recording.digital.dtype)
     for row, lead in enumerate(recording.leads):
-        findings += _lead(recording, policy, row, lead, present[row])
-    findings += _identities(recording, policy, present)
-    return findings or _beats(recording, policy)
+        findings += _check_lead(recording, policy, row, lead, present[row])
+    findings += _check_lead_equations(recording, policy, present)
+    return findings or _check_beats(recording, policy)
 
 
-def _length(recording: Recording, policy: GatePolicy) -> list[Finding]:
+def _check_length(recording: Recording, policy: GatePolicy) -> list[Finding]:
     found: list[Finding] = []
     declared = recording.provenance.num_declared_samples
     if policy.match_header_length and declared is not None and declared != recording.num_samples:
@@ -126,25 +145,25 @@ def _length(recording: Recording, policy: GatePolicy) -> list[Finding]:
     return found
 
 
-def _lead(
+def _check_lead(
     recording: Recording, policy: GatePolicy, row: int, lead: str, present: npt.NDArray[np.bool_]
 ) -> list[Finding]:
     found: list[Finding] = []
-    absent = len(present) - int(np.count_nonzero(present))
-    if policy.max_missing is not None and absent > policy.max_missing * len(present):
-        found.append(Finding("missing", lead, f"{absent} of {len(present)} samples"))
-    values = recording.digital[row] if absent == 0 else recording.digital[row][present]
+    num_missing = len(present) - int(np.count_nonzero(present))
+    if policy.max_missing is not None and num_missing > policy.max_missing * len(present):
+        found.append(Finding("missing", lead, f"{num_missing} of {len(present)} samples"))
+    values = recording.digital[row] if num_missing == 0 else recording.digital[row][present]
     if not len(values):
         return found
     low, high = int(values.min()), int(values.max())
     gain, zero = abs(float(recording.gain[row])), int(recording.baseline[row])
-    in_mv = recording.unit == "mV"
+    is_mv = recording.unit == "mV"
     span = (high - low) / gain
-    if policy.min_span is not None and in_mv and span < SPIKES * policy.min_span:
+    if policy.min_span is not None and is_mv and span < SPIKE_FACTOR * policy.min_span:
         span = _inner_span(values, policy.max_outlier_fraction) / gain
-    if policy.min_span is not None and (high == low or (in_mv and span < policy.min_span)):
+    if policy.min_span is not None and (high == low or (is_mv and span < policy.min_span)):
         return [*found, Finding("flat", lead, f"{span:g} {recording.unit} peak to peak")]
-    if not in_mv:
+    if not is_mv:
         return found
     peak = max(high - zero, zero - low) / gain
     if policy.max_amplitude is not None and peak > policy.max_amplitude:
@@ -154,148 +173,60 @@ def _lead(
     for extreme in (high, low):
         height = abs(extreme - zero) / gain
         if policy.max_saturated_seconds is not None and height > policy.saturation_floor:
-            stay = _longest_run(values == extreme) / recording.sampling_rate
-            if stay > policy.max_saturated_seconds:
-                found.append(Finding("saturated", lead, f"{stay:.3g} s at {height:.3g} mV"))
+            duration = _longest_run(values == extreme) / recording.sampling_rate
+            if duration > policy.max_saturated_seconds:
+                found.append(Finding("saturated", lead, f"{duration:.3g} s at {height:.3g} mV"))
     return found
 
 
-def _identities(recording: Recording, policy: GatePolicy, present: npt.NDArray[np.bool_]) -> list[Finding]:
-    """Einthoven and Goldberger, where a recording measured at least three limb leads."""
-    limbs = [lead for lead in LIMBS if lead in recording.leads and lead not in recording.provenance.derived_leads]
-    if policy.max_lead_equation_error is None or len(limbs) < 3:
+def _check_lead_equations(recording: Recording, policy: GatePolicy, present: npt.NDArray[np.bool_]) -> list[Finding]:
+    if policy.max_lead_equation_error is None:
         return []
-    rows = [recording.leads.index(lead) for lead in limbs]
-    values = _values(recording, rows)
-    judged = present[rows].all(axis=0)
-    if policy.max_amplitude is not None and recording.unit == "mV":  # a spike on all leads fits no equation
-        judged &= (np.abs(values) <= policy.max_amplitude).all(axis=0)
-    # Limb leads that all show one value, not zero, show a calibration pulse: no heart fits that.
-    judged &= (values != values[0]).any(axis=0) | (values[0] == 0)
-    if not judged.any():
-        return []
-    volts = dict(zip(limbs, values if judged.all() else values[:, judged], strict=True))
-    off = _off_equations(volts, policy.max_lead_equation_error)
-    products = _products(list(volts.values()))
-    if off or _off_plane(products, tuple(limbs)) <= EXCHANGE_FLOOR * np.sqrt(np.trace(products)):
-        return off
-    chest = sorted(lead for row, lead in enumerate(recording.leads) if lead not in LIMBS and present[row, judged].all())
-    chest_values = _values(recording, [recording.leads.index(lead) for lead in chest])[:, judged]
-    return _exchanged(volts, dict(zip(chest, chest_values, strict=True)))
+    max_amplitude = policy.max_amplitude if recording.unit == "mV" else None
+    faults = equation_faults(recording, present, policy.max_lead_equation_error, max_amplitude)
+    return [Finding("lead_equations", lead, detail) for lead, detail in faults]
 
 
-def _off_equations(volts: dict[str, Values], limit: float) -> list[Finding]:
-    """Leads that I and II, where both are there, do not give."""
-    if not {"I", "II"} <= set(volts):
-        return []
-    size = max(_rms(volts["I"]), _rms(volts["II"]))
-    found = []
-    for lead in (lead for lead in LEAD_EQUATIONS if lead in volts):
-        expected = sum(weight * volts[name] for name, weight in LEAD_EQUATIONS[lead].items())
-        error = _rms(volts[lead] - expected) / size if size else 0.0
-        if error > limit:
-            found.append(Finding("lead_equations", lead, f"{error:.2f} of the limb leads' size off its equation"))
-    return found
-
-
-def _exchanged(limbs: dict[str, Values], others: dict[str, Values]) -> list[Finding]:
-    """Two leads, one of a limb, that fit the equations far better under each other's names."""
-    names = (*limbs, *others)
-    products = _products([*limbs.values(), *others.values()])
-
-    def off_plane(one: int, other: int) -> float:
-        """After an exchange of these two."""
-        order = [{one: other, other: one}.get(row, row) for row in range(len(limbs))]
-        return _off_plane(products[np.ix_(order, order)], tuple(limbs))
-
-    pairs = [(one, other) for one in range(len(limbs)) for other in range(one + 1, len(names))]
-    best, pair = min((off_plane(*pair), pair) for pair in pairs)
-    found = off_plane(0, 0)
-    if found <= EXCHANGE_FACTOR * best:
-        return []
-    size = float(np.sqrt(np.trace(products[: len(limbs), : len(limbs)])))
-    one, other = (names[row] for row in pair)
-    said = f"{found / size:.2g} of the limb leads' size off their equations; {best / size:.2g} if it is "
-    return [Finding("lead_equations", lead, said + twin) for lead, twin in ((one, other), (other, one))]
-
-
-def _beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
-    """What no heart does at the stated rate, or with electrodes where they belong."""
+def _check_beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
+    """Check sampling rate and electrodes by the beats."""
     if policy.check_sampling_rate and recording.sampling_rate < MIN_SAMPLING_RATE:
-        return [
-            Finding(
-                "sampling_rate",
-                "",
-                f"{recording.sampling_rate:g} Hz; below {MIN_SAMPLING_RATE:g} no heartbeat can be seen",
-            )
-        ]
+        detail = f"{recording.sampling_rate:g} Hz, at least {MIN_SAMPLING_RATE:g} Hz needed"
+        return [Finding("sampling_rate", "", detail)]
     beats = find_beats(recording) if policy.check_sampling_rate or policy.check_electrodes else None
-    if beats is None or beats.agreement < CLEAR_BEATS:
+    if beats is None or beats.agreement < MIN_BEAT_AGREEMENT:
         return []
-    if policy.check_sampling_rate and (said := _wrong_rate(beats, recording)):
-        return [Finding("sampling_rate", "", said)]
-    clear = recording.unit == "mV" and beats.unevenness < EVEN_BEATS and beats.interval > P_APART_FROM_T
+    if policy.check_sampling_rate and (detail := _wrong_sampling_rate(beats, recording)):
+        return [Finding("sampling_rate", "", detail)]
+    is_regular = (
+        recording.unit == "mV" and beats.irregularity < MAX_IRREGULARITY and beats.interval > MIN_INTERVAL_FOR_P
+    )
     lead_one = np.array(beats.waves.get("I", (0.0, 0.0, 0.0)))
-    if policy.check_electrodes and clear and (lead_one < ARMS_EXCHANGED).all():
-        return [
-            Finding(
-                "electrodes",
-                "I",
-                "P, QRS and T point down: arms exchanged, leads upside down, or the heart on the right",
-            )
-        ]
+    if policy.check_electrodes and is_regular and (lead_one < SWAPPED_ARMS).all():
+        detail = "P, QRS and T point down: arm electrodes swapped, leads inverted, or dextrocardia"
+        return [Finding("electrodes", "I", detail)]
     return []
 
 
-def _wrong_rate(beats: BeatMeasurements, recording: Recording) -> str:
-    """Why the rate is half or twice the true one; empty where it may be right."""
+def _wrong_sampling_rate(beats: BeatMeasurements, recording: Recording) -> str:
+    """Describe a sampling rate that is half or twice the true one. Return an empty text if it is plausible."""
     measured, stated = 60 / beats.interval, recording.provenance.heart_rate
-    told = f"{measured:.0f} beats a minute at {recording.sampling_rate:g} Hz"
+    description = f"{measured:.0f} beats per minute at {recording.sampling_rate:g} Hz"
     if stated:
-        wrong = any(low < measured / stated < high for low, high in DOUBTFUL_RATES)
-        return f"{told}, but the file says {stated:.0f}" if wrong else ""
-    shape = np.array([beats.interval, beats.qrs, beats.t_delay / np.sqrt(beats.interval)])
-    slow, quick = bool((shape > TOO_SLOW).all()), bool((shape < TOO_QUICK).all())
-    if beats.unevenness > EVEN_BEATS or not slow | quick:
+        is_wrong = any(low < measured / stated < high for low, high in WRONG_RATE_RATIOS)
+        return f"{description}, but the file states {stated:.0f}" if is_wrong else ""
+    shape = np.array([beats.interval, beats.qrs_width, beats.t_delay / np.sqrt(beats.interval)])
+    is_slowed, is_accelerated = bool((shape > SLOWED_BEATS).all()), bool((shape < ACCELERATED_BEATS).all())
+    if beats.irregularity > MAX_IRREGULARITY or not (is_slowed or is_accelerated):
         return ""
-    waves = f"QRS of {beats.qrs * 1e3:.0f} ms, T after {beats.t_delay * 1e3:.0f} ms"
-    return f"{told}, {waves}: as if it were {'twice' if slow else 'half'} as high"
+    waves = f"QRS of {beats.qrs_width * 1e3:.0f} ms, T after {beats.t_delay * 1e3:.0f} ms"
+    return f"{description}, {waves}: the true sampling rate seems to be {'twice' if is_slowed else 'half'} as high"
 
 
-def _products(rows: list[Values]) -> Values:
-    """(rows, rows) sums of products, means removed."""
-    centred = np.stack([values - values.mean() for values in rows])
-    return np.asarray(np.einsum("is,js->ij", centred, centred))  # not @: its threads cost more than they save here
-
-
-def _off_plane(products: Values, limbs: tuple[str, ...]) -> float:
-    """How far limb leads, given by their sums of products, are from their plane: root of the sum of squares."""
-    normals = _normals(limbs)
-    return float(np.sqrt(max(np.sum(normals @ products * normals), 0.0)))
-
-
-@functools.cache
-def _normals(limbs: tuple[str, ...]) -> Values:
-    """(limbs - 2, limbs): unit vectors at right angles to the plane of these leads."""
-    directions = np.linalg.svd(np.array([LIMBS[lead] for lead in limbs]))[0]
-    return np.asarray(directions[:, 2:].T)
-
-
-def _values(recording: Recording, rows: list[int]) -> Values:
-    """(rows, samples) in the recording's unit."""
-    digital, zero = recording.digital[rows], recording.baseline[rows, None].astype(np.float64)
-    return np.asarray((digital - zero) / recording.gain[rows, None])
-
-
-def _inner_span(values: npt.NDArray[np.int16 | np.int32], left_out: float) -> int:
-    """Steps from the lowest to the highest value, but for that fraction of them, half at each end."""
-    skip = int(left_out * len(values) / 2)
+def _inner_span(values: npt.NDArray[np.int16 | np.int32], outlier_fraction: float) -> int:
+    """Return the span in steps without a fraction of the values, half of them at each end."""
+    skip = int(outlier_fraction * len(values) / 2)
     ordered = np.sort(values)
     return int(ordered[len(values) - 1 - skip]) - int(ordered[skip])
-
-
-def _rms(values: Values) -> float:
-    return float(np.sqrt(np.mean(np.square(values - values.mean()))))
 
 
 def _longest_run(mask: npt.NDArray[np.bool_]) -> int:

@@ -1,4 +1,4 @@
-"""Changing the number of samples: by physical rate, or by plain stretching as the paper does."""
+"""Resample signals to another sampling rate, or to a fixed number of samples as in the paper."""
 
 from __future__ import annotations
 
@@ -11,91 +11,121 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
-
 PRECISION = Fraction(1, 10**6)
-"""Of a ratio of rates: over a day, a tenth of a second."""
+"""Relative precision of the ratio of two sampling rates. Over a day, the error is below a tenth of a second."""
 TAPS = 10
-"""Half of SciPy's polyphase filter, in samples of the lower rate."""
+"""Half of the length of SciPy's polyphase filter, in samples of the lower rate."""
 
 
-def resample(signal: Floats, sampling_rate: float, to_rate: float) -> Floats:
-    """Resample (..., samples) from one rate to another, by a polyphase filter against aliasing.
+def resample(signal: Floats, sampling_rate: float, target_rate: float) -> Floats:
+    """Resample a signal to another sampling rate with a polyphase anti-aliasing filter.
 
-    Beyond its ends a signal is taken to stay where it is, so that a part comes out as it does of the whole.
+    The signal is extended by its first and last value, so that resampling a part gives a part of the resampled signal.
+
+    Args:
+        signal: Signal of shape (..., samples), without missing samples.
+        sampling_rate: Sampling rate of the signal in Hz.
+        target_rate: Sampling rate of the result in Hz.
+
+    Returns:
+        Signal of shape (..., target samples).
+
+    Raises:
+        ValueError: Samples are missing (NaN or infinite).
     """
-    ratio = _ratio(sampling_rate, to_rate)
+    ratio = _ratio(sampling_rate, target_rate)
     if ratio == 1:
         return signal
-    _refuse_missing(signal)
+    _check_finite(signal)
     from scipy.signal import resample_poly
 
     up, down = ratio.numerator, ratio.denominator
-    taps = _filter(max(up, down)).astype(signal.dtype)
+    taps = _low_pass_filter(max(up, down)).astype(signal.dtype)
     return np.asarray(resample_poly(signal, up, down, axis=-1, window=taps, padtype="edge"), dtype=np.float32)
 
 
 @functools.lru_cache(maxsize=64)
-def _filter(highest: int) -> npt.NDArray[np.float64]:
-    """Return SciPy's low-pass filter for a ratio with this larger number; designing it takes longer than a frame."""
+def _low_pass_filter(factor: int) -> npt.NDArray[np.float64]:
+    """Return SciPy's low-pass filter for the larger factor of a ratio. It is cached, because its design is slow."""
     from scipy.signal import firwin
 
-    return np.asarray(firwin(2 * TAPS * highest + 1, 1 / highest, window=("kaiser", 5.0)))
+    return np.asarray(firwin(2 * TAPS * factor + 1, 1 / factor, window=("kaiser", 5.0)))
 
 
 def source_window(
-    start: npt.NDArray[np.int64], length: int, num_samples: npt.NDArray[np.int64], sampling_rate: float, to_rate: float
+    start: npt.NDArray[np.int64],
+    length: int,
+    num_samples: npt.NDArray[np.int64],
+    sampling_rate: float,
+    target_rate: float,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return what windows at the new rate are made of: no more than the filter reaches.
+    """Return the parts of recordings that are needed to compute windows at another sampling rate.
 
     Args:
-        start: First sample of each window at the new rate, (N,).
-        length: Samples of a window at the new rate.
-        num_samples: Samples of each window's recording, (N,).
-        sampling_rate: Hz of the recordings.
-        to_rate: Hz of the windows.
+        start: First sample of each window at the target rate, of shape (N,).
+        length: Number of samples of a window at the target rate.
+        num_samples: Number of samples of the recording of each window, of shape (N,).
+        sampling_rate: Sampling rate of the recordings in Hz.
+        target_rate: Sampling rate of the windows in Hz.
 
     Returns:
-        First sample and end of each source window in its recording, and how many new samples come before ``start``.
+        First sample of each part, sample after its last one, and number of resampled samples before ``start``; each of
+        shape (N,).
     """
-    ratio = _ratio(sampling_rate, to_rate)
+    ratio = _ratio(sampling_rate, target_rate)
     up, down = ratio.numerator, ratio.denominator
     reach = TAPS * max(1, ceil(1 / ratio)) + 1
     first = np.maximum(0, start * down // up - reach)
-    first -= first % down  # where the old and the new samples meet
+    first -= first % down  # positions at which source and target samples coincide
     end = np.minimum(num_samples, -(-(start + length) * down // up) + reach)
     return first, end, start - first // down * up
 
 
-def resampled_length(num_samples: npt.NDArray[np.int64], sampling_rate: float, to_rate: float) -> npt.NDArray[np.int64]:
-    """Samples that recordings of these lengths have at another rate."""
-    ratio = _ratio(sampling_rate, to_rate)
+def resampled_length(
+    num_samples: npt.NDArray[np.int64], sampling_rate: float, target_rate: float
+) -> npt.NDArray[np.int64]:
+    """Return the number of samples that recordings of shape (N,) have at another sampling rate."""
+    ratio = _ratio(sampling_rate, target_rate)
     return num_samples * ratio.numerator // ratio.denominator
 
 
 @functools.lru_cache(maxsize=1024)
-def _ratio(sampling_rate: float, to_rate: float) -> Fraction:
-    """To a millionth of it, by numbers as small as that allows, for the filter grows with them.
+def _ratio(sampling_rate: float, target_rate: float) -> Fraction:
+    """Return target rate over sampling rate as a fraction of small numbers, because the filter grows with them.
 
-    Of the higher rate over the lower: for the other way 1 in 1,500 would become 1 in 1,000.
+    The fraction of the higher over the lower rate is approximated, because the inverse is less precise.
     """
-    exact, most = Fraction(max(sampling_rate, to_rate) / min(sampling_rate, to_rate)), 1000
-    slower = exact.limit_denominator(most)
-    while abs(slower / exact - 1) > PRECISION:
-        most *= 2
-        slower = exact.limit_denominator(most)
-    return slower if to_rate > sampling_rate else 1 / slower
+    exact, max_denominator = Fraction(max(sampling_rate, target_rate) / min(sampling_rate, target_rate)), 1000
+    ratio = exact.limit_denominator(max_denominator)
+    while abs(ratio / exact - 1) > PRECISION:
+        max_denominator *= 2
+        ratio = exact.limit_denominator(max_denominator)
+    return ratio if target_rate > sampling_rate else 1 / ratio
 
 
 def resample_to_length(signal: Floats, num_samples: int) -> Floats:
-    """Turn (..., any) into (..., samples) by the Fourier method, whatever the rate becomes."""
+    """Resample a signal to a number of samples with the Fourier method, as in the paper.
+
+    Args:
+        signal: Signal of shape (..., any length), without missing samples.
+        num_samples: Number of samples of the result.
+
+    Returns:
+        Signal of shape (..., num_samples). Its sampling rate changes accordingly.
+
+    Raises:
+        ValueError: Samples are missing (NaN or infinite).
+    """
     if signal.shape[-1] == num_samples:
         return signal
-    _refuse_missing(signal)
+    _check_finite(signal)
     from scipy.signal import resample as fourier
 
     return np.asarray(fourier(signal, num_samples, axis=-1), dtype=np.float32)
 
 
-def _refuse_missing(signal: Floats) -> None:
+def _check_finite(signal: Floats) -> None:
     if not np.isfinite(signal).all():
-        raise ValueError("missing samples would spread over the whole signal; cut or refuse them before resampling")
+        raise ValueError(
+            "Missing samples would spread over the signal. Remove or replace NaN and infinite values before resampling."
+        )

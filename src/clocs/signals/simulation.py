@@ -1,4 +1,4 @@
-"""Drawing an ECG from a heart, its rhythm and its findings, and the measurements that it was drawn from."""
+"""Simulate an ECG for a heart, a rhythm and findings, with exact measurements."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ Steps = npt.NDArray[np.int16]
 Samples = npt.NDArray[np.int64]
 
 CONDUCTION_FINDINGS: Final = ("1AVB", "2AVB", "3AVB", "PAC")
-"""Findings of conduction and ectopic atrial beats; those of shape are ``heart_vector.SHAPES``."""
-AFTER_QRS: Final = 0.06
-"""Seconds from the end of QRS to where the ST segment is measured."""
+"""Findings of conduction and of ectopic atrial beats. Findings of shape are in ``heart_vector.SHAPES``."""
+ST_DELAY: Final = 0.06
+"""Seconds from the end of QRS to the measurement of the ST segment."""
 BREATHING_SWING: Final = 0.03
-"""Scale of the change of a lead's amplitude with the breath."""
+"""Scale of the change of the amplitude of a lead with breathing."""
 MARGIN: Final = 1.1
-"""Seconds drawn before and after a recording, so that waves may begin and end outside it."""
+"""Seconds that are simulated before and after a recording, for waves that begin or end outside it."""
 
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Measurements that a synthetic recording was made from. Samples count from the recording's start.
+    """Exact measurements of a simulated recording. Samples are counted from its start.
 
     Args:
-        p_onsets: (P waves,) first samples of the P waves; empty in atrial fibrillation.
-        atrial_ectopic: (P waves,) whether a P wave is ectopic.
-        qrs_onsets: (beats,) first samples of the QRS complexes: the beat times.
-        kinds: (beats,) ``conducted``, ``ventricular`` (ectopic), ``escape`` or ``paced``.
-        pr: (beats,) PR intervals in seconds; NaN where no P wave conducted.
-        qrs: (beats,) QRS durations in seconds.
-        qt: (beats,) QT intervals in seconds.
-        p_duration: Seconds; NaN without P waves.
-        p_axis, qrs_axis, t_axis: Frontal axes in degrees of the usual beats, of the waves' areas; NaN without P waves.
-        st: Lead -> mV 60 ms after the end of QRS, in the usual beats.
+        p_onsets: First samples of the P waves, of shape (P waves,); empty in atrial fibrillation.
+        atrial_ectopic: Whether each P wave is ectopic, of shape (P waves,).
+        qrs_onsets: First samples of the QRS complexes, of shape (beats,).
+        kinds: Origin of each beat: ``conducted``, ``ventricular`` (ectopic), ``escape`` or ``paced``.
+        pr: PR intervals in seconds, of shape (beats,); NaN without a conducted P wave.
+        qrs: QRS durations in seconds, of shape (beats,).
+        qt: QT intervals in seconds, of shape (beats,).
+        p_duration: Duration of the P wave in seconds; NaN without P waves.
+        p_axis: Frontal axis of the area of P in degrees; NaN without P waves.
+        qrs_axis: Frontal axis of the area of QRS in the usual beats, in degrees.
+        t_axis: Frontal axis of the area of T in the usual beats, in degrees.
+        st: Lead -> amplitude in mV 60 ms after the end of QRS in the usual beats.
     """
 
     p_onsets: Samples
@@ -64,17 +66,17 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A recording before it is drawn: its heart, its beats, and the vector of each kind of beat.
+    """A simulated recording before its samples are drawn: the heart, its beats, and the vector of each kind of beat.
 
     Args:
-        heart: The heart on that day.
-        beats: When atria and ventricles beat.
+        heart: The heart at the time of the recording.
+        beats: Times of atrial and ventricular beats.
         fibrillates: Whether the atria fibrillate.
-        p: P waves of the sinus node, and ectopic ones.
-        ventricular: QRS, ST and T by index of ``rhythms.KINDS``, for the kinds that occur.
-        usual: The kind of the usual beats.
-        seconds: Length of the recording.
-        sampling_rate: Samples per second.
+        p: P wave of the sinus node, and ectopic P wave.
+        ventricular: Index in ``rhythms.KINDS`` -> QRS, ST and T, for the kinds that occur.
+        usual: Index in ``rhythms.KINDS`` of the usual beats.
+        seconds: Duration of the recording.
+        sampling_rate: Sampling rate in Hz.
     """
 
     heart: hearts.Heart
@@ -87,20 +89,20 @@ class Simulation:
     sampling_rate: float
 
     def truth(self) -> GroundTruth:
-        """Return the measurements of what begins within the recording."""
+        """Return the measurements of all waves that begin within the recording."""
         beats, end, chest = self.beats, round(self.seconds * self.sampling_rate), self.heart.chest
         p, qrs = (self._samples(at) for at in (beats.atrial, beats.ventricular))
-        seen_p, seen = (p >= 0) & (p < end), (qrs >= 0) & (qrs < end)
-        kinds, usual = beats.kinds[seen], self.ventricular[self.usual]
+        is_visible_p, is_visible = (p >= 0) & (p < end), (qrs >= 0) & (qrs < end)
+        kinds, usual = beats.kinds[is_visible], self.ventricular[self.usual]
         sinus, has_p = self.p[0], len(p) > 0
-        microvolt = MICROVOLT_GAIN * chest @ usual.vector(np.array([usual.duration + AFTER_QRS]))
+        microvolt = MICROVOLT_GAIN * chest @ usual.vector(np.array([usual.duration + ST_DELAY]))
         st = _to_leads(np.rint(microvolt).astype(np.int16), STANDARD_LEADS)[:, 0] / MICROVOLT_GAIN
         return GroundTruth(
-            p_onsets=p[seen_p],
-            atrial_ectopic=beats.atrial_ectopic[seen_p],
-            qrs_onsets=qrs[seen],
+            p_onsets=p[is_visible_p],
+            atrial_ectopic=beats.atrial_ectopic[is_visible_p],
+            qrs_onsets=qrs[is_visible],
             kinds=tuple(rhythms.KINDS[kind] for kind in kinds),
-            pr=beats.pr[seen],
+            pr=beats.pr[is_visible],
             qrs=np.array([self.ventricular[kind].duration for kind in kinds]),
             qt=np.array([self.ventricular[kind].end for kind in kinds]),
             p_duration=sinus.duration if has_p else math.nan,
@@ -111,23 +113,23 @@ class Simulation:
         )
 
     def draw(self, leads: tuple[str, ...], noise: float, random: np.random.Generator) -> Steps:
-        """Draw the recording.
+        """Draw the samples of the recording.
 
         Args:
             leads: Any of the twelve standard leads.
-            noise: Factor on noise, baseline wander and mains hum.
-            random: Generator of the recording.
+            noise: Factor of noise, baseline wander and mains hum.
+            random: Random generator of the recording.
 
         Returns:
-            Samples in microvolt, (leads, samples). The lead equations hold to a microvolt.
+            Samples in microvolt of shape (leads, samples). The lead equations hold to a microvolt.
         """
         num_samples, margin = round(self.seconds * self.sampling_rate), math.ceil(MARGIN * self.sampling_rate)
         chest = self.heart.chest * MICROVOLT_GAIN
-        breath = (float(random.uniform(0.15, 0.35)), float(random.uniform(0, 2 * np.pi)))
-        swing = BREATHING_SWING * hearts.bounded(random, len(chest), 1)
+        breathing = (float(random.uniform(0.15, 0.35)), float(random.uniform(0, 2 * np.pi)))
+        swing = BREATHING_SWING * hearts.clipped_normal(random, len(chest), 1)
         canvas = np.zeros((len(chest), num_samples + 2 * margin), np.float32)
-        for beat, at in self._groups():
-            sizes = 1 + swing * np.sin(2 * np.pi * breath[0] * at + breath[1])
+        for beat, at in self._beats_by_kind():
+            sizes = 1 + swing * np.sin(2 * np.pi * breathing[0] * at + breathing[1])
             time = np.arange(math.ceil(beat.end * self.sampling_rate)) / self.sampling_rate
             _add(canvas, self._samples(at) + margin, (chest @ beat.vector(time)).astype(np.float32), sizes)
         spikes = self._samples(self.beats.ventricular[self.beats.kinds == rhythms.PACED]) + margin - 1
@@ -137,11 +139,11 @@ class Simulation:
             source += fibrillation(chest, num_samples, self.sampling_rate, random)
         if noise:
             scale = np.float32(noise * MICROVOLT_GAIN)
-            source += scale * artifacts(len(chest), num_samples, self.sampling_rate, breath, random)
+            source += scale * artifacts(len(chest), num_samples, self.sampling_rate, breathing, random)
         return _to_leads(np.rint(source).astype(np.int16), leads)
 
-    def _groups(self) -> Iterator[tuple[hearts.Beat, Array]]:
-        """Yield beats that look alike, with their onsets in seconds."""
+    def _beats_by_kind(self) -> Iterator[tuple[hearts.Beat, Array]]:
+        """Iterate over the kinds of beats, each with its onsets in seconds."""
         beats = self.beats
         yield self.p[0], beats.atrial[~beats.atrial_ectopic]
         yield self.p[1], beats.atrial[beats.atrial_ectopic]
@@ -155,31 +157,31 @@ class Simulation:
 def simulate(
     labels: Sequence[str], heart: hearts.Heart, seconds: float, sampling_rate: float, random: np.random.Generator
 ) -> Simulation:
-    """Plan a recording.
+    """Simulate a recording.
 
     Args:
         labels: A rhythm of ``rhythms.HEART_RATES``, then at most one of ``CONDUCTION_FINDINGS`` and at most one of
             ``heart_vector.SHAPES``.
-        heart: The patient's heart.
-        seconds: Length of the recording.
-        sampling_rate: Samples per second.
-        random: Generator of the recording.
+        heart: Heart of the patient.
+        seconds: Duration of the recording.
+        sampling_rate: Sampling rate in Hz.
+        random: Random generator of the recording.
 
     Returns:
-        A simulation to draw and to measure.
+        A simulation, from which samples and measurements can be computed.
 
     Example:
         >>> random = np.random.default_rng(0)
-        >>> made = simulate(("SR", "LBBB"), hearts.make_heart(random), 10, 500, random)
-        >>> made.draw(("II", "V1"), 1.0, random).shape
+        >>> simulation = simulate(("SR", "LBBB"), hearts.make_heart(random), 10, 500, random)
+        >>> simulation.draw(("II", "V1"), 1.0, random).shape
         (2, 5000)
-        >>> bool((made.truth().qrs > 0.12).all())
+        >>> bool((simulation.truth().qrs > 0.12).all())
         True
     """
     rhythm, *findings = labels
     conduction = next((name for name in findings if name in CONDUCTION_FINDINGS), "")
     shape = next((name for name in findings if name in hearts.SHAPES), "")
-    heart = hearts.on_another_day(heart, random)
+    heart = hearts.vary_heart(heart, random)
     beats = rhythms.make_beats(rhythm, conduction, shape == "PACE", heart, seconds, random)
     own = hearts.SHAPES[shape]
     shapes = {
@@ -205,13 +207,13 @@ def simulate(
 
 
 def _add(canvas: Floats, starts: Samples, shape: Floats, sizes: Array) -> None:
-    """Add a shape (leads, samples) at each start, multiplied by the sizes (leads, starts)."""
+    """Add a shape (leads, samples) at each start, scaled by sizes (leads, starts)."""
     for start, size in zip(starts, sizes.T.astype(np.float32), strict=True):
         canvas[:, start : start + shape.shape[1]] += shape * size[:, None]
 
 
 def _to_leads(source: Steps, leads: tuple[str, ...]) -> Steps:
-    """Return the wanted leads of the eight independent ones; limb leads follow from I and II."""
+    """Compute leads from the eight independent ones."""
     one, two = source[0], source[1]
     limb = {"III": lambda: two - one, "aVR": lambda: -((one + two) >> 1)}
     limb |= {"aVL": lambda: one - (two >> 1), "aVF": lambda: two - (one >> 1)}

@@ -87,5 +87,5 @@ def test_normalized_bears_huge_lengths() -> None:
 
 @pytest.mark.parametrize(("shape", "other"), [((4, 3), (4, 2)), ((4, 3), (1, 3)), ((4,), (4,)), ((0, 3), (0, 3))])
 def test_refuses_other_shapes(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"both be \(N, E\)"):
+    with pytest.raises(ValueError, match=r"same shape \(N, E\)"):
         BYOLLoss()(torch.zeros(shape), torch.zeros(other))

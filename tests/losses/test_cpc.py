@@ -80,5 +80,5 @@ def test_other_shapes_are_refused() -> None:
         (predictions, tokens[..., :3], targets),
         (predictions[:0], tokens[:0], targets[:0]),
     ):
-        with pytest.raises(ValueError, match=r"expected predictions \(B, P, K, D\)"):
+        with pytest.raises(ValueError, match=r"Expected predictions \(B, P, K, D\)"):
             CPCLoss()(*given)

@@ -118,7 +118,7 @@ def test_block_by_block_is_the_same(form: Form, rows: int, monkeypatch: pytest.M
     embeddings = batch(20)
     whole = graded(embeddings, form)
     keys = 40 if form == "nt_xent" else 20
-    monkeypatch.setattr(cosine, "LIMIT", rows * keys * 8)
+    monkeypatch.setattr(cosine, "MAX_BLOCK_BYTES", rows * keys * 8)
     torch.testing.assert_close(graded(embeddings, form), whole, rtol=0, atol=1e-12)
 
 

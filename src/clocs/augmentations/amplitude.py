@@ -1,4 +1,4 @@
-"""Augmentations of amplitude: each frame as a whole, by one factor for all leads."""
+"""Augmentations of amplitude: one factor for all leads of a frame."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scaling(Augmentation):
         self.low, self.high = low, high
         self.check_options()
         if high < low:
-            raise ConfigError(f"Scaling: high must be at least low, not {high:g} after {low:g}")
+            raise ConfigError(f"Scaling: high must be at least low, {low:g}, not {high:g}")
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         """Multiply by a factor for each frame."""

@@ -1,6 +1,6 @@
-"""The base class of augmentations and their registry.
+"""Base class and registry of augmentations.
 
-Options of an augmentation are its constructor's keyword arguments, kept as attributes of the same names. Another
+The options of an augmentation are its constructor's keyword arguments, stored as attributes of the same names. Another
 package adds one by an entry point of the group ``clocs.augmentations``, a script or notebook by
 ``@augmentations.register("name")``.
 """
@@ -21,15 +21,26 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class Augmentation(ABC):
-    """Base class: a random change of frames, each augmented by chance.
+    """Base class of augmentations. Each frame is augmented with the same probability.
 
     A subclass implements :meth:`apply`. Its constructor stores each option as an attribute of the same name, then calls
-    ``check_options``. Time, sign and scale are drawn once a frame, for all its leads; noise is drawn for each
-    lead. All randomness comes from the generator, and the number of draws depends on shapes and options, never
-    on values.
+    :meth:`check_options`. Draw time, sign and scale once a frame, for all its leads; draw noise for each lead. All
+    randomness comes from the generator. The number of draws depends on shapes and options, never on values.
 
     Args:
         probability: Probability that a frame is augmented. Other frames stay unchanged to the bit.
+
+    Example:
+        >>> class Offset(Augmentation):
+        ...     def __init__(self, size: float = 0.1, probability: float = 1.0) -> None:
+        ...         super().__init__(probability)
+        ...         self.size = size
+        ...         self.check_options()
+        ...
+        ...     def apply(self, signals, generator):
+        ...         return signals + self.size
+        >>> Offset(size=0.5)(torch.zeros(1, 1, 3))
+        tensor([[[0.5000, 0.5000, 0.5000]]])
     """
 
     drops_leads: bool = False
@@ -40,7 +51,7 @@ class Augmentation(ABC):
 
     @property
     def needs_millivolt(self) -> bool:
-        """Whether an option is in millivolt, so that signals without a unit must be rejected."""
+        """Return whether an option is in millivolt, so that signals without a unit must be rejected."""
         return False
 
     @abstractmethod
@@ -48,11 +59,11 @@ class Augmentation(ABC):
         """Augment every frame.
 
         Args:
-            signals: (N, C, S) floats, neither empty nor changed.
+            signals: (N, C, S) floats, not empty. They must not be changed.
             generator: Source of all randomness.
 
         Returns:
-            A new (N, C, S) of the same type.
+            A new tensor (N, C, S) of the same type.
         """
 
     def __call__(self, signals: Tensor, generator: Generator | None = None) -> Tensor:
@@ -60,10 +71,10 @@ class Augmentation(ABC):
 
         Args:
             signals: (N, C, S) floats: N frames of C leads and S samples.
-            generator: Source of all randomness; None: torch's default generator.
+            generator: Source of all randomness; None for torch's default generator.
 
         Returns:
-            A new (N, C, S) of the same type.
+            A new tensor (N, C, S) of the same type.
         """
         if signals.ndim != 3 or not signals.is_floating_point():
             raise ValueError(
@@ -71,10 +82,18 @@ class Augmentation(ABC):
             )
         if not signals.numel():
             return signals.clone()
-        return self.apply_by_chance(signals, torch.default_generator if generator is None else generator)
+        return self.apply_randomly(signals, torch.default_generator if generator is None else generator)
 
-    def apply_by_chance(self, signals: Tensor, generator: Generator) -> Tensor:
-        """Augment each frame with the configured probability."""
+    def apply_randomly(self, signals: Tensor, generator: Generator) -> Tensor:
+        """Augment each frame with the configured probability.
+
+        Args:
+            signals: (N, C, S) floats, not empty.
+            generator: Source of all randomness.
+
+        Returns:
+            A new tensor (N, C, S) of the same type.
+        """
         if self.probability == 1:
             return self.apply(signals, generator)
         chosen = uniform(signals, (len(signals), 1, 1), generator) < self.probability
@@ -84,12 +103,12 @@ class Augmentation(ABC):
         """Check the attributes against the constructor's annotations.
 
         Raises:
-            ConfigError: If an option is invalid.
+            ConfigError: An option is invalid.
         """
         options_of(self)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other is of the same class and has the same options."""
+        """Return whether the other object has the same class and the same options."""
         return type(self) is type(other) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
@@ -97,20 +116,21 @@ class Augmentation(ABC):
         return hash(repr(self))
 
     def __repr__(self) -> str:
-        """Return the call that makes it."""
+        """Return the constructor call with all options."""
         options = ", ".join(f"{name}={value!r}" for name, value in options_of(self).items())
         return f"{type(self).__name__}({options})"
 
 
 AUGMENTATIONS: Registry[type[Augmentation]] = Registry("augmentation")
+"""All augmentations by name."""
 register = AUGMENTATIONS.register
 
 
 def uniform(signals: Tensor, size: tuple[int, ...], generator: Generator) -> Tensor:
-    """Draw from [0, 1), in float64 whatever the type of the signals, so that all types draw alike.
+    """Draw uniform numbers in [0, 1) as float64, so that the draws do not depend on the type of the signals.
 
     Args:
-        signals: Tensor whose device the result has.
+        signals: Tensor on the device that the result should have.
         size: Shape of the result.
         generator: Source of the draws.
     """

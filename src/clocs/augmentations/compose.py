@@ -32,87 +32,87 @@ class Compose(Augmentation):
 
     @property
     def needs_millivolt(self) -> bool:
-        """Whether any of the augmentations needs millivolt."""
+        """Return whether any of the augmentations needs millivolt."""
         return any(step.needs_millivolt for step in self.augmentations)
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
-        """Apply all in order."""
+        """Apply all augmentations in order."""
         for step in self.augmentations:
             signals = step(signals, generator)
         return signals
 
     def __repr__(self) -> str:
-        """Return the call that makes it."""
+        """Return the constructor call with all augmentations."""
         return f"Compose([{', '.join(map(repr, self.augmentations))}])"
 
 
-def parse_augmentations(given: object) -> tuple[Augmentation, ...]:
+def parse_augmentations(value: object) -> tuple[Augmentation, ...]:
     """Build augmentations from a config.
 
     Args:
-        given: A list of names, of mappings of a ``name`` and options, and of ``Augmentation`` objects; or one of these.
+        value: A list of names, of mappings of a ``name`` and options, and of ``Augmentation`` objects; or one of these.
             A ``Compose`` is replaced by its parts.
 
     Returns:
         The augmentations in order.
 
     Raises:
-        ConfigError: If anything is wrong. The message lists every error.
+        ConfigError: A name or an option is invalid. The message lists all errors.
 
     Example:
         >>> parse_augmentations(["flip_time", {"name": "scaling", "low": 0.7}])
         (FlipTime(probability=0.5), Scaling(low=0.7, high=0.9, probability=1.0))
     """
-    if isinstance(given, str | Mapping | Augmentation):
-        given = [given]
-    if not isinstance(given, Sequence):
-        raise ConfigError(f"augmentations: give a list of names, not {given!r:.80}")
+    if isinstance(value, str | Mapping | Augmentation):
+        value = [value]
+    if not isinstance(value, Sequence):
+        raise ConfigError(f"augmentations: expected a list of names, got {value!r:.80}")
     steps: list[Augmentation] = []
-    wrong: list[str] = []
-    for number, item in enumerate(given):
+    errors: list[str] = []
+    for number, item in enumerate(value):
         try:
-            steps += _parsed(item)
+            steps += _parse_one(item)
         except ConfigError as error:
-            wrong.append(f"augmentations[{number}]: {error}")
-    if wrong:
-        raise ConfigError("\n".join(wrong))
+            errors.append(f"augmentations[{number}]: {error}")
+    if errors:
+        raise ConfigError("\n".join(errors))
     return tuple(steps)
 
 
-def _parsed(item: object) -> Iterator[Augmentation]:
+def _parse_one(item: object) -> Iterator[Augmentation]:
     if isinstance(item, Augmentation):
         yield from item.augmentations if isinstance(item, Compose) else (item,)
         return
     options = {"name": item} if isinstance(item, str) else dict(item) if isinstance(item, Mapping) else {}
     name = options.pop("name", None)
     if not isinstance(name, str):
-        raise ConfigError(f"give a name, or a mapping with 'name'. Known: {', '.join(AUGMENTATIONS.names())}.")
+        raise ConfigError(f"expected a name, or a mapping with 'name'. Known: {', '.join(AUGMENTATIONS.names())}.")
     kind = AUGMENTATIONS.get(name)
     yield kind(**constructor_options(kind, options, name))
 
 
-def describe_augmentations(given: object) -> list[dict[str, Any]]:
+def describe_augmentations(value: object) -> list[dict[str, Any]]:
     """Describe augmentations as a config does, with all options.
 
     Args:
-        given: What :func:`parse_augmentations` takes.
+        value: The same as for :func:`parse_augmentations`.
 
     Returns:
         A mapping of ``name`` and all options for each augmentation.
 
     Raises:
-        ConfigError: If anything is wrong, or an augmentation is not registered.
+        ConfigError: A name or an option is invalid, or an augmentation is not registered.
 
     Example:
         >>> describe_augmentations(["flip_time"])
         [{'name': 'flip_time', 'probability': 0.5}]
     """
-    return [{"name": _name(step), **options_of(step)} for step in parse_augmentations(given)]
+    return [{"name": _name(step), **options_of(step)} for step in parse_augmentations(value)]
 
 
-def changed_augmentations(given: object) -> list[dict[str, Any]]:
+def changed_augmentations(value: object) -> list[dict[str, Any]]:
     """Describe augmentations by their names and the options that differ from the defaults."""
-    steps = parse_augmentations(given)
+    steps = parse_augmentations(value)
     return [{"name": _name(step), **changed_options(type(step), options_of(step))} for step in steps]
 
 

@@ -1,4 +1,4 @@
-"""Augmentations of leads."""
+"""Augmentations that remove leads."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class LeadDropout(Augmentation):
         kept = drawn.masked_fill(~present, -1).argmax(1, keepdim=True)
         return torch.where(dropped.scatter(1, kept, value=False), 0, signals)
 
-    def apply_by_chance(self, signals: Tensor, generator: Generator) -> Tensor:
-        """Drop leads: the probability is each lead's, not the frame's."""
+    def apply_randomly(self, signals: Tensor, generator: Generator) -> Tensor:
+        """Drop leads. The probability applies to each lead, not to the frame."""
         return self.apply(signals, generator)
 
 
@@ -83,9 +83,9 @@ class RandomLeads(Augmentation):
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
         """Draw the number of leads of each frame, then the leads."""
         leads = signals.shape[1]
-        most = leads if self.max_leads is None else min(self.max_leads, leads)
-        fewest = min(self.min_leads, most)
-        sizes = fewest + (uniform(signals, (len(signals), 1, 1), generator) * (most - fewest + 1)).floor()
+        max_leads = leads if self.max_leads is None else min(self.max_leads, leads)
+        min_leads = min(self.min_leads, max_leads)
+        sizes = min_leads + (uniform(signals, (len(signals), 1, 1), generator) * (max_leads - min_leads + 1)).floor()
         drawn = uniform(signals, (*signals.shape[:2], 1), generator)
         present = signals.any(-1, keepdim=True)
         ranks = drawn.masked_fill(~present, -1).argsort(1, descending=True).argsort(1)

@@ -1,4 +1,4 @@
-"""Augmentations that mask a part: of time, or of the frequencies. All leads of a frame have the same masks."""
+"""Augmentations that mask a part of time or of the frequencies. All leads of a frame have the same masks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Mask(Masking):
     Args:
         width: Fraction of the samples in one mask.
         num_masks: Number of masks, each placed independently. They may overlap.
-        fill: ``mean``: the mean of each lead, so that a stretch does not stand out by the lead's offset; or ``zero``.
+        fill: Value of masked samples: ``mean``, the mean of each lead, which hides the lead's offset; or ``zero``.
         probability: Probability that a frame is masked.
 
     Example:
@@ -108,7 +108,14 @@ class SpecAugmentTime(SpectrogramMask):
     """Silence a stretch of time, softly at its edges: the paper's SA_t.
 
     Silencing whole windows of an STFT and inverting it weighs each sample by the share of its windows that is left.
-    Only that share is computed: the same signal, without Fourier transforms. The options are those of the base class.
+    This class computes only that share, which gives the same signal without Fourier transforms.
+
+    Args:
+        width: Fraction of the bins in one mask.
+        num_masks: Number of masks, each placed independently. They may overlap.
+        window: Samples of the window.
+        hop: Samples from one window to the next, at most a quarter of the window.
+        probability: Probability that a frame is masked.
 
     Example:
         >>> import torch
@@ -131,7 +138,14 @@ class SpecAugmentFrequency(SpectrogramMask):
     """Silence a band of frequencies: the paper's SA_f.
 
     The band starts anywhere up to the Nyquist frequency, as in the paper. At 500 Hz most masks therefore lie above the
-    40 Hz where an ECG has its power, and change little. The options are those of the base class.
+    40 Hz where an ECG has its power, and change little.
+
+    Args:
+        width: Fraction of the bins in one mask.
+        num_masks: Number of masks, each placed independently. They may overlap.
+        window: Samples of the window, fewer than twice the samples of a frame.
+        hop: Samples from one window to the next, at most a quarter of the window.
+        probability: Probability that a frame is masked.
 
     Example:
         >>> import torch
@@ -145,7 +159,7 @@ class SpecAugmentFrequency(SpectrogramMask):
         if self.window >= 2 * num_samples:
             raise ConfigError(
                 f"SpecAugmentFrequency: frames of {num_samples} samples need a window below {2 * num_samples}, "
-                f"not {self.window}."
+                f"not {self.window}"
             )
         hann = torch.hann_window(self.window, dtype=signals.dtype, device=signals.device)
         rows = signals.flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Augmentations that add something, to each lead independently."""
+"""Augmentations that add noise or wander, drawn for each lead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GaussianNoise(Augmentation):
 
     @property
     def needs_millivolt(self) -> bool:
-        """Whether ``sigma`` is in mV."""
+        """Return whether ``sigma`` is in mV."""
         return not self.relative
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:
@@ -47,7 +47,7 @@ class GaussianNoise(Augmentation):
 
 @AUGMENTATIONS.register("baseline_wander")
 class BaselineWander(Augmentation):
-    """Add a slow drift, as breathing and loose electrodes cause it: a few sinusoids of random phase.
+    """Add a slow drift as breathing and loose electrodes cause it: a few sinusoids of random phase.
 
     Frequencies are in cycles a frame, because an augmentation is not given the sampling rate. The defaults are made for
     frames of 5 s, where they mean 0.05 to 0.5 Hz. For other frames, multiply Hz by the frame's seconds.
@@ -82,12 +82,12 @@ class BaselineWander(Augmentation):
         self.check_options()
         if max_frequency < min_frequency:
             raise ConfigError(
-                f"BaselineWander: fastest must be at least slowest, {min_frequency:g}, not {max_frequency:g}"
+                f"BaselineWander: max_frequency={max_frequency:g} must be at least min_frequency={min_frequency:g}"
             )
 
     @property
     def needs_millivolt(self) -> bool:
-        """Whether ``amplitude`` is in mV."""
+        """Return whether ``amplitude`` is in mV."""
         return not self.relative
 
     def apply(self, signals: Tensor, generator: Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""Augmentations of time: samples are read in another order or at other times, alike in all leads of a frame."""
+"""Augmentations of time. All leads of a frame are read in the same new order or at the same new times."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Permutation(Augmentation):
 
     Example:
         >>> import torch
-        >>> Permutation(pieces=4)(torch.arange(8.0).view(1, 1, 8)).sort().values
+        >>> Permutation(num_pieces=4)(torch.arange(8.0).view(1, 1, 8)).sort().values
         tensor([[[0., 1., 2., 3., 4., 5., 6., 7.]]])
     """
 
@@ -94,7 +94,15 @@ class TimeWarping(Augmentation):
         self.check_options()
 
     def positions(self, signals: Tensor, generator: Generator) -> Tensor:
-        """Return where in its frame each new sample is read: (N, S) float64, rising from 0 to S - 1."""
+        """Draw the positions at which new samples are read.
+
+        Args:
+            signals: (N, C, S) floats.
+            generator: Source of all randomness.
+
+        Returns:
+            Positions (N, S) float64, rising from 0 to S - 1.
+        """
         frames, _, num_samples = signals.shape
         last = num_samples - 1
         squeezed = uniform(signals, (frames, self.num_pieces), generator).argsort(dim=-1) % 2
@@ -116,7 +124,7 @@ class TimeWarping(Augmentation):
         left = read.long()
         right = (left + 1).clamp_(max=signals.shape[-1] - 1)
         share = (read - left).to(signals.dtype)
-        before, after = (signals.gather(-1, at.expand_as(signals)) for at in (left, right))
+        before, after = (signals.gather(-1, index.expand_as(signals)) for index in (left, right))
         return torch.lerp(before, after, share)
 
 

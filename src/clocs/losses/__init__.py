@@ -1,4 +1,4 @@
-"""Losses: each an ``nn.Module`` that can be used alone."""
+"""Losses. Each is an ``nn.Module`` that can be used without the rest of the package."""
 
 from clocs.losses.byol import BYOLLoss
 from clocs.losses.classification import ClassificationLoss

@@ -1,4 +1,4 @@
-"""BYOL's loss: the prediction of one network approaches the output of its moving average for another view."""
+"""Loss of BYOL: the distance of predictions from the outputs of a moving average for another view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clocs.losses.loss import LOSSES, Loss
 
 @LOSSES.register("byol")
 class BYOLLoss(Loss):
-    """Distance of predictions from targets; targets receive no gradient.
+    """Distance of predictions from targets (Grill et al., 2020). Targets receive no gradient.
 
     With ``normalized``, a zero vector has cosine 0 and no gradient. Half types are computed, and returned, in float32.
 
@@ -41,10 +41,13 @@ class BYOLLoss(Loss):
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shapes are wrong.
         """
         if predictions.ndim != 2 or predictions.shape != targets.shape or len(predictions) < 1:
-            given = f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
-            raise ValueError(f"predictions and targets must both be (N, E), not {given}")
+            shapes = f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
+            raise ValueError(f"Expected predictions and targets of the same shape (N, E), got {shapes}")
         predictions, targets = full_precision(predictions), full_precision(targets.detach())
         if self.normalized:
             return 2 - 2 * (units(predictions) * units(targets)).sum(-1).mean()

@@ -1,4 +1,4 @@
-"""The supervised loss: softmax or binary cross-entropy."""
+"""Supervised loss: softmax or binary cross-entropy."""
 
 from __future__ import annotations
 
@@ -42,19 +42,18 @@ class ClassificationLoss(Loss):
             A scalar.
 
         Raises:
-            ValueError: If shapes differ, or a row does not have exactly one class and ``multi_label`` is false.
+            ValueError: The shapes differ, or a row does not have exactly one class and ``multi_label`` is false.
         """
         if logits.ndim != 2 or logits.shape != targets.shape or not logits.numel():
-            given = f"{tuple(logits.shape)} and {tuple(targets.shape)}"
-            raise ValueError(f"logits and targets must both be (N, C), instances x classes, not {given}")
+            shapes = f"{tuple(logits.shape)} and {tuple(targets.shape)}"
+            raise ValueError(f"Expected logits and targets of the same shape (N, C), instances x classes, got {shapes}")
         logits = full_precision(logits)
         if self.multi_label:
             return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
-        labels = targets.count_nonzero(1)
-        if not (labels == 1).all():
-            wrong = int((labels != 1).sum())
+        num_classes = targets.count_nonzero(1)
+        if not (num_classes == 1).all():
             raise ValueError(
-                f"{wrong} of {len(targets)} instances do not have exactly one class. "
+                f"{int((num_classes != 1).sum())} of {len(targets)} instances do not have exactly one class. "
                 "Leave them out, or set multi_label=true (method.multi_label=true for clocs pretrain)."
             )
         return cross_entropy(logits, targets.to(logits.dtype))

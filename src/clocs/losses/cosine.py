@@ -1,4 +1,4 @@
-"""Cosine similarities of whole batches, computed in blocks."""
+"""Log-sum-exp of cosine similarities, computed in blocks to limit memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch.nn.functional import normalize
 
 from clocs.losses.full_precision import full_precision
 
-LIMIT: Final = 16 * 2**20
-"""Bytes of similarities held at once. More are computed block by block, and again for the gradient."""
+MAX_BLOCK_BYTES: Final = 16 * 2**20
+"""Bytes of similarities in memory. More are computed block by block, and again for the gradient."""
 
 
 def units(vectors: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def units(vectors: Tensor) -> Tensor:
 
 
 def log_sums(
-    first: Tensor, second: Tensor, temperature: float, *, block: int | None = None, others: bool = False
+    first: Tensor, second: Tensor, temperature: float, *, block: int | None = None, exclude_diagonal: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Compute log sum exp of ``first @ second.T / temperature`` along rows and along columns.
 
@@ -34,57 +34,59 @@ def log_sums(
         first: (P, N, E): the left factors of P products.
         second: (P, M, E): the right factors.
         temperature: Divisor of the products.
-        block: Rows of all products computed at once; None: as many as ``LIMIT`` holds.
-        others: Leave out the diagonal.
+        block: Rows of all products per block; None for as many as ``MAX_BLOCK_BYTES`` holds.
+        exclude_diagonal: Whether to leave out the diagonal.
 
     Returns:
         The sums along rows (P, N) and along columns (P, M).
     """
     if block is None:
-        block = max(1, LIMIT // (len(first) * second.shape[1] * second.element_size()))
+        block = max(1, MAX_BLOCK_BYTES // (len(first) * second.shape[1] * second.element_size()))
     sums: tuple[Tensor, Tensor] = _LogSums.apply(  # type: ignore[no-untyped-call]
-        first / temperature, second, block, others
+        first / temperature, second, block, exclude_diagonal
     )
     return sums
 
 
 class _LogSums(torch.autograd.Function):
-    """Keep the sums and not the similarities, which the gradient computes again in the same blocks."""
+    """Differentiable log-sum-exp that stores the sums only. The gradient computes the similarities again."""
 
     @staticmethod
-    def forward(ctx: Any, first: Tensor, second: Tensor, block: int, others: bool) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, first: Tensor, second: Tensor, block: int, exclude_diagonal: bool) -> tuple[Tensor, Tensor]:
         rows = []
         columns = second.new_full(second.shape[:-1], -torch.inf)
         for begin in range(0, first.shape[1], block):
-            similarities = _similarities(first, second, begin, block, others)
+            similarities = _similarities(first, second, begin, block, exclude_diagonal)
             rows.append(similarities.logsumexp(-1))
             columns = torch.logaddexp(columns, similarities.logsumexp(-2))
         sums = torch.cat(rows, 1), columns
         ctx.save_for_backward(first, second, *sums)
-        ctx.block, ctx.others = block, others
+        ctx.block, ctx.exclude_diagonal = block, exclude_diagonal
         return sums
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Return the gradient: each term's share in its log sum."""
+        """Return the gradients: the softmax weights, times the incoming gradients."""
         first, second, rows, columns = ctx.saved_tensors
-        of_rows, of_columns = (gradient.unsqueeze(dim) for gradient, dim in zip(gradients, (-1, -2), strict=True))
+        row_gradients, column_gradients = (
+            gradient.unsqueeze(dim) for gradient, dim in zip(gradients, (-1, -2), strict=True)
+        )
         rows, columns = rows.unsqueeze(-1), columns.unsqueeze(-2)
-        of_first, of_second = torch.empty_like(first), torch.zeros_like(second)
+        first_gradient, second_gradient = torch.empty_like(first), torch.zeros_like(second)
         for begin in range(0, first.shape[1], ctx.block):
             part = slice(begin, begin + ctx.block)
-            similarities = _similarities(first, second, begin, ctx.block, ctx.others)
-            shares = (similarities - rows[:, part]).exp_().mul_(of_rows[:, part])
-            shares += similarities.sub_(columns).exp_().mul_(of_columns)
-            of_first[:, part] = shares @ second
-            of_second.baddbmm_(shares.mT, first[:, part])
-        return of_first, of_second, None, None
+            similarities = _similarities(first, second, begin, ctx.block, ctx.exclude_diagonal)
+            weights = (similarities - rows[:, part]).exp_().mul_(row_gradients[:, part])
+            weights += similarities.sub_(columns).exp_().mul_(column_gradients)
+            first_gradient[:, part] = weights @ second
+            second_gradient.baddbmm_(weights.mT, first[:, part])
+        return first_gradient, second_gradient, None, None
 
 
-def _similarities(first: Tensor, second: Tensor, begin: int, block: int, others: bool) -> Tensor:
-    """Return rows of the similarities (P, block, M)."""
-    found = first[:, begin : begin + block] @ second.mT
-    if others:
-        found.diagonal(begin, 1, 2).fill_(-torch.inf)
-    return found
+def _similarities(first: Tensor, second: Tensor, begin: int, block: int, exclude_diagonal: bool) -> Tensor:
+    """Return a block of rows of the similarities (P, block, M)."""
+    similarities = first[:, begin : begin + block] @ second.mT
+    if exclude_diagonal:
+        similarities.diagonal(begin, 1, 2).fill_(-torch.inf)
+    return similarities

@@ -1,4 +1,4 @@
-"""The loss of contrastive predictive coding: a predicted token is found among other tokens."""
+"""Loss of contrastive predictive coding: a predicted token is found among other tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CPCLoss(Loss):
     Args:
         negatives: Candidates beside the predicted token. ``instances``: the tokens that the predictions of the same
             position and step are about in all other instances. ``times``: all other tokens of the same instance.
-            ``all``: both, as in the paper, whose negatives come from a batch of sequences and include the own one.
+            ``all``: both. In the paper, too, negatives come from all sequences of a batch, including the own one.
 
     Example:
         >>> import torch
@@ -46,15 +46,18 @@ class CPCLoss(Loss):
         Args:
             predictions: (B, P, K, D) floats: predictions of K steps from P positions of B instances.
             tokens: (B, T, D) floats.
-            targets: (B, P, K) int64: number of the token that each prediction is about.
+            targets: (B, P, K) int64: index of the token that each prediction is about.
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shapes are wrong.
         """
         shape, expected = tuple(predictions.shape), (*targets.shape, tokens.shape[-1])
         if tokens.ndim != 3 or shape != expected or len(shape) != 4 or shape[0] != len(tokens) or 0 in shape:
-            given = f"{shape}, {tuple(tokens.shape)} and {tuple(targets.shape)}"
-            raise ValueError(f"expected predictions (B, P, K, D), tokens (B, T, D), targets (B, P, K), got {given}")
+            shapes = f"{shape}, {tuple(tokens.shape)} and {tuple(targets.shape)}"
+            raise ValueError(f"Expected predictions (B, P, K, D), tokens (B, T, D), targets (B, P, K), got {shapes}")
         with torch.autocast(predictions.device.type, enabled=False):
             predicted, values = full_precision(predictions).flatten(1, 2), full_precision(tokens)
             index = targets.flatten(1)
@@ -68,5 +71,5 @@ class CPCLoss(Loss):
                 if self.negatives == "all":  # the predicted token is among the instances already
                     scores = scores.scatter(2, index.unsqueeze(2), -torch.inf)
                 sums.append(scores.logsumexp(2))
-            both = sums[0] if len(sums) == 1 else torch.logaddexp(*sums)
-            return (both - (predicted * true).sum(2)).mean()
+            denominators = sums[0] if len(sums) == 1 else torch.logaddexp(*sums)
+            return (denominators - (predicted * true).sum(2)).mean()

@@ -16,10 +16,10 @@ FLOOR: Final = 1e-6
 
 @LOSSES.register("decorrelation")
 class DecorrelationLoss(Loss):
-    """Squared correlations of each dimension with all others, summed, then averaged over the dimensions.
+    """Penalty on correlated dimensions: squared correlations of each dimension with all others.
 
-    The loss is 0 for uncorrelated dimensions and E - 1 for E equal ones. Half types are computed, and returned, in
-    float32.
+    They are summed over the other dimensions and averaged over all dimensions, after Zbontar et al. (2021). The loss
+    is 0 for uncorrelated dimensions and E - 1 for E equal ones. Half types are computed, and returned, in float32.
 
     Example:
         >>> import torch
@@ -36,9 +36,12 @@ class DecorrelationLoss(Loss):
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shape is wrong.
         """
         if embeddings.ndim != 2 or len(embeddings) < 2:
-            raise ValueError(f"embeddings must be (N, E) with N of 2 or more, not {tuple(embeddings.shape)}")
+            raise ValueError(f"Expected embeddings of shape (N, E) with N of 2 or more, got {tuple(embeddings.shape)}")
         with torch.autocast(embeddings.device.type, enabled=False):
             values = full_precision(embeddings)
             centred = values - values.mean(0)

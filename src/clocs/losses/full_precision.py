@@ -1,4 +1,4 @@
-"""Conversion of half types: they keep three digits, so losses are computed in float32."""
+"""Conversion of half types to float32. Half types have three digits, too few for a loss."""
 
 from __future__ import annotations
 

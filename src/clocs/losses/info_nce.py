@@ -1,4 +1,4 @@
-"""SimCLR's loss: two views of one instance attract each other, other instances repel."""
+"""Loss of SimCLR: two views of one instance attract each other, other instances repel."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class InfoNCELoss(Loss):
 
     Args:
         temperature: Softmax temperature.
-        form: ``two_view`` (our reading of the paper): each instance is found among the B of the other view. The loss is
-            the mean over instances, with both directions added as in the paper's equation 4. So it equals
+        form: ``two_view`` (our reading of the CLOCS paper): each instance is found among the B of the other view. The
+            loss is the mean over instances, with both directions added as in equation 4. It equals
             ``PatientNCELoss`` when all patients differ. ``nt_xent`` (Chen et al., 2020): each of the 2B views is
             found among the other 2B - 1, and the loss is the mean over all 2B.
 
@@ -47,15 +47,18 @@ class InfoNCELoss(Loss):
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shape is wrong.
         """
         if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] != 2:
-            raise ValueError(f"embeddings must be (B, 2, E), two views, not {tuple(embeddings.shape)}")
+            raise ValueError(f"Expected embeddings of shape (B, 2, E), two views, got {tuple(embeddings.shape)}")
         with torch.autocast(embeddings.device.type, enabled=False):
             first, second = units(embeddings).unsqueeze(0).unbind(2)
             positives = (first * second).sum(-1) / self.temperature
             if self.form == "nt_xent":
                 both = torch.cat([first, second], 1)
-                rows, _ = log_sums(both, both, self.temperature, others=True)
+                rows, _ = log_sums(both, both, self.temperature, exclude_diagonal=True)
                 return rows.mean() - positives.mean()
             rows, columns = log_sums(first, second, self.temperature)
             return (rows + columns - 2 * positives).mean()

@@ -1,4 +1,4 @@
-"""MT-SSL's loss: predict for each augmentation whether it was applied to an instance."""
+"""Loss of MT-SSL: predict for each augmentation whether it was applied to an instance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clocs.losses.loss import LOSSES, Loss
 
 @LOSSES.register("multi_task")
 class MultiTaskLoss(Loss):
-    """Binary cross-entropy of several binary tasks, the mean over instances and tasks.
+    """Binary cross-entropy of several binary tasks, averaged over instances and tasks.
 
     Half types are computed, and returned, in float32.
 
@@ -26,14 +26,17 @@ class MultiTaskLoss(Loss):
         """Compute the loss.
 
         Args:
-            logits: (N, T) floats, one binary head a task.
-            applied: (N, T) bool.
+            logits: (N, T) floats, one per task.
+            applied: (N, T) bool, true where the task's augmentation was applied.
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shapes are wrong.
         """
         if logits.ndim != 2 or logits.shape != applied.shape or not logits.numel():
-            given = f"{tuple(logits.shape)} and {tuple(applied.shape)}"
-            raise ValueError(f"logits and applied must both be (N, T), instances x tasks, not {given}")
+            shapes = f"{tuple(logits.shape)} and {tuple(applied.shape)}"
+            raise ValueError(f"Expected logits and applied of the same shape (N, T), instances x tasks, got {shapes}")
         logits = full_precision(logits)
         return binary_cross_entropy_with_logits(logits, applied.to(logits.dtype))

@@ -1,4 +1,4 @@
-"""The loss of CLOCS: views of one instance attract each other, and so do instances of one patient (equations 1-4)."""
+"""Loss of CLOCS: views of an instance attract each other, and so do instances of a patient (equations 1-4)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class PatientNCELoss(Loss):
     rows (first view to second) and along columns (second to first). It is averaged over all unordered pairs of views.
     A zero vector has similarity 0 to all others and no gradient. Half types are computed, and returned, in float32.
 
-    Time grows with the square of B and of V. Memory does not, because ``block`` rows of similarities are held at once.
+    Time grows with the square of B and of V. Memory does not: only ``block`` rows of similarities are in memory.
 
     Args:
         temperature: Softmax temperature.
         off_diagonals: How pairs of different instances of one patient are weighted. ``both``: as in the paper, by a
-            mean of their own, which weighs as much as the diagonal however few they are. ``alike``: one mean
-            over all positive cells. ``one_triangle``: as in the released code, rows use the cells i < k and columns
-            the cells i > k. ``none``: only the diagonal; patients are ignored.
+            mean of their own, with the same weight as the mean over the diagonal. ``alike``: by one mean over all
+            positive cells. ``one_triangle``: as in the released code, rows use the cells i < k and columns the cells
+            i > k. ``none``: only the diagonal is used; patients are ignored.
         pairs: Pairs of views. ``all``: as in the paper. ``last``: as in the released code, only the last pair.
-        block: Rows of similarities computed at once; None: as many as fit into 16 MB.
+        block: Rows of similarities per block; None for as many as fit into 16 MB.
 
     Example:
         >>> import torch
@@ -59,15 +59,18 @@ class PatientNCELoss(Loss):
 
         Args:
             embeddings: (B, V, E) floats: V views, 2 or more, of B instances.
-            patients: (B,) int64, the patient of each instance; None: every instance is of another patient.
+            patients: (B,) int64, the patient of each instance; None if all patients differ.
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shapes are wrong.
         """
         if embeddings.ndim != 3 or embeddings.shape[0] < 1 or embeddings.shape[1] < 2:
-            raise ValueError(f"embeddings must be (B, V, E) with V >= 2 views, not {tuple(embeddings.shape)}")
+            raise ValueError(f"Expected embeddings of shape (B, V, E) with V >= 2 views, got {tuple(embeddings.shape)}")
         if patients is not None and patients.shape != embeddings.shape[:1]:
-            raise ValueError(f"patients must be ({len(embeddings)},), one per instance, not {tuple(patients.shape)}")
+            raise ValueError(f"Expected patients of shape ({len(embeddings)},), got {tuple(patients.shape)}")
         with torch.autocast(embeddings.device.type, enabled=False):
             views = units(embeddings).transpose(0, 1)
             positives, weights = _positives(views, patients, self.off_diagonals)
@@ -81,8 +84,8 @@ def _positives(views: Tensor, patients: Tensor | None, off_diagonals: OffDiagona
     """Return the numerators and the weights of the denominators.
 
     The numerators (V, V) are the mean cosines of the positive cells of two views: the mean over the diagonal plus the
-    mean over other cells of one patient, or one mean for ``alike``. The weight (B,) of an instance's log-denominator is
-    its share in these means.
+    mean over other cells of one patient, or a single mean for ``alike``. The weight (B,) of an instance's
+    log-denominator is its share in these means.
 
     The cells of a patient sum to the product of the patient's sums, so no (B, B) matrix is needed. Both triangles
     together are all its cells, so "one_triangle" has the same numerators; only the weights differ: along rows and

@@ -1,4 +1,4 @@
-"""VICReg's loss: two views agree, dimensions keep their variance and are not correlated."""
+"""Loss of VICReg: two views agree, dimensions keep their variance and are not correlated."""
 
 from __future__ import annotations
 
@@ -62,9 +62,14 @@ class VICRegLoss(Loss):
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: The shape is wrong.
         """
         if embeddings.ndim != 3 or embeddings.shape[0] < 2 or embeddings.shape[1] != 2:
-            raise ValueError(f"embeddings must be (B, 2, E) with B of 2 or more, not {tuple(embeddings.shape)}")
+            raise ValueError(
+                f"Expected embeddings of shape (B, 2, E) with B of 2 or more, got {tuple(embeddings.shape)}"
+            )
         with torch.autocast(embeddings.device.type, enabled=False):
             values = full_precision(embeddings)
             distance = (values[:, 0] - values[:, 1]).square().mean()

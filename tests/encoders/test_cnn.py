@@ -74,7 +74,7 @@ def test_frames_that_are_too_short_or_of_another_length_are_refused() -> None:
     assert encoder.num_tokens(388) == 1
     with pytest.raises(ConfigError, match="at least 388"):
         build_encoder("cnn", {"num_samples": 387})
-    with pytest.raises(ConfigError, match=r"expected frames of shape \(N, 1, 388\), got \(2, 1, 500\)"):
+    with pytest.raises(ConfigError, match=r"Expected frames of shape \(N, 1, 388\), got \(2, 1, 500\)"):
         encoder(torch.randn(2, 1, 500))
 
 

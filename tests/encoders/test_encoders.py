@@ -107,13 +107,13 @@ def test_an_absent_lead_is_a_zero_lead(name: str) -> None:
         torch.testing.assert_close(call(signals, mask), call(zeroed), rtol=0, atol=0)
     whole = torch.ones(4, 3, dtype=torch.bool)
     torch.testing.assert_close(encoder(zeroed, whole), encoder(zeroed), rtol=0, atol=0)
-    with pytest.raises(ConfigError, match=r"expected a lead mask of shape \(N, 3\), got \(4, 2\)"):
+    with pytest.raises(ConfigError, match=r"Expected a lead mask of shape \(N, 3\), got \(4, 2\)"):
         encoder(signals, mask[:, :2])
 
 
 @every_encoder
 def test_another_number_of_leads_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected frames of shape \(N, 2, S\), got \(4, 3, 500\)"):
+    with pytest.raises(ConfigError, match=r"Expected frames of shape \(N, 2, S\), got \(4, 3, 500\)"):
         small(name, in_channels=2)(torch.randn(4, 3, NUM_SAMPLES))
 
 

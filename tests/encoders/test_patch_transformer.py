@@ -145,7 +145,7 @@ def test_patches_that_are_left_out_reach_nothing() -> None:
 
 @pytest.mark.parametrize("keep", [torch.zeros(3, dtype=torch.int64), torch.zeros(2, 4, dtype=torch.int64)])
 def test_keep_of_another_shape_is_refused(keep: Tensor) -> None:
-    with pytest.raises(ConfigError, match=r"expected keep of shape \(3, K\)"):
+    with pytest.raises(ConfigError, match=r"Expected keep of shape \(3, K\)"):
         small().tokens(torch.randn(3, 2, 80, dtype=torch.float64), keep=keep)
 
 

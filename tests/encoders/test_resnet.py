@@ -152,7 +152,7 @@ def test_dropout_is_drawn_from_the_seed_in_training_only() -> None:
 
 
 def test_an_even_kernel_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"kernel: .*must be odd"):
+    with pytest.raises(ConfigError, match=r"kernel_size: .*must be odd"):
         build_encoder("resnet", {"kernel_size": 8})
     with pytest.raises(ValueError, match="must be odd"):
         ResNet(kernel_size=8)

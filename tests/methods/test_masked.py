@@ -68,7 +68,7 @@ def test_tokens_are_gathered_by_their_positions() -> None:
 
 @pytest.mark.parametrize(("width", "heads"), [(7, 1), (8, 3)])
 def test_an_invalid_width_is_refused(width: int, heads: int) -> None:
-    with pytest.raises(ConfigError, match=f"a width of {width} must be even and divisible by num_heads={heads}"):
+    with pytest.raises(ConfigError, match=f"A width of {width} must be even and divisible by num_heads={heads}"):
         TokenPredictor(4, 4, width, depth=1, num_heads=heads)
 
 

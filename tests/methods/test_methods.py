@@ -241,7 +241,7 @@ def test_augmentations_are_spelled_out_and_wrong_options_refused() -> None:
 def test_augmentations_that_are_no_list_are_refused_with_all_else_that_is_wrong(given: object) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_method({"name": "simclr", "augmentations": given, "temperature": math.inf, "head": True})
-    for part in (f"augmentations: give a list of names, not {given}", "temperature: ", "head: must be a number"):
+    for part in (f"augmentations: expected a list of names, got {given}", "temperature: ", "head: must be a number"):
         assert part in str(caught.value)
 
 
@@ -280,6 +280,6 @@ def test_a_class_that_breaks_the_contract_is_not_registered() -> None:
         register("wrong")(NoViews)
     with pytest.raises(ConfigError, match="implement forward, loss, views"):
         register("wrong")(Abstract)
-    with pytest.raises(ConfigError, match="no subclass of"):
+    with pytest.raises(ConfigError, match="must be a subclass of"):
         register("wrong")(dict)
     assert "wrong" not in METHODS.names()

@@ -1,4 +1,4 @@
-"""Layer 3: one encoder each, (N, C, S) to (N, E)."""
+"""Encoders, one file each: modules from frames (N, C, S) to embeddings (N, E)."""
 
 from clocs.encoders.cnn import CNN
 from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, register

@@ -1,4 +1,4 @@
-"""The paper's network: three convolutions and a linear layer (its appendix C.1)."""
+"""Network of the CLOCS paper: three convolutions and a linear layer (appendix C.1)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from clocs.encoders.pooling import mean_and_max, refuse_keep
 
 WIDTHS = (4, 16, 32)
 KERNEL, STRIDE, POOL = 7, 3, 2
-SHORTEST = 388
-"""Samples of the shortest frame."""
+MIN_SAMPLES = 388
+"""Samples of the shortest frame that the network takes."""
 
 
 class Block(nn.Module):
-    """Conv 7/3, BatchNorm, ReLU, MaxPool 2, Dropout."""
+    """Convolution (kernel 7, stride 3), BatchNorm, ReLU, max pooling by 2, and dropout."""
 
     def __init__(self, channels: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -32,21 +32,21 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(N, C, L) -> (N, C', L')."""
-        if self._fusible(hidden):
+        """Apply the block: (N, C, L) -> (N, C', L')."""
+        if self._can_fuse(hidden):
             return fused_block(hidden, self.convolution, self.norm, self.dropout)
         pooled = max_pool1d(torch.relu(self.norm(self.convolution(hidden))), POOL)
         return drop(pooled, self.dropout, self.training)
 
-    def _fusible(self, hidden: Tensor) -> bool:
-        """Return whether the form for training on a CPU applies: not with statistics shared by ranks."""
+    def _can_fuse(self, hidden: Tensor) -> bool:
+        """Return whether the fused block for training on a CPU applies. It does not support statistics over ranks."""
         plain = type(self.norm) is nn.BatchNorm1d and not torch.is_autocast_enabled(hidden.device.type)
         return self.training and plain and hidden.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 @ENCODERS.register("cnn")
 class CNN(Encoder):
-    """The network of the CLOCS paper: three convolutional blocks, a linear layer and a ReLU.
+    """Network of the CLOCS paper (appendix C.1): three convolutional blocks, a linear layer and a ReLU.
 
     Args:
         in_channels: Number of leads C; 1 in the paper.
@@ -77,36 +77,71 @@ class CNN(Encoder):
         self.num_samples, self.final_relu = num_samples, final_relu
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """(N, C, S) -> (N, E)."""
+        """Return the embeddings of frames.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Embeddings (N, E).
+        """
         if signals.shape[-1] != self.num_samples:
             raise ConfigError(
-                f"expected frames of shape (N, {self.in_channels}, {self.num_samples}), got {tuple(signals.shape)}"
+                f"Expected frames of shape (N, {self.in_channels}, {self.num_samples}), got {tuple(signals.shape)}"
             )
         hidden: Tensor = self.linear(self.blocks(self.masked(signals, lead_mask)).flatten(1))
         return torch.relu(hidden) if self.final_relu else hidden
 
     def tokens(self, signals: Tensor, lead_mask: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
-        """Return the activations of the last block over time (N, T, 32); frames may have any length."""
+        """Return the activations of the last block over time. Frames may have any length.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+            keep: Must be None: this encoder computes all tokens.
+
+        Returns:
+            Tokens (N, T, 32).
+        """
         refuse_keep(self, keep)
         hidden: Tensor = self.blocks(self.masked(signals, lead_mask))
         return hidden.transpose(1, 2)
 
     def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """Return mean and maximum over time of every block (N, 104); frames may have any length."""
-        hidden, found = self.masked(signals, lead_mask), []
+        """Return mean and maximum over time of every block. Frames may have any length.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Features (N, 104).
+        """
+        hidden, pooled = self.masked(signals, lead_mask), []
         for block in self.blocks:
             hidden = block(hidden)
-            found.append(mean_and_max(hidden))
-        return torch.cat(found, dim=1)
+            pooled.append(mean_and_max(hidden))
+        return torch.cat(pooled, dim=1)
 
     def num_tokens(self, num_samples: int) -> int:
-        """Return the length of the last block's output."""
+        """Return the length of the last block's output.
+
+        Args:
+            num_samples: Samples S of a frame.
+
+        Returns:
+            Number T of tokens.
+
+        Raises:
+            ConfigError: The frame is too short.
+        """
         length = num_samples
         for _ in WIDTHS:
             length = ((length - KERNEL) // STRIDE + 1) // POOL
         if length < 1:
             raise ConfigError(
-                f"frames of {num_samples} samples are too short for this network; use at least {SHORTEST}"
+                f"Frames of {num_samples} samples are too short for this network. Use at least {MIN_SAMPLES}."
             )
         return length
 

@@ -1,4 +1,4 @@
-"""The encoder contract, the registry of encoders, and how an encoder is built by name and described in a config."""
+"""Base class and registry of encoders; encoders built from a config and described by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUIRED = ("in_channels", "embedding_dim")
 
 
 class Encoder(nn.Module, ABC):
-    """Turn frames of C leads and S samples into embeddings.
+    """Base class of encoders, which turn frames of C leads and S samples into embeddings.
 
     A subclass implements :meth:`forward` and passes every input through :meth:`masked`. Where it makes sense it also
     implements :meth:`tokens` with :meth:`num_tokens` and ``token_dim``, and :meth:`features` with ``num_features``.
@@ -44,19 +44,19 @@ class Encoder(nn.Module, ABC):
     """
 
     token_dim: int | None = None
-    """Dimension D of a token; None without tokens."""
+    """Dimension D of a token; None if the encoder has no tokens."""
     patch_size: int | None = None
-    """Samples P of a patch, where token t stands for samples t P to (t + 1) P - 1 and :meth:`tokens` takes ``keep``;
-    None where all tokens are computed together."""
+    """Samples P of a patch, if token t covers samples t P to (t + 1) P - 1 and :meth:`tokens` takes ``keep``; None for
+    encoders that always compute all tokens."""
     num_features: int | None = None
-    """Number P of pooled activations; None without features."""
+    """Number P of pooled activations; None if the encoder has no features."""
     _arguments: dict[str, Any]
     """Arguments of the constructor."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keep the constructor's arguments, which :func:`describe_encoder` needs."""
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Store the constructor's arguments, which :func:`describe_encoder` needs."""
         encoder = super().__new__(cls)
-        bound = inspect.signature(cls.__init__).bind_partial(encoder, *args, **kwargs).arguments
+        bound = inspect.signature(cls.__init__).bind_partial(encoder, *_args, **_kwargs).arguments
         object.__setattr__(encoder, "_arguments", dict(list(bound.items())[1:]))
         return encoder
 
@@ -90,7 +90,7 @@ class Encoder(nn.Module, ABC):
         Raises:
             ConfigError: This encoder has no tokens, or cannot leave any out.
         """
-        self._lacks("tokens")
+        self._raise_missing("tokens")
 
     def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
         """Return the pooled activations of every block.
@@ -105,42 +105,48 @@ class Encoder(nn.Module, ABC):
         Raises:
             ConfigError: This encoder has no features.
         """
-        self._lacks("features")
+        self._raise_missing("features")
 
     def num_tokens(self, num_samples: int) -> int:
-        """Return the number T of tokens of a frame of ``num_samples`` samples.
+        """Return the number of tokens of a frame.
+
+        Args:
+            num_samples: Samples S of the frame.
+
+        Returns:
+            Number T of tokens.
 
         Raises:
             ConfigError: This encoder has no tokens, or the frame is too short.
         """
-        self._lacks("tokens")
+        self._raise_missing("tokens")
 
     def remove_head(self) -> None:
-        """Remove the layers that only :meth:`forward` uses, where another head replaces them.
+        """Remove the layers that only :meth:`forward` uses, so that another head can replace them.
 
-        Afterwards only :meth:`tokens` and :meth:`features` can be called. Without it the layers stay as parameters
-        without gradients, which training on several ranks refuses.
+        Afterwards only :meth:`tokens` and :meth:`features` can be called. Otherwise the layers would stay as
+        parameters without gradients, which training on several ranks does not allow.
         """
 
     def prepare_export(self, num_samples: int) -> None:
         """Compute in advance what depends only on the weights and on the length of a frame.
 
         The ONNX export calls this method of every encoder in a network, in eval mode, so that the values become
-        constants of the graph. They are used until the next call of ``train()`` or ``load_state_dict()``. Most encoders
-        have nothing to prepare.
+        constants of the graph. They are used until the next call of ``train()`` or ``load_state_dict()``. By default
+        there is nothing to prepare.
 
         Args:
             num_samples: Samples S of the frames that the exported network will take.
         """
 
     def freeze_head(self) -> None:
-        """Exclude the layers that :meth:`remove_head` would remove from training, where a method trains tokens only.
+        """Freeze the layers that :meth:`remove_head` would remove, for methods that train tokens only.
 
-        They stay as they are, and :meth:`forward` can still be called.
+        Their weights do not change, and :meth:`forward` can still be called.
         """
-        without = copy.deepcopy(self)
-        without.remove_head()
-        trained = dict(without.named_parameters())
+        headless = copy.deepcopy(self)
+        headless.remove_head()
+        trained = dict(headless.named_parameters())
         for name, parameter in self.named_parameters():
             if name not in trained:
                 parameter.requires_grad_(False)
@@ -152,28 +158,31 @@ class Encoder(nn.Module, ABC):
             signals: Frames (N, C, S).
             lead_mask: Leads that are present (N, C), bool; None if all are.
 
+        Returns:
+            Frames (N, C, S); without a mask, ``signals`` itself.
+
         Raises:
             ConfigError: The number of leads is not ``in_channels``.
         """
         if signals.ndim != 3 or signals.shape[1] != self.in_channels:
-            raise ConfigError(f"expected frames of shape (N, {self.in_channels}, S), got {tuple(signals.shape)}")
+            raise ConfigError(f"Expected frames of shape (N, {self.in_channels}, S), got {tuple(signals.shape)}")
         if lead_mask is None:
             return signals
         if lead_mask.ndim != 2 or lead_mask.shape[1] != self.in_channels:
-            raise ConfigError(f"expected a lead mask of shape (N, {self.in_channels}), got {tuple(lead_mask.shape)}")
+            raise ConfigError(f"Expected a lead mask of shape (N, {self.in_channels}), got {tuple(lead_mask.shape)}")
         return signals.masked_fill(~lead_mask.unsqueeze(2), 0)
 
     @property
     def label(self) -> str:
-        """Name of the network in a config, where it is not registered."""
+        """Return the network's name for a config, used if the network is not registered."""
         return type(self).__qualname__
 
-    def _lacks(self, output: str) -> NoReturn:
-        raise ConfigError(f"{type(self).__name__} has no {output}; use an encoder that has, such as resnet")
+    def _raise_missing(self, output: str) -> NoReturn:
+        raise ConfigError(f"{type(self).__name__} has no {output}. Use an encoder that has them, such as resnet.")
 
 
 def _check(name: str, part: type[Encoder]) -> None:
-    """Refuse what is no encoder, and what a run could not give its number of leads and dimensions."""
+    """Refuse a class that is no encoder, or without options for the numbers of leads and dimensions."""
     if not (isinstance(part, type) and issubclass(part, Encoder)):
         raise ConfigError(f"encoder '{name}': {part!r} must be a subclass of clocs.encoders.Encoder")
     missing = [option for option in REQUIRED if option not in option_names(part)]
@@ -187,11 +196,14 @@ register = ENCODERS.register
 
 
 def build_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encoder:
-    """Build an encoder by its name; its weights come from torch's global generator.
+    """Build an encoder by its name. Its weights are drawn from torch's global generator.
 
     Args:
         name: Name of a registered encoder.
         options: Keyword arguments of its constructor; the others have their defaults.
+
+    Returns:
+        The encoder, in training mode.
 
     Raises:
         ConfigError: The name or options are invalid. The message lists all errors.
@@ -233,21 +245,21 @@ def changed_encoder_options(name: str, options: Mapping[str, Any], *, exclude: C
 def describe_encoder(encoder: Encoder) -> dict[str, Any]:
     """Return the encoder section of ``config.json``: name and all options.
 
-    An encoder whose class, or part, is not registered is marked with ``"registered": False``. It has only the options
-    that every encoder has, and loading it needs the module.
+    An encoder that is not registered, or contains one that is not, is marked with ``"registered": False``. Its section
+    has only the options that all encoders have, and loading it needs the module.
 
     Example:
         >>> from clocs.encoders import CNN
         >>> describe_encoder(CNN(embedding_dim=32))["options"]["embedding_dim"]
         32
     """
-    kind, usual = type(encoder), {"in_channels": encoder.in_channels, "embedding_dim": encoder.embedding_dim}
+    kind, common = type(encoder), {"in_channels": encoder.in_channels, "embedding_dim": encoder.embedding_dim}
     name = ENCODERS.name_of(kind)
     inner = {key: describe_encoder(value) for key, value in encoder._arguments.items() if isinstance(value, Encoder)}
     if name is None or not all(is_registered(section) for section in inner.values()):
-        return {"name": name or encoder.label, "registered": False, "options": usual}
+        return {"name": name or encoder.label, "registered": False, "options": common}
     nested = {key: {"name": section["name"], **section["options"]} for key, section in inner.items()}
-    return {"name": name, "options": parse_encoder(name, {**encoder._arguments, **usual, **nested})}
+    return {"name": name, "options": parse_encoder(name, {**encoder._arguments, **common, **nested})}
 
 
 def is_registered(section: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
-"""BatchNorm, ReLU, MaxPool 2 and Dropout in one differentiable step, written for a CPU.
+"""BatchNorm, ReLU, max pooling by 2 and dropout as one differentiable function for CPUs.
 
-Torch's own four keep indices and Boolean masks, which are slow on a CPU; here all is float arithmetic on
-(N, L, C) memory, half the time of a training step (docs, performance). The values are those of torch's four.
+Torch's four functions store indices and Boolean masks, which are slow on a CPU. This one uses float arithmetic on
+(N, L, C) memory and halves the time of a training step (docs/performance.md). The values are the same.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from clocs.encoders.convolution import convolve
 
 
 def fused_block(hidden: Tensor, convolution: nn.Conv1d, norm: nn.BatchNorm1d, dropout: float) -> Tensor:
-    """(N, C, L) -> (N, C', L'): convolution, BatchNorm in training, ReLU, MaxPool 2, Dropout."""
+    """Apply convolution, BatchNorm in training mode, ReLU, max pooling by 2 and dropout: (N, C, L) -> (N, C', L')."""
     outputs = convolve(hidden, convolution)
     inputs = (outputs, norm.weight, norm.bias, norm.eps, dropout)
     pooled, mean, variance = _NormReluPoolDrop.apply(*inputs)  # type: ignore[no-untyped-call]
-    _remember(norm, mean, variance, outputs.shape[0] * outputs.shape[1])
+    _update_running_statistics(norm, mean, variance, outputs.shape[0] * outputs.shape[1])
     result: Tensor = pooled.transpose(1, 2)
     return result
 
 
 @torch.no_grad()
-def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) -> None:
-    """As BatchNorm does: running means, variances without bias."""
+def _update_running_statistics(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Update running means and unbiased variances as BatchNorm does."""
     if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
         return
     norm.num_batches_tracked += 1
@@ -36,8 +36,8 @@ def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) 
     norm.running_var.lerp_(variance * count / max(count - 1, 1), momentum)
 
 
-def _kept(shape: torch.Size, dropout: float, dtype: torch.dtype) -> Tensor:
-    """0 with probability ``dropout`` (to 2^-16), else what keeps the mean; seeded by torch's generator."""
+def _dropout_mask(shape: torch.Size, dropout: float, dtype: torch.dtype) -> Tensor:
+    """Draw factors: 0 with probability ``dropout`` (to 2^-16), else 1 / (1 - dropout). Torch's generator seeds them."""
     count, limit = shape.numel(), round(dropout * 2**16)
     source = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
     bits = source.random_raw(-(-count // 4)).view(np.uint16)[:count]
@@ -46,11 +46,11 @@ def _kept(shape: torch.Size, dropout: float, dtype: torch.dtype) -> Tensor:
 
 
 class _NormReluPoolDrop(torch.autograd.Function):
-    """(N, L, C) -> (N, L // 2, C), and the batch's mean and variance (C,)."""
+    """Function from (N, L, C) to (N, L // 2, C) and the batch's mean and variance (C,)."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, gain: Tensor, shift: Tensor, eps: float, dropout: float) -> Any:
-        """``values`` is overwritten: a convolution's output, which nothing else needs."""
+        """Compute the outputs. ``values``, the output of a convolution, is overwritten."""
         batch, length, channels = values.shape
         count, even = batch * length, length // 2 * 2
         rows = values.view(batch, -1)
@@ -63,7 +63,7 @@ class _NormReluPoolDrop(torch.autograd.Function):
         pooled = torch.maximum(first, second).relu_()
         gate = torch.gt(pooled, 0, out=torch.empty_like(pooled))
         if dropout:
-            gate *= _kept(pooled.shape, dropout, pooled.dtype)
+            gate *= _dropout_mask(pooled.shape, dropout, pooled.dtype)
             pooled *= gate
         to_first = torch.ge(first, second, out=torch.empty_like(pooled))
         ctx.save_for_backward(values, gain, scale, gate, to_first)
@@ -73,7 +73,7 @@ class _NormReluPoolDrop(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """By hand: through dropout, ReLU and pooling at once, then through BatchNorm."""
+        """Compute the gradients through dropout, ReLU and pooling together, then through BatchNorm."""
         centred, gain, scale, gate, to_first = ctx.saved_tensors
         batch, length, channels = centred.shape
         count, even = batch * length, length // 2 * 2
@@ -84,9 +84,9 @@ class _NormReluPoolDrop(torch.autograd.Function):
         inner[:, 0:even:2] = firsts
         torch.sub(pooled, firsts, out=inner[:, 1:even:2])
         rows, centred = inner.view(batch, -1), centred.view(batch, -1)
-        of_shift = rows.sum(0).view(length, channels).sum(0)
-        of_gain = (rows * centred).sum(0).view(length, channels).sum(0) * scale
-        rows.addcmul_(centred, (of_gain * scale / -count).repeat(length).expand_as(rows))
-        rows -= (of_shift / count).repeat(length)
+        shift_gradient = rows.sum(0).view(length, channels).sum(0)
+        gain_gradient = (rows * centred).sum(0).view(length, channels).sum(0) * scale
+        rows.addcmul_(centred, (gain_gradient * scale / -count).repeat(length).expand_as(rows))
+        rows -= (shift_gradient / count).repeat(length)
         rows *= (gain * scale).repeat(length)
-        return inner, of_gain, of_shift, None, None
+        return inner, gain_gradient, shift_gradient, None, None

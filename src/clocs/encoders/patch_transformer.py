@@ -1,4 +1,4 @@
-"""A small vision transformer over patches of time, which can leave patches out as masked models need."""
+"""Small vision transformer over patches of time. It can leave patches out, as masked models need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clocs.core.errors import ConfigError
 from clocs.encoders.encoder import ENCODERS, Encoder
 
 Positive = Annotated[int, Field(gt=0)]
-LONGEST_WAVE = 10_000
+MAX_WAVELENGTH = 10_000
 """Longest wavelength of the positions, in patches and divided by 2 pi."""
 
 
@@ -28,7 +28,7 @@ class Attention(nn.Module):
         self.joined = nn.Linear(width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(N, T, D) -> (N, T, D)."""
+        """Apply the layer: (N, T, D) -> (N, T, D)."""
         parts = self.query_key_value(tokens).unflatten(2, (3, self.num_heads, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (N, heads, T, D / heads)
         attended = scaled_dot_product_attention(query, key, value)
@@ -47,7 +47,7 @@ class Block(nn.Module):
         self.gelu, self.dropout = nn.GELU(), nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(N, T, D) -> (N, T, D)."""
+        """Apply the layer: (N, T, D) -> (N, T, D)."""
         tokens = tokens + self.dropout(self.attention(self.attention_norm(tokens)))
         hidden = self.dropout(self.gelu(self.first(self.mlp_norm(tokens))))
         result: Tensor = tokens + self.dropout(self.second(hidden))
@@ -63,8 +63,8 @@ class PatchTransformer(Encoder):
     network takes frames of any length. There is no class token: the embedding is a linear function of the mean of all
     tokens after the last LayerNorm, or that mean itself. With all defaults there are 462,464 parameters.
 
-    An absent lead is zero and adds nothing to the sum over leads that a token is. No further vector tells which leads
-    are absent: a zero lead means the same with and without a mask, as for every other encoder.
+    A token is a sum over leads, to which an absent lead, which is zero, adds nothing. No other input marks absent
+    leads, so a zero lead has the same effect with and without a mask, as in all encoders.
 
     Args:
         in_channels: Number of leads C.
@@ -123,7 +123,15 @@ class PatchTransformer(Encoder):
         self.linear: nn.Module = nn.Linear(width, embedding_dim) if head == "linear" else nn.Identity()
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """(N, C, S) -> (N, E)."""
+        """Return the embeddings of frames.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Embeddings (N, E).
+        """
         embeddings: Tensor = self.linear(self.tokens(signals, lead_mask).mean(1))
         return embeddings
 
@@ -146,14 +154,32 @@ class PatchTransformer(Encoder):
         return last
 
     def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """Return the mean over tokens of every block (N, P), the last after the last LayerNorm."""
+        """Return the mean over tokens of every block, the last after the last LayerNorm.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Features (N, P).
+        """
         return torch.cat([tokens.mean(1) for tokens in self._outputs(signals, lead_mask, None)], dim=1)
 
     def num_tokens(self, num_samples: int) -> int:
-        """Return the number of whole patches."""
+        """Return the number of whole patches.
+
+        Args:
+            num_samples: Samples S of a frame.
+
+        Returns:
+            Number T of tokens.
+
+        Raises:
+            ConfigError: The frame is too short.
+        """
         count = num_samples // self.patch_size
         if count < 1:
-            raise ConfigError(f"frames of {num_samples} samples are shorter than a patch of {self.patch_size}")
+            raise ConfigError(f"Frames of {num_samples} samples are shorter than a patch of {self.patch_size}")
         return count
 
     def patches(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
@@ -171,7 +197,7 @@ class PatchTransformer(Encoder):
         return whole.reshape(-1, self.in_channels, count, self.patch_size).transpose(1, 2).flatten(2)
 
     def positions(self, num_tokens: int) -> Tensor:
-        """Return the vectors that are added to the first patches of a frame; a decoder can use the same.
+        """Return the position vectors that are added to the patches. A decoder can use the same.
 
         Element 2 i of position t is sin(t / 10000^(2 i / D)), element 2 i + 1 the cosine.
 
@@ -185,7 +211,7 @@ class PatchTransformer(Encoder):
         dtype = torch.promote_types(weight.dtype, torch.float32)
         even = torch.arange(0, self.token_dim, 2, dtype=dtype, device=weight.device)
         order = torch.arange(num_tokens, dtype=dtype, device=weight.device)
-        angle = order.unsqueeze(1) * torch.exp(-math.log(LONGEST_WAVE) / self.token_dim * even)
+        angle = order.unsqueeze(1) * torch.exp(-math.log(MAX_WAVELENGTH) / self.token_dim * even)
         return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1).to(weight.dtype)
 
     def remove_head(self) -> None:
@@ -198,12 +224,12 @@ class PatchTransformer(Encoder):
         positions = self.positions(patches.shape[1])
         if keep is not None:
             if keep.ndim != 2 or len(keep) != len(signals):
-                raise ConfigError(f"expected keep of shape ({len(signals)}, K), got {tuple(keep.shape)}")
+                raise ConfigError(f"Expected keep of shape ({len(signals)}, K), got {tuple(keep.shape)}")
             patches = patches.gather(1, keep.unsqueeze(2).expand(-1, -1, patches.shape[2]))
             positions = positions[keep]
         tokens = self.dropout(self.embed_patches(patches) + positions)
-        found = []
+        outputs = []
         for block in self.blocks:
             tokens = block(tokens)
-            found.append(tokens)
-        return [*found[:-1], self.norm(found[-1])]
+            outputs.append(tokens)
+        return [*outputs[:-1], self.norm(outputs[-1])]

@@ -16,12 +16,12 @@ from clocs.core.errors import ConfigError
 from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, parse_encoder
 
 Floats = npt.NDArray[np.float64]
-NEVER_CHANGES = 1e-10
-"""Variance below which a feature gets no weight."""
+MIN_VARIANCE = 1e-10
+"""Variance below which a feature counts as constant and gets no weight."""
 
 
-def _parsed(encoder: Encoder | Mapping[str, Any]) -> Encoder | dict[str, Any]:
-    """Return the section of an encoder with all its options."""
+def _with_all_options(encoder: Encoder | Mapping[str, Any]) -> Encoder | dict[str, Any]:
+    """Return the config section of an encoder with all its options; an encoder object is returned as it is."""
     if isinstance(encoder, Encoder):
         return encoder
     options = {key: value for key, value in encoder.items() if key != "name"}
@@ -36,8 +36,9 @@ def _parsed(encoder: Encoder | Mapping[str, Any]) -> Encoder | dict[str, Any]:
 class PCAEncoder(Encoder):
     """Replace the last layer of an encoder by the whitened PCA of its features.
 
-    The layer that the loss saw is left out, as a projection head is. :meth:`fit` sets the components; until then the
-    layer has random weights. The new layer is linear, so fine-tuning trains it like any other.
+    The last layer is what the loss acted on, like a projection head, so features before it are often better.
+    :meth:`fit` sets the components; until then the layer has random weights. The new layer is linear, and fine-tuning
+    trains it like any other.
 
     Args:
         encoder: An encoder with features, which is copied; or its config section, ``{"name": ..., option: value}``.
@@ -58,15 +59,17 @@ class PCAEncoder(Encoder):
 
     def __init__(
         self,
-        encoder: Annotated[Encoder | dict[str, Any], AfterValidator(_parsed)],
+        encoder: Annotated[Encoder | dict[str, Any], AfterValidator(_with_all_options)],
         embedding_dim: Annotated[int, Field(gt=0)] = 128,
         in_channels: Annotated[int, Field(gt=0)] | None = None,
     ) -> None:
-        inner = copy.deepcopy(encoder) if isinstance(encoder, Encoder) else _built(encoder, in_channels)
+        inner = copy.deepcopy(encoder) if isinstance(encoder, Encoder) else _build(encoder, in_channels)
         if in_channels not in (None, inner.in_channels):
-            raise ConfigError(f"in_channels={in_channels}: the encoder has {inner.in_channels}; leave in_channels out")
+            raise ConfigError(f"in_channels={in_channels}: the encoder has {inner.in_channels}. Leave in_channels out.")
         if inner.num_features is None:
-            raise ConfigError(f"PCA needs an encoder with features, and {inner.label} has none")
+            raise ConfigError(
+                f"PCA needs an encoder with features, and {inner.label} has none. Use another, such as resnet."
+            )
         super().__init__(inner.in_channels, embedding_dim)
         if not isinstance(encoder, Encoder):
             self._arguments["encoder"] = {**encoder, "in_channels": inner.in_channels}
@@ -76,20 +79,55 @@ class PCAEncoder(Encoder):
         self.linear: nn.Module = nn.Linear(inner.num_features, embedding_dim)
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """(N, C, S) -> (N, E)."""
+        """Return the embeddings of frames.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Embeddings (N, E).
+        """
         embeddings: Tensor = self.linear(self.features(signals, lead_mask))
         return embeddings
 
     def tokens(self, signals: Tensor, lead_mask: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
-        """Return the tokens of the encoder (N, T, D)."""
+        """Return the tokens of the wrapped encoder.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+            keep: Tokens to compute (N, K), int64; None for all.
+
+        Returns:
+            Tokens (N, T, D), or (N, K, D) with ``keep``.
+        """
         return self.encoder.tokens(signals, lead_mask, keep)
 
     def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """Return the features of the encoder (N, P)."""
+        """Return the features of the wrapped encoder.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Features (N, P).
+        """
         return self.encoder.features(signals, lead_mask)
 
     def num_tokens(self, num_samples: int) -> int:
-        """Return the number of tokens of the encoder."""
+        """Return the number of tokens of the wrapped encoder.
+
+        Args:
+            num_samples: Samples S of a frame.
+
+        Returns:
+            Number T of tokens.
+
+        Raises:
+            ConfigError: The frame is too short.
+        """
         return self.encoder.num_tokens(num_samples)
 
     def remove_head(self) -> None:
@@ -100,7 +138,7 @@ class PCAEncoder(Encoder):
     def fit(self, datasets: Iterable[npt.NDArray[Any] | Tensor]) -> float:
         """Set the last layer to the principal components of features.
 
-        Features and components are scaled to variance one. Every dataset counts alike, whatever its size.
+        Features and components are scaled to variance one. All datasets have the same weight.
 
         Args:
             datasets: Features (N, P) of each dataset.
@@ -119,7 +157,7 @@ class PCAEncoder(Encoder):
         return explained
 
 
-def _built(section: Mapping[str, Any], in_channels: int | None) -> Encoder:
+def _build(section: Mapping[str, Any], in_channels: int | None) -> Encoder:
     options = {key: value for key, value in section.items() if key != "name"}
     return build_encoder(section["name"], options if in_channels is None else {**options, "in_channels": in_channels})
 
@@ -133,7 +171,7 @@ def _moments(features: npt.NDArray[Any]) -> tuple[Floats, Floats]:
 def components(moments: list[tuple[Floats, Floats]], count: int) -> tuple[Floats, Floats, float]:
     """Return the linear layer, (E, P) and (E,), that gives whitened components, and the share of explained variance.
 
-    A feature that never changes gets no weight. The largest weight of each component is positive.
+    A constant feature gets no weight. The largest weight of each component is positive.
 
     Args:
         moments: Mean (P,) and mean of products (P, P) of each dataset.
@@ -145,12 +183,12 @@ def components(moments: list[tuple[Floats, Floats]], count: int) -> tuple[Floats
     mean = np.mean([first for first, _ in moments], axis=0)
     covariance = np.mean([second for _, second in moments], axis=0) - np.outer(mean, mean)
     variance = np.diag(covariance)
-    scale = np.where(variance > NEVER_CHANGES, 1 / np.sqrt(np.maximum(variance, NEVER_CHANGES)), 0.0)
+    scale = np.where(variance > MIN_VARIANCE, 1 / np.sqrt(np.maximum(variance, MIN_VARIANCE)), 0.0)
     values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
     kept, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
     rank = int((values > 1e-8).sum())
     if rank < count:
-        raise ConfigError(f"embedding_dim={count}: the features have only {rank} dimensions; use at most {rank}")
+        raise ConfigError(f"embedding_dim={count}: the features have only {rank} dimensions. Use at most {rank}.")
     largest = np.abs(vectors).argmax(0)
     vectors = vectors * np.sign(vectors[largest, np.arange(count)])
     weight = (vectors / np.sqrt(kept)).T * scale

@@ -1,4 +1,4 @@
-"""A residual network, larger than the paper's. Global pooling at its end allows frames of any length."""
+"""Residual network, larger than that of the paper. Global pooling allows frames of any length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Positive = Annotated[int, Field(gt=0)]
 
 def _odd(kernel_size: int) -> int:
     if kernel_size % 2 == 0:
-        raise ValueError(f"must be odd, so that both paths through a block have one length; not {kernel_size}")
+        raise ValueError(f"must be odd, so that both paths through a block have the same length, not {kernel_size}")
     return kernel_size
 
 
@@ -43,7 +43,7 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(N, C, 1, L) -> (N, C', 1, L / 2). In place where no gradient needs the value."""
+        """Apply the block: (N, C, 1, L) -> (N, C', 1, L / 2). Values that no gradient needs are overwritten."""
         inner = drop(self.first_norm(self.first(hidden)).relu_(), self.dropout, self.training)
         outer: Tensor = self.shortcut_norm(self.shortcut(hidden))
         return outer.add_(self.second_norm(self.second(inner))).relu_()
@@ -66,7 +66,7 @@ class ResNet(Encoder):
         stem_kernel_size: Samples of the stem's convolution.
         stem_stride: Stride of the stem; at 500 Hz, 5 makes the blocks begin at 100 Hz.
         dropout: Probability with which an activation between the two convolutions of a block is dropped.
-        pooling: Blocks whose pooled activations the linear layer takes: the last one or every one.
+        pooling: Blocks that feed the linear layer, by their pooled activations: ``last`` or ``all_blocks``.
         head: ``linear``: the embedding is a linear function of the pooled activations. ``none``: it is the pooled
             activations, and ``embedding_dim`` is their number, 192 with all other defaults; for methods that train
             tokens only.
@@ -114,25 +114,60 @@ class ResNet(Encoder):
         self.margin = stem_kernel_size // 2
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """(N, C, S) -> (N, E)."""
+        """Return the embeddings of frames.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Embeddings (N, E).
+        """
         embeddings: Tensor = self.linear(self._pooled(signals, lead_mask, self.pooled_blocks))
         return embeddings
 
     def tokens(self, signals: Tensor, lead_mask: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
-        """Return the activations of the last block over time (N, T, D)."""
+        """Return the activations of the last block over time.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+            keep: Must be None: this encoder computes all tokens.
+
+        Returns:
+            Tokens (N, T, D).
+        """
         refuse_keep(self, keep)
         hidden: Tensor = self.blocks(self._stem(signals, lead_mask))
         return hidden.squeeze(2).transpose(1, 2)
 
     def features(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """Return mean and maximum over time of every block (N, P)."""
+        """Return mean and maximum over time of every block.
+
+        Args:
+            signals: Frames (N, C, S).
+            lead_mask: Leads that are present (N, C), bool; None if all are.
+
+        Returns:
+            Features (N, P).
+        """
         return self._pooled(signals, lead_mask, len(self.blocks))
 
     def num_tokens(self, num_samples: int) -> int:
-        """Return the length of the last block's output."""
+        """Return the length of the last block's output.
+
+        Args:
+            num_samples: Samples S of a frame.
+
+        Returns:
+            Number T of tokens.
+
+        Raises:
+            ConfigError: The frame is too short.
+        """
         length = (num_samples + 2 * self.margin - self.stem.kernel_size[0]) // self.stem.stride[0] + 1
         if num_samples < 1 or length < 1:
-            raise ConfigError(f"frames of {num_samples} samples are too short for this network")
+            raise ConfigError(f"Frames of {num_samples} samples are too short for this network. Use longer frames.")
         for _ in self.blocks:
             length = (length + 1) // 2
         return length
@@ -142,7 +177,7 @@ class ResNet(Encoder):
         self.linear = nn.Identity()
 
     def _stem(self, signals: Tensor, lead_mask: Tensor | None) -> Tensor:
-        """(N, C, S) -> (N, C', 1, L)."""
+        """Apply the stem: (N, C, S) -> (N, C', 1, L)."""
         padded = pad(self.masked(signals, lead_mask), (self.margin, self.margin))
         stem = convolve(padded, self.stem).transpose(1, 2).unsqueeze(2)
         hidden: Tensor = self.stem_norm(stem)
@@ -150,9 +185,9 @@ class ResNet(Encoder):
 
     def _pooled(self, signals: Tensor, lead_mask: Tensor | None, count: int) -> Tensor:
         """Return mean and maximum over time of the last ``count`` blocks."""
-        hidden, found = self._stem(signals, lead_mask), []
+        hidden, pooled = self._stem(signals, lead_mask), []
         for position, block in enumerate(self.blocks):
             hidden = block(hidden)
             if position >= len(self.blocks) - count:
-                found.append(mean_and_max(hidden.squeeze(2)))
-        return torch.cat(found, dim=1)
+                pooled.append(mean_and_max(hidden.squeeze(2)))
+        return torch.cat(pooled, dim=1)

@@ -1,4 +1,4 @@
-"""A plain module of the user as an encoder."""
+"""Encoders from plain modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clocs.encoders.encoder import Encoder
 
 
 class WrappedEncoder(Encoder):
-    """Give a plain module the encoder contract; :func:`wrap` makes one."""
+    """Encoder that calls a plain module, built by :func:`wrap`."""
 
     def __init__(self, module: nn.Module, in_channels: int, embedding_dim: int) -> None:
         super().__init__(in_channels, embedding_dim)
@@ -16,11 +16,11 @@ class WrappedEncoder(Encoder):
 
     @property
     def label(self) -> str:
-        """Name of the wrapped module's class."""
+        """Return the name of the wrapped module's class."""
         return type(self.module).__qualname__
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
-        """(N, C, S) -> (N, E); absent leads are zero."""
+        """Return the embeddings of frames: (N, C, S) -> (N, E). Absent leads are set to zero."""
         embeddings: Tensor = self.module(self.masked(signals, lead_mask))
         return embeddings
 
@@ -28,14 +28,17 @@ class WrappedEncoder(Encoder):
 def wrap(module: nn.Module, *, in_channels: int, embedding_dim: int) -> Encoder:
     """Return an encoder that calls a plain module.
 
-    The module takes frames (N, C, S) and returns embeddings (N, E). Leads that a mask names as absent are zero. The
-    encoder has no tokens and no features; a subclass of :class:`Encoder` can have both. Since the module is not
+    The module takes frames (N, C, S) and returns embeddings (N, E). Leads that a mask marks as absent are zero. The
+    encoder has no tokens and no features; write a subclass of :class:`Encoder` to have both. Since the module is not
     registered, loading the trained encoder needs the module again.
 
     Args:
         module: The module. An :class:`Encoder` is returned as it is.
         in_channels: Number of leads C.
         embedding_dim: Dimension E of an embedding.
+
+    Returns:
+        The encoder.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""BYOL: one network predicts what a delayed copy of it makes of another augmented copy."""
+"""BYOL: a network predicts the output of its moving average for another augmented copy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from clocs.methods.method import METHODS, Augmentations, Batch, Method, Outputs,
 
 @METHODS.register("byol")
 class BYOL(Method):
-    """BYOL (Grill et al., 2020), as the paper compares with it.
+    """BYOL (Grill et al., 2020), as the CLOCS paper uses it as a baseline.
 
-    Gaussian noise is our choice: the paper does not say which augmentation its Table 1 used.
+    Gaussian noise is our choice, because the paper does not state which augmentation its Table 1 used.
 
     Args:
         encoder: The encoder to train.
@@ -45,23 +45,46 @@ class BYOL(Method):
         super().__init__(encoder, augmentations)
         self.decay, self.normalised = decay, normalised
         size = encoder.embedding_dim
-        self.predictor = nn.Sequential(nn.Linear(size, size), nn.ReLU())  # layer 4 repeated
+        self.predictor = nn.Sequential(nn.Linear(size, size), nn.ReLU())  # as the paper's layer 4
         self.target = copy.deepcopy(encoder).requires_grad_(False)
         self.distance = BYOLLoss(normalised)
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Make two augmented copies: (B, 1, C, S) -> (B, 2, C, S)."""
+        """Make two augmented copies.
+
+        Args:
+            signals: Frames (B, 1, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, 2, C, S).
+        """
         return self.augment(signals.repeat(1, 2, 1, 1), generator)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return for each view its prediction and the other view's target, (B, 2, 2, E)."""
+        """Return the prediction of each view and the target of the other view.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            Predictions and targets, stacked: (B, 2, 2, E).
+        """
         predictions = self.predictor(self.encode(batch))
         with torch.no_grad():
             targets = encode_views(self.target, batch["views"], batch.get("lead_mask")).flip(1)
         return torch.stack([predictions, targets], dim=2)
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean over both directions."""
+        """Return the mean over both directions.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         assert isinstance(outputs, Tensor)
         predictions, targets = outputs.flatten(0, 1).unbind(1)
         loss: Tensor = self.distance(predictions, targets)
@@ -69,8 +92,12 @@ class BYOL(Method):
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
-        """Move the target towards the online network; BatchNorm's statistics are copied."""
-        for slow, fast in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
-            slow.lerp_(fast, 1 - self.decay)
-        for kept, now in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
-            kept.copy_(now)
+        """Move the target towards the encoder, and copy its BatchNorm statistics.
+
+        Args:
+            step: Number of steps done before this one.
+        """
+        for average, current in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
+            average.lerp_(current, 1 - self.decay)
+        for average, current in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
+            average.copy_(current)

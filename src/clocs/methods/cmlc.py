@@ -1,4 +1,4 @@
-"""CMLC, contrastive multi-lead coding: the leads of one moment are views of one patient."""
+"""CMLC, contrastive multi-lead coding: simultaneous leads are views of one patient."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from clocs.methods.method import METHODS
 class CMLC(PatientContrast):
     """Contrastive multi-lead coding (CLOCS, section 3). Views are leads: four leads make six pairs of views.
 
-    Arguments as for :class:`clocs.methods.PatientContrast`. The encoder takes one lead.
+    Args:
+        encoder: The encoder to train. It takes one lead.
+        augmentations: Applied to each view independently.
+        head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
+        temperature: Softmax temperature.
+        off_diagonals: Weight of pairs of different instances of a patient, see :class:`clocs.losses.PatientNCELoss`.
+        pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
+        decorrelation: Weight of a penalty on correlated embedding dimensions.
 
     Example:
         >>> import torch
@@ -27,5 +34,13 @@ class CMLC(PatientContrast):
     leads_as_views: ClassVar[bool] = True
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Make a view of each lead and segment: (B, segments, leads, S) -> (B, leads x segments, 1, S)."""
+        """Make a view of each lead and segment.
+
+        Args:
+            signals: Frames (B, segments, leads, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, leads x segments, 1, S).
+        """
         return self.augment(signals.transpose(1, 2).flatten(1, 2).unsqueeze(2), generator)

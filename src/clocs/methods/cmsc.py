@@ -15,8 +15,16 @@ from clocs.methods.method import METHODS, FramePolicyName
 class CMSC(PatientContrast):
     """Contrastive multi-segment coding (CLOCS, section 3). Views are segments: two of them make one pair.
 
-    Frames may have one lead, as in the paper, or several at once. Arguments as for
-    :class:`clocs.methods.PatientContrast`.
+    Frames may have one lead, as in the paper, or several leads.
+
+    Args:
+        encoder: The encoder to train.
+        augmentations: Applied to each view independently.
+        head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
+        temperature: Softmax temperature.
+        off_diagonals: Weight of pairs of different instances of a patient, see :class:`clocs.losses.PatientNCELoss`.
+        pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
+        decorrelation: Weight of a penalty on correlated embedding dimensions.
 
     Example:
         >>> import torch
@@ -30,5 +38,13 @@ class CMSC(PatientContrast):
     frame_policy: ClassVar[FramePolicyName] = "segments"
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the segments as they are, augmented: (B, V, C, S)."""
+        """Augment the segments, which are the views.
+
+        Args:
+            signals: Frames (B, V, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, V, C, S).
+        """
         return self.augment(signals, generator)

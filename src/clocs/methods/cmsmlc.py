@@ -1,4 +1,4 @@
-"""CMSMLC, contrastive multi-segment multi-lead coding: any lead, any of the adjacent segments."""
+"""CMSMLC, contrastive multi-segment multi-lead coding: views are leads of adjacent segments."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class CMSMLC(PatientContrast):
 
     Args:
         encoder: The encoder to train.
-        augmentations: Applied to each view on its own.
+        augmentations: Applied to each view independently.
         head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
         temperature: Softmax temperature.
-        off_diagonals: See :class:`clocs.losses.PatientNCELoss`.
-        pairs: See :class:`clocs.losses.PatientNCELoss`.
+        off_diagonals: Weight of pairs of different instances of a patient, see :class:`clocs.losses.PatientNCELoss`.
+        pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
         decorrelation: Weight of a penalty on correlated embedding dimensions.
-        view_choice: ``random_pair`` draws a lead for each segment, so that two segments make one pair, not 28.
+        view_choice: ``all`` leads of all segments, or ``random_pair``: one random lead for each segment, so that two
+            segments make one pair of views.
 
     Example:
         >>> import torch
@@ -57,11 +58,19 @@ class CMSMLC(PatientContrast):
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether views are random."""
+        """Return whether views are random."""
         return self.view_choice == "random_pair" or super().is_stochastic
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Make (B, leads x segments, 1, S), or (B, segments, 1, S), of (B, segments, leads, S)."""
+        """Make a view of each lead and segment, or of a random lead of each segment.
+
+        Args:
+            signals: Frames (B, segments, leads, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, leads x segments, 1, S), or (B, segments, 1, S).
+        """
         by_lead = signals.transpose(1, 2)
         chosen = by_lead.flatten(1, 2) if self.view_choice == "all" else _random_leads(by_lead, generator)
         return self.augment(chosen.unsqueeze(2), generator)
@@ -71,5 +80,5 @@ def _random_leads(signals: Tensor, generator: torch.Generator) -> Tensor:
     """Draw a lead for each segment: (B, leads, segments, S) -> (B, segments, S)."""
     batch, leads, segments = signals.shape[:3]
     drawn = torch.randint(leads, (batch, segments), generator=generator, device=generator.device).to(signals.device)
-    instances, places = torch.arange(batch, device=signals.device), torch.arange(segments, device=signals.device)
-    return signals[instances[:, None], drawn, places]
+    instances = torch.arange(batch, device=signals.device)[:, None]
+    return signals[instances, drawn, torch.arange(segments, device=signals.device)]

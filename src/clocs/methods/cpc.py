@@ -1,4 +1,4 @@
-"""CPC: predict the tokens that follow from those before, and find them among others."""
+"""CPC: predict later tokens from earlier ones, and find them among others."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Positive = Annotated[int, Field(gt=0)]
 class CPC(Method):
     """Contrastive predictive coding on tokens (van den Oord, Li and Vinyals, 2018).
 
-    The encoder turns a frame into tokens z_1 ... z_T. A GRU, which looks back only, sums up those until t as the
-    context c_t. For each step k a linear layer predicts z_{t+k} as W_k c_t, and the loss finds z_{t+k} among other
-    tokens. GRU and linear layers are not kept. It does not use who the patient is.
+    The encoder turns a frame into tokens z_1 ... z_T. A GRU, which looks back only, computes the context
+    c_t from the tokens up to t. For each step k a linear layer predicts z_{t+k} as W_k c_t, and the loss finds z_{t+k}
+    among other tokens. GRU and linear layers are not saved. Patients are not used.
 
     Tokens of a convolutional encoder share samples with their neighbours, so part of a prediction over few steps is
     copying. With all defaults, tokens of :class:`clocs.encoders.ResNet` see 1,065 samples and are 80 apart: at step 12
     a tenth is shared. Those of :class:`clocs.encoders.CNN` see 388 and are 216 apart: only step 1 shares samples. Raise
-    ``first_step`` to leave near steps out. An encoder whose tokens see the whole frame, such as a transformer, knows
-    the future and learns little here. Tokens of ``S4D(bidirectional=False)`` see the past only.
+    ``first_step`` to leave near steps out. If tokens see the whole frame, as in a transformer, they know the
+    future, and the encoder learns little here. Tokens of ``S4D(bidirectional=False)`` see the past only.
 
     The layers of the encoder after its tokens are not trained. Build it without them, as the ready configs do:
     ``ResNet(head="none", embedding_dim=192)`` embeds a frame as mean and maximum of its trained tokens. Otherwise its
@@ -81,15 +81,30 @@ class CPC(Method):
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether views or the times to predict from are random."""
+        """Return whether views or the times to predict from are random."""
         return bool(self.augmentations) or self.positions is not None
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Augment frames: (B, 1, C, S) -> (B, 1, C, S)."""
+        """Augment frames.
+
+        Args:
+            signals: Frames (B, 1, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, 1, C, S).
+        """
         return self.augment(signals, generator)
 
     def draw_masks(self, views: Tensor, generator: torch.Generator) -> Batch:
-        """Return ``positions`` (B, P), the numbers of the tokens to predict from.
+        """Draw the tokens to predict from.
+
+        Args:
+            views: Views (B, V, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            ``positions`` (B, P), the indices of the tokens.
 
         Raises:
             ConfigError: Frames have too few tokens.
@@ -108,7 +123,15 @@ class CPC(Method):
         return {"positions": drawn.argsort(1)[:, : self.positions]}
 
     def forward(self, batch: Batch) -> Outputs:
-        """Return ``predictions`` (B, P, K, D), ``tokens`` (B, T, D), and ``targets`` (B, P, K): what was predicted."""
+        """Return predictions and tokens.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            ``predictions`` (B, P, K, D), ``tokens`` (B, T, D), and ``targets`` (B, P, K), the indices of the predicted
+            tokens.
+        """
         lead_mask = batch["lead_mask"][:, 0] if "lead_mask" in batch else None
         tokens = self.encoder.tokens(batch["views"][:, 0], lead_mask)
         contexts, _ = self.context(tokens)
@@ -119,7 +142,15 @@ class CPC(Method):
         return {"predictions": predictions, "tokens": tokens, "targets": positions + ahead}
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return InfoNCE, averaged over instances, times and steps."""
+        """Return InfoNCE, averaged over instances, times and steps.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         assert isinstance(outputs, dict)
         loss: Tensor = self.contrast(outputs["predictions"], outputs["tokens"], outputs["targets"])
         return loss

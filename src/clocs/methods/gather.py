@@ -12,16 +12,16 @@ from torch import Tensor
 def gather_ranks(values: Tensor) -> Tensor:
     """Return the rows of all ranks in the order of ranks: (b, ...) -> (B, ...).
 
-    Every rank may compute the same loss from them. The gradients of the ranks, averaged, are those of one process.
+    If every rank computes the same loss from them, the averaged gradients of the ranks are those of one process.
     """
     gathered: Tensor = _GatherRanks.apply(values)  # type: ignore[no-untyped-call]
     return gathered
 
 
 class _GatherRanks(torch.autograd.Function):
-    """The gradient of a rank's rows is the sum of the gradients that all ranks have for them.
+    """Gather whose gradient of a rank's rows is the sum of the gradients of all ranks.
 
-    Gradients are made contiguous first: gloo reduces a tensor's memory, whatever its strides say.
+    Gradients are made contiguous first, because gloo reduces memory without regard to strides.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""JEPA: predict what a delayed copy of the encoder makes of blocks of a frame that the encoder does not see."""
+"""JEPA: predict the tokens that a moving average of the encoder computes for hidden blocks of a frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clocs.methods.masked import MaskedMethod, TokenPredictor, frames, gather_to
 from clocs.methods.method import METHODS, Augmentations, Batch, Outputs
 
 Decay = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 @METHODS.register("jepa")
@@ -35,8 +35,8 @@ class JEPA(MaskedMethod):
         encoder: An encoder of patches, such as ``PatchTransformer(head="none")``.
         augmentations: Applied to each frame.
         num_targets: Number M of target blocks; 4 in the paper.
-        target_length: Length of a target block, as a share of the frame's tokens; 0.15 to 0.2 in the paper.
-        context_ratio: Share of the tokens outside the targets that the context keeps. In the paper, the context
+        target_length: Length of a target block, as a fraction of the frame's tokens; 0.15 to 0.2 in the paper.
+        context_ratio: Fraction of the tokens outside the targets that the context keeps. In the paper, the context
             is drawn as 0.85 to 1 of the image, and loses what the targets cover.
         predictor_width: Dimension of the predictor's blocks.
         predictor_depth: Number of the predictor's blocks.
@@ -46,7 +46,7 @@ class JEPA(MaskedMethod):
         decay_steps: Steps over which the decay rises. In the paper these are all steps of the training.
         normalise_targets: Whether each target token has mean 0 and variance 1. The paper does not mention it.
         distance: ``squared``, the paper's squared distance; ``smooth_l1`` is less sensitive to outliers.
-        saved_encoder: Which encoder a run saves: ``target``, the moving average, as the paper evaluates it, or
+        saved_encoder: Encoder that a run saves: ``target``, the moving average, as the paper evaluates it, or
             ``online``, the one that is trained.
 
     Raises:
@@ -69,7 +69,7 @@ class JEPA(MaskedMethod):
         encoder: Encoder,
         augmentations: Augmentations = (),
         num_targets: Annotated[int, Field(gt=0)] = 4,
-        target_length: Share = 0.15,
+        target_length: Fraction = 0.15,
         context_ratio: Annotated[float, Field(gt=0, le=1)] = 0.85,
         predictor_width: Annotated[int, Field(gt=0)] = 48,
         predictor_depth: Annotated[int, Field(gt=0)] = 2,
@@ -83,7 +83,7 @@ class JEPA(MaskedMethod):
     ) -> None:
         super().__init__(encoder, augmentations)
         if num_targets * target_length >= 1:
-            raise ConfigError(f"{num_targets} targets of length {target_length} leave no context; lower one of them")
+            raise ConfigError(f"{num_targets} targets of length {target_length} leave no context. Lower one of them.")
         self.num_targets, self.target_length, self.context_ratio = num_targets, target_length, context_ratio
         self.predictor_width, self.predictor_depth, self.num_heads = predictor_width, predictor_depth, num_heads
         self.decay, self.final_decay, self.decay_steps = decay, final_decay, decay_steps
@@ -92,15 +92,29 @@ class JEPA(MaskedMethod):
         self.target = copy.deepcopy(encoder).requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode of all but the target encoder, whose tokens are never random."""
+        """Set the mode of all modules but the target encoder, which stays in eval mode.
+
+        Args:
+            mode: Whether to train.
+
+        Returns:
+            This method.
+        """
         super().train(mode)
         self.target.eval()
         return self
 
     def draw_masks(self, views: Tensor, generator: torch.Generator) -> Batch:
-        """Return the positions of the context, ``keep`` (B, K), and of the target blocks, ``blocks`` (B, M, L).
+        """Draw the context and the target blocks.
 
         Every arrangement of M blocks that do not overlap is equally likely, and so is every window of the context.
+
+        Args:
+            views: Views (B, V, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            ``keep`` (B, K), positions of the context, and ``blocks`` (B, M, L), positions of the target blocks.
 
         Raises:
             ConfigError: The targets leave no context in a frame of so few patches.
@@ -113,7 +127,7 @@ class JEPA(MaskedMethod):
                 f"{self.num_targets} targets of {length} patches leave no context in a frame of {count}. Use smaller "
                 "patches, or lower num_targets or target_length."
             )
-        # A block as one slot: M of free + M slots are blocks, and each block is longer than its slot by L - 1.
+        # With each block as one slot, M of free + M slots are blocks. Each block is L - 1 tokens longer than its slot.
         slots = torch.rand((size, free + self.num_targets), generator=generator).argsort(dim=1, stable=True)
         starts = slots[:, : self.num_targets].sort(dim=1).values + (length - 1) * torch.arange(self.num_targets)
         blocks = starts.unsqueeze(2) + torch.arange(length)
@@ -124,36 +138,64 @@ class JEPA(MaskedMethod):
         return {"keep": others.gather(1, begin + torch.arange(kept)), "blocks": blocks}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return ``prediction`` and ``target``, the tokens of the target blocks, each (B, M, L, D)."""
+        """Return the predicted and the actual tokens of the target blocks.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            ``prediction`` and ``target``, each (B, M, L, D).
+        """
         blocks = batch["blocks"]
         with torch.no_grad():
             tokens = full_precision(self.target.tokens(*frames(batch)))
             if self.normalise_targets:
                 tokens = layer_norm(tokens, tokens.shape[-1:])
-            wanted = gather_tokens(tokens, blocks.flatten(1))
-        context, keep = (each.repeat_interleave(blocks.shape[1], 0) for each in (self.context(batch), batch["keep"]))
+            targets = gather_tokens(tokens, blocks.flatten(1))
+        num_blocks = blocks.shape[1]
+        context = self.context(batch).repeat_interleave(num_blocks, 0)
+        keep = batch["keep"].repeat_interleave(num_blocks, 0)
         prediction = self.predictor(context, keep, blocks.flatten(0, 1))
         size = (*blocks.shape, self.token_dim)
-        return {"prediction": prediction.reshape(size), "target": wanted.reshape(size)}
+        return {"prediction": prediction.reshape(size), "target": targets.reshape(size)}
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean distance over frames, target blocks, tokens and dimensions."""
+        """Return the mean distance over frames, target blocks, tokens and dimensions.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         assert isinstance(outputs, dict)
         distance = mse_loss if self.distance == "squared" else smooth_l1_loss
         return distance(full_precision(outputs["prediction"]), outputs["target"])
 
     def decay_at(self, step: int) -> float:
-        """Return the decay of the moving average after a step, where ``step`` were done before."""
+        """Return the decay of the moving average at a step.
+
+        Args:
+            step: Number of steps done before this one.
+
+        Returns:
+            The decay.
+        """
         return self.decay + (self.final_decay - self.decay) * min(step / self.decay_steps, 1.0)
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
-        """Move the target encoder towards the encoder."""
-        for slow, fast in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
-            slow.lerp_(fast, 1 - self.decay_at(step))
-        for kept, now in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
-            kept.copy_(now)
+        """Move the target encoder towards the encoder, and copy its buffers.
+
+        Args:
+            step: Number of steps done before this one.
+        """
+        for average, current in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
+            average.lerp_(current, 1 - self.decay_at(step))
+        for average, current in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
+            average.copy_(current)
 
     def trained_encoder(self) -> Encoder:
-        """Return the target encoder or the encoder, as ``saved_encoder`` says."""
+        """Return the encoder that ``saved_encoder`` selects."""
         return self.target if self.saved_encoder == "target" else self.encoder

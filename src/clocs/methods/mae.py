@@ -1,4 +1,4 @@
-"""MAE: a masked autoencoder, which reconstructs most patches of a frame from the few that it sees."""
+"""MAE: a masked autoencoder, which reconstructs the masked patches of a frame from the visible ones."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ EPSILON = 1e-6
 class MAE(MaskedMethod):
     """Masked autoencoder (He et al., 2022) over patches of time, of one lead or several.
 
-    A random subset of the patches stays visible, and the encoder computes these alone. A light decoder gets their
+    A random subset of the patches stays visible, and the encoder computes only these. A light decoder takes their
     tokens and a mask token for each masked patch, and predicts the samples of the masked patches in all leads. The loss
-    is the mean squared error on masked patches. Leads that are missing do not count; every frame counts alike,
-    whatever the number of its leads.
+    is the mean squared error on masked patches. Missing leads do not count, and all frames have the same weight.
 
     Args:
         encoder: An encoder of patches, such as ``PatchTransformer(head="none")``.
         augmentations: Applied to each frame.
-        mask_ratio: Share of the patches that is masked; 0.75 in the paper.
+        mask_ratio: Fraction of the patches that is masked; 0.75 in the paper.
         decoder_width: Dimension of the decoder's blocks.
-        decoder_depth: Number of the decoder's blocks; 8 in the paper, for a far larger encoder.
+        decoder_depth: Number of the decoder's blocks; 8 in the paper, for a much larger encoder.
         num_heads: Heads of the decoder's attention.
         normalise_patches: Whether targets have mean 0 and variance 1 in each patch and lead, as the paper recommends.
 
@@ -69,7 +68,14 @@ class MAE(MaskedMethod):
         self.decoder = TokenPredictor(self.token_dim, out_dim, decoder_width, decoder_depth, num_heads)
 
     def draw_masks(self, views: Tensor, generator: torch.Generator) -> Batch:
-        """Return the patches that stay visible, ``keep`` (B, K), and the others, ``masked`` (B, T - K), ascending.
+        """Draw the patches that stay visible.
+
+        Args:
+            views: Views (B, V, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Positions in ascending order: ``keep`` (B, K), visible patches, and ``masked`` (B, T - K), the others.
 
         Raises:
             ConfigError: A frame has fewer than two patches.
@@ -83,12 +89,26 @@ class MAE(MaskedMethod):
         return {"keep": keep.sort(dim=1).values, "masked": masked.sort(dim=1).values}
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the predicted samples of the masked patches, (B, T - K, C, patch_size)."""
+        """Return the predicted samples of the masked patches.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            Samples (B, T - K, C, patch_size).
+        """
         predictions: Tensor = self.decoder(self.context(batch), batch["keep"], batch["masked"])
         return predictions.view(*predictions.shape[:2], self.encoder.in_channels, self.patch_size)
 
     def targets(self, batch: Batch) -> Tensor:
-        """Return the samples to predict, normalised where the options say so: (B, T - K, C, patch_size)."""
+        """Return the samples to predict, normalised if configured.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            Samples (B, T - K, C, patch_size).
+        """
         signals = self.encoder.masked(*frames(batch))
         count = self.encoder.num_tokens(signals.shape[-1])
         whole = signals[:, :, : count * self.patch_size]
@@ -101,7 +121,15 @@ class MAE(MaskedMethod):
         return (patches - mean) / (variance + EPSILON).sqrt()
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the mean over frames of the squared error on masked patches of the leads that are there."""
+        """Return the mean over frames of the squared error on masked patches of the present leads.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         assert isinstance(outputs, Tensor)
         errors = (full_precision(outputs) - self.targets(batch)).square().mean(dim=(1, 3))
         _, lead_mask = frames(batch)

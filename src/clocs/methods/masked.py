@@ -1,4 +1,4 @@
-"""Base class of masked models, and the small transformer that predicts what is masked."""
+"""Base class of masked models, and the small transformer that predicts the masked part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.encoders.patch_transformer import LONGEST_WAVE, Block
+from clocs.encoders.patch_transformer import MAX_WAVELENGTH, Block
 from clocs.methods.method import Batch, Method
 
 MLP_RATIO = 4
@@ -17,17 +17,35 @@ MLP_RATIO = 4
 
 
 class MaskedMethod(Method):
-    """A method that encodes some patches of a frame and predicts others from them.
+    """Base class of methods that encode some patches of a frame and predict others from them.
 
     A subclass draws positions of patches in ``draw_masks``: ``keep`` (B, K), those that the encoder computes, and the
     positions to predict. All sizes follow from the number of tokens, so batches of all ranks can be joined.
 
-    Training reaches tokens only. The layers that only the encoder's ``forward`` uses are frozen as they are: build the
-    encoder without them (``PatchTransformer(head="none")``), and an embedding is the mean of the trained tokens.
+    Only tokens are trained. The layers that only the encoder's ``forward`` uses are frozen. Build the encoder without
+    them (``PatchTransformer(head="none")``), so that an embedding is the mean of the trained tokens.
 
     Args:
-        encoder: An encoder of patches, which is trained.
+        encoder: The encoder of patches to train.
         augmentations: Applied to each frame.
+
+    Example:
+        >>> import torch
+        >>> from clocs.encoders import PatchTransformer
+        >>> class FirstHalf(MaskedMethod):
+        ...     def draw_masks(self, views, generator):
+        ...         num_tokens = self.encoder.num_tokens(views.shape[-1])
+        ...         return {"keep": torch.arange(num_tokens // 2).expand(len(views), -1)}
+        ...
+        ...     def forward(self, batch):
+        ...         return self.context(batch)
+        ...
+        ...     def loss(self, outputs, batch):
+        ...         return outputs.square().mean()
+        >>> method = FirstHalf(PatchTransformer(embedding_dim=96, head="none"))
+        >>> views = method.views(torch.randn(4, 1, 1, 500), torch.Generator())
+        >>> method({"views": views, **method.draw_masks(views, torch.Generator())}).shape
+        torch.Size([4, 10, 96])
     """
 
     needs_tokens: ClassVar[bool] = True
@@ -35,15 +53,30 @@ class MaskedMethod(Method):
 
     @property
     def is_stochastic(self) -> bool:
-        """Return True: masks are random."""
+        """Return True, because masks are random."""
         return True
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the frames, augmented: (B, 1, C, S)."""
+        """Augment frames.
+
+        Args:
+            signals: Frames (B, 1, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, 1, C, S).
+        """
         return self.augment(signals, generator)
 
     def context(self, batch: Batch) -> Tensor:
-        """Encode the patches at ``keep``: (B, K, D)."""
+        """Encode the visible patches.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            Tokens (B, K, D) of the patches at ``batch["keep"]``.
+        """
         return self.encoder.tokens(*frames(batch), batch["keep"])
 
     @property
@@ -54,7 +87,7 @@ class MaskedMethod(Method):
 
 
 def frames(batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Return the only view of each instance (B, C, S) and its lead mask (B, C), None without one."""
+    """Return the single view of each instance (B, C, S) and its lead mask (B, C), or None."""
     return batch["views"][:, 0], batch["lead_mask"][:, 0] if "lead_mask" in batch else None
 
 
@@ -69,7 +102,7 @@ def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     Element 2 i of position t is sin(t / 10000^(2 i / width)), element 2 i + 1 the cosine.
     """
     power = torch.arange(0, width, 2, dtype=dtype, device=positions.device) / width
-    angle = positions.to(dtype).unsqueeze(2) * torch.exp(-math.log(LONGEST_WAVE) * power)
+    angle = positions.to(dtype).unsqueeze(2) * torch.exp(-math.log(MAX_WAVELENGTH) * power)
     return torch.stack([angle.sin(), angle.cos()], dim=3).flatten(2)
 
 
@@ -93,14 +126,14 @@ class TokenPredictor(nn.Module):
     Example:
         >>> import torch
         >>> predictor = TokenPredictor(in_dim=96, out_dim=300, width=64, depth=1, num_heads=4)
-        >>> keep, wanted = torch.tensor([[0, 3, 4]]), torch.tensor([[1, 2]])
-        >>> predictor(torch.randn(1, 3, 96), keep, wanted).shape
+        >>> keep, masked = torch.tensor([[0, 3, 4]]), torch.tensor([[1, 2]])
+        >>> predictor(torch.randn(1, 3, 96), keep, masked).shape
         torch.Size([1, 2, 300])
     """
 
     def __init__(self, in_dim: int, out_dim: int, width: int, depth: int, num_heads: int) -> None:
         if width % 2 or width % num_heads:
-            raise ConfigError(f"a width of {width} must be even and divisible by num_heads={num_heads}")
+            raise ConfigError(f"A width of {width} must be even and divisible by num_heads={num_heads}")
         super().__init__()
         self.width = width
         self.embed_tokens = nn.Linear(in_dim, width)
@@ -111,20 +144,20 @@ class TokenPredictor(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.linear = nn.Linear(width, out_dim)
 
-    def forward(self, tokens: Tensor, keep: Tensor, wanted: Tensor) -> Tensor:
-        """Predict one vector for each wanted position.
+    def forward(self, tokens: Tensor, keep: Tensor, masked: Tensor) -> Tensor:
+        """Predict one vector for each masked position.
 
         Args:
-            tokens: Known tokens (N, K, D).
+            tokens: Visible tokens (N, K, D).
             keep: Their positions (N, K), int64.
-            wanted: Positions to predict (N, Q), int64.
+            masked: Positions to predict (N, Q), int64.
 
         Returns:
             Predictions (N, Q, O).
         """
         dtype = torch.promote_types(tokens.dtype, torch.float32)
-        known = self.embed_tokens(tokens) + sinusoids(keep, self.width, dtype)
-        masked = self.mask_token + sinusoids(wanted, self.width, dtype)
-        hidden: Tensor = self.blocks(torch.cat([known, masked], dim=1))
-        predictions: Tensor = self.linear(self.norm(hidden[:, keep.shape[1] :]))
+        visible = self.embed_tokens(tokens) + sinusoids(keep, self.width, dtype)
+        hidden = self.mask_token + sinusoids(masked, self.width, dtype)
+        outputs: Tensor = self.blocks(torch.cat([visible, hidden], dim=1))
+        predictions: Tensor = self.linear(self.norm(outputs[:, keep.shape[1] :]))
         return predictions

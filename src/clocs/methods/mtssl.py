@@ -1,4 +1,4 @@
-"""MT-SSL (Sarkar and Etemad): for each augmentation, tell augmented instances from originals."""
+"""MT-SSL (Sarkar and Etemad): for each augmentation, classify augmented instances and originals."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from clocs.augmentations import Augmentation
 from clocs.core.errors import ConfigError
 from clocs.encoders import Encoder
 from clocs.losses import MultiTaskLoss
-from clocs.methods.method import METHODS, Batch, Method, Outputs, describe_given
+from clocs.methods.method import METHODS, Batch, Method, Outputs, describe_or_invalid
 
 ALL_TASKS: Final = ("gaussian_noise", "scaling", "flip_amplitude", "flip_time", "permutation", "time_warping")
-"""The paper's six, for PhysioNet 2020; on Chapman it keeps scaling and the two flips."""
+"""Six tasks of the paper, for PhysioNet 2020. On Chapman it uses scaling and the two flips."""
 
 
-def _certain(given: object) -> list[dict[str, Any]]:
-    """Spell out the tasks, each applied to every instance."""
-    return [{**task, "probability": 1.0} for task in describe_given(given)]
+def _with_probability_one(value: object) -> list[dict[str, Any]]:
+    """Describe the tasks, each applied to every instance."""
+    return [{**task, "probability": 1.0} for task in describe_or_invalid(value)]
 
 
-Tasks = Annotated[Sequence[str | Mapping[str, Any] | Augmentation], Field(min_length=1), BeforeValidator(_certain)]
+Tasks = Annotated[
+    Sequence[str | Mapping[str, Any] | Augmentation], Field(min_length=1), BeforeValidator(_with_probability_one)
+]
 
 
 @METHODS.register("mtssl")
 class MTSSL(Method):
-    """Multi-task self-supervision (Sarkar and Etemad, 2020), as the paper compares with it.
+    """Multi-task self-supervision (Sarkar and Etemad, 2020), as the CLOCS paper uses it as a baseline.
 
     Args:
         encoder: The encoder to train.
-        augmentations: The tasks. Each is applied to every instance, whatever its probability.
-        tasks_on: Frames that tasks augment: ``normalised``, as the encoder takes them, or ``millivolt``, before. A
-            normalisation to one size would undo a scaling, and nothing could tell it from the original.
+        augmentations: The tasks. Each is applied to every instance; its probability is ignored.
+        tasks_on: Frames that tasks augment: ``normalised`` ones, as the encoder takes them, or those in ``millivolt``.
+            Normalisation after a scaling would undo it, and the task could not be learned.
 
     Example:
         >>> import torch
@@ -52,29 +54,52 @@ class MTSSL(Method):
         tasks_on: Literal["normalised", "millivolt"] = "normalised",
     ) -> None:
         if not augmentations:
-            raise ConfigError("MT-SSL needs one augmentation or more, each of which is a task")
-        super().__init__(encoder, _certain(augmentations))
+            raise ConfigError("MT-SSL needs one augmentation or more. Each is a task.")
+        super().__init__(encoder, _with_probability_one(augmentations))
         self.tasks_on = tasks_on
         self.heads = nn.Linear(encoder.embedding_dim, len(self.augmentations))
         self.classification = MultiTaskLoss()
 
     @property
     def normalizes_first(self) -> bool:
-        """Whether tasks augment frames as the encoder takes them."""
+        """Return whether tasks augment normalised frames."""
         return self.tasks_on == "normalised"
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the original, then one view a task: (B, 1, C, S) -> (B, 1 + T, C, S)."""
+        """Return the original and one view per task.
+
+        Args:
+            signals: Frames (B, 1, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, 1 + T, C, S).
+        """
         original = signals[:, 0]
         return torch.stack([original, *(task(original, generator) for task in self.augmentations)], dim=1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return each task's logit of the original and of its own view, (B, 2, T)."""
+        """Return the logits of each task for the original and for its own view.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            Logits (B, 2, T).
+        """
         logits: Tensor = self.heads(self.encode(batch))
         return torch.stack([logits[:, 0], logits[:, 1:].diagonal(dim1=1, dim2=2)], dim=1)
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the binary cross-entropy of originals against augmented instances, averaged over tasks."""
+        """Return the binary cross-entropy of originals against augmented instances, averaged over tasks.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         assert isinstance(outputs, Tensor)
         applied = torch.zeros_like(outputs, dtype=torch.bool)
         applied[:, 1] = True

@@ -17,9 +17,9 @@ from clocs.methods.method import METHODS, Augmentations, Batch, Outputs
 
 @METHODS.register("simclr")
 class SimCLR(ContrastiveMethod):
-    """SimCLR (Chen et al., 2020), as the paper compares with it. It does not use who the patient is.
+    """SimCLR (Chen et al., 2020), as the CLOCS paper uses it as a baseline. Patients are not used.
 
-    Gaussian noise is our choice: the paper does not say which augmentation its Table 1 used.
+    Gaussian noise is our choice, because the paper does not state which augmentation its Table 1 used.
 
     Args:
         encoder: The encoder to train.
@@ -48,10 +48,26 @@ class SimCLR(ContrastiveMethod):
         self.contrast = InfoNCELoss(temperature, form)
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Make two augmented copies: (B, 1, C, S) -> (B, 2, C, S)."""
+        """Make two augmented copies.
+
+        Args:
+            signals: Frames (B, 1, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, 2, C, S).
+        """
         return self.augment(signals.repeat(1, 2, 1, 1), generator)
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the InfoNCE loss."""
+        """Return the InfoNCE loss.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         loss: Tensor = self.contrast(outputs)
         return loss

@@ -1,4 +1,4 @@
-"""VICReg: two views agree while every dimension varies and none repeats another."""
+"""VICReg: two views agree, while all dimensions vary and are not correlated."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Weight = Annotated[float, Field(ge=0)]
 
 @METHODS.register("vicreg")
 class VICReg(Method):
-    """VICReg (Bardes, Ponce and LeCun, 2022). It needs no negatives and does not use who the patient is.
+    """VICReg (Bardes, Ponce and LeCun, 2022). It needs neither negatives nor patients.
 
-    The views are two augmented copies of a frame. Frames of two segments (``frames.segments=2``) give their two
+    The views are two augmented copies of a frame. Frames of two segments (``frames.num_segments=2``) give their two
     segments instead, each augmented. The loss compares the outputs of an expander (Linear, BatchNorm, ReLU, twice, and
-    Linear), which is trained with the encoder and not kept. Variances and covariances are over the batch of all ranks.
+    Linear), which is trained with the encoder and not saved. Variances and covariances are over the batch of all ranks.
 
     The augmentations are our choice, because those of the paper are for images.
 
@@ -60,20 +60,51 @@ class VICReg(Method):
         self.regularization = VICRegLoss(invariance, variance, covariance)
 
     def unsupported_frames(self, num_segments: int, num_views: int) -> str | None:
-        """Refuse more than two segments."""
+        """Refuse more than two segments.
+
+        Args:
+            num_segments: Segments of a frame.
+            num_views: Views that :meth:`views` makes of a frame.
+
+        Returns:
+            A description of supported frames; None if the frames are supported.
+        """
         return "one or two segments a frame" if num_segments > 2 else None
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """Make two augmented copies, or augment two segments: (B, 1 or 2, C, S) -> (B, 2, C, S)."""
+        """Make two augmented copies, or augment two segments.
+
+        Args:
+            signals: Frames (B, 1 or 2, C, S).
+            generator: Source of all randomness.
+
+        Returns:
+            Views (B, 2, C, S).
+        """
         both = signals.repeat(1, 2, 1, 1) if signals.shape[1] == 1 else signals
         return self.augment(both, generator)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the expanded embeddings of both views, (B, 2, width)."""
+        """Return the outputs of the expander for both views.
+
+        Args:
+            batch: The batch, see :data:`clocs.methods.Batch`.
+
+        Returns:
+            Outputs (B, 2, width).
+        """
         return encode_views(self.expander, self.encode(batch))
 
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
-        """Return the weighted sum of the three terms."""
+        """Return the weighted sum of the three terms.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            batch: The batch.
+
+        Returns:
+            A scalar.
+        """
         loss: Tensor = self.regularization(outputs)
         return loss
 

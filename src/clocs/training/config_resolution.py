@@ -33,7 +33,7 @@ def resolve_config(config: str | Path | Mapping[str, Any], overrides: Sequence[s
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"Expected key=value, got '{text}'.")
+            raise ConfigError(f"Expected key=value, got '{text}'")
         parsed, keys = _parse_value(value, text), key.split(".")
         values = _merge(values, {key: parsed}) if len(keys) == 1 else _set_nested(values, keys, parsed, text)
     resolved, errors = try_validate(PretrainConfig, values, _full_keys())
@@ -66,7 +66,7 @@ def _read_file(path: Path) -> dict[str, Any] | None:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not YAML: {error}") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected 'key: value' pairs.")
+        raise ConfigError(f"{path}: expected 'key: value' pairs")
     return values
 
 
@@ -100,5 +100,5 @@ def _set_nested(values: Mapping[str, Any], keys: list[str], value: Any, text: st
         return {**values, keys[0]: value}
     inner = values.get(keys[0], {})
     if not isinstance(inner, Mapping):
-        raise ConfigError(f"'{text}': '{keys[0]}' has no nested keys.")
+        raise ConfigError(f"'{text}': '{keys[0]}' has no nested keys")
     return {**values, keys[0]: _set_nested(inner, keys[1:], value, text)}

@@ -227,7 +227,7 @@ def _records(
 ) -> npt.NDArray[np.bool_] | None:
     """Recordings of a part of a split that are in a mask too; None: all."""
     if (split is None) != (part is None):
-        raise ConfigError("split= and part= belong together: split='default', part='train'.")
+        raise ConfigError("split= and part= belong together: split='default', part='train'")
     if split is None or part is None:
         return records
     chosen = (store.split(split) if isinstance(split, str) else split).mask(part)
@@ -251,14 +251,14 @@ def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> t
             **{"excluded_leads": excluded_leads, **changes, "num_samples": num_samples, "sampling_rate": sampling_rate}
         ), together
     if "sampling_rate" in given or named is None:
-        raise ConfigError("Pass seconds=, the length of a frame, or policy=.")
+        raise ConfigError("Pass seconds=, the length of a frame, or policy=")
     return FramePolicy.model_validate({**named.model_dump(), **changes}), together
 
 
 def _leads(leads: str | Sequence[str] | None, all_leads: bool | None) -> tuple[tuple[str, ...] | None, bool]:
     """Return the policy's leads (None: not given, empty: every lead), and whether an item holds all of them."""
     if leads == "each" and all_leads:
-        raise ConfigError("leads='each' makes an item of every lead; it excludes all_leads=True.")
+        raise ConfigError("leads='each' makes an item of every lead; it excludes all_leads=True")
     if leads is None or leads == "each":
         return (None if leads is None else ()), bool(all_leads)
     names = STANDARD_LEADS if leads == "12" else (leads,) if isinstance(leads, str) else tuple(leads)

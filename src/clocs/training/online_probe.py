@@ -93,14 +93,14 @@ def ridge_scores(train_embeddings: Embeddings, train_truth: Bools, embeddings: E
 
 def _check(embeddings: Embeddings, truth: Bools) -> None:
     if truth.dtype != np.bool_:
-        raise ValueError(f"Expected bool truth, got {truth.dtype}.")
+        raise ValueError(f"Expected bool truth, got {truth.dtype}")
     if embeddings.ndim != 2 or truth.ndim != 2 or len(embeddings) != len(truth):
         raise ValueError(
-            f"Expected embeddings (N, E) and truth (N, K) of the same N, got {embeddings.shape} and {truth.shape}."
+            f"Expected embeddings (N, E) and truth (N, K) of the same N, got {embeddings.shape} and {truth.shape}"
         )
     if not np.isfinite(embeddings).all():
         raise ValueError(
-            f"{int((~np.isfinite(embeddings)).any(axis=1).sum())} of {len(embeddings)} embeddings are not finite."
+            f"{int((~np.isfinite(embeddings)).any(axis=1).sum())} of {len(embeddings)} embeddings are not finite"
         )
 
 

@@ -25,7 +25,7 @@ def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -
     begun = build_initial_encoder(resolve_config("cmsc-synthetic", ["seed=3"]), store.frame_policy("segments"))
     assert same_weights(encoder.module, begun)
     assert not encoder.module.training
-    assert (encoder.folder, encoder.label, encoder.told()["method"]) == (None, "random", "random")
+    assert (encoder.folder, encoder.label, encoder.describe()["method"]) == (None, "random", "random")
     assert encoder.about["input"]["sampling_rate"] == 500
     other = load_encoder_checkpoint("random", store, seed=4)
     assert not same_weights(encoder.module, other.module)
@@ -43,7 +43,7 @@ def test_a_run_and_its_best_folder_are_the_same_encoder(store: Store, trained: P
     assert by_run.identity == by_best.identity
     assert by_run.identity["weights"] == about["weights_sha256"]
     assert (by_run.folder, by_run.label) == (trained, "cmsc")
-    told = by_run.told()
+    told = by_run.describe()
     assert told["method"] == "cmsc"
     assert told["training"]["store_sha256"] == store.sha256
     assert told["validation_loss"] == about["validation_loss"]

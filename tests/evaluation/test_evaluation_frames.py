@@ -93,7 +93,7 @@ def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
     found = chosen(told(plain), store, "encoder")
     assert found.normalization == "typical"
     (note,) = frame_mismatches(told(plain), found, store)
-    assert note.endswith("these frames have adu, scaled to the amplitude of an ordinary lead")
+    assert note.endswith("these frames have adu, scaled to the amplitude of a typical lead")
     assert chosen({**told(plain), "unit": "adu"}, store, "encoder").normalization == "none"
     assert chosen(told(scaled), store, "encoder").normalization == "minmax"
 

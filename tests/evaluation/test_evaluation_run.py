@@ -36,7 +36,7 @@ def test_a_part_with_nobody_in_it_is_named(part: str, tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", records=20, leads=1)
     shares = {name: 0.0 if name == part else 0.5 for name in ("train", "validation", "test")}
     clocs.split(store, "lacking", policy=SplitPolicy(**shares, remainder="test" if part == "train" else "train"))
-    said = rf"split 'lacking' of {store.folder} has nobody in its {part} part"
+    said = rf"split 'lacking' of {store.folder} has no patient in its {part} part"
     with pytest.raises(ConfigError, match=said):
         probe("random", store, clocs.ProbeConfig(split="lacking"), runs=tmp_path / "runs")
     with pytest.raises(ConfigError, match=said):
@@ -57,4 +57,4 @@ def test_recordings_without_any_class_are_told(tmp_path: Path) -> None:
     found = probe("random", store, runs=tmp_path / "runs")
     test = store.split().mask("test")
     none = sum(not {"AFIB", "SR"} & set(store.recording(int(number)).labels) for number in test.nonzero()[0])
-    assert found["notes"][0].startswith(f"{none} of {test.sum()} recordings that judge have frames without any")
+    assert found["notes"][0].startswith(f"{none} of {test.sum()} recordings have frames without any")

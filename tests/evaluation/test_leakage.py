@@ -155,9 +155,9 @@ def test_without_a_list_only_the_very_split_will_do(
     assert "this very split" in check_leakage(trained, silent, store, store.split())["seen"]
     larger = make_store(tmp_path / "larger", records=200)
     for place, split in ((store, store.split("other")), (larger, larger.split())):
-        with pytest.raises(LeakError, match="does not say which recordings"):
+        with pytest.raises(LeakError, match="no list of the recordings"):
             check_leakage(trained, silent, place, split)
-    with pytest.raises(LeakError, match="does not say which recordings"):
+    with pytest.raises(LeakError, match="no list of the recordings"):
         check_leakage(trained, {}, store, store.split())
 
 
@@ -177,7 +177,7 @@ def test_who_passes_an_encoder_on_may_leave_the_list_out(
     shutil.copytree(trained, folder)
     (folder / "seen.npy").unlink()
     assert "this very split" in check_leakage(folder, told, store, store.split())["seen"]
-    with pytest.raises(LeakError, match="does not say which recordings"):
+    with pytest.raises(LeakError, match="no list of the recordings"):
         check_leakage(folder, told, store, store.split("other"))
     with pytest.raises(IntegrityError, match=r"seen\.npy"):
         extend_seen_keys(folder, told, [])  # what it makes would forget them

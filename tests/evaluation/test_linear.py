@@ -104,7 +104,7 @@ def test_a_class_without_a_training_row_never_wins(
         train, validation = (make_rows(seed + part, n, classes, multi_label=True) for part, n in ((0, count), (1, 20)))
     train.truth[:, absent % classes] = False
     if not multi_label:
-        train = train.pick(np.flatnonzero(train.truth.any(1)))
+        train = train.select(np.flatnonzero(train.truth.any(1)))
         if train.truth.any(0).sum() < 2:
             with pytest.raises(ConfigError, match="larger fraction"):
                 fit_linear(train, validation, solver=solver)

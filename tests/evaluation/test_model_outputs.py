@@ -106,7 +106,7 @@ def test_rows_are_picked_together() -> None:
     rows = ModelOutputs(
         numbers[:, None].astype(np.float32), np.eye(5, dtype=bool), numbers, numbers * 10, tuple("abcde")
     )
-    some = rows.pick(np.array([3, 1]))
+    some = rows.select(np.array([3, 1]))
     assert some.values.tolist() == [[3.0], [1.0]]
     assert some.truth.argmax(1).tolist() == some.record.tolist() == [3, 1]
     assert some.patient.tolist() == [30, 10]

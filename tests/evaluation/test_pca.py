@@ -102,7 +102,7 @@ def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: P
 def test_of_many_recordings_some_are_drawn(
     store: Store, residual: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pca, "RECORDINGS", 20)
+    monkeypatch.setattr(pca, "MAX_RECORDINGS", 20)
     weights = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         write_pca_encoder(residual, store, tmp_path / name, seed=seed)

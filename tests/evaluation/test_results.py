@@ -88,7 +88,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         compare([usual], [fewer], replicates=5)
     long = make_evaluation(tmp_path / "long", make_scores(1, 0))
     for sides in (([usual, long], [usual]), ([usual], [usual, long])):
-        with pytest.raises(ConfigError, match="same frames"):
+        with pytest.raises(ConfigError, match="the same frames"):
             compare(*sides, replicates=5)
 
 
@@ -99,11 +99,11 @@ def test_damage_is_a_message(tmp_path: Path) -> None:
         (folder / "scores.npz").write_bytes(raw)
         with pytest.raises(IntegrityError, match=r"scores\.npz: cannot be read"):
             load_scores(folder)
-    with pytest.raises(StoreError, match="holds no evaluation"):
+    with pytest.raises(StoreError, match="has no finished evaluation"):
         load_scores(tmp_path)
     (folder / "scores.npz").write_bytes(whole)
     (folder / "config.json").write_bytes(seal({}))
-    with pytest.raises(StoreError, match="holds no evaluation"):
+    with pytest.raises(StoreError, match="has no finished evaluation"):
         compare([folder], [folder])
     (folder / "config.json").write_text("{}")
     with pytest.raises(IntegrityError, match=rf"^{folder / 'config.json'}: "):

@@ -90,7 +90,7 @@ def test_a_folder_or_a_missing_extra_costs_no_other_file(
 def test_an_encoder_that_takes_no_file_is_said_once(files: list[Path], tmp_path: Path) -> None:
     """It would refuse them all, for a reason that none of them can help."""
     timeless = load_encoder(make_encoder(tmp_path, FramePolicy(num_samples=2500, num_source_samples=2500, leads=LEADS)))
-    with pytest.raises(ConfigError, match="sampling_rate"):
+    with pytest.raises(ConfigError, match="no sampling rate to resample"):
         embed_files(timeless, files)
 
 

@@ -32,7 +32,6 @@ from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from tests.conftest import make_recording
 from tests.inference.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
-from tests.signals.faulty_recordings import sinus_rhythm, swapped_arms
 
 Floats = npt.NDArray[np.float32]
 
@@ -105,7 +104,7 @@ def test_a_file_embeds_as_its_frames_from_a_store(
         return iter([Entry(file)])
 
     store = ingest(replace(DATASETS.get(dataset), entries=only), real_data / folder, tmp_path / "store")
-    policy = POLICY.model_copy(update={"segments": segments})
+    policy = POLICY.model_copy(update={"num_segments": segments})
     frames = Frames(store, policy)
     _, numbers, leads = frames.locate(np.arange(len(frames)))
     gathered = torch.from_numpy(frames.gather(np.arange(len(frames))))
@@ -182,8 +181,8 @@ def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
     about = unseal(path.read_bytes(), "")
     for changes, message in (
         ({"format": "clocs-encoder-9"}, "clocs-encoder-9"),
-        ({"input": {**about["input"], "sampling_rate": 250.0}}, "not those of the policy"),
-        ({"input": {}}, "does not say what it takes"),
+        ({"input": {**about["input"], "sampling_rate": 250.0}}, "differ from the policy"),
+        ({"input": {}}, "invalid input format"),
     ):
         path.write_bytes(seal({**about, **changes}))
         with pytest.raises(StoreError, match=message):
@@ -193,7 +192,7 @@ def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
 def test_an_encoder_without_a_rate_embeds_ready_frames_only(tmp_path: Path, originals: Path) -> None:
     policy = FramePolicy(num_samples=2500, num_source_samples="recording", normalization="minmax", leads=LEADS)
     encoder = load_encoder(make_encoder(tmp_path, policy))
-    with pytest.raises(ConfigError, match="no rate to bring a recording to"):
+    with pytest.raises(ConfigError, match="no sampling rate to resample a recording to"):
         encoder.embed(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
     assert encoder.embed_frames(np.zeros((1, 1, 2500), np.float32)).shape == (1, EMBEDDING)
 
@@ -290,10 +289,11 @@ def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: Pretrai
 
 def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncoder) -> None:
     """Not refused: a heart on the right looks the same."""
-    swapped, slow = swapped_arms(), replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
-    assert of_both.classify(swapped).notes[-1].startswith("lead I: P, QRS and T point down: arm electrodes swapped")
-    assert of_both.classify(slow).notes[-1].startswith("rate: 34 beats per minute at 250 Hz, but the file states 68")
-    assert not any("Check" in note for note in of_both.classify(sinus_rhythm()).notes)
+    exchanged, slow = arms_exchanged(), replace(heart(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
+    assert of_both.classify(exchanged).notes[-1].startswith("lead I: P, QRS and T point down: arms exchanged")
+    note = of_both.classify(slow).notes[-1]
+    assert note.startswith("sampling_rate: 34 beats a minute at 250 Hz, but the file says 68")
+    assert not any("Check" in note for note in of_both.classify(heart()).notes)
 
 
 def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:
@@ -303,7 +303,7 @@ def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) ->
     assert found.notes[-1] == "lead ECG not counted: classifier 'many' was fitted on II, V2, aVL, aVR"
     all_of_it = of_both.classify(recording, any_lead=True)
     values = of_both.embed(recording, any_lead=True).values
-    expected = of_both.classifier("many").classify(values, whole=False)
+    expected = of_both.classifier("many").classify(values, all_leads=False)
     assert {item.name: item.probability for item in all_of_it.classes} == expected
     assert expected != {item.name: item.probability for item in alone.classes}
     assert {item.incomparable for item in all_of_it.classes} == {"the classifier was not fitted on such leads"}

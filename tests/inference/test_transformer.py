@@ -78,13 +78,13 @@ def test_a_pipeline_learns_what_embeddings_hold(embedder: EcgEmbedder) -> None:
 def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
     with pytest.raises(NotFittedError):
         EcgEmbedder(encoder_folder).transform(signals(1))
-    with pytest.raises(ConfigError, match="give leads and unit"):
+    with pytest.raises(ConfigError, match="Pass leads and unit"):
         EcgEmbedder(encoder_folder, sampling_rate=500).fit(signals(1))
     with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
         EcgEmbedder("nowhere").fit(signals(1))
-    with pytest.raises(ConfigError, match="give a list"):
+    with pytest.raises(ConfigError, match="Expected a list of ECGs, got a single one"):
         EcgEmbedder(encoder_folder).fit("ecg.hea")
-    with pytest.raises(ConfigError, match="give the column"):
+    with pytest.raises(ConfigError, match="Pass the column"):
         EcgEmbedder(encoder_folder).fit(pd.DataFrame({"file": ["ecg.hea"]}))  # type: ignore[arg-type]
     with pytest.raises(LeadError, match=r"ECG 0: .*any_lead=True"):
         EcgEmbedder(encoder_folder, sampling_rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))

@@ -82,7 +82,7 @@ def test_the_card_says_what_it_is_for_and_for_whom(published: Path) -> None:
 
 def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, store: Store) -> None:
     card, found = (published / "README.md").read_text(), audit(published, store)
-    section = card.split("## What the embeddings give away")[1].split("\n## ")[0]
+    section = card.split("## Privacy audit")[1].split("\n## ")[0]
     rows = table_rows(found)
     assert len(rows) == section.count("\n| ") - 1
     for row in rows:
@@ -183,7 +183,7 @@ def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
     make_split(store, "all", policy=SplitPolicy(train=0.8, validation=0.2, test=0))
     here = [f"store={store.folder}", f"runs={tmp_path}", "split=all", "max_steps=1", "batch_size=32"]
     best = pretrain("cmsc-synthetic", here)["best"]
-    with pytest.raises(ConfigError, match=r"split 'all' of .* has nobody in its test part"):
+    with pytest.raises(ConfigError, match=r"split 'all' of .* has no patient in its test part"):
         publish(best, store, tmp_path / "out", "name")
 
 
@@ -210,7 +210,7 @@ def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
     assert (encoder.input.sampling_rate, encoder.input.num_samples) == (500.0, 2500)
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_600_000
     card = (folder / "README.md").read_text()
-    assert "## What the embeddings give away" in card
+    assert "## Privacy audit" in card
     assert "equal error rate" in card
     for item in (item for classifier in encoder.classifiers.values() for item in classifier.card.classes):
         assert f"| {item.name} | {item.meaning} |" in card

@@ -1,1 +1,1 @@
-"""Layer 5: judge an encoder: linear evaluation, fine-tuning, results, and the split contract."""
+"""Layer 5: evaluate an encoder by linear probes and fine-tuning, with a leakage check."""

@@ -1,4 +1,4 @@
-"""The encoder that is evaluated, wherever it comes from."""
+"""The encoder that is evaluated: from a run, a folder, the package, or with random weights."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ from clocs.training.seen_recordings import training_hashes
 from clocs.training.shipped import find_encoder_folder
 
 RANDOM = "random"
-"""A checkpoint's name: the paper's network with weights nobody trained."""
+"""Checkpoint name of the paper's network with random weights."""
 
 
 @dataclass(frozen=True)
 class EncoderCheckpoint:
-    """An encoder, and what its config.json says."""
+    """An encoder with the content of its config.json."""
 
     module: Encoder
+    """The encoder, in eval mode."""
     about: dict[str, Any]
+    """Content of config.json."""
     folder: Path | None
-    """None: random weights."""
+    """Folder of the encoder. None: random weights."""
     label: str
-    """For names of runs."""
+    """Method that trained it, for names of runs."""
 
     @property
     def identity(self) -> Any:
-        """What distinguishes this encoder from all others: its weights, or the seed of random ones, and its options."""
+        """Values that identify the encoder: hash of the weights, or seed of random ones, and changed options."""
         encoder = self.about["encoder"]
         name, options = encoder["name"], encoder["options"]
         changed = changed_encoder_options(name, options) if is_registered(encoder) else options
@@ -48,42 +50,54 @@ class EncoderCheckpoint:
         )
         return {**source, "encoder": {"name": name, **changed}}
 
-    def told(self) -> dict[str, Any]:
-        """Where it comes from, for a result."""
+    def describe(self) -> dict[str, Any]:
+        """Return method, training and encoder, for a result."""
         training = self.about.get("training", {})
         method = training.get("method", {}).get("name", RANDOM)
-        told = {"method": method, "training": training}
-        return told | {key: self.about[key] for key in ("encoder", "epoch", "validation_loss") if key in self.about}
+        others = {key: self.about[key] for key in ("encoder", "epoch", "validation_loss") if key in self.about}
+        return {"method": method, "training": training, **others}
 
-    def sources(self, places: Sequence[Store]) -> list[tuple[Store, Split]]:
-        """The stores with the split of training, if they are all those that trained it, in that order."""
+    def training_data(self, stores: Sequence[Store]) -> list[tuple[Store, Split]]:
+        """Return each store with the split of training.
+
+        Args:
+            stores: All stores that the encoder was trained with, in the same order.
+
+        Raises:
+            ConfigError: The stores or their splits differ from those of training.
+        """
         if self.folder is None:
-            raise ConfigError("random weights were trained on nothing; name a run")
-        told = self.about["training"]
-        found = [(place, place.split(told["split"])) for place in places]
-        if [(place.sha256, split.sha256) for place, split in found] != training_hashes(self.about):
+            raise ConfigError("random weights have no training data. Pass a run or an encoder.")
+        training = self.about["training"]
+        pairs = [(store, store.split(training["split"])) for store in stores]
+        if [(store.sha256, split.sha256) for store, split in pairs] != training_hashes(self.about):
             raise ConfigError(
-                f"this takes all stores that the encoder was trained with, in their order ({told['dataset']}), and the "
-                f"split of training; these are others"
+                f"Stores or splits differ from those of training. Pass all stores that the encoder was trained with, "
+                f"in their order: {training['dataset']}."
             )
-        return found
+        return pairs
 
 
 def load_encoder_checkpoint(checkpoint: str | os.PathLike[str], store: Store, seed: int = 0) -> EncoderCheckpoint:
-    """From a run's folder, its ``best``, a shipped encoder's name, or ``random`` (then weights come from the seed)."""
+    """Load an encoder for evaluation.
+
+    Args:
+        checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random``.
+        store: The store that it is evaluated on, which decides the frame length of random weights.
+        seed: Seed of random weights.
+    """
     if os.fspath(checkpoint) == RANDOM:
-        return _random(store, seed)
+        return _random_encoder(store, seed)
     folder = find_encoder_folder(checkpoint)
     module, about = load_encoder_folder(folder)
-    return EncoderCheckpoint(
-        module, about, folder, str(about.get("training", {}).get("method", {}).get("name", "encoder"))
-    )
+    label = str(about.get("training", {}).get("method", {}).get("name", "encoder"))
+    return EncoderCheckpoint(module, about, folder, label)
 
 
-def _random(store: Store, seed: int) -> EncoderCheckpoint:
-    """As CMSC would start: on the segments of the paper where a dataset has them."""
-    purpose = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
-    policy = store.frame_policy(purpose)
+def _random_encoder(store: Store, seed: int) -> EncoderCheckpoint:
+    """Return the initial network of CMSC, for the paper's segments if the dataset has them."""
+    name = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
+    policy = store.frame_policy(name)
     torch.manual_seed(derived_seed(seed, "weights"))
     encoder = CNN(num_samples=policy.num_samples)
     about = {

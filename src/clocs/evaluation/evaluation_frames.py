@@ -1,4 +1,4 @@
-"""Which frames of a store an encoder is judged on."""
+"""The frame policy that an encoder is evaluated with."""
 
 from __future__ import annotations
 
@@ -10,74 +10,81 @@ from clocs.store.store import Store
 from clocs.training.encoder_folder import in_channels
 
 FrameChoice = Literal["encoder", "paper"]
-"""``encoder``: as long, as fast and normalised as those it was trained on; raw steps are brought to the amplitude of an
-ordinary lead where it takes millivolt. ``paper``: the dataset's own in the paper,
-whatever the encoder's rate."""
+"""``encoder``: length, sampling rate and normalisation of training; raw steps are scaled to the amplitude of a typical
+lead if the encoder takes millivolt. ``paper``: the dataset's own frames in the paper, at any sampling rate."""
 
 
 def frame_policy_for(about: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
     """Return the frame policy to evaluate an encoder with.
 
     Args:
-        about: The encoder's config.
+        about: Content of the encoder's config.json.
         store: The store to evaluate on.
-        choice: Frames as in training, or as in the paper.
+        choice: Frames of training (``encoder``) or of the paper (``paper``).
 
     Raises:
-        ConfigError: The dataset has no such frames.
+        ConfigError: The dataset has no frames that the encoder takes.
     """
     policy = _policy(about["input"], store, choice)
     if in_channels(about) == 1:
         return policy
     trained = FramePolicy.model_validate(about["input"]["policy"])
-    leads = tuple(about["input"]["leads"])  # one a channel, whatever leads the dataset's policy names
+    leads = tuple(about["input"]["leads"])  # one a channel, instead of the leads of the dataset's policy
     return policy.model_copy(update={"leads": leads, "allow_missing_leads": trained.allow_missing_leads})
 
 
 def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
-    """Return the policy without regard to the leads of an encoder that takes several at once."""
+    """Return the policy for an encoder that takes one lead at a time."""
     own = store.frame_policy("evaluation")
     trained = FramePolicy.model_validate(input["policy"])
     if choice == "encoder" and trained.sampling_rate is not None:
         unknown_gain = trained.normalization == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
         normalization = "typical" if unknown_gain else trained.normalization
-        taken: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "num_samples": trained.num_samples,
             "sampling_rate": trained.sampling_rate,
             "normalization": normalization,
             "normalization_scope": trained.normalization_scope,
             "unnamed_lead": trained.unnamed_lead,
         }
-        if not own.leads:  # of a dataset without a choice of its own, those that the encoder knows, if it has any
-            there = store.leads()
-            taken["leads"] = [lead for lead in input.get("leads", ()) if lead in there]
-        return FramePolicy.model_validate({**own.model_dump(), **taken, "num_segments": 1, "num_source_samples": None})
+        if not own.leads:  # the dataset has no leads of its own: use those of the encoder
+            available = store.leads()
+            changes["leads"] = [lead for lead in input.get("leads", ()) if lead in available]
+        return FramePolicy.model_validate(
+            {**own.model_dump(), **changes, "num_segments": 1, "num_source_samples": None}
+        )
     if own.num_samples != trained.num_samples:
         raise ConfigError(
-            f"this dataset's frames have {own.num_samples} samples, the encoder takes {trained.num_samples}"
+            f"Frames of this dataset have {own.num_samples} samples, the encoder takes {trained.num_samples}. Use an "
+            "encoder that was trained on frames of this length."
         )
     if choice == "encoder" and trained.model_copy(update={"excluded_leads": own.excluded_leads}) != own:
         raise ConfigError(
-            "this encoder was trained on the frames of another dataset, whose policy leaves the sampling rate open; "
-            "what it would take from this one is a guess. To evaluate as the paper does: --frames paper"
+            "This encoder was trained on another dataset, with a frame policy that has no sampling rate. To evaluate "
+            "on this dataset's frames, as the paper does: --frames paper."
         )
     return own
 
 
 def frame_mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -> list[str]:
-    """A sentence for each way in which frames are not what the encoder was trained on."""
-    found = []
+    """Return a sentence for each difference between frames and those of training.
+
+    Args:
+        input: Section ``input`` of the encoder's config.
+        policy: Frame policy of the evaluation.
+        store: Store of the evaluation.
+    """
+    notes = []
     if input["sampling_rate"] != policy.sampling_rate:
-        trained, taken = (
-            f"{sampling_rate:g} Hz" if sampling_rate else "no stated rate"
-            for sampling_rate in (input["sampling_rate"], policy.sampling_rate)
+        trained, evaluated = (
+            f"{rate:g} Hz" if rate else "no stated rate" for rate in (input["sampling_rate"], policy.sampling_rate)
         )
-        found.append(f"the encoder was trained at {trained}, these frames have {taken}")
+        notes.append(f"the encoder was trained at {trained}, these frames have {evaluated}")
     if "unit" in input and policy.normalization != "minmax" and _units(store) != {input["unit"]}:
-        there = ", ".join(sorted(_units(store)))
-        scaled = ", scaled to the amplitude of an ordinary lead" if policy.normalization == "typical" else ""
-        found.append(f"the encoder was trained on amplitudes in {input['unit']}, these frames have {there}{scaled}")
-    return found
+        units = ", ".join(sorted(_units(store)))
+        scaled = ", scaled to the amplitude of a typical lead" if policy.normalization == "typical" else ""
+        notes.append(f"the encoder was trained on amplitudes in {input['unit']}, these frames have {units}{scaled}")
+    return notes
 
 
 def _units(store: Store) -> set[str]:

@@ -1,4 +1,4 @@
-"""What all evaluations have in common: who is tested, on what, and what is kept of it."""
+"""The steps that all evaluations share: check the inputs, name the run, score and save the results."""
 
 from __future__ import annotations
 
@@ -32,56 +32,74 @@ Folder = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class EvaluationRun:
-    """An encoder before a test part that it has not seen."""
+    """An encoder with a store and a split whose test patients it has not seen."""
 
     encoder: EncoderCheckpoint
+    """The encoder that is evaluated."""
     store: Store
+    """The store that it is evaluated on."""
     split: Split
+    """The split of the store."""
     policy: FramePolicy
-    contract: dict[str, Any]
+    """The frame policy."""
+    leakage: dict[str, Any]
+    """Result of the leakage check."""
     options: EvaluationOptions
+    """Options of the evaluation."""
 
     @classmethod
     def prepare(cls, checkpoint: Folder, store: Folder | Store, options: EvaluationOptions) -> EvaluationRun:
-        """Refused where the encoder has seen test patients, the store names no classes, or a part is empty."""
-        place = open_store(store)
-        require_classes(place)
-        split = place.split(options.split)
-        require_patients(place, split, "train", "validation", options.part)
-        encoder = load_encoder_checkpoint(checkpoint, place, options.seed)
-        policy = frame_policy_for(encoder.about, place, options.frames)
+        """Load encoder and store, and check that they can be evaluated.
+
+        Args:
+            checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random``.
+            store: The store, or its folder.
+            options: Options of the evaluation.
+
+        Raises:
+            LeakError: The encoder has seen test patients.
+            ConfigError: The store has no classes, or a part of the split is empty.
+        """
+        opened = open_store(store)
+        require_classes(opened)
+        split = opened.split(options.split)
+        require_patients(opened, split, "train", "validation", options.part)
+        encoder = load_encoder_checkpoint(checkpoint, opened, options.seed)
+        policy = frame_policy_for(encoder.about, opened, options.frames)
         refuse = options.on_leak == "raise"
-        contract = check_leakage(encoder.folder, encoder.about, place, split, refuse=refuse)
-        return cls(encoder, place, split, policy, contract, options)
+        leakage = check_leakage(encoder.folder, encoder.about, opened, split, refuse=refuse)
+        return cls(encoder, opened, split, policy, leakage, options)
 
     @property
     def label_fraction(self) -> float:
-        """Of the training labels, that the options ask for."""
-        wanted = self.options.num_labelled_patients
-        if wanted is None:
+        """Fraction of the training labels that are used."""
+        num_labelled = self.options.num_labelled_patients
+        if num_labelled is None:
             return self.options.label_fraction
-        people = len(np.unique(self.store.patient_codes()[0][self.split.mask("train")]))
-        if wanted > people or self.options.label_unit != "patients":
+        num_patients = len(np.unique(self.store.patient_codes()[0][self.split.mask("train")]))
+        if num_labelled > num_patients or self.options.label_unit != "patients":
             raise ConfigError(
-                f"num_labelled_patients={wanted}: the training part has {people} patients, and labels must be drawn "
-                "over them: "
-                "label_unit=patients"
+                f"num_labelled_patients={num_labelled}: the training part has {num_patients} patients. Use at most as "
+                "many, with label_unit=patients."
             )
-        return wanted / people
+        return num_labelled / num_patients
 
     def labelled(self) -> npt.NDArray[np.bool_]:
-        """(recordings of the store,) whose labels are trained with; where they are drawn over frames, the part's."""
+        """Return a mask (recordings of the store,) of those with labels to train on.
+
+        If labels are drawn over frames, these are all recordings of the training part.
+        """
         train = self.split.mask("train")
         if self.options.label_unit == "frames":
             return train
         return sample_patients(self.store, train, self.label_fraction, self.options.seed)
 
     def run(self, runs: Folder, kind: str, origin: Mapping[str, Any]) -> Run:
-        """Return the folder of this evaluation.
+        """Return the run of this evaluation.
 
         Args:
-            runs: The folder of all runs.
-            kind: The evaluation's kind, which begins its name.
+            runs: Folder of all runs.
+            kind: Kind of evaluation, with which the run's name begins.
             origin: Hashes of inputs other than store and split.
         """
         label = f"{kind}-{self.encoder.label}-{self.store.manifest.dataset['name']}"
@@ -91,16 +109,25 @@ class EvaluationRun:
         config = {"kind": kind, **options, **hashes, **origin}
         return Run(Path(runs), label, changed, {**hashes, **origin}, config)
 
-    def finish(self, run: Run, scores: ModelOutputs, **told: Any) -> dict[str, Any]:
-        """Judge the scores and keep them."""
+    def finish(self, run: Run, scores: ModelOutputs, **details: Any) -> dict[str, Any]:
+        """Compute the metrics of the scores, and save both.
+
+        Args:
+            run: The run of this evaluation.
+            scores: Class probabilities of the part that is scored.
+            **details: Other entries of the result.
+
+        Returns:
+            The result as JSON, with the folder of the run.
+        """
         result = {
-            "encoder": self.encoder.told(),
-            **told,
-            "contract": self.contract,
+            "encoder": self.encoder.describe(),
+            **details,
+            "contract": self.leakage,
             "notes": [
                 *frame_mismatches(self.encoder.about["input"], self.policy, self.store),
                 *self._unlabelled_classes(),
-                *_without_class(scores),
+                *_recordings_without_class(scores),
             ],
             self.options.part: compute_metrics(scores),
         }
@@ -109,22 +136,22 @@ class EvaluationRun:
         return {**result, "run": str(run.folder), "already_finished": False}
 
     def _unlabelled_classes(self) -> list[str]:
-        """Classes that nobody with a label has: a macro mean counts them all the same."""
+        """Return a note on classes that no labelled patient has. A macro average includes them nevertheless."""
         frames = Frames(self.store, self.policy, records=self.labelled())
         labels = frames.targets(np.arange(len(frames)))
-        lacking = [name for name, column in zip(frames.classes, labels.T, strict=True) if not column.any()]
-        return [f"no labelled patient has {', '.join(lacking)}: of that nothing was learned"] if lacking else []
+        absent = [name for name, column in zip(frames.classes, labels.T, strict=True) if not column.any()]
+        return [f"no labelled patient has {', '.join(absent)}: these classes are never predicted"] if absent else []
 
 
-def _without_class(scores: ModelOutputs) -> list[str]:
-    """A recording of whom nothing is known looks like one that has none of the classes."""
-    none = len(np.unique(scores.record[~scores.truth.any(1)]))
-    every = len(np.unique(scores.record))
-    many = f"{none:,} of {every:,} recordings that judge have frames without any of the classes and count as negatives"
-    return [f"{many}: where labels are missing, leave such recordings out"] if none else []
+def _recordings_without_class(scores: ModelOutputs) -> list[str]:
+    """Return a note on recordings without a class, which unlabelled recordings look like."""
+    without = len(np.unique(scores.record[~scores.truth.any(1)]))
+    total = len(np.unique(scores.record))
+    note = f"{without:,} of {total:,} recordings have frames without any of the classes, which count as negatives"
+    return [f"{note}; leave recordings out whose labels are missing"] if without else []
 
 
 def finished_result(run: Run) -> dict[str, Any] | None:
-    """A result that is there already."""
-    known = run.result()
-    return None if known is None else {**known, "run": str(run.folder), "already_finished": True}
+    """Return the saved result of a run, or None if it is not finished."""
+    result = run.result()
+    return None if result is None else {**result, "run": str(run.folder), "already_finished": True}

@@ -1,4 +1,4 @@
-"""Fine-tuning: all weights trained with some of the labels, from an encoder, or from scratch to compare with."""
+"""Fine-tuning of an encoder with a part of the labels, or training from scratch for comparison."""
 
 from __future__ import annotations
 
@@ -24,23 +24,33 @@ from clocs.training.loop import Progress
 from clocs.training.pretrain import pretrain
 
 SMALL_BATCH = {"cardiology": 16}
-"""The paper's batch where it is not 256."""
+"""The paper's batch size by dataset, where it is not 256."""
 
 
 class FinetuneConfig(EvaluationOptions):
-    """One fine-tuning."""
+    """Options of fine-tuning; the defaults are the paper's.
+
+    Example:
+        >>> FinetuneConfig(label_fraction=0.25, monitor="auc").max_epochs
+        400
+    """
 
     max_epochs: int = Field(default=400, gt=0)
+    """Maximum number of epochs."""
     patience: int = Field(default=15, gt=0)
+    """Epochs without improvement after which training stops."""
     batch_size: int | None = Field(default=None, gt=1)
-    """None: 16 for Cardiology, 256 otherwise."""
+    """Batch size. None: 16 for Cardiology, 256 otherwise."""
     optimizer: Literal["adam", "adamw"] = "adam"
+    """Name of the optimizer."""
     learning_rate: float = Field(default=1e-4, gt=0)
+    """Learning rate of encoder and classifier."""
     monitor: Literal["loss", "auc"] = "loss"
-    """What stops it: validation loss, or validation AUC, by which a probe chooses its regularisation."""
+    """Validation metric that selects the best epoch and stops training: loss or macro AUC."""
     passes_per_epoch: int = Field(default=1, gt=0)
     """Passes over the labelled frames in an epoch."""
     num_threads: int = Field(default=1, gt=0)
+    """Threads of torch."""
 
 
 def finetune(
@@ -51,19 +61,42 @@ def finetune(
     runs: str | os.PathLike[str] = "runs",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train encoder and classifier on the labelled share, stop by validation loss or AUC, judge on the test part.
+    """Train an encoder and a linear classifier with a part of the labels, and score the test part.
 
-    ``checkpoint``: as for ``probe``; ``random`` is training from scratch. The training is a run of its own, which
-    continues if it was killed, and whose metrics hold the validation AUC of each epoch.
+    All weights are trained (table 2 and section 6.3 of the paper). The training is a run of its own. It continues
+    after a kill, and its metrics include the validation AUC of each epoch. A saved result is not computed again.
+
+    Args:
+        checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random`` to train from scratch.
+        store: Store with labels, or its folder.
+        config: Options. None: the defaults.
+        runs: Folder of runs, where training, result and scores are saved.
+        progress: Called during training with the progress.
+
+    Returns:
+        The result as JSON: metrics of the test part per frame, recording and patient, with intervals; notes; and the
+        folder of the run.
+
+    Raises:
+        LeakError: The encoder has seen test patients.
+        ConfigError: The store has no classes, a part of the split is empty, or the encoder does not fit its frames.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 40, "leads": 1, "seconds": 5})
+        >>> split = clocs.split(store)
+        >>> config = FinetuneConfig(max_epochs=1, batch_size=8)
+        >>> result = finetune("random", store, config)
+        >>> 0 <= result["test"]["recording"]["auc"]["value"] <= 1
+        True
     """
     config = config or FinetuneConfig()
     evaluation = EvaluationRun.prepare(checkpoint, store, config)
-    multi_label = _multi_label(evaluation.store, evaluation.policy)
-    trained = pretrain(_training(config, evaluation, multi_label, runs), progress=progress)
+    multi_label = _is_multi_label(evaluation.store, evaluation.policy)
+    trained = pretrain(_training_config(config, evaluation, multi_label, runs), progress=progress)
     run = evaluation.run(runs, "finetune", {"training": Path(trained["run"]).name})
-    known = finished_result(run)
-    if known is not None:
-        return known
+    finished = finished_result(run)
+    if finished is not None:
+        return finished
     run.begin()
     best = Path(trained["best"])
     encoder, about = load_encoder_folder(best)
@@ -76,7 +109,7 @@ def finetune(
 
 
 class _Classifier(nn.Module):
-    """A fine-tuned encoder with its head."""
+    """A fine-tuned encoder with its linear head."""
 
     def __init__(self, encoder: Encoder, head: nn.Module) -> None:
         super().__init__()
@@ -88,10 +121,10 @@ class _Classifier(nn.Module):
         return logits
 
 
-def _training(
+def _training_config(
     config: FinetuneConfig, evaluation: EvaluationRun, multi_label: bool, runs: str | os.PathLike[str]
 ) -> PretrainConfig:
-    """The supervised run that fine-tuning is."""
+    """Return the config of supervised training that fine-tunes the encoder."""
     encoder, store = evaluation.encoder, evaluation.store
     section = encoder.about["encoder"]
     return PretrainConfig(
@@ -99,7 +132,7 @@ def _training(
         encoder={"name": section["name"], **{k: v for k, v in section["options"].items() if k not in FRAME_OPTIONS}},
         store=store.folder,
         split=config.split,
-        frames=_frames(evaluation.policy, store, encoder.module.in_channels),
+        frames=_frame_options(evaluation.policy, store, encoder.module.in_channels),
         init_from=None if encoder.folder is None else str(encoder.folder),
         label_fraction=evaluation.label_fraction,
         label_unit=config.label_unit,
@@ -117,17 +150,17 @@ def _training(
     )
 
 
-def _frames(policy: FramePolicy, store: Store, in_channels: int) -> dict[str, Any]:
-    """What makes the dataset's own policy the one that judges.
+def _frame_options(policy: FramePolicy, store: Store, in_channels: int) -> dict[str, Any]:
+    """Return the changes from the dataset's own frame policy to that of the evaluation.
 
-    Leads are named only where that makes a difference: all other runs keep the names they had without.
+    Leads are included only if they make a difference, so that equal runs have equal names.
     """
     own = store.frame_policy("evaluation").leads
-    alike = policy.leads == own or (in_channels == 1 and set(policy.leads) == store.leads())
-    return policy.model_dump(mode="json", exclude={"leads"} if alike else None)
+    same_leads = policy.leads == own or (in_channels == 1 and set(policy.leads) == store.leads())
+    return policy.model_dump(mode="json", exclude={"leads"} if same_leads else None)
 
 
-def _multi_label(store: Store, policy: FramePolicy) -> bool:
-    """Whether a frame of this store may have several classes, or none."""
+def _is_multi_label(store: Store, policy: FramePolicy) -> bool:
+    """Return whether a frame of this store may have several classes, or none."""
     frames = Frames(store, policy)
     return bool((frames.targets(np.arange(len(frames))).sum(1) != 1).any())

@@ -1,4 +1,4 @@
-"""The split contract: nobody who trained an encoder may test it."""
+"""Leakage check: no patient of an encoder's training data may be in the test part."""
 
 from __future__ import annotations
 
@@ -16,34 +16,45 @@ from clocs.training.seen_recordings import has_seen_keys, seen_mask, was_trained
 def check_leakage(
     folder: Path | None, about: dict[str, Any], store: Store, split: Split, *, refuse: bool = True
 ) -> dict[str, Any]:
-    """Refuse test patients of whom the encoder has seen any recording, under whatever name; else what was found.
+    """Check that the encoder has seen no recording of a test patient, under any name.
 
-    ``folder``: where the encoder lies; None for one that has seen nothing. ``refuse=False``: count them instead.
+    Args:
+        folder: Folder of the encoder. None: random weights, which have seen nothing.
+        about: Content of the encoder's config.json.
+        store: Store of the evaluation.
+        split: Split of the evaluation.
+        refuse: Raise an error for a leak. Otherwise leaks are counted.
+
+    Returns:
+        Number of recordings of each part that the encoder has seen, for a result.
+
+    Raises:
+        LeakError: A test patient was seen, or the encoder has no list of what it has seen.
     """
     if folder is None:
         return {"seen": "nothing: random weights"}
     if not has_seen_keys(folder, about):
-        return _same_split(about, store, split)
+        return _check_same_split(about, store, split)
     seen = seen_mask(folder, about, store)
-    patient, patients = store.patient_codes()
-    known = np.zeros(patients, bool)
-    known[patient[seen]] = True
-    crossing = np.flatnonzero(split.mask("test") & known[patient])
-    if len(crossing) and refuse:
+    patient, num_patients = store.patient_codes()
+    was_seen = np.zeros(num_patients, bool)
+    was_seen[patient[seen]] = True
+    leaks = np.flatnonzero(split.mask("test") & was_seen[patient])
+    if len(leaks) and refuse:
         names = store.table(["record_id"]).column(0)
         raise LeakError(
-            f"this encoder was trained on patients of the test part of split '{split.name}': {len(crossing)} test "
-            f"recordings are theirs, '{names[int(crossing[0])]}' among them. Use the split that it was trained with."
+            f"This encoder was trained on patients of the test part of split '{split.name}': {len(leaks)} test "
+            f"recordings are theirs, '{names[int(leaks[0])]}' among them. Use the split that it was trained with."
         )
-    found: dict[str, Any] = {"seen": {part: int((seen & split.mask(part)).sum()) for part in PARTS}}
-    return found if refuse else {**found, "leaks": len(crossing)}
+    counts: dict[str, Any] = {"seen": {part: int((seen & split.mask(part)).sum()) for part in PARTS}}
+    return counts if refuse else {**counts, "leaks": len(leaks)}
 
 
-def _same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
-    """An encoder without a list of what it has seen can be trusted only with the very split it was trained on."""
+def _check_same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:
+    """Accept an encoder without a list of seen recordings only with the split that it was trained on."""
     if was_trained_on_split(about, store, split):
         return {"seen": "the training and validation parts of this very split"}
     raise LeakError(
-        "this encoder does not say which recordings it has seen, and it was trained with another store or split: "
-        "its patients may be in the test part. Train it again, or evaluate with the store and split it names."
+        "This encoder has no list of the recordings it has seen, and was trained with another store or split. Its "
+        "patients may be in the test part. Train it again, or evaluate with the store and split of its training."
     )

@@ -1,4 +1,4 @@
-"""A part of a store as a table for a classifier: one row a lead and frame."""
+"""Outputs of a module for the frames of a store, with labels, recordings and patients."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import no_classes_message
 
 BATCH = 512
+"""Frames in a batch."""
 
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """N rows of a part."""
+    """Embeddings or scores of N rows, with their labels.
+
+    A row is a lead of a frame, a frame of several leads, or, after pooling, a recording or a patient.
+    """
 
     values: npt.NDArray[np.float32]
-    """(N, E) embeddings, or (N, K) scores."""
+    """Embeddings (N, E), or scores (N, K)."""
     truth: npt.NDArray[np.bool_]
-    """(N, K)"""
+    """Labels, (N, K)."""
     record: npt.NDArray[np.int64]
-    """(N,) the recording's number in the store."""
+    """Index of the recording in the store, (N,)."""
     patient: npt.NDArray[np.int64]
-    """(N,) the patient's number in the store."""
+    """Code of the patient in the store, (N,)."""
     classes: tuple[str, ...]
-    """(K,)"""
+    """Class names, (K,)."""
 
     @property
     def multi_label(self) -> bool:
@@ -40,29 +44,27 @@ class ModelOutputs:
         return bool((self.truth.sum(1) != 1).any())
 
     def with_values(self, values: npt.NDArray[np.float32]) -> ModelOutputs:
-        """The same rows with other values."""
+        """Return the same rows with other values."""
         return replace(self, values=values)
 
-    def pick(self, chosen: npt.NDArray[np.int64]) -> ModelOutputs:
-        """Some rows."""
-        return ModelOutputs(
-            self.values[chosen], self.truth[chosen], self.record[chosen], self.patient[chosen], self.classes
-        )
+    def select(self, rows: npt.NDArray[np.int64]) -> ModelOutputs:
+        """Return the rows with these indices."""
+        return ModelOutputs(self.values[rows], self.truth[rows], self.record[rows], self.patient[rows], self.classes)
 
 
 def require_classes(store: Store) -> None:
-    """What is fitted or judged by classes takes a store that names some."""
+    """Raise an error if the store has no classes."""
     if not store.manifest.dataset["classes"]:
         raise ConfigError(no_classes_message(store))
 
 
 def require_patients(store: Store, split: Split, *parts: str) -> None:
-    """Parts that train, choose or judge must have somebody in them."""
+    """Raise an error if one of these parts of a split is empty."""
     for part in parts:
         if not split.mask(part).any():
             raise ConfigError(
-                f"split '{split.name}' of {store.folder} has nobody in its {part} part. Name another split, or make "
-                "one of more patients or with other shares: clocs.split(store, name, policy=...)"
+                f"split '{split.name}' of {store.folder} has no patient in its {part} part. Use another split, or make "
+                "one with other fractions: clocs.split(store, name, policy=...)."
             )
 
 
@@ -75,19 +77,23 @@ def compute_outputs(
     in_channels: int = 1,
     train_mode: bool = False,
 ) -> ModelOutputs:
-    """Return what a module makes of a part's frames, without changing it.
+    """Run a module on the frames of a store, without changing the module.
 
     Args:
-        module: (N, C, S) -> (N, anything). With several channels it also takes a lead mask (N, C).
+        module: Maps frames (N, C, S) to (N, anything). With several channels it also takes a lead mask (N, C).
         store: The store.
-        policy: The frames.
-        records: Which recordings of the store, a mask.
-        in_channels: C. With 1, a row is a lead of a frame; else a frame with all leads.
-        train_mode: As the released code had it, with BatchNorm's statistics of each batch and with dropout.
+        policy: The frame policy.
+        records: Mask of the recordings of the store.
+        in_channels: C. With 1, a row is a lead of a frame; otherwise a frame with all leads.
+        train_mode: Run the module in train mode, as the paper's released code does: BatchNorm uses the statistics of
+            each batch, and dropout is active.
+
+    Returns:
+        The outputs, ordered by recording.
     """
     dataset = FrameDataset(store, policy=policy, records=records, all_leads=in_channels > 1)
     items = np.arange(len(dataset))
-    kept = {name: value.clone() for name, value in module.state_dict().items()}
+    before = {name: value.clone() for name, value in module.state_dict().items()}
     module.train(train_mode)
     values = []
     with torch.no_grad():
@@ -95,11 +101,11 @@ def compute_outputs(
             batch = dataset.batch(items[begin : begin + BATCH], targets=False)
             masks = (batch["lead_mask"],) if in_channels > 1 else ()
             values.append(module(batch["signal"][:, 0], *masks).numpy())
-    if train_mode:  # BatchNorm's running statistics have moved
-        module.load_state_dict(kept)
+    if train_mode:  # restore the running statistics of BatchNorm
+        module.load_state_dict(before)
     module.eval()
-    if not all(torch.equal(value, kept[name]) for name, value in module.state_dict().items()):
-        raise AssertionError("an encoder changed while it was evaluated")
+    if not all(torch.equal(value, before[name]) for name, value in module.state_dict().items()):
+        raise AssertionError("The module changed while it was evaluated.")
     record = dataset.locate(items)[0]
     patient = store.patient_codes()[0][record]
     return ModelOutputs(np.concatenate(values), dataset.frames.targets(items), record, patient, dataset.classes)

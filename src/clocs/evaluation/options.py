@@ -1,4 +1,4 @@
-"""What every evaluation with some of the labels is told."""
+"""Options that all evaluations share."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from clocs.evaluation.evaluation_frames import FrameChoice
 from clocs.training.labels import LabelUnit
 
 EXECUTION: Final = frozenset({"num_threads"})
-"""Options that say how an evaluation is carried out: not part of what it is."""
+"""Options that do not change results, and are left out of the name of a run."""
 
 
 class EvaluationOptions(BaseModel):
-    """Which labels, of which frames."""
+    """Options of an evaluation with a part of the labels."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     split: str = "default"
+    """Name of the split."""
     label_fraction: float = Field(default=0.5, gt=0, le=1)
-    """Of the training labels."""
+    """Fraction of the training labels that are used."""
     num_labelled_patients: int | None = Field(default=None, gt=0)
-    """So many training patients have labels, in place of a fraction."""
+    """Number of training patients with labels, instead of a fraction."""
     label_unit: LabelUnit = "patients"
+    """Unit in which labels are drawn at random: ``patients`` or ``frames``."""
     seed: int = Field(default=0, ge=0)
-    """Of the label draw, and of random weights."""
+    """Seed of the draw of labels, and of random weights."""
     frames: FrameChoice = "encoder"
+    """Frames of the encoder's training (``encoder``), or the dataset's own frames in the paper (``paper``)."""
     part: Literal["validation", "test"] = "test"
-    """Whose patients judge. A search for a better encoder must not see the test part: then the validation part both
-    chooses (a probe's regularisation, when fine-tuning stops) and judges."""
+    """Part of the split that is scored. Use ``validation`` to choose among encoders: the validation part then also
+    selects the regularisation of a probe and the epoch of fine-tuning."""
     on_leak: Literal["raise", "measure"] = "raise"
-    """``measure``: judge by patients the encoder has seen, too, and mark the result: what would leaks gain?"""
+    """``raise``: reject encoders that have seen test patients. ``measure``: score them and count the leaks."""

@@ -1,7 +1,7 @@
-"""Another embedding for a trained encoder: PCA of the pooled activations of every block.
+"""PCA of the pooled activations of every block, as the embedding of a trained encoder.
 
-The layer that the loss saw is left out, as a projection head is. It was trained to tell patients apart, and drops what
-changes between a patient's leads and segments.
+The last layer is left out, as a projection head is. The loss trains it to distinguish patients, so it discards what
+differs between leads and segments of a patient.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from clocs.training.onnx_export import finish_encoder
 from clocs.training.output_dir import check_output_dir
 from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, seen_keys
 
-RECORDINGS = 4_000
-"""At most, of each store: thousands are enough for the covariance of some hundred features."""
-OF_THE_LAYER = ("head_sha256", "classifiers")
+MAX_RECORDINGS = 4_000
+"""Maximum number of recordings of each store. The covariance of some hundred features needs no more."""
+LAYER_KEYS = ("head_sha256", "classifiers")
 """Keys of an encoder's config that belong to the layer that is left out."""
 
 
@@ -46,39 +46,39 @@ def write_pca_encoder(
     seed: int = 0,
     embedding_dim: int | None = None,
 ) -> dict[str, Any]:
-    """Write a trained encoder with PCA of its features as the embedding; see :class:`clocs.encoders.PCAEncoder`.
+    """Write a trained encoder whose embedding is a PCA of its features; see :class:`clocs.encoders.PCAEncoder`.
 
-    Components are fitted without labels, on training patients alone. Every store counts alike.
+    Components are fitted without labels, on training patients only. All stores have the same weight.
 
     Args:
         checkpoint: Folder or name of an encoder with features.
         store: The store that it was trained on.
-        out: Folder to write. One that holds anything but the same encoder from an earlier call is refused.
+        out: Folder to write. It may have the result of an earlier call, and nothing else.
         extra_stores: The other stores that it was trained on, in their order.
-        seed: Seed of the choice of recordings, where a store has more than 4,000.
-        embedding_dim: Number of components; None for the dimension of the encoder's embedding.
+        seed: Seed of the selection of recordings, if a store has more than 4,000.
+        embedding_dim: Number of components. None: the dimension of the encoder's embedding.
 
     Returns:
-        The folder, and the share of the variance that the components explain.
+        The folder, and the fraction of the variance that the components explain.
 
     Raises:
-        ConfigError: The encoder has no features, the features have fewer dimensions, or the stores are others.
+        ConfigError: The encoder has no features or too few, or the stores are not those of training.
     """
     opened = [open_store(each) for each in (store, *extra_stores)]
     encoder = load_encoder_checkpoint(checkpoint, opened[0])
-    sources = encoder.sources(opened)
+    sources = encoder.training_data(opened)
     module = PCAEncoder(encoder.module, embedding_dim or encoder.module.embedding_dim).eval()
     folder = Path(out)
     fitted = {
         "of": encoder.about["weights_sha256"],
-        "recordings": RECORDINGS,
+        "recordings": MAX_RECORDINGS,
         "seed": seed,
         "components": module.embedding_dim,
     }
-    check_output_dir(folder, lambda held: _made_of(held, fitted))
+    check_output_dir(folder, lambda config: _has_components(config, fitted))
     explained = module.fit(_features(module, encoder, *source, seed) for source in sources)
     assert encoder.folder is not None
-    about = {key: value for key, value in encoder.about.items() if key not in OF_THE_LAYER}
+    about = {key: value for key, value in encoder.about.items() if key not in LAYER_KEYS}
     about["seen_sha256"] = save_seen_keys(
         folder, extend_seen_keys(encoder.folder, encoder.about, starmap(seen_keys, sources))
     )
@@ -88,10 +88,9 @@ def write_pca_encoder(
     return {"folder": str(folder), "explained": explained}
 
 
-def _made_of(held: dict[str, Any], fitted: dict[str, Any]) -> bool:
-    """Return whether a config is that of these components, and nothing was fitted to them since."""
-    known = held.get("pca", {})
-    return fitted.items() <= known.items() and held.keys().isdisjoint(OF_THE_LAYER)
+def _has_components(config: dict[str, Any], fitted: dict[str, Any]) -> bool:
+    """Return whether a config describes these components, without a head or classifiers on them."""
+    return fitted.items() <= config.get("pca", {}).items() and config.keys().isdisjoint(LAYER_KEYS)
 
 
 class _Features(nn.Module):
@@ -102,17 +101,17 @@ class _Features(nn.Module):
         self.encoder = encoder
 
     def forward(self, signals: torch.Tensor, lead_mask: torch.Tensor | None = None) -> torch.Tensor:
-        """(N, C, S) -> (N, P)."""
+        """Return features: (N, C, S) -> (N, P)."""
         return self.encoder.features(signals, lead_mask)
 
 
 def _features(
     module: Encoder, encoder: EncoderCheckpoint, store: Store, split: Split, seed: int
 ) -> npt.NDArray[np.float32]:
-    """Return the features (N, P) of the training recordings: all, or as many as are enough."""
+    """Return the features (N, P) of the training recordings, or of a random selection of them."""
     records = np.flatnonzero(split.mask("train"))
-    if len(records) > RECORDINGS:
-        records = generator(seed, "principal components").choice(records, RECORDINGS, replace=False)
+    if len(records) > MAX_RECORDINGS:
+        records = generator(seed, "principal components").choice(records, MAX_RECORDINGS, replace=False)
     chosen = np.zeros(len(split.mask("train")), np.bool_)
     chosen[records] = True
     policy = frame_policy_for(encoder.about, store, "encoder")

@@ -1,4 +1,4 @@
-"""Linear evaluation: what a frozen encoder is worth to a linear classifier with some of the labels."""
+"""Linear evaluation of a frozen encoder with a part of the labels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ from clocs.training.labels import sample_items
 
 
 class ProbeConfig(EvaluationOptions):
-    """One linear evaluation."""
+    """Options of a linear evaluation.
+
+    Example:
+        >>> ProbeConfig(label_fraction=0.1).solver
+        'lbfgs'
+    """
 
     solver: Solver = "lbfgs"
+    """``lbfgs``: logistic regression, regularised by validation AUC. ``adam``: a linear layer, as in the paper."""
     train_mode: bool = False
-    """As the released code had it: BatchNorm and dropout active."""
+    """Embed with BatchNorm and dropout in train mode, as the paper's released code does."""
 
 
 def probe(
@@ -34,10 +40,30 @@ def probe(
     *,
     runs: str | os.PathLike[str] = "runs",
 ) -> dict[str, Any]:
-    """Fit a linear classifier on an encoder's embeddings and judge it on the test part, or on ``config.part``.
+    """Fit a linear classifier on an encoder's embeddings, and score it on the test part.
 
-    ``checkpoint``: a run's folder, its ``best``, a shipped encoder's name, or ``random``. ``runs``: where the result
-    and the test scores are kept, under a name made of what goes into them; a kept result is looked up.
+    The encoder is frozen (table 1 and section 6.2 of the paper). A saved result is not computed again.
+
+    Args:
+        checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random`` for random weights.
+        store: Store with labels, or its folder.
+        config: Options. None: the defaults.
+        runs: Folder of runs, where result and scores are saved.
+
+    Returns:
+        The result as JSON: metrics of the test part per frame, recording and patient, with intervals; notes; and the
+        folder of the run.
+
+    Raises:
+        LeakError: The encoder has seen test patients.
+        ConfigError: The store has no classes, a part of the split is empty, or the encoder does not fit its frames.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 40, "leads": 1, "seconds": 5})
+        >>> split = clocs.split(store)
+        >>> result = probe("random", store, ProbeConfig(label_fraction=1.0))
+        >>> sorted(result["test"])
+        ['frame', 'patient', 'recording']
     """
     config = config or ProbeConfig()
     evaluation = EvaluationRun.prepare(checkpoint, store, config)
@@ -46,14 +72,16 @@ def probe(
         "probe",
         {"encoder": evaluation.encoder.identity, "policy_sha256": content_hash(changed_values(evaluation.policy))},
     )
-    known = finished_result(run)
-    if known is not None:
-        return known
+    finished = finished_result(run)
+    if finished is not None:
+        return finished
     run.begin()
-    parts = {part: _rows(evaluation, config, part) for part in dict.fromkeys(("train", "validation", config.part))}
+    parts = {
+        part: _embeddings(evaluation, config, part) for part in dict.fromkeys(("train", "validation", config.part))
+    }
     linear = fit_linear(parts["train"], parts["validation"], solver=config.solver, seed=config.seed)
-    judges = parts[config.part]
-    scores = judges.with_values(linear.probabilities(judges.values).astype(np.float32))
+    scored = parts[config.part]
+    scores = scored.with_values(linear.probabilities(scored.values).astype(np.float32))
     return evaluation.finish(
         run,
         scores,
@@ -63,10 +91,10 @@ def probe(
     )
 
 
-def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> ModelOutputs:
-    """A part's embeddings; of the training part, those with a label."""
+def _embeddings(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> ModelOutputs:
+    """Return the embeddings of a part; of the training part, only those with a label."""
     records = evaluation.labelled() if part == "train" else evaluation.split.mask(part)
-    torch.manual_seed(derived_seed(config.seed, "rows", part))  # dropout, in train mode
+    torch.manual_seed(derived_seed(config.seed, "rows", part))  # for dropout in train mode
     module = evaluation.encoder.module
     rows = compute_outputs(
         module,
@@ -77,5 +105,5 @@ def _rows(evaluation: EvaluationRun, config: ProbeConfig, part: str) -> ModelOut
         train_mode=config.train_mode,
     )
     if part == "train" and config.label_unit == "frames":
-        rows = rows.pick(sample_items(len(rows.values), config.label_fraction, config.seed))
+        rows = rows.select(sample_items(len(rows.values), config.label_fraction, config.seed))
     return rows

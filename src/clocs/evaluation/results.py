@@ -1,4 +1,4 @@
-"""Test scores as files, so that two evaluations can be compared patient by patient."""
+"""Saved scores of evaluations, and comparison of evaluations patient by patient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE = "scores.npz"
 
 
 def save_scores(folder: Path, scores: ModelOutputs) -> None:
-    """Write the test rows with their truth."""
+    """Write scores with their labels to the folder of an evaluation."""
     raw = io.BytesIO()
     np.savez_compressed(
         raw,
@@ -35,26 +35,40 @@ def save_scores(folder: Path, scores: ModelOutputs) -> None:
 
 
 def load_scores(folder: Path) -> ModelOutputs:
-    """Return the test rows of an evaluation; each array has a checksum in the file."""
+    """Read the scores of an evaluation.
+
+    Raises:
+        StoreError: The folder is not that of an evaluation.
+        IntegrityError: The file is damaged.
+    """
     path = folder / FILE
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-            classes = tuple(str(name) for name in kept["classes"])
-            return ModelOutputs(kept["scores"], kept["truth"], kept["record"], kept["patient"], classes)
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as saved:
+            classes = tuple(str(name) for name in saved["classes"])
+            return ModelOutputs(saved["scores"], saved["truth"], saved["record"], saved["patient"], classes)
     except OSError as error:
-        raise StoreError(f"{folder} holds no evaluation: {error}") from error
-    except Exception as error:  # damaged bytes make numpy raise what they will
+        raise StoreError(f"{folder} has no finished evaluation: {error}") from error
+    except Exception as error:  # numpy raises many types for damaged bytes
         raise IntegrityError(f"{path}: cannot be read: {error!r:.200}. Evaluate again into another folder.") from error
 
 
 def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) -> dict[str, Difference]:
-    """The macro AUC of the first evaluations (one a seed) minus that of the second, level by level, with intervals.
+    """Compute the difference in macro AUC between two sets of evaluations, with intervals over patients.
 
-    Both sides must have been tested on the same patients of the same store.
+    Args:
+        first: Folders of evaluations that differ only by their seed.
+        second: Folders of the evaluations to subtract.
+        replicates: Bootstrap replicates of the intervals.
+
+    Returns:
+        First minus second, by level.
+
+    Raises:
+        ConfigError: The evaluations have different stores, splits, frames or patients.
     """
-    data = {_data(folder) for folder in (*first, *second)}
+    data = {_data_hashes(folder) for folder in (*first, *second)}
     if len(data) != 1:
-        raise ConfigError("these evaluations were made with different stores or splits: their patients differ")
+        raise ConfigError("These evaluations have different stores or splits. Compare evaluations of the same data.")
     sides = [[load_scores(folder) for folder in folders] for folders in (first, second)]
     return differences(*sides, replicates=replicates)
 
@@ -63,16 +77,23 @@ def differences(
     first: Sequence[ModelOutputs],
     second: Sequence[ModelOutputs],
     *,
-    among: Sequence[str] = LEVELS,
+    levels: Sequence[str] = LEVELS,
     replicates: int = 1000,
 ) -> dict[str, Difference]:
-    """As ``compare``, for scores of one store's patients, at the levels ``among``."""
+    """Compute the differences of :func:`compare` from scores.
+
+    Args:
+        first: Scores of evaluations that differ only by their seed.
+        second: Scores to subtract, of the same patients.
+        levels: Levels to compare.
+        replicates: Bootstrap replicates of the intervals.
+    """
     sides = [[dict(scores_by_level(run)) for run in side] for side in (first, second)]
-    found = {}
-    for level in among:
+    result = {}
+    for level in levels:
         a, b = ([run[level] for run in side] for side in sides)
         _check_rows(a, b)
-        found[level] = paired_difference(
+        result[level] = paired_difference(
             a[0].truth,
             [run.values for run in a],
             [run.values for run in b],
@@ -80,36 +101,47 @@ def differences(
             other=(b[0].truth, b[0].patient),
             replicates=replicates,
         )
-    return found
+    return result
 
 
 def _check_rows(first: list[ModelOutputs], second: list[ModelOutputs]) -> None:
-    """Refuse runs of one side with other rows, and sides with other patients."""
-    for one, *others in (first, second):
-        if not all(np.array_equal(one.record, run.record) and np.array_equal(one.truth, run.truth) for run in others):
-            raise ConfigError("evaluations that differ by their seed alone have the same frames; these have not")
+    """Raise an error if runs of one side have different rows, or the sides have different patients."""
+    for one, *rest in (first, second):
+        if not all(np.array_equal(one.record, run.record) and np.array_equal(one.truth, run.truth) for run in rest):
+            raise ConfigError("Evaluations of one side must have the same frames. Pass runs that differ by their seed.")
     if not np.array_equal(np.unique(first[0].patient), np.unique(second[0].patient)):
-        raise ConfigError("some patients have frames on one side only: the two cannot be compared")
+        raise ConfigError("Some patients have frames on one side only. Compare evaluations of the same patients.")
 
 
 def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]:
-    """ROC curves and a reliability diagram of an evaluation's test part, as pictures in ``out``."""
+    """Draw ROC curves and a reliability diagram of an evaluation.
+
+    Args:
+        folder: Folder of the evaluation.
+        out: Folder to write the pictures to.
+        level: ``frame``, ``recording`` or ``patient``.
+
+    Returns:
+        The paths of the pictures.
+    """
     from clocs.drawing.curves import draw_reliability, draw_roc
 
-    known = dict(scores_by_level(load_scores(folder)))
-    if level not in known:
-        raise ConfigError(f"no level '{level}'; there are {', '.join(known)}")
-    rows = known[level]
+    by_level = dict(scores_by_level(load_scores(folder)))
+    if level not in by_level:
+        raise ConfigError(f"Unknown level '{level}'. Levels: {', '.join(by_level)}.")
+    rows = by_level[level]
     paths = [out / f"{kind}-{level}.png" for kind in ("roc", "reliability")]
     draw_roc(dict(zip(rows.classes, roc_curves(rows.truth, rows.values), strict=True)), paths[0])
-    found = reliability(rows.truth, rows.values)
-    draw_reliability(rows.classes, found.edges, found.count, found.mean_probability, found.observed, paths[1])
+    measured = reliability(rows.truth, rows.values)
+    draw_reliability(
+        rows.classes, measured.edges, measured.count, measured.mean_probability, measured.observed, paths[1]
+    )
     return paths
 
 
-def _data(folder: Path) -> tuple[str, str]:
+def _data_hashes(folder: Path) -> tuple[str, str]:
     try:
-        known = read_config(folder)
-        return known["store_sha256"], known["split_sha256"]
+        config = read_config(folder)
+        return config["store_sha256"], config["split_sha256"]
     except (OSError, KeyError) as error:
-        raise StoreError(f"{folder} holds no evaluation: {error}") from error
+        raise StoreError(f"{folder} has no finished evaluation: {error}") from error

@@ -1,4 +1,4 @@
-"""How good scores are: per frame, per recording and per patient, with intervals over patients."""
+"""Metrics of class probabilities per frame, recording and patient, with confidence intervals over patients."""
 
 from __future__ import annotations
 
@@ -14,21 +14,29 @@ from clocs.metrics.calibration import brier_score, expected_calibration_error
 from clocs.metrics.pooling import pool, pool_truth
 
 LEVELS = ("frame", "recording", "patient")
-"""``frame``: every lead and frame by itself, as the paper reports. Else the mean of a recording's, or a patient's."""
-
+"""``frame``: every lead and frame by itself, as in the paper. Others: the mean over a recording or a patient."""
 
 Adjust = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]]
-"""(G, K) means of probabilities to those of the wholes."""
+"""Calibration of mean probabilities (G, K) of recordings or patients."""
 
 
 def scores_by_level(scores: ModelOutputs, adjust: Adjust | None = None) -> Iterator[tuple[str, ModelOutputs]]:
-    """The scores of each level."""
+    """Iterate over the levels, with the scores of each."""
     for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
         yield level, scores if groups is None else pool_outputs(scores, groups, adjust)
 
 
 def pool_outputs(scores: ModelOutputs, groups: npt.NDArray[np.int64], adjust: Adjust | None = None) -> ModelOutputs:
-    """One row a group, its values averaged, and adjusted."""
+    """Average the values of each group.
+
+    Args:
+        scores: N rows.
+        groups: Group of each row, (N,).
+        adjust: Calibration of the means.
+
+    Returns:
+        One row a group, by ascending group.
+    """
     unique, values = pool(scores.values, groups)
     values = values if adjust is None else np.asarray(adjust(values))
     first = np.unique(groups, return_index=True)[1]
@@ -38,26 +46,35 @@ def pool_outputs(scores: ModelOutputs, groups: npt.NDArray[np.int64], adjust: Ad
 
 
 def compute_metrics(scores: ModelOutputs, *, adjust: Adjust | None = None, replicates: int = 1000) -> dict[str, Any]:
-    """Everything there is to say about the probabilities of a test part, as JSON."""
-    return {level: _level(rows, replicates) for level, rows in scores_by_level(scores, adjust)}
+    """Compute AUC, average precision and calibration of class probabilities.
+
+    Args:
+        scores: Class probabilities of a test part.
+        adjust: Calibration of the mean probabilities of recordings and patients.
+        replicates: Bootstrap replicates of the intervals.
+
+    Returns:
+        Metrics by level as JSON: macro averages, and those of each class.
+    """
+    return {level: _level_metrics(rows, replicates) for level, rows in scores_by_level(scores, adjust)}
 
 
-def _level(rows: ModelOutputs, replicates: int) -> dict[str, Any]:
-    found = bootstrap_intervals(rows.truth, rows.values, rows.patient, replicates=replicates).as_dict()
+def _level_metrics(rows: ModelOutputs, replicates: int) -> dict[str, Any]:
+    intervals = bootstrap_intervals(rows.truth, rows.values, rows.patient, replicates=replicates).as_dict()
     errors, squares = expected_calibration_error(rows.truth, rows.values), brier_score(rows.truth, rows.values)
     classes = {
         name: {
-            "auc": found["auc"][place],
-            "average_precision": found["average_precision"][place],
-            "positives": int(rows.truth[:, place].sum()),
-            "calibration_error": float(errors[place]),
-            "brier": float(squares[place]),
+            "auc": intervals["auc"][column],
+            "average_precision": intervals["average_precision"][column],
+            "positives": int(rows.truth[:, column].sum()),
+            "calibration_error": float(errors[column]),
+            "brier": float(squares[column]),
         }
-        for place, name in enumerate(rows.classes)
+        for column, name in enumerate(rows.classes)
     }
     return {
-        "auc": found["macro_auc"],
-        "average_precision": found["macro_average_precision"],
+        "auc": intervals["macro_auc"],
+        "average_precision": intervals["macro_average_precision"],
         "calibration_error": float(errors.mean()),
         "rows": len(rows.truth),
         "patients": len(np.unique(rows.patient)),
@@ -66,7 +83,7 @@ def _level(rows: ModelOutputs, replicates: int) -> dict[str, Any]:
 
 
 def format_interval(interval: dict[str, float | None]) -> str:
-    """An interval of a result, for people: ``0.947 (0.942 to 0.953)``."""
+    """Format an interval of a result: ``0.947 (0.942 to 0.953)``."""
     value, low, high = (interval[key] for key in ("value", "low", "high"))
     if value is None:
         return "-"

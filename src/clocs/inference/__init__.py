@@ -1,1 +1,1 @@
-"""Layer 5: load an encoder; embed and classify recordings with it."""
+"""Layer 5: load a trained encoder; embed and classify recordings."""

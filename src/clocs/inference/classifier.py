@@ -1,4 +1,4 @@
-"""A linear classifier on embeddings that says what its classes are, and how far its probabilities can be trusted."""
+"""Calibrated linear classifiers on embeddings, saved with their classes, limitations and reliability."""
 
 from __future__ import annotations
 
@@ -20,99 +20,107 @@ from clocs.metrics.calibration import Reliability, adjust_probabilities, to_prob
 
 TENSORS, ABOUT = "classifier.safetensors", "classifier.json"
 FOLDER = "classifiers"
-"""Beside an encoder: a folder for each classifier, by its name."""
+"""Subfolder of an encoder that has a folder for each of its classifiers, by name."""
 Floats = npt.NDArray[np.float32]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Validation patients whose probability of a class was over ``low`` and up to ``high``."""
+    """Validation patients with a probability of a class in (low, high]."""
 
     low: Fraction
+    """Lower bound, excluded."""
     high: Fraction
+    """Upper bound, included."""
     count: int
-    """Patients."""
+    """Number of patients."""
     mean_probability: Fraction
+    """Mean probability of the patients."""
     observed: Fraction
-    """The fraction of them that had the class."""
+    """Fraction of the patients that have the class."""
 
-    def holds(self, probability: float) -> bool:
-        """Whether a probability lies in this bin; 0 lies in the lowest."""
+    def contains(self, probability: float) -> bool:
+        """Return whether a probability is in this bin. The lowest bin includes 0."""
         return self.low < probability <= self.high or probability == self.low == 0
 
 
 @dataclass(frozen=True)
 class ClassInfo:
-    """One class."""
+    """A class of a classifier."""
 
     name: str
+    """Name of the class."""
     meaning: str
+    """Name of the class in words."""
     prevalence: Fraction
-    """The fraction of training patients that had it."""
+    """Fraction of training patients that have the class."""
     reliability: tuple[ReliabilityBin, ...]
-    """How often a probability was right on validation patients; empty bins are left out."""
+    """Reliability diagram over validation patients, without empty bins."""
 
     def bin_of(self, probability: float) -> ReliabilityBin | None:
-        """The validation patients with about this probability; None where there were none."""
-        return next((item for item in self.reliability if item.holds(probability)), None)
+        """Return the bin of a probability, or None if no validation patient is in it."""
+        return next((item for item in self.reliability if item.contains(probability)), None)
 
 
 class ClassifierCard(BaseModel):
-    """Everything about a classifier but its numbers: the content of classifier.json."""
+    """The content of classifier.json: everything about a classifier except its weights."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["clocs-classifier-2"] = "clocs-classifier-2"
+    """Version of the file format."""
     classes: tuple[ClassInfo, ...] = Field(min_length=1)
+    """Classes in the order of the weights."""
     multi_label: bool
-    """Whether a recording may have several classes: then each has a probability of its own, else they sum to 1."""
+    """Whether a recording may have several classes. Otherwise probabilities sum to 1."""
     temperature: float = Field(gt=0)
-    """Logits are divided by it."""
+    """Calibration temperature: logits are divided by it."""
     adjustment: tuple[tuple[float, float], ...] = ()
-    """By class: slope and offset that make a recording's mean probability one of its own; empty: the mean as it is."""
+    """Slope and offset of each class, which calibrate the mean probability of a recording. Empty: no calibration."""
     limitations: tuple[str, ...]
-    """Plain sentences."""
+    """Limitations for users, one sentence each."""
     representation: Literal["mean_probability"] = "mean_probability"
-    """How a recording is represented: ``mean_probability`` classifies every embedding and averages probabilities."""
+    """Pooling over a recording: ``mean_probability`` classifies every embedding and averages the probabilities."""
     leads: tuple[str, ...] = ()
-    """Leads whose embeddings it was fitted on; empty: the card, an older one, does not say."""
+    """Leads that it was fitted on. Empty: unknown, for classifiers saved by older versions."""
     trained_on: dict[str, Any]
-    """Where the labels and patients came from."""
+    """Dataset, licence, citation and hashes of the training data."""
     encoder_sha256: str
-    """Hash of the weights whose embeddings it takes (``weights_sha256`` of the encoder's config.json)."""
+    """Hash of the encoder's weights (``weights_sha256`` of its config.json)."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         if len({item.name for item in self.classes}) != len(self.classes):
-            raise ValueError("a class is named twice")
+            raise ValueError("class names must differ")
         if self.adjustment and len(self.adjustment) != len(self.classes):
             raise ValueError(f"{len(self.adjustment)} adjustments for {len(self.classes)} classes")
         return self
 
     def unknown_leads(self, leads: Iterable[str]) -> tuple[str, ...]:
-        """Those of the leads that it was not fitted on; none where the card does not say."""
+        """Return the leads that it was not fitted on; empty if its own leads are unknown."""
         return tuple(dict.fromkeys(lead for lead in leads if self.leads and lead not in self.leads))
 
     def missing_leads(self, leads: Iterable[str]) -> tuple[str, ...]:
-        """The leads it was fitted on that are not among these."""
-        there = set(leads)
-        return tuple(lead for lead in self.leads if lead not in there)
+        """Return the leads that it was fitted on and that are not among these."""
+        given = set(leads)
+        return tuple(lead for lead in self.leads if lead not in given)
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """``weight @ (embedding - mean) / scale + bias``, over K classes and embeddings of length E."""
+    """A linear classifier of K classes: ``weight @ (embedding - mean) / scale + bias``."""
 
     card: ClassifierCard
+    """Description of the classifier."""
     mean: Floats
-    """(E,)"""
+    """Mean of the training embeddings, (E,)."""
     scale: Floats
-    """(E,), over 0."""
+    """Standard deviation of the training embeddings, (E,), over 0."""
     weight: Floats
-    """(K, E)"""
+    """Weights, (K, E)."""
     bias: Floats
-    """(K,)"""
+    """Biases, (K,)."""
 
     def __post_init__(self) -> None:
         classes, length = len(self.card.classes), len(self.mean)
@@ -121,43 +129,46 @@ class Classifier:
             values = np.asarray(getattr(self, name))
             if values.shape != shape or values.dtype != np.float32 or not np.isfinite(values).all():
                 raise ConfigError(
-                    f"{name} of a classifier of {classes} classes on embeddings of length {length} must be finite "
-                    f"float32 of shape {shape}, not {values.dtype} of shape {values.shape}"
+                    f"Expected finite float32 values of shape {shape} for '{name}' of a classifier, got "
+                    f"{values.dtype} of shape {values.shape}."
                 )
         if not (self.scale > 0).all():
-            raise ConfigError("scale of a classifier must be over 0; use 1 where an embedding's value never varies")
+            raise ConfigError("Expected values over 0 for 'scale' of a classifier. Use 1 where a feature is constant.")
 
     def logits(self, embeddings: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """(N, E) -> (N, K), before the temperature."""
+        """Return logits (N, K) of embeddings (N, E), not divided by the temperature."""
         if embeddings.ndim != 2 or embeddings.shape[1] != len(self.mean):
-            raise ConfigError(f"embeddings must be (rows, {len(self.mean)}), not {embeddings.shape}")
+            raise ConfigError(f"Expected embeddings of shape (N, {len(self.mean)}), got {embeddings.shape}.")
         standard = (embeddings.astype(np.float64) - self.mean) / self.scale
         return np.asarray(standard @ self.weight.T + self.bias)
 
     def probabilities(self, embeddings: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """(N, E) -> (N, K)."""
+        """Return class probabilities (N, K) of embeddings (N, E)."""
         return to_probabilities(self.logits(embeddings), self.card.temperature, self.card.multi_label)
 
     def adjust_recording(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """(G, K): what means of a recording's probabilities over leads and frames stand for."""
+        """Calibrate mean probabilities (G, K) of recordings, each over all leads and frames."""
         if not self.card.adjustment:
             return np.asarray(means, np.float64)
         slope, offset = np.array(self.card.adjustment).T
         return adjust_probabilities(means, slope, offset, self.card.multi_label)
 
-    def classify(self, embeddings: npt.NDArray[np.floating], *, whole: bool = True) -> dict[str, float]:
-        """The probability of each class, from the embeddings (N, E) of all leads and frames of one recording.
+    def classify(self, embeddings: npt.NDArray[np.floating], *, all_leads: bool = True) -> dict[str, float]:
+        """Return the probability of each class of one recording.
 
-        ``whole``: they are of the leads it was fitted on, all of them and no others; else their mean stays as it is.
+        Args:
+            embeddings: Embeddings (N, E) of all leads and frames of the recording.
+            all_leads: Whether they are of exactly the leads it was fitted on. Otherwise the mean probability is
+                not calibrated.
         """
         if not len(embeddings):
-            raise ConfigError("a recording without embeddings cannot be classified")
+            raise ConfigError("Expected at least one embedding of the recording, got none.")
         means = self.probabilities(embeddings).mean(axis=0, keepdims=True)
-        (found,) = self.adjust_recording(means) if whole else means
+        (found,) = self.adjust_recording(means) if all_leads else means
         return {item.name: float(value) for item, value in zip(self.card.classes, found, strict=True)}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write its two files; the JSON last, with the tensors' hash."""
+        """Write the classifier to a folder: its tensors, then its JSON with the hash of the tensors."""
         path = Path(folder) / TENSORS
         arrays = {name: getattr(self, name) for name in ("mean", "scale", "weight", "bias")}
         write_bytes(path, save({name: np.ascontiguousarray(values) for name, values in arrays.items()}))
@@ -166,55 +177,60 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Classifier:
-        """As saved; refused where a byte has changed."""
+        """Read a classifier from a folder.
+
+        Raises:
+            StoreError: The folder has no classifier, or one of another format.
+            IntegrityError: A file has changed.
+        """
         path = Path(folder) / ABOUT
         if not path.exists():
-            raise StoreError(f"{folder} holds no classifier: there is no {ABOUT}")
-        body = unseal(path.read_bytes(), _named(path))
+            raise StoreError(f"{folder} is not the folder of a classifier: it has no {ABOUT}.")
+        body = unseal(path.read_bytes(), _file_label(path))
         sha256 = body.pop("tensors_sha256", None)
         if body.get("format") != ClassifierCard.model_fields["format"].default:
-            raise StoreError(f"{path} has the format {body.get('format')}, which this version of clocs does not read")
-        known = ClassifierCard.model_fields["representation"].default
-        if body.get("representation") != known:
+            raise StoreError(f"{path} has the format {body.get('format')}, which this version of clocs does not read.")
+        supported = ClassifierCard.model_fields["representation"].default
+        if body.get("representation") != supported:
             raise StoreError(
-                f"{_named(path)}: represents a recording by '{body.get('representation')}'; this version of clocs "
-                f"knows '{known}'. Update clocs, or use another classifier."
+                f"{_file_label(path)}: unknown representation '{body.get('representation')}'; this version of clocs "
+                f"has '{supported}'. Update clocs, or use another classifier."
             )
         try:
-            return cls(ClassifierCard.model_validate(body), **_read(path.with_name(TENSORS), sha256))
+            return cls(ClassifierCard.model_validate(body), **_read_tensors(path.with_name(TENSORS), sha256))
         except (ValidationError, TypeError, ConfigError) as error:
-            raise IntegrityError(f"{_named(path)}: does not describe a classifier: {error}") from error
+            raise IntegrityError(f"{_file_label(path)}: is not a valid classifier: {error}") from error
 
 
-def _named(path: Path) -> str:
-    """A file with the name of its classifier: an encoder may have several."""
+def _file_label(path: Path) -> str:
+    """Return the file with its folder, which is the name of the classifier."""
     return f"{path.parent.name}/{path.name}"
 
 
-def _read(path: Path, sha256: str | None) -> Mapping[str, Floats]:
+def _read_tensors(path: Path, sha256: str | None) -> Mapping[str, Floats]:
     try:
         if file_hash(path) != sha256:
-            raise IntegrityError(f"{_named(path)}: content differs from the hash in {ABOUT}; get a fresh copy")
+            raise IntegrityError(f"{_file_label(path)}: content differs from the hash in {ABOUT}. Get a fresh copy.")
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise IntegrityError(f"{_named(path)}: cannot be read: {error}") from error
+        raise IntegrityError(f"{_file_label(path)}: cannot be read: {error}") from error
 
 
-def load_classifiers(encoder: Path, listed: Sequence[str] | None = None) -> dict[str, Classifier]:
-    """The classifiers in an encoder's folder, by name: those ``listed``, in that order; else all, sorted."""
-    there = sorted(path.parent.name for path in (encoder / FOLDER).glob(f"*/{ABOUT}"))
-    names = there if listed is None else [name for name in listed if name in there]
-    return {name: Classifier.load(encoder / FOLDER / name) for name in names}
+def load_classifiers(encoder_dir: Path, names: Sequence[str] | None = None) -> dict[str, Classifier]:
+    """Read the classifiers of an encoder by name: those of ``names`` that exist, in this order; None: all, sorted."""
+    existing = sorted(path.parent.name for path in (encoder_dir / FOLDER).glob(f"*/{ABOUT}"))
+    chosen = existing if names is None else [name for name in names if name in existing]
+    return {name: Classifier.load(encoder_dir / FOLDER / name) for name in chosen}
 
 
-def reliability_bins(found: Reliability) -> list[tuple[ReliabilityBin, ...]]:
-    """What a classifier keeps of a measured reliability: for each class, the bins that are not empty."""
-    columns = (found.edges[:-1], found.edges[1:])
+def reliability_bins(measured: Reliability) -> list[tuple[ReliabilityBin, ...]]:
+    """Return the bins of each class that are not empty."""
+    columns = (measured.edges[:-1], measured.edges[1:])
     return [
         tuple(
             ReliabilityBin(float(low), float(high), int(count), float(mean), float(observed))
             for low, high, count, mean, observed in zip(*columns, *rows, strict=True)
             if count
         )
-        for rows in zip(found.count, found.mean_probability, found.observed, strict=True)
+        for rows in zip(measured.count, measured.mean_probability, measured.observed, strict=True)
     ]

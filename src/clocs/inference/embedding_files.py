@@ -20,16 +20,17 @@ from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.results import Embeddings
 
 ENDINGS: Final = (".npz", ".csv", ".parquet")
-"""Of the tables that embeddings are written to."""
+"""File extensions of tables of embeddings."""
 
 
 @dataclass(frozen=True)
 class FileEmbeddings:
-    """What became of some files."""
+    """Embeddings of files, and the files that were refused."""
 
     embeddings: dict[str, Embeddings]
+    """Embeddings by file."""
     refused: dict[str, str]
-    """Why, by file."""
+    """Reason by file."""
 
 
 def embed_files(
@@ -39,14 +40,27 @@ def embed_files(
     *,
     any_lead: bool = False,
 ) -> FileEmbeddings:
-    """Embed files, and write those that were not refused to ``out`` (.npz, .csv or .parquet)."""
+    """Embed files, and write a table of the embeddings.
+
+    Args:
+        encoder: The encoder.
+        files: ECG files.
+        out: Table to write, .npz, .csv or .parquet. None: no table is written.
+        any_lead: Embed also leads that the encoder was not trained on.
+
+    Returns:
+        The embeddings, and the files that were refused with a reason.
+
+    Raises:
+        ConfigError: ``out`` has another extension.
+    """
     write = None if out is None else _writer(Path(out))
     embeddings: dict[str, Embeddings] = {}
     refused: dict[str, str] = {}
     for file in (os.fspath(file) for file in files):
         try:
             recording = read(file)
-        except ClocsError as error:  # a folder, or a format that needs an extra: whatever it is, it is this file's
+        except ClocsError as error:  # also folders, and formats that need an extra
             refused[file] = str(error)
             continue
         try:
@@ -59,7 +73,7 @@ def embed_files(
 
 
 def _columns(embeddings: Mapping[str, Embeddings]) -> dict[str, Any]:
-    """A row for each lead and frame of each file."""
+    """Return the columns of the table, with a row for each lead and frame of each file."""
     parts = embeddings.values()
     return {
         "source": np.repeat(list(embeddings), [len(part.lead) for part in parts]),
@@ -70,15 +84,15 @@ def _columns(embeddings: Mapping[str, Embeddings]) -> dict[str, Any]:
 
 
 def _writer(path: Path) -> Callable[[dict[str, Any]], bytes]:
-    """By a file's ending; before any work is done."""
+    """Return the function that encodes a table of this file extension."""
     writers = dict(zip(ENDINGS, (_npz, _csv, _parquet), strict=True))
     if path.suffix.lower() not in writers:
-        raise ConfigError(f"{path.name}: embeddings are written as {', '.join(writers)}; choose one of these endings")
+        raise ConfigError(f"{path.name}: unknown file extension. Embeddings are written as {', '.join(writers)}.")
     return writers[path.suffix.lower()]
 
 
 def _npz(columns: dict[str, Any]) -> bytes:
-    """Arrays source, lead, start (rows,) and values (rows, E)."""
+    """Encode arrays source, lead, start (rows,) and values (rows, E)."""
     raw = io.BytesIO()
     np.savez(raw, **columns)
     return raw.getvalue()
@@ -102,7 +116,7 @@ def _parquet(columns: dict[str, Any]) -> bytes:
 
 
 def _table(columns: dict[str, Any]) -> pa.Table:
-    """Columns source, lead, start and e0, e1, ..."""
+    """Return a table with the columns source, lead, start and e0, e1, ..."""
     values = columns["values"]
     named = {name: columns[name] for name in ("source", "lead", "start")}
-    return pa.table({**named, **{f"e{place}": values[:, place] for place in range(values.shape[1])}})
+    return pa.table({**named, **{f"e{index}": values[:, index] for index in range(values.shape[1])}})

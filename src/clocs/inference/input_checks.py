@@ -1,4 +1,4 @@
-"""What an encoder must not be given: the quality gate's findings as an error that says what to do."""
+"""Checks of a recording before it is embedded: findings of the quality gate become errors with advice."""
 
 from __future__ import annotations
 
@@ -16,86 +16,94 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GATE_OFF, REASONS, Finding, GatePolicy, Reason, assess
 
 GATE: Final = GatePolicy()
-FLAT_ONLY: Final = GATE_OFF.model_copy(update={"min_span": GATE.min_span})
-BY_BEATS: Final = GATE_OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
+"""Checks that a recording must pass."""
+FLATNESS_CHECK: Final = GATE_OFF.model_copy(update={"min_span": GATE.min_span})
+BEAT_CHECKS: Final = GATE_OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
+"""Checks that only warn."""
 
 ADVICE: Final[dict[Reason, str]] = {
-    "unreadable": "Get a whole copy of the file.",
-    "length": "Its file has another length than the header says: get a whole copy.",
+    "unreadable": "Get a complete copy of the file.",
+    "length": "The file is shorter or longer than its header states. Get a complete copy.",
     "short": "Use a longer recording.",
     "missing": "Use a part without gaps, or leave the lead out.",
     "flat": "Check the unit: millivolt declared as microvolt look flat. Leave out a dead lead.",
     "amplitude": "Check the unit: microvolt declared as millivolt look like this.",
-    "saturated": "Use a part without this, or leave the lead out.",
-    "lead_equations": "Check the names of its leads: each limb lead follows from two others, and here it does not, "
-    "as if two "
-    "leads were exchanged.",
-    "sampling_rate": "Check the rate: its beats are those of another one.",
+    "saturated": "Use a part without saturation, or leave the lead out.",
+    "lead_equations": "Check the names of its leads: each limb lead is a sum of two others, and here it is not. Two "
+    "leads may be exchanged.",
+    "sampling_rate": "Check the sampling rate: the shape of the beats fits another one.",
     "electrodes": "Check the electrodes of the arms.",
 }
-IN_CODE: Final[dict[Reason, str]] = {
+"""Advice for users, by the reason of a finding."""
+CODE_HINTS: Final[dict[Reason, str]] = {
     "missing": "pass a part as an array, or recording.select(...)",
     "flat": "recording.select(...)",
     "saturated": "pass a part as an array, or recording.select(...)",
 }
-"""How to follow the advice, for programmers."""
+"""Ways to follow the advice in Python."""
 
 
 def recording_label(recording: Recording) -> str:
-    """What an error calls a recording."""
+    """Return the name of a recording for a message."""
     return f"recording '{recording.record_id}'" if recording.record_id else "the recording"
 
 
 def count_frames(recording: Recording, policy: FramePolicy) -> int:
-    """How many whole frames of an enforced rate a recording has; one without any is refused."""
+    """Return the number of complete frames of a recording, for a policy with a sampling rate.
+
+    Raises:
+        SignalError: The sampling rate is too low, or the recording is shorter than a frame.
+    """
     assert policy.sampling_rate is not None
     if not recording.sampling_rate >= MIN_SAMPLING_RATE:
         raise SignalError(
             f"{recording_label(recording)} has {recording.sampling_rate:g} samples a second, but a QRS complex needs "
-            f"at least {MIN_SAMPLING_RATE:g} to be seen. Rates are in Hz."
+            f"at least {MIN_SAMPLING_RATE:g}. Check that its sampling rate is in Hz."
         )
-    frames = int(policy.num_frames(np.array([recording.num_samples]), np.array([recording.sampling_rate]))[0])
-    if not frames:
+    num_frames = int(policy.num_frames(np.array([recording.num_samples]), np.array([recording.sampling_rate]))[0])
+    if not num_frames:
         raise SignalError(
             f"{recording_label(recording)} lasts {recording.seconds:g} s, but the encoder takes frames of "
             f"{policy.num_samples / policy.sampling_rate:g} s ({policy.num_samples} samples at "
-            f"{policy.sampling_rate:g} Hz), and none is "
-            "stretched or padded. Use a longer recording."
+            f"{policy.sampling_rate:g} Hz). Frames are not padded: use a longer recording."
         )
-    return frames
+    return num_frames
 
 
 def check_signal_quality(recording: Recording, leads: Collection[str]) -> None:
-    """Refuse a fault of the whole recording or of these leads, and leads that do not obey the lead equations."""
-    found = [item for item in assess(recording, GATE) if item.lead in ("", *leads) or item.reason == "lead_equations"]
-    _refuse(recording, found)
+    """Raise an error if the recording or one of these leads fails the quality gate.
+
+    Any violation of the lead equations counts, whatever leads it concerns.
+    """
+    findings = assess(recording, GATE)
+    _raise_for(recording, [item for item in findings if item.lead in ("", *leads) or item.reason == "lead_equations"])
 
 
-def check_flat_frames(recording: Recording, policy: FramePolicy, frames: int) -> None:
-    """Refuse a lead that is flat for a whole frame, which the gate's look at all of the lead does not see."""
+def check_flat_frames(recording: Recording, policy: FramePolicy, num_frames: int) -> None:
+    """Raise an error if a lead is flat for a frame. The gate sees only leads that are flat throughout."""
     assert policy.sampling_rate is not None
     seconds = policy.num_samples / policy.sampling_rate
-    borders = np.rint(np.arange(frames + 1) * seconds * recording.sampling_rate).astype(int)
-    found = []
+    borders = np.rint(np.arange(num_frames + 1) * seconds * recording.sampling_rate).astype(int)
+    findings: list[Finding] = []
     for frame, (begin, end) in enumerate(itertools.pairwise(borders)):
-        faults = assess(replace(recording, digital=recording.digital[:, begin:end]), FLAT_ONLY)
-        place = f"from {frame * seconds:g} to {(frame + 1) * seconds:g} s"
-        found += [replace(fault, detail=f"{fault.detail} {place}") for fault in faults]
-    _refuse(recording, found)
+        flat = assess(replace(recording, digital=recording.digital[:, begin:end]), FLATNESS_CHECK)
+        period = f"from {frame * seconds:g} to {(frame + 1) * seconds:g} s"
+        findings += [replace(item, detail=f"{item.detail} {period}") for item in flat]
+    _raise_for(recording, findings)
 
 
 def warnings_for(recording: Recording) -> tuple[str, ...]:
-    """Return what the beats of a recording cast doubt on: no reason to refuse it, but to look again."""
+    """Return warnings about the sampling rate and the electrodes, judged by the beats of a recording."""
     return tuple(
         f"{f'lead {item.lead}' if item.lead else item.reason}: {item.detail}. {ADVICE[item.reason]}"
-        for item in assess(recording, BY_BEATS)
+        for item in assess(recording, BEAT_CHECKS)
     )
 
 
-def _refuse(recording: Recording, found: list[Finding]) -> None:
-    if not found:
+def _raise_for(recording: Recording, findings: list[Finding]) -> None:
+    if not findings:
         return
-    faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in found)
-    first = min((item.reason for item in found), key=REASONS.index)
-    refusal = SignalError(f"{recording_label(recording)} is not embedded: {faults}. {ADVICE[first]}")
-    raise refusal.with_code_hint(IN_CODE.get(first, ""))
+    faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in findings)
+    first = min((item.reason for item in findings), key=REASONS.index)
+    error = SignalError(f"{recording_label(recording)} is not embedded: {faults}. {ADVICE[first]}")
+    raise error.with_code_hint(CODE_HINTS.get(first, ""))

@@ -1,4 +1,7 @@
-"""From a recording to the frames an encoder takes: corrected, and said so, or refused."""
+"""Conversion of a recording to the frames that an encoder takes.
+
+Recordings are resampled, cut and normalised as in training, with a note. Incompatible ones are rejected with a reason.
+"""
 
 from __future__ import annotations
 
@@ -18,201 +21,207 @@ from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.signals.resampling import Floats, resample
 
 ANY_LEAD: Final = "any_lead=True, or --any-lead"
-"""What a programmer writes to have leads taken that an encoder or a classifier does not know."""
+"""Hint for errors: the option that allows leads which an encoder or a classifier was not trained on."""
 ALL_LEADS: Final = "all"
-"""What a row of several leads is called where others have the name of a lead."""
+"""Name of a row that has all leads, in the column of lead names."""
+UNIT_NAMES: Final = {"mV": "millivolt", "adu": "raw steps (adu), as files without a gain have them"}
 
 
 class EncoderInput(BaseModel):
-    """What an encoder takes, as its config.json says."""
+    """The input format of an encoder: the section ``input`` of its config.json."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     unit: Unit
+    """Unit of the signals."""
     sampling_rate: float | None
-    """Hz; None: the policy it was trained with does not regard rates."""
+    """Sampling rate in Hz. None: it was trained on frames of any sampling rate."""
     num_samples: int
+    """S, samples of a frame."""
     leads: tuple[str, ...]
-    """Leads it was trained on: each by itself or, with several channels, one a channel."""
+    """Leads it was trained on: one at a time or, with several channels, one a channel."""
     normalization: Normalization
+    """Normalisation of a frame."""
     policy: FramePolicy
+    """Frame policy of training."""
     in_channels: int = 1
     """C, leads that it takes at once."""
     lead_dropout: bool = False
-    """Whether training left out leads by chance, so that a frame may lack some."""
+    """Whether training left out leads at random, so that a frame may lack some."""
 
     @model_validator(mode="after")
-    def _one_policy(self) -> Self:
+    def _agrees_with_policy(self) -> Self:
         stated = (self.sampling_rate, self.num_samples, self.normalization)
         if stated != (self.policy.sampling_rate, self.policy.num_samples, self.policy.normalization):
-            raise ValueError("rate, samples and normalisation are not those of the policy")
+            raise ValueError("sampling rate, number of samples and normalization differ from the policy's")
         if self.in_channels > 1 and len(self.leads) != self.in_channels:
             raise ValueError(f"{len(self.leads)} leads are named for {self.in_channels} channels")
         return self
 
     @property
     def all_leads(self) -> bool:
-        """Whether all leads of a frame are taken at once."""
+        """Whether the encoder takes all leads of a frame at once."""
         return self.in_channels > 1
 
     @property
     def embeds_leads(self) -> bool:
-        """Whether a lead has an embedding of its own."""
+        """Whether a single lead can be embedded."""
         return not self.all_leads or self.lead_dropout
 
 
 @dataclass(frozen=True)
 class PreparedFrames:
-    """Frames as training had them; rows are ordered by time, then by lead."""
+    """Frames in the encoder's input format. Rows are ordered by time, then by lead."""
 
     frames: Floats
-    """(rows, C, S), normalised; zeros where a lead is missing."""
+    """Normalised frames, (rows, C, S); zero where a lead is missing."""
     lead_mask: npt.NDArray[np.bool_]
-    """(rows, C), false where a lead is missing."""
+    """False where a lead is missing, (rows, C)."""
     lead: tuple[str, ...]
-    """(rows,), the lead of each row, or ``all``."""
+    """Lead of each row, or ``all``, (rows,)."""
     leads: tuple[str, ...]
-    """The leads of the recording that are used."""
+    """Leads of the recording that are used."""
     start: npt.NDArray[np.float64]
-    """(rows,), seconds from the recording's first sample."""
+    """Seconds from the recording's first sample to the start of the frame, (rows,)."""
     notes: tuple[str, ...]
-    """What was corrected or left out, a sentence each."""
+    """Corrections and omissions, one sentence each."""
 
 
-def prepare(recording: Recording, wanted: EncoderInput, *, any_lead: bool = False) -> PreparedFrames:
-    """Cut a recording into adjacent frames of one segment each, however many a frame had in training.
+def prepare(recording: Recording, expected: EncoderInput, *, any_lead: bool = False) -> PreparedFrames:
+    """Cut a recording into adjacent frames of one segment each, however many segments a frame had in training.
 
     Args:
-        recording: What is to be embedded.
-        wanted: What the encoder takes.
-        any_lead: Take also leads that the encoder was not trained on; of no effect where it takes several at once.
+        recording: The recording.
+        expected: The encoder's input format.
+        any_lead: Use also leads that the encoder was not trained on. Ignored if it takes several leads at once.
 
     Returns:
-        One row a lead and frame; one row a frame where the encoder takes several leads at once.
+        One row a lead and frame; one row a frame if the encoder takes several leads at once.
 
     Raises:
         LeadError: The recording has no lead of the encoder, or lacks one that it needs.
-        SignalError: The recording is faulty or too short.
-        UnitError: It is in another unit.
+        SignalError: The recording fails the quality gate or is too short.
+        UnitError: The recording has another unit.
     """
-    if wanted.sampling_rate is None:
+    if expected.sampling_rate is None:
         raise ConfigError(
-            "this encoder was trained on frames that were stretched to a length whatever their rate, so there is no "
-            "rate to bring a recording to. Use one trained on frames of a rate, or pass frames cut as in its training "
-            "to embed_frames."
+            "This encoder was trained on frames of any sampling rate, so there is no sampling rate to resample a "
+            "recording to. Use another encoder, or pass frames cut as in its training to embed_frames."
         )
-    _refuse_unit(recording, wanted)
-    recording = _with_named_lead(recording, wanted)
-    leads = _leads(recording, wanted, any_lead and not wanted.all_leads)
-    if wanted.all_leads:
-        _refuse_lacking(recording, wanted, leads)
-    whole = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
-    used = whole.select(leads)
-    policy = wanted.policy.model_copy(update={"num_segments": 1})
-    frames = count_frames(used, policy)
-    derived = [lead for lead in leads if lead in whole.provenance.derived_leads]
-    check_signal_quality(whole, (*leads, *(("I", "II") if derived else ())))
-    check_flat_frames(used, policy, frames)
+    _check_unit(recording, expected)
+    recording = _name_unnamed_lead(recording, expected)
+    leads = _usable_leads(recording, expected, any_lead and not expected.all_leads)
+    if expected.all_leads:
+        _check_missing_leads(recording, expected, leads)
+    complete = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
+    used = complete.select(leads)
+    policy = expected.policy.model_copy(update={"num_segments": 1})
+    num_frames = count_frames(used, policy)
+    derived = [lead for lead in leads if lead in complete.provenance.derived_leads]
+    check_signal_quality(complete, (*leads, *(("I", "II") if derived else ())))
+    check_flat_frames(used, policy, num_frames)
 
-    signal = resample(used.physical(), used.sampling_rate, wanted.sampling_rate)
-    frames = min(
-        frames, signal.shape[1] // policy.num_samples
-    )  # a ratio of rates may be rounded in a very long recording
-    cut = signal[:, : frames * policy.num_samples].reshape(len(leads), frames, policy.num_samples).transpose(1, 0, 2)
-    seconds = policy.num_samples / wanted.sampling_rate
-    starts = np.arange(frames) * seconds
-    notes = (*whole.provenance.notes, *_notes(whole, wanted, leads, derived, whole.seconds - frames * seconds))
-    if wanted.all_leads:
-        signals, lead_mask = _into_channels(policy.normalize(cut), leads, wanted)
-        return PreparedFrames(signals, lead_mask, (ALL_LEADS,) * frames, leads, starts, notes)
-    signals = policy.normalize(cut.reshape(-1, 1, policy.num_samples))
+    length = policy.num_samples
+    signal = resample(used.physical(), used.sampling_rate, expected.sampling_rate)
+    num_frames = min(num_frames, signal.shape[1] // length)  # resampling rounds the length of very long recordings
+    frames = signal[:, : num_frames * length].reshape(len(leads), num_frames, length).transpose(1, 0, 2)
+    seconds = length / expected.sampling_rate
+    starts = np.arange(num_frames) * seconds
+    remainder = complete.seconds - num_frames * seconds
+    notes = (*complete.provenance.notes, *_notes(complete, expected, leads, derived, remainder))
+    if expected.all_leads:
+        signals, lead_mask = _to_channels(policy.normalize(frames), leads, expected)
+        return PreparedFrames(signals, lead_mask, (ALL_LEADS,) * num_frames, leads, starts, notes)
+    signals = policy.normalize(frames.reshape(-1, 1, length))
     lead_mask = np.ones((len(signals), 1), np.bool_)
-    return PreparedFrames(signals, lead_mask, leads * frames, leads, np.repeat(starts, len(leads)), notes)
+    return PreparedFrames(signals, lead_mask, leads * num_frames, leads, np.repeat(starts, len(leads)), notes)
 
 
-def split_by_lead(ready: PreparedFrames, wanted: EncoderInput) -> PreparedFrames:
+def split_by_lead(prepared: PreparedFrames, expected: EncoderInput) -> PreparedFrames:
     """Return the frames of an encoder of several leads as one row a lead, with all other leads masked."""
-    channels = [wanted.leads.index(lead) for lead in ready.leads]
-    count, frames = len(channels), len(ready.frames)
-    kept = np.zeros((count, wanted.in_channels), np.bool_)
-    kept[np.arange(count), channels] = True
-    lead_mask = np.tile(kept, (frames, 1))
-    signals = np.repeat(ready.frames, count, axis=0) * lead_mask[..., None]
-    return PreparedFrames(
-        signals, lead_mask, ready.leads * frames, ready.leads, np.repeat(ready.start, count), ready.notes
+    channels = [expected.leads.index(lead) for lead in prepared.leads]
+    num_leads, num_frames = len(channels), len(prepared.frames)
+    kept = np.zeros((num_leads, expected.in_channels), np.bool_)
+    kept[np.arange(num_leads), channels] = True
+    lead_mask = np.tile(kept, (num_frames, 1))
+    return replace(
+        prepared,
+        frames=np.repeat(prepared.frames, num_leads, axis=0) * lead_mask[..., None],
+        lead_mask=lead_mask,
+        lead=prepared.leads * num_frames,
+        start=np.repeat(prepared.start, num_leads),
     )
 
 
-def _into_channels(cut: Floats, leads: Sequence[str], wanted: EncoderInput) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """(frames, leads, S) -> (frames, C, S) and (frames, C)."""
-    channels = [wanted.leads.index(lead) for lead in leads]
-    signals = np.zeros((len(cut), wanted.in_channels, cut.shape[-1]), np.float32)
-    signals[:, channels] = cut
+def _to_channels(frames: Floats, leads: Sequence[str], expected: EncoderInput) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Place leads at their channels: (frames, leads, S) to (frames, C, S), and the lead mask (frames, C)."""
+    channels = [expected.leads.index(lead) for lead in leads]
+    signals = np.zeros((len(frames), expected.in_channels, frames.shape[-1]), np.float32)
+    signals[:, channels] = frames
     lead_mask = np.zeros(signals.shape[:2], np.bool_)
     lead_mask[:, channels] = True
     return signals, lead_mask
 
 
-def _refuse_lacking(recording: Recording, wanted: EncoderInput, leads: Sequence[str]) -> None:
-    """Refuse a recording that lacks a lead, unless the encoder was trained on such frames."""
-    lacking = [lead for lead in wanted.leads if lead not in leads]
-    if lacking and not (wanted.lead_dropout or wanted.policy.allow_missing_leads):
+def _check_missing_leads(recording: Recording, expected: EncoderInput, leads: Sequence[str]) -> None:
+    """Raise an error if a lead is missing, unless the encoder was trained on such frames."""
+    missing = [lead for lead in expected.leads if lead not in leads]
+    if missing and not (expected.lead_dropout or expected.policy.allow_missing_leads):
         raise LeadError(
-            f"{recording_label(recording)} has no {format_leads(lacking)}; the encoder takes "
-            f"{', '.join(wanted.leads)} at once and was trained on recordings that have all of them. Use one that was "
-            "trained with missing leads."
+            f"{recording_label(recording)} has no {format_leads(missing)}; the encoder takes "
+            f"{', '.join(expected.leads)} at once, all of them. Use an encoder that was trained with missing leads."
         )
 
 
-def _with_named_lead(recording: Recording, wanted: EncoderInput) -> Recording:
-    """Give an unnamed lead the name that the policy takes it for, unless that lead is there."""
-    name = wanted.policy.unnamed_lead
+def _name_unnamed_lead(recording: Recording, expected: EncoderInput) -> Recording:
+    """Give an unnamed lead the name that the policy states, unless the recording has a lead of that name."""
+    name = expected.policy.unnamed_lead
     if name is None or UNNAMED_LEAD not in recording.leads or name in recording.leads:
         return recording
     return replace(recording, leads=tuple(name if lead == UNNAMED_LEAD else lead for lead in recording.leads))
 
 
-def _refuse_unit(recording: Recording, wanted: EncoderInput) -> None:
-    if recording.unit != wanted.unit:
-        words = {"mV": "millivolt", "adu": "raw steps (adu), as files without a gain have them"}
+def _check_unit(recording: Recording, expected: EncoderInput) -> None:
+    if recording.unit != expected.unit:
         raise UnitError(
-            f"{recording_label(recording)} is in {words[recording.unit]}; the encoder was trained on "
-            f"{words[wanted.unit]}. Use one that was trained on {recording.unit}."
+            f"{recording_label(recording)} is in {UNIT_NAMES[recording.unit]}; the encoder was trained on "
+            f"{UNIT_NAMES[expected.unit]}. Use one that was trained on {recording.unit}."
         )
 
 
-def _leads(recording: Recording, wanted: EncoderInput, any_lead: bool) -> tuple[str, ...]:
-    """The encoder's leads that can be had, in its order; with ``any_lead`` then the others that the file held."""
-    there = {*recording.leads, *derivable_leads(recording.leads)}
-    known = tuple(lead for lead in wanted.leads if lead in there)
+def _usable_leads(recording: Recording, expected: EncoderInput, any_lead: bool) -> tuple[str, ...]:
+    """Return the encoder's leads that are there or can be derived; with ``any_lead``, then the file's other leads."""
+    available = {*recording.leads, *derivable_leads(recording.leads)}
+    leads = tuple(lead for lead in expected.leads if lead in available)
     if any_lead:
-        known += tuple(lead for lead in _held(recording) if lead not in known)
-    if not known:
+        leads += tuple(lead for lead in _stored_leads(recording) if lead not in leads)
+    if not leads:
         raise LeadError(
             f"{recording_label(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
-            f"{', '.join(wanted.leads)}, and none of these is there or can be derived. To embed leads that it was not "
-            "trained on, say so."
+            f"{', '.join(expected.leads)}, and none of these is there or can be derived. Other leads are embedded "
+            "only on request."
         ).with_code_hint(ANY_LEAD)
-    return known
+    return leads
 
 
-def _held(recording: Recording) -> list[str]:
+def _stored_leads(recording: Recording) -> list[str]:
+    """Return the leads that the file has, without derived ones."""
     return [lead for lead in recording.leads if lead not in recording.provenance.derived_leads]
 
 
 def _notes(
-    recording: Recording, wanted: EncoderInput, leads: Sequence[str], derived: Sequence[str], left: float
+    recording: Recording, expected: EncoderInput, leads: Sequence[str], derived: Sequence[str], remainder: float
 ) -> list[str]:
-    """``left``: seconds at the end that fill no frame."""
-    trained = f"the encoder was trained on {', '.join(wanted.leads)}"
-    unused = [lead for lead in _held(recording) if lead not in leads]
-    absent = [lead for lead in wanted.leads if lead not in (*leads, UNNAMED_LEAD)]
-    if set(leads) == {UNNAMED_LEAD} <= set(wanted.leads):
+    """Return a note for each correction and omission; ``remainder`` is the time after the last frame in seconds."""
+    trained = f"the encoder was trained on {', '.join(expected.leads)}"
+    unused = [lead for lead in _stored_leads(recording) if lead not in leads]
+    absent = [lead for lead in expected.leads if lead not in (*leads, UNNAMED_LEAD)]
+    if set(leads) == {UNNAMED_LEAD} <= set(expected.leads):
         absent = []
-    unseen = [lead for lead in leads if lead not in wanted.leads]
+    unseen = [lead for lead in leads if lead not in expected.leads]
     notes = []
-    if recording.sampling_rate != wanted.sampling_rate:
-        notes.append(f"resampled from {recording.sampling_rate:g} Hz to {wanted.sampling_rate:g} Hz")
+    if recording.sampling_rate != expected.sampling_rate:
+        notes.append(f"resampled from {recording.sampling_rate:g} Hz to {expected.sampling_rate:g} Hz")
     if derived:
         notes.append(f"{', '.join(derived)} derived from I and II")
     if unused:
@@ -221,11 +230,11 @@ def _notes(
         notes.append(f"{format_leads(absent)} of the encoder not in the recording")
     if unseen:
         notes.append(f"{format_leads(unseen)} embedded although {trained}")
-    if left >= 1 / recording.sampling_rate:
-        notes.append(f"the last {left:.3g} s not used: they do not fill a frame")
+    if remainder >= 1 / recording.sampling_rate:
+        notes.append(f"the last {remainder:.3g} s not used: they do not fill a frame")
     return notes
 
 
 def format_leads(leads: Sequence[str]) -> str:
-    """For a sentence."""
+    """Return lead names for a sentence: ``lead II``, or ``leads I, II``."""
     return f"{'lead' if len(leads) == 1 else 'leads'} {', '.join(leads)}"

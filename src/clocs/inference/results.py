@@ -1,4 +1,4 @@
-"""What an encoder and its classifiers return for a recording."""
+"""Embeddings and classifications of a recording."""
 
 from __future__ import annotations
 
@@ -16,70 +16,74 @@ from clocs.signals.resampling import Floats
 class Embeddings:
     """Embeddings of a recording, ordered by time, then by lead.
 
-    There is one a lead and frame; one a frame where the encoder takes several leads at once.
+    There is one row a lead and frame; one row a frame where the encoder takes several leads at once.
     """
 
     values: Floats
-    """(rows, E)"""
+    """Embeddings, (rows, E)."""
     lead: tuple[str, ...]
-    """(rows,), the lead of each row, or ``all``."""
+    """Lead of each row, or ``all``, (rows,)."""
     leads: tuple[str, ...]
-    """The leads of the recording that are used."""
+    """Leads of the recording that are used."""
     start: npt.NDArray[np.float64]
-    """(rows,), seconds from the recording's first sample."""
+    """Seconds from the recording's first sample to the start of the frame, (rows,)."""
     notes: tuple[str, ...]
-    """What was corrected or left out, a sentence each."""
+    """Corrections and omissions, one sentence each."""
 
     def pooled(self) -> Floats:
-        """(E,), the mean over all leads and frames."""
+        """Return the mean over all leads and frames, (E,)."""
         return np.asarray(self.values.mean(axis=0))
 
 
 @dataclass(frozen=True)
 class ClassProbability:
-    """What a classifier says about one class."""
+    """The probability of one class, with the results of validation patients of similar probability."""
 
     name: str
+    """Name of the class."""
     meaning: str
+    """Name of the class in words."""
     probability: float
+    """Calibrated probability, 0 to 1."""
     prevalence: float
-    """The fraction of training patients that had the class."""
+    """Fraction of training patients that have the class."""
     validation: ReliabilityBin | None
-    """Validation patients with a probability in the same range; None: there were none, or they are no measure of it."""
+    """Validation patients with a probability in the same range. None: there are none, or they are not comparable."""
     incomparable: str = ""
-    """Why validation patients are no measure of it, as where a lead is missing that they had; else empty."""
+    """Reason why validation patients are not comparable, such as a missing lead; otherwise empty."""
 
     @property
     def track_record(self) -> str:
-        """How often such a probability was right."""
+        """Sentence on how many validation patients of similar probability had the class."""
         if self.incomparable:
             return f"not known: {self.incomparable}"
         if self.validation is None:
             return "no validation patient had such a probability"
-        many, low, high = self.validation.count, self.validation.low, self.validation.high
-        patients = f"{many:,} validation patient" + ("" if many == 1 else "s")
+        count, low, high = self.validation.count, self.validation.low, self.validation.high
+        patients = f"{count:,} validation patient" + ("" if count == 1 else "s")
         return f"of {patients} with {100 * low:.0f} to {_percent(high)}, {_percent(self.validation.observed)} had it"
 
 
-def _percent(share: float) -> str:
-    """Halves up, as the viewer rounds; never 0% or 100% of what is neither."""
-    if 0 < share < 0.005:
+def _percent(fraction: float) -> str:
+    """Format a fraction as the viewer does: halves are rounded up, and only exact 0 and 1 are 0% and 100%."""
+    if 0 < fraction < 0.005:
         return "under 1%"
-    if 0.995 <= share < 1:
+    if 0.995 <= fraction < 1:
         return "over 99%"
-    return f"{math.floor(100 * share + 0.5)}%"
+    return f"{math.floor(100 * fraction + 0.5)}%"
 
 
 @dataclass(frozen=True)
 class Classification:
-    """What a classifier says about a recording. For research; not a diagnosis."""
+    """Class probabilities of a recording. For research; not a diagnosis."""
 
     classifier: str
-    """Its name."""
+    """Name of the classifier."""
     classes: tuple[ClassProbability, ...]
-    """The most probable first."""
+    """Classes by descending probability."""
     multi_label: bool
-    """Whether several may be true at once; else the probabilities sum to 1."""
+    """Whether several classes may be true at once; otherwise the probabilities sum to 1."""
     limitations: tuple[str, ...]
+    """Limitations of the classifier, one sentence each."""
     notes: tuple[str, ...]
-    """What was corrected, left out, or looks wrong in the recording, a sentence each."""
+    """Corrections, omissions and doubts about the recording, one sentence each."""

@@ -1,4 +1,4 @@
-"""Networks run by torch, on the device asked for. Imports torch when one is made."""
+"""Networks that torch runs on a chosen device. Torch is imported when one is constructed."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class TorchNetwork:
         """Return the embeddings (N, E) of frames (N, C, S)."""
         import torch
 
-        given = [torch.from_numpy(signals).to(self._device)]
+        inputs = [torch.from_numpy(signals).to(self._device)]
         if signals.shape[1] > 1:
-            given.append(torch.from_numpy(lead_mask).to(self._device))
+            inputs.append(torch.from_numpy(lead_mask).to(self._device))
         with torch.inference_mode():
-            found: Floats = self._module(*given).float().cpu().numpy()
-        return found
+            embeddings: Floats = self._module(*inputs).float().cpu().numpy()
+        return embeddings
 
 
 def require_torch(purpose: str) -> None:
-    """Raise an error that names the extra, unless torch is installed."""
+    """Raise an error that names the extra to install, unless torch is installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""An encoder as a step of a scikit-learn pipeline."""
+"""A scikit-learn transformer from ECGs to embeddings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,27 @@ from clocs.signals.resampling import Floats
 from clocs.training.shipped import DEFAULT_ENCODER
 
 RecordingsLike = Sequence[RecordingLike] | npt.NDArray[Any]
+"""Files, recordings or arrays (leads, samples); or one array (n, leads, samples)."""
 
 
 class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turns ECGs into embeddings, the mean over a recording's leads and frames; nothing is learned.
+    """Embed ECGs as a step of a scikit-learn pipeline.
 
-    ``sampling_rate`` (Hz), ``leads`` and ``unit`` (mV, uV, V) are needed where ECGs are arrays. What is corrected is
-    done without a word here; ``load_encoder(...).embed`` says it in its notes.
+    The embedding of an ECG is the mean over its leads and frames. The encoder is frozen: ``fit`` learns nothing.
+    Corrections are silent; the notes of ``load_encoder(...).embed`` list them.
+
+    Args:
+        encoder: Name of an encoder that comes with the package, or folder of a run or of an encoder.
+        sampling_rate: Sampling rate of ECGs that are arrays, in Hz.
+        leads: Lead names of ECGs that are arrays, one a row.
+        unit: Unit of ECGs that are arrays: mV, uV or V.
+        any_lead: Embed also leads that the encoder was not trained on.
+
+    Example:
+        >>> ecgs = np.random.default_rng(0).normal(size=(3, 2, 5000))
+        >>> embedder = EcgEmbedder("cmsc-chapman", sampling_rate=500, leads=("II", "V2"), unit="mV")
+        >>> embedder.fit_transform(ecgs).shape
+        (3, 128)
     """
 
     def __init__(
@@ -43,11 +57,22 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.any_lead = any_lead
 
     def fit(self, X: RecordingsLike, y: object = None) -> Self:  # noqa: N803
-        """Load the encoder, and try the first ECG, so that a wrong option is refused before any work."""
+        """Load the encoder, and embed the first ECG to check the options.
+
+        Args:
+            X: ECGs: files, recordings or arrays (leads, samples); or one array (n, leads, samples).
+            y: Ignored.
+
+        Returns:
+            The transformer itself.
+
+        Raises:
+            ConfigError: X is not a list of ECGs, or an option is invalid.
+        """
         if isinstance(X, str | os.PathLike | Recording):
-            raise ConfigError("one ECG alone: give a list of them, [X]")
+            raise ConfigError("Expected a list of ECGs, got a single one. Pass [X].")
         if hasattr(X, "columns"):
-            raise ConfigError("a table is no list of ECGs: give the column that names their files, X['file']")
+            raise ConfigError("Expected a list of ECGs, got a table. Pass the column of file names, X['file'].")
         loaded = load_encoder(self.encoder)
         for first in X:
             self._embed(loaded, first, 0)
@@ -56,20 +81,31 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: RecordingsLike) -> Floats:  # noqa: N803
-        """(n, leads, samples), or n arrays (leads, samples), files or recordings -> (n, E)."""
+        """Embed ECGs.
+
+        Args:
+            X: ECGs: files, recordings or arrays (leads, samples); or one array (n, leads, samples).
+
+        Returns:
+            Embeddings, (n, E).
+        """
         check_is_fitted(self)
-        rows = [self._embed(self.encoder_, item, place) for place, item in enumerate(X)]
+        rows = [self._embed(self.encoder_, item, index) for index, item in enumerate(X)]
         return np.stack(rows) if rows else np.empty((0, self.encoder_.embedding_dim), np.float32)
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
-        """e0, e1, ..."""
-        check_is_fitted(self)
-        return np.array([f"e{place}" for place in range(self.encoder_.embedding_dim)], dtype=object)
+        """Return the names of the embedding's dimensions: e0, e1, ...
 
-    def _embed(self, encoder: PretrainedEncoder, item: RecordingLike, place: int) -> Floats:
-        """(E,)"""
+        Args:
+            input_features: Ignored.
+        """
+        check_is_fitted(self)
+        return np.array([f"e{index}" for index in range(self.encoder_.embedding_dim)], dtype=object)
+
+    def _embed(self, encoder: PretrainedEncoder, item: RecordingLike, index: int) -> Floats:
+        """Return the embedding (E,) of one ECG; an error states its index."""
         sampling_rate, leads, unit = self.sampling_rate, self.leads, self.unit
-        if isinstance(item, str | os.PathLike | Recording):  # it says these itself
+        if isinstance(item, str | os.PathLike | Recording):  # these describe themselves
             sampling_rate, leads, unit = None, None, None
         try:
             return encoder.embed(
@@ -78,4 +114,4 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         except (ConfigError, MissingExtraError):
             raise
         except ClocsError as error:
-            raise type(error)(f"ECG {place}: {error}") from error
+            raise type(error)(f"ECG {index}: {error}") from error

@@ -1,1 +1,1 @@
-"""Layer 6: publish an encoder with its classifiers and a model card."""
+"""Layer 6: publish an encoder with classifiers and a model card."""

@@ -1,4 +1,4 @@
-"""The README.md of a published encoder: what it is, what it was trained on, how good it is, what it is not for."""
+"""The model card of a published encoder, its README.md: input, training, results, privacy and limitations."""
 
 from __future__ import annotations
 
@@ -16,213 +16,221 @@ from clocs.training.seen_recordings import training_hashes
 
 @dataclass(frozen=True)
 class ClassifierReport:
-    """A dataset whose labels a classifier knows, and what was found on its test patients."""
+    """A classifier with its results on the test patients of a dataset."""
 
     name: str
-    """The classifier's."""
+    """Name of the classifier."""
     classifier: ClassifierCard
+    """Description of the classifier."""
     test: dict[str, Any]
-    """Of ``compute_metrics``."""
+    """Metrics of the test part, from ``compute_metrics``."""
     subgroups: dict[str, dict[str, Any]]
-    """Of ``compute_subgroup_metrics``."""
-    counts: dict[str, int]
-    """Patients of each part."""
+    """Metrics by sex and age, from ``compute_subgroup_metrics``."""
+    num_patients: dict[str, int]
+    """Number of patients of each part."""
     audit: dict[str, Any]
-    """Of ``audit``."""
+    """Result of ``audit``."""
 
 
 @dataclass(frozen=True)
 class CardContent:
-    """All that a card tells."""
+    """The content of a model card."""
 
     name: str
+    """Name of the encoder."""
     about: dict[str, Any]
-    """The encoder's config.json."""
-    tasks: tuple[ClassifierReport, ...]
-    """The default classifier's first."""
+    """Content of the encoder's config.json."""
+    reports: tuple[ClassifierReport, ...]
+    """One report a classifier, the default classifier first."""
 
 
-def write_card(found: CardContent) -> str:
-    """Markdown with the header that model hubs read."""
-    parts = [_header(found), _what(found), _data(found)]
-    parts += [_section(title, found, part) for title, part in SECTIONS]
-    return "\n\n".join((*parts, _limits(found))) + "\n"
+def format_model_card(content: CardContent) -> str:
+    """Return the card as Markdown, with the header that model hubs read."""
+    parts = [_header(content), _overview(content), _training(content)]
+    parts += [_section(title, content, format_report) for title, format_report in SECTIONS]
+    return "\n\n".join((*parts, _limitations(content))) + "\n"
 
 
-def _section(title: str, found: CardContent, part: Callable[[ClassifierReport], list[str]]) -> str:
-    """What a part says of each task, under the classifier's name where there are several."""
+def _section(title: str, content: CardContent, format_report: Callable[[ClassifierReport], list[str]]) -> str:
+    """Format a section on every classifier, with a heading for each if there are several."""
     lines = [f"## {title}"]
-    for task in found.tasks:
-        lines += ["", f"### `{task.name}`: {task.classifier.trained_on['title']}"] if len(found.tasks) > 1 else []
-        lines += ["", *part(task)]
+    for report in content.reports:
+        if len(content.reports) > 1:
+            lines += ["", f"### `{report.name}`: {report.classifier.trained_on['title']}"]
+        lines += ["", *format_report(report)]
     return "\n".join(lines)
 
 
-def _header(found: CardContent) -> str:
-    licences = [f"license: {found.about['licence'].lower().replace(' ', '-')}"]
-    if ";" in found.about["licence"]:
-        licences = ["license: other", f"license_name: {found.about['licence']}"]
+def _header(content: CardContent) -> str:
+    licence = content.about["licence"]
+    licences = [f"license: {licence.lower().replace(' ', '-')}"]
+    if ";" in licence:
+        licences = ["license: other", f"license_name: {licence}"]
     tags = "tags: [ecg, electrocardiogram, self-supervised, contrastive-learning]"
     return "\n".join(("---", "library_name: clocs", *licences, tags, "---"))
 
 
-def _what(found: CardContent) -> str:
-    training, taken = found.about["training"], found.about["input"]
-    method, options = training["method"]["name"].upper(), found.about["encoder"]["options"]
-    frames = f"{taken['num_samples']:,} samples of no stated rate, as its dataset's frames in the paper"
-    if taken["sampling_rate"]:
-        samples, rate = taken["num_samples"], taken["sampling_rate"]
-        frames = f"{samples / rate:g} s, {samples:,} samples at {rate:g} Hz"
-    first, *others = (task.name for task in found.tasks)
-    many = f"{len(others) + 1} linear classifiers" if others else "a linear classifier"
+def _overview(content: CardContent) -> str:
+    expected, options = content.about["input"], content.about["encoder"]["options"]
+    method = content.about["training"]["method"]["name"].upper()
+    num_samples, sampling_rate = expected["num_samples"], expected["sampling_rate"]
+    frames = f"{num_samples:,} samples at any sampling rate, as the dataset's frames in the paper"
+    if sampling_rate:
+        frames = f"{num_samples / sampling_rate:g} s, {num_samples:,} samples at {sampling_rate:g} Hz"
+    names = [report.name for report in content.reports]
+    classifiers = f"{len(names)} linear classifiers" if len(names) > 1 else "a linear classifier"
     channels = options["in_channels"]
-    kind = "single-lead ECGs" if channels == 1 else f"ECGs of {channels} leads at once"
-    together = "one at a time" if channels == 1 else "all at once"
-    if taken.get("lead_dropout"):
-        together += "; some may be missing"
-    words = (
-        f"An encoder of {kind}, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
-        f"ICML 2021), and {many} on it. Research use only: not a medical device, not for diagnosis."
+    kind = "single-lead ECGs" if channels == 1 else f"ECGs of {channels} leads"
+    lead_use = "one at a time" if channels == 1 else "all at once"
+    if expected.get("lead_dropout"):
+        lead_use += "; some may be missing"
+    summary = (
+        f"An encoder for {kind}, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
+        f"ICML 2021), with {classifiers}. Research use only: not a medical device, not for diagnosis."
     )
-    calls = [
-        'encoder.classify("file")' + ("  # by the first classifier that was fitted on its leads" if others else "")
-    ]
-    calls += [f'encoder.classify("file", classifier="{name}")' for name in (first, *others) if others]
-    return f"""# {found.name}
+    calls = ['encoder.classify("file")']
+    if len(names) > 1:
+        calls[0] += "  # uses the first classifier that was fitted on its leads"
+        calls += [f'encoder.classify("file", classifier="{name}")' for name in names]
+    return f"""# {content.name}
 
-{_paragraph(words)}
+{_paragraph(summary)}
 
 ```python
 import clocs
 
-encoder = clocs.load_encoder("{found.name}")
-encoder.embed("file").pooled()  # {options["embedding_dim"]} numbers
+encoder = clocs.load_encoder("{content.name}")
+encoder.embed("file").pooled()  # shape ({options["embedding_dim"]},)
 {chr(10).join(calls)}
 ```
 
-| it takes | |
+| input | |
 |---|---|
-| leads | {", ".join(taken["leads"])}, {together} |
+| leads | {", ".join(expected["leads"])}, {lead_use} |
 | frames | {frames} |
-| amplitude | {"each frame scaled to 0..1" if taken["normalization"] == "minmax" else taken["unit"]} |
-| network | `{found.about["encoder"]["name"]}`, {options["embedding_dim"]} outputs |
+| amplitude | {"each frame scaled to 0..1" if expected["normalization"] == "minmax" else expected["unit"]} |
+| network | `{content.about["encoder"]["name"]}`, {options["embedding_dim"]} outputs |
 
-Recordings in another unit, at another rate or with other leads are brought to this, or refused."""
+Recordings are resampled and rescaled to this format; incompatible ones are rejected with a reason."""
 
 
-def _data(found: CardContent) -> str:
-    training = found.about["training"]
+def _training(content: CardContent) -> str:
+    training = content.about["training"]
     lines = ["## Training", "", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
-    for task in found.tasks:
-        origin, counts = task.classifier.trained_on, (f"{count:,}" for count in task.counts.values())
+    for report in content.reports:
+        origin, counts = report.classifier.trained_on, (f"{count:,}" for count in report.num_patients.values())
         title = f"{origin['title']}. {origin['citation']}".rstrip()
         lines.append(f"| {title} | {origin['licence']} | {' | '.join(counts)} |")
     length = f"{training['max_steps']:,} steps" if training["max_steps"] else f"{training['max_epochs']} epochs"
     optimizer = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimizer"], training["optimizer"])
-    words = [
-        f"{_who_trained(found)} Test patients were kept for the results below. Nobody is in two parts, nor is a signal "
-        "that two names share. `seen.npy` lists keys of the signals that were seen, so that an evaluation can refuse "
-        "them.",
+    paragraphs = [
+        f"{_use_of_parts(content)} Test patients were used only for the results below. No patient is in two parts, "
+        "and no signal is in two parts under different names. `seen.npy` lists hashes of the signals that were seen, "
+        "so that an evaluation can reject them.",
         f"Seed {training['seed']}, batches of {training['batch_size']}, {optimizer} at {training['learning_rate']:g}, "
-        f"the best of at most {length} by validation loss: epoch {found.about['epoch'] + 1}, loss "
-        f"{found.about['validation_loss']:.3f}. `config.json` has the whole config and the hashes of data and split.",
+        f"the best of at most {length} by validation loss: epoch {content.about['epoch'] + 1}, loss "
+        f"{content.about['validation_loss']:.3f}. `config.json` has the complete configuration and the dataset and "
+        "split hashes.",
     ]
-    if components := found.about.get("pca"):
-        words.append(
-            "The embedding is not what the loss saw but principal components of what all blocks of the network tell, "
-            "each scaled to variance one, fitted without labels on at "
-            f"most {components['recordings']:,} training recordings of each dataset; they keep "
-            f"{components['explained']:.0%} of the variance."
+    if components := content.about.get("pca"):
+        paragraphs.append(
+            "The embedding is a PCA of the pooled activations of every block, with each component scaled to unit "
+            f"variance. It was fitted without labels on at most {components['recordings']:,} training recordings of "
+            f"each dataset, and explains {components['explained']:.0%} of the variance."
         )
-    return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, words))
+    return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, paragraphs))
 
 
-def _who_trained(found: CardContent) -> str:
-    own = {store for store, _ in training_hashes(found.about)}
-    if own.isdisjoint(task.classifier.trained_on["store_sha256"] for task in found.tasks):
+def _use_of_parts(content: CardContent) -> str:
+    """Return sentences on what training and validation patients were used for."""
+    encoder_stores = {store for store, _ in training_hashes(content.about)}
+    if encoder_stores.isdisjoint(report.classifier.trained_on["store_sha256"] for report in content.reports):
         return (
             "The encoder was trained before, without labels, on other data "
-            f"({found.about['training']['dataset']}), and left as it was. The training patients' labels trained the "
-            "classifier; validation patients decided its regularisation and its calibration."
+            f"({content.about['training']['dataset']}), and is unchanged. The classifier was trained on the labels of "
+            "the training patients. Validation patients selected its regularisation and calibrated it."
         )
     return (
-        "The training patients' signals trained the encoder, their labels the classifier. Validation patients decided "
-        "when to stop, the classifier's regularisation and its calibration."
+        "The encoder was trained on the signals of the training patients, the classifier on their labels. Validation "
+        "patients selected the epoch and the classifier's regularisation, and calibrated it."
     )
 
 
-def _results(task: ClassifierReport) -> list[str]:
+def _test_results(report: ClassifierReport) -> list[str]:
     lines = ["Macro AUC and average precision, 95 % intervals over patients:", ""]
     lines += ["| | AUC | average precision | calibration error |", "|---|---|---|---|"]
-    for level, values in task.test.items():
+    for level, values in report.test.items():
         lines.append(f"| per {level} ({values['rows']:,}) | {_cells(values)} |")
     lines += ["", "Per recording (the mean over its frames and leads), by class:", ""]
     lines += [
         "| class | meaning | recordings | AUC | average precision | calibration error |",
         "|---|---|---|---|---|---|",
     ]
-    meanings = {item.name: item.meaning for item in task.classifier.classes}
-    for name, values in task.test["recording"]["classes"].items():
+    meanings = {item.name: item.meaning for item in report.classifier.classes}
+    for name, values in report.test["recording"]["classes"].items():
         lines.append(f"| {name} | {meanings[name]} | {values['positives']:,} | {_cells(values)} |")
     return lines
 
 
-def _everyone(task: ClassifierReport) -> list[str]:
+def _subgroup_results(report: ClassifierReport) -> list[str]:
     lines = ["Macro AUC per recording:", "", "| group | recordings | AUC |", "|---|---|---|"]
-    for name, values in task.subgroups.items():
-        said = "too few to say" if values["auc"] is None else format_interval(values["auc"])
-        lines.append(f"| {name} | {values['recordings']:,} | {said} |")
-    return [*lines, "", "A group's macro mean is over the classes that occur in it, so small groups may lack some."]
+    for name, values in report.subgroups.items():
+        auc = "too few recordings" if values["auc"] is None else format_interval(values["auc"])
+        lines.append(f"| {name} | {values['recordings']:,} | {auc} |")
+    return [
+        *lines,
+        "",
+        "The macro average of a group is over the classes that occur in it; small groups may lack some.",
+    ]
 
 
-def _given_away(task: ClassifierReport) -> list[str]:
-    told = task.audit
-    again, trained = told["reidentification"], told["membership"]
-    lines = [f"By `clocs audit`, on {told['patients']:,} test patients, 95 % intervals over patients:", ""]
-    lines += ["| test | found | guessing |", "|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in table_rows(told)]
-    words = ["These are simple attacks: an attacker who does more finds no less."]
-    if again is not None:
-        words.append("A segment is one frame of all leads.")
-        if again["other_recordings"] is None:
-            words.append(
-                "Nobody here has a second recording: segments of one share its noise and its electrodes, and how well "
-                "the embeddings tell a patient on another day was not measured."
+def _privacy_audit(report: ClassifierReport) -> list[str]:
+    result = report.audit
+    reidentification, membership = result["reidentification"], result["membership"]
+    lines = [f"`clocs audit` on {result['patients']:,} test patients, with 95 % intervals over patients:", ""]
+    lines += ["| attack | result | chance |", "|---|---|---|"]
+    lines += [f"| {' | '.join(row)} |" for row in table_rows(result)]
+    sentences = ["These attacks are simple; stronger ones may find more."]
+    if reidentification is not None:
+        sentences.append("A segment is one frame of all leads.")
+        if reidentification["other_recordings"] is None:
+            sentences.append(
+                "No patient has a second recording, so segments share noise and electrodes. How well embeddings "
+                "identify a patient on another day was not measured."
             )
-    if trained is not None:
-        words.append(
-            f"Membership was tried on {trained['members']:,} training and {trained['others']:,} test records, by one "
-            f"score: {trained['score']}."
+    if membership is not None:
+        sentences.append(
+            f"Membership inference was tried on {membership['members']:,} training and {membership['others']:,} test "
+            f"recordings, with one score: {membership['score']}."
         )
-    lines += ["", _paragraph(" ".join(words))]
-    return [*lines, "", *(f"- {note}" for note in told["notes"])] if told["notes"] else lines
+    lines += ["", _paragraph(" ".join(sentences))]
+    return [*lines, "", *(f"- {note}" for note in result["notes"])] if result["notes"] else lines
 
 
 SECTIONS: tuple[tuple[str, Callable[[ClassifierReport], list[str]]], ...] = (
-    ("Results on test patients", _results),
-    ("For whom", _everyone),
-    ("What the embeddings give away", _given_away),
+    ("Results on test patients", _test_results),
+    ("Results by sex and age", _subgroup_results),
+    ("Privacy audit", _privacy_audit),
 )
 
 
 def _fitted_on(leads: Sequence[str]) -> str:
-    without = (
-        "it is refused" if len(leads) == 1 else "any of them is refused, and one that lacks some has no track record"
-    )
+    several = "any of these leads is rejected, and one without some of them has no track record"
+    without = "this lead is rejected" if len(leads) == 1 else several
     return f"It was fitted on {format_leads(leads)}; a recording without {without}."
 
 
-def _limits(found: CardContent) -> str:
-    lines = ["## Limits", ""]
-    for task in found.tasks:
-        whose = f"`{task.name}`: " if len(found.tasks) > 1 else ""
-        lines += [f"- {whose}{sentence}" for sentence in task.classifier.limitations]
-        lines += [f"- {whose}{_fitted_on(task.classifier.leads)}"]
+def _limitations(content: CardContent) -> str:
+    lines = ["## Limitations", ""]
+    for report in content.reports:
+        prefix = f"`{report.name}`: " if len(content.reports) > 1 else ""
+        lines += [f"- {prefix}{sentence}" for sentence in report.classifier.limitations]
+        lines += [f"- {prefix}{_fitted_on(report.classifier.leads)}"]
     lines += [
-        "- It was tested on patients of the same sources only. Another hospital's machines, filters and patients will",
-        "  give other results.",
-        "- A recording at a lower rate is resampled, which does not bring back the frequencies it lacks.",
-        "- Embeddings are personal data: they may tell a patient again. Keep them as the recordings are kept.",
+        "- It was tested only on patients of the same sources. Results will differ for the devices, filters and",
+        "  patients of other hospitals.",
+        "- A recording with a lower sampling rate is resampled, which does not restore the missing frequencies.",
+        "- Embeddings are personal data: they may identify a patient. Protect them like the recordings.",
         "",
         "Intended for research on ECG representations. Not intended for diagnosis, triage or monitoring of patients.",
     ]
@@ -230,9 +238,9 @@ def _limits(found: CardContent) -> str:
 
 
 def _cells(values: dict[str, Any]) -> str:
-    both = (format_interval(values[key]) for key in ("auc", "average_precision"))
-    return " | ".join((*both, f"{values['calibration_error']:.3f}"))
+    intervals = (format_interval(values[key]) for key in ("auc", "average_precision"))
+    return " | ".join((*intervals, f"{values['calibration_error']:.3f}"))
 
 
-def _paragraph(words: str) -> str:
-    return textwrap.fill(words, 120, break_long_words=False, break_on_hyphens=False)
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""An encoder made ready for others: with calibrated classifiers, a model card, and nothing left to guess."""
+"""Publication of an encoder with calibrated classifiers and a model card."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clocs.evaluation.scoring import compute_metrics, pool_outputs
 from clocs.evaluation.subgroups import compute_subgroup_metrics
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
 from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
-from clocs.publishing.model_card import CardContent, ClassifierReport, write_card
+from clocs.publishing.model_card import CardContent, ClassifierReport, format_model_card
 from clocs.similarity.scoring.audit import audit
 from clocs.store.frames import Frames
 from clocs.store.reader import StoreLike
@@ -44,26 +44,47 @@ def publish(
     extra_stores: Sequence[StoreLike] = (),
     split: str | None = None,
 ) -> dict[str, Any]:
-    """Write a folder that ``clocs.load_encoder`` takes and model hubs accept as it is.
+    """Write an encoder with a classifier for each store, and a model card.
 
-    For each store there is a classifier, under the dataset's name: linear, fitted on all its training labels,
-    regularised and calibrated on its validation patients. The card's results, and what the embeddings give away, are
-    those of its test patients. The stores are all that the encoder was trained on, with the split of training; or
-    others, with the split of that name (``default``), of whose test patients it has seen nobody. A folder that holds
-    anything but the same encoder with classifiers of the same names is refused.
+    The folder can be passed to :func:`clocs.load_encoder` and uploaded to a model hub. Each classifier is linear and
+    has the name of its dataset. It is fitted on all training labels, and regularised and calibrated on validation
+    patients. The card reports metrics and a privacy audit of the test patients.
+
+    Args:
+        checkpoint: Folder of a run or of an encoder, or name of a shipped encoder.
+        store: A store with labels, or its folder.
+        out: Folder to write. It may have the result of an earlier call, and nothing else.
+        name: Name of the encoder in the card.
+        extra_stores: Further stores. Pass all stores that the encoder was trained on in their order, or only others.
+        split: Name of the split, for stores that the encoder was not trained on. None: ``default``. For stores of
+            training it is the split of training.
+
+    Returns:
+        The folder, and the metrics of the test part by classifier.
+
+    Raises:
+        ConfigError: A store has no classes or an empty part, stores do not fit the encoder, or ``out`` is not empty.
+        LeakError: The encoder has seen test patients.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 40, "leads": 1, "seconds": 5})
+        >>> split = clocs.split(store)
+        >>> published = publish("cmsc-chapman", store, "published", "my-encoder")
+        >>> list(clocs.load_encoder("published").classifiers)
+        ['synthetic']
     """
-    places = [open_store(place) for place in (store, *extra_stores)]
-    for place in places:
-        require_classes(place)
-    encoder = load_encoder_checkpoint(checkpoint, places[0])
-    sources, names = _sources(encoder, places, split), _names(places)
-    for place, parts in sources:
-        require_patients(place, parts, "train", "validation", "test")
-    folder, known = Path(out), {"weights_sha256": encoder.about["weights_sha256"], "classifiers": names}
-    check_output_dir(folder, lambda held: known.items() <= held.items())
-    made = [_task(encoder, place, parts, name) for (place, parts), name in zip(sources, names, strict=True)]
+    stores = [open_store(each) for each in (store, *extra_stores)]
+    for opened in stores:
+        require_classes(opened)
+    encoder = load_encoder_checkpoint(checkpoint, stores[0])
+    sources, names = _stores_with_splits(encoder, stores, split), _classifier_names(stores)
+    for opened, parts in sources:
+        require_patients(opened, parts, "train", "validation", "test")
+    folder, identity = Path(out), {"weights_sha256": encoder.about["weights_sha256"], "classifiers": names}
+    check_output_dir(folder, lambda config: identity.items() <= config.items())
+    fitted = [_fit_and_test(encoder, *source, name) for source, name in zip(sources, names, strict=True)]
     assert encoder.folder is not None
-    tasks = tuple(task for task, _ in made)
+    reports = tuple(report for report, _ in fitted)
     about = {
         **encoder.about,
         "seen_sha256": save_seen_keys(
@@ -73,35 +94,40 @@ def publish(
     }
     save_encoder(folder, encoder.module, about)
     finish_encoder(folder, encoder.module)
-    for task, classifier in made:
-        classifier.save(folder / FOLDER / task.name)
-    write_bytes(folder / "README.md", write_card(CardContent(name, about, tasks)).encode())
-    return {"folder": str(folder), "test": {task.name: task.test for task in tasks}}
+    for report, classifier in fitted:
+        classifier.save(folder / FOLDER / report.name)
+    write_bytes(folder / "README.md", format_model_card(CardContent(name, about, reports)).encode())
+    return {"folder": str(folder), "test": {report.name: report.test for report in reports}}
 
 
-def _sources(encoder: EncoderCheckpoint, places: Sequence[Store], split: str | None) -> list[tuple[Store, Split]]:
-    """Those of training, all of them, or others alone: the split contract holds for either."""
-    trained = {store for store, _ in training_hashes(encoder.about)}
-    if encoder.folder is None or not trained.isdisjoint(place.sha256 for place in places):
-        own = encoder.sources(places)
-        if split not in (None, own[0][1].name):
-            raise ConfigError(f"split '{split}': the encoder was trained with '{own[0][1].name}'; leave the split out")
-        return own
-    found = [(place, place.split(split or "default")) for place in places]
-    for place, parts in found:
-        check_leakage(encoder.folder, encoder.about, place, parts)
-    return found
+def _stores_with_splits(
+    encoder: EncoderCheckpoint, stores: Sequence[Store], split: str | None
+) -> list[tuple[Store, Split]]:
+    """Return each store with its split, without leakage. Stores are all those of training, or only others."""
+    trained = {sha256 for sha256, _ in training_hashes(encoder.about)}
+    if encoder.folder is None or not trained.isdisjoint(store.sha256 for store in stores):
+        sources = encoder.training_data(stores)
+        used = sources[0][1].name
+        if split not in (None, used):
+            raise ConfigError(f"split '{split}': the encoder was trained with '{used}'; leave the split out.")
+        return sources
+    sources = [(store, store.split(split or "default")) for store in stores]
+    for store, parts in sources:
+        check_leakage(encoder.folder, encoder.about, store, parts)
+    return sources
 
 
-def _names(places: Sequence[Store]) -> list[str]:
-    """What classifiers are called: by dataset, with a number from the second of the same on."""
-    datasets = [str(place.manifest.dataset["name"]) for place in places]
-    counts = [datasets[: place + 1].count(name) for place, name in enumerate(datasets)]
+def _classifier_names(stores: Sequence[Store]) -> list[str]:
+    """Return the dataset names; a repeated name has a number."""
+    datasets = [str(store.manifest.dataset["name"]) for store in stores]
+    counts = [datasets[: index + 1].count(name) for index, name in enumerate(datasets)]
     return [name if count == 1 else f"{name}-{count}" for name, count in zip(datasets, counts, strict=True)]
 
 
-def _task(encoder: EncoderCheckpoint, store: Store, split: Split, name: str) -> tuple[ClassifierReport, Classifier]:
-    """A classifier for the store's labels, and what it is worth to its test patients."""
+def _fit_and_test(
+    encoder: EncoderCheckpoint, store: Store, split: Split, name: str
+) -> tuple[ClassifierReport, Classifier]:
+    """Fit a classifier to the labels of a store, and test it."""
     assert encoder.folder is not None
     policy = frame_policy_for(encoder.about, store, "encoder")
     train, validation, test = (
@@ -109,15 +135,20 @@ def _task(encoder: EncoderCheckpoint, store: Store, split: Split, name: str) -> 
         for part in ("train", "validation", "test")
     )
     leads = Frames(store, policy, records=split.mask("train")).leads
-    classifier = _classifier(fit_linear(train, validation), train, validation, leads, encoder, store, split)
+    classifier = _calibrated_classifier(fit_linear(train, validation), train, validation, leads, encoder, store, split)
     scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
-    audited = audit(encoder.folder, store, split=split.name)
-    groups = compute_subgroup_metrics(scores, store, adjust=classifier.adjust_recording)
-    judged = compute_metrics(scores, adjust=classifier.adjust_recording)
-    return ClassifierReport(name, classifier.card, judged, groups, _patients(store, split), audited), classifier
+    report = ClassifierReport(
+        name,
+        classifier.card,
+        test=compute_metrics(scores, adjust=classifier.adjust_recording),
+        subgroups=compute_subgroup_metrics(scores, store, adjust=classifier.adjust_recording),
+        num_patients=_count_patients(store, split),
+        audit=audit(encoder.folder, store, split=split.name),
+    )
+    return report, classifier
 
 
-def _classifier(
+def _calibrated_classifier(
     linear: LinearClassifier,
     train: ModelOutputs,
     validation: ModelOutputs,
@@ -126,19 +157,19 @@ def _classifier(
     store: Store,
     split: Split,
 ) -> Classifier:
-    """The linear classifier, calibrated, and what its probabilities were worth on validation patients."""
+    """Return a classifier that is calibrated on validation patients, with its reliability on them."""
     dataset = DATASETS.get(store.manifest.dataset["name"])
-    shares = pool_outputs(train, train.patient).truth.mean(0)
+    prevalence = pool_outputs(train, train.patient).truth.mean(0)
     card = ClassifierCard(
         classes=tuple(
-            ClassInfo(name, dataset.meanings.get(name, name), float(share), ())
-            for name, share in zip(train.classes, shares, strict=True)
+            ClassInfo(name, dataset.meanings.get(name, name), float(fraction), ())
+            for name, fraction in zip(train.classes, prevalence, strict=True)
         ),
         multi_label=linear.multi_label,
         temperature=fit_temperature(
             linear.logits(validation.values), validation.truth, linear.multi_label, groups=validation.record
         ),
-        limitations=(*_always(linear, train), *dataset.limitations),
+        limitations=(*_class_limitations(linear, train), *dataset.limitations),
         leads=leads,
         trained_on={
             "dataset": dataset.name,
@@ -152,25 +183,27 @@ def _classifier(
         encoder_sha256=encoder.about["weights_sha256"],
     )
     arrays = (linear.mean, linear.scale, linear.weight, linear.bias)
-    bare = Classifier(card, *(np.asarray(array, np.float32) for array in arrays))
-    scores = validation.with_values(bare.probabilities(validation.values).astype(np.float32))
+    uncalibrated = Classifier(card, *(np.asarray(array, np.float32) for array in arrays))
+    scores = validation.with_values(uncalibrated.probabilities(validation.values).astype(np.float32))
     means = pool_outputs(scores, scores.record)
-    fitted = np.stack(fit_adjustment(means.values, means.truth, linear.multi_label), axis=1)
-    adjusted = replace(bare, card=card.model_copy(update={"adjustment": tuple(map(tuple, fitted.tolist()))}))
+    slope_and_offset = np.stack(fit_adjustment(means.values, means.truth, linear.multi_label), axis=1)
+    adjusted = replace(
+        uncalibrated, card=card.model_copy(update={"adjustment": tuple(map(tuple, slope_and_offset.tolist()))})
+    )
     by_patient = pool_outputs(scores, scores.patient, adjusted.adjust_recording)
     bins = reliability_bins(reliability(by_patient.truth, by_patient.values))
-    classes = tuple(replace(item, reliability=own) for item, own in zip(card.classes, bins, strict=True))
+    classes = tuple(replace(item, reliability=measured) for item, measured in zip(card.classes, bins, strict=True))
     return replace(adjusted, card=adjusted.card.model_copy(update={"classes": classes}))
 
 
-def _always(linear: LinearClassifier, rows: ModelOutputs) -> tuple[str, ...]:
-    """What follows from the form of the classifier."""
-    known = ", ".join(rows.classes)
+def _class_limitations(linear: LinearClassifier, rows: ModelOutputs) -> tuple[str, ...]:
+    """Return a sentence on the classes that the classifier has."""
+    classes = ", ".join(rows.classes)
     if linear.multi_label:
-        return (f"It knows {known}, each by itself, and nothing else.",)
-    return (f"It knows {known} and nothing else: whatever a recording shows, these probabilities sum to 1.",)
+        return (f"It knows {classes}, each by itself, and nothing else.",)
+    return (f"It knows {classes} and nothing else: whatever a recording shows, these probabilities sum to 1.",)
 
 
-def _patients(store: Store, split: Split) -> dict[str, int]:
+def _count_patients(store: Store, split: Split) -> dict[str, int]:
     patient = store.patient_codes()[0]
     return {part: len(np.unique(patient[split.mask(part)])) for part in ("train", "validation", "test")}

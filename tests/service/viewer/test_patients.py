@@ -219,7 +219,7 @@ def test_the_model_page_has_its_card_and_a_diagram_a_class(visit: Visit) -> None
     many = sum(len(classifier["classes"]) for classifier in model["classifiers"])
     assert page.locator("#model .diagram").count() == many > 0
     assert page.locator("#model table").count() >= 3
-    assert "What the embeddings give away" in page.inner_text("#model")
+    assert "Privacy audit" in page.inner_text("#model")
     assert page.locator("nav [aria-current]").inner_text() == "Model"
     page.go_back()
     assert page.is_visible("#drop-zone")

@@ -88,7 +88,7 @@ def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, st
     for row in rows:
         assert f"| {' | '.join(row)} |" in section
     assert f"on {found['patients']:,} test patients" in section
-    assert "finds no less" in section
+    assert "stronger ones may find more" in section
 
 
 def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cells of a grid: one computation each, described by values."""
+"""Cells of a grid. A cell is one computation, described by its fields."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workload:
-    """How much a cell computes, and which finished cells tell what that costs."""
+    """The amount of work of a cell, and the groups of similar cells that its cost is estimated from."""
 
     amount: float
-    """In any unit that cells of one kind share, such as thousands of frames."""
+    """Amount of work, in a unit that cells of one kind share, such as thousands of frames."""
     similar: tuple[tuple[str, tuple[str, ...]], ...]
-    """Groups of cells that cost alike per unit, the most similar first: a description and the group's key."""
+    """Groups of cells with a similar cost per unit, the most similar first: description and key of each group."""
     default_rate: float
-    """Seconds for a unit where no cell of any of the groups is finished."""
+    """Seconds per unit if no cell of these groups is finished."""
 
 
 class Cell(BaseModel):
@@ -46,7 +46,7 @@ class Cell(BaseModel):
 
     @abstractmethod
     def workload(self) -> Workload:
-        """Return what an estimate of the cell's cost is based on."""
+        """Return the workload, from which the cost is estimated."""
 
     @property
     def requires(self) -> tuple[Cell, ...]:
@@ -59,11 +59,11 @@ class Cell(BaseModel):
         return None
 
     def missing_inputs(self, workspace: Workspace) -> list[str]:
-        """Return what must be there before the cell can be computed: by default, a store for each dataset."""
+        """Return descriptions of the inputs that are missing: by default, stores of datasets."""
         return [f"store of {dataset}" for dataset in self.datasets if not workspace.has_store(dataset)]
 
     def has_output(self, workspace: Workspace) -> bool:
-        """Return whether the files that other cells read are still there. A cell without such files has them."""
+        """Return whether the files that other cells read exist. Cells without such files return True."""
         return True
 
     def describe(self) -> dict[str, Any]:
@@ -77,5 +77,5 @@ class Cell(BaseModel):
 
 
 def chain_of(cell: Cell) -> tuple[Cell, ...]:
-    """Return a cell behind all cells that must be computed first."""
+    """Return all cells that must be computed first, followed by the cell itself."""
     return (*cell.requires, cell)

@@ -1,4 +1,4 @@
-"""The status of a grid: what is done, what the rest will cost, and which inputs are missing.
+"""Status of a grid: finished cells, cost of the others, and missing inputs.
 
 The cost of a cell is estimated from finished cells that are similar.
 """
@@ -19,22 +19,23 @@ DEFAULT: Final = "default"
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one core, and which finished cells they are estimated from."""
+    """Estimated cost of a cell."""
 
     seconds: float
+    """Seconds of one core."""
     basis: str
     """A description of the group of similar cells, or ``DEFAULT``."""
 
 
 class Costs:
-    """Learns from finished cells and estimates others. Cost is taken to grow with the workload."""
+    """Costs of cells, estimated from finished ones in proportion to the workload."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, ...], list[float]] = defaultdict(list)
-        """Seconds for a unit of work of each finished cell, by group."""
+        """Seconds per unit of work of each finished cell, by group."""
 
     def learn(self, cell: Cell, seconds: float | None) -> None:
-        """Add a finished cell. None: its time was not measured."""
+        """Add a finished cell and its time. None: the time was not measured."""
         work = cell.workload()
         if seconds is not None and seconds >= 0 and work.amount:
             for _, key in work.similar:
@@ -44,7 +45,7 @@ class Costs:
         """Estimate the seconds that a cell will take."""
         work = cell.workload()
         for basis, key in work.similar:
-            if key in self._rates:  # the median: a run that was stopped for an hour says nothing about others
+            if key in self._rates:  # the median ignores runs that were paused
                 return Estimate(work.amount * median(self._rates[key]), basis)
         return Estimate(work.amount * work.default_rate, DEFAULT)
 
@@ -54,17 +55,26 @@ class Status:
     """The status of one cell."""
 
     done: bool
+    """Whether the cell has a result."""
     missing_inputs: tuple[str, ...]
+    """Descriptions of missing inputs."""
     cost: Estimate
+    """Estimated cost."""
 
 
 def statuses(
     cells: Iterable[Cell], workspace: Workspace, costs: Costs, known_keys: Container[str] = ()
 ) -> dict[str, Status]:
-    """Return the status of each cell and of those it requires, each once, by key.
+    """Return the status of each cell and of the cells it requires, by key.
 
-    Without its stores, the name of a cell is not known. A cell then counts as done if ``known_keys`` has its key, so
-    that results which came with the project are seen where no data are.
+    The name of a cell depends on its stores. Without stores, a cell counts as done if ``known_keys`` has its key, so
+    that committed results are found without data.
+
+    Args:
+        cells: Cells of the grid.
+        workspace: Folders of the grid.
+        costs: Costs of finished cells.
+        known_keys: Keys of cells that have a result.
     """
     found: dict[str, Status] = {}
     for cell in cells:
@@ -77,7 +87,7 @@ def statuses(
 
 
 def totals(known: Mapping[str, Status]) -> dict[str, Any]:
-    """Count cells that are done and to do, with their cost and missing inputs, as JSON."""
+    """Return the number of cells that are done and to do, with cost and missing inputs, as JSON."""
     waiting = [status for status in known.values() if not status.done]
     ready = [status for status in waiting if not status.missing_inputs]
     return {
@@ -88,9 +98,9 @@ def totals(known: Mapping[str, Status]) -> dict[str, Any]:
         "core_hours": _hours(waiting),
         "runnable_core_hours": _hours(ready),
         "estimated_from": dict(Counter(status.cost.basis for status in waiting)),
-        "missing_inputs": dict(Counter(each for status in waiting for each in status.missing_inputs)),
+        "missing_inputs": dict(Counter(name for status in waiting for name in status.missing_inputs)),
     }
 
 
-def _hours(some: Iterable[Status]) -> float:
-    return sum(status.cost.seconds for status in some) / 3600
+def _hours(cells: Iterable[Status]) -> float:
+    return sum(status.cost.seconds for status in cells) / 3600

@@ -1,8 +1,8 @@
-"""Where a grid works, and where its results are kept.
+"""Folders of a grid, and the table of its results.
 
-A finished cell is a row of a table, named by everything that decides its numbers. Nothing else decides whether a cell
-is computed: grids share cells, a killed grid continues, and results can be committed and moved. The table is one file
-of JSON lines, one line a cell, which processes append to under a lock. Text tools, ``git diff`` and pandas read it.
+A finished cell is a row of a table. Its name depends on everything that affects its result, and only the name decides
+whether a cell is computed. So grids share cells, a killed grid continues, and results can be committed and moved. The
+table is a file of JSON lines, one a cell. Processes append to it under a lock.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TABLE: Final = "cells.jsonl"
 
 
 class CellTable:
-    """Rows by name. A row that another process appends is found at the next lookup."""
+    """Rows of a file by name. Rows that other processes append are found at the next lookup."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._rows: dict[str, dict[str, Any]] = {}
         self._read_bytes = 0
-        """How far the file has been read. Rows are only ever appended."""
+        """Bytes of the file that have been read. Rows are only appended."""
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Return a row by its name, or None."""
@@ -46,15 +46,15 @@ class CellTable:
         yield from list(self._rows.items())
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a row at the end of the file, on disk when this returns."""
+        """Append a row to the file and sync it to disk."""
         text = json.dumps({"name": name, **row}, separators=(",", ":"), sort_keys=True, allow_nan=False)
         try:
             make_folders(self.path.parent)
             with open(self.path, "ab") as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
-                size, whole = self.path.stat().st_size, _whole_lines(self.path)
-                if whole < size:  # a killed process left a part of a line
-                    truncate_file(self.path, whole)
+                size, complete = self.path.stat().st_size, _size_of_complete_lines(self.path)
+                if complete < size:  # a killed process left a part of a line
+                    truncate_file(self.path, complete)
                 append_bytes(self.path, f"{text}\n".encode())
                 sync_file(self.path)
         except OSError as error:
@@ -66,18 +66,18 @@ class CellTable:
         with open(self.path, "rb") as file:
             file.seek(self._read_bytes)
             new = file.read()
-        whole = new[: new.rfind(b"\n") + 1]  # another process may be writing the last line
-        for line in whole.splitlines():
+        complete = new[: new.rfind(b"\n") + 1]  # another process may be writing the last line
+        for line in complete.splitlines():
             try:
                 row = json.loads(line)
                 self._rows[row.pop("name")] = row
             except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-                raise IntegrityError(f"{self.path.name}: line '{line[:40]!r}...' is not a cell: {error}") from error
-        self._read_bytes += len(whole)
+                raise IntegrityError(f"{self.path.name}: line '{line[:40]!r}...' is not a cell: {error}.") from error
+        self._read_bytes += len(complete)
 
 
-def _whole_lines(path: Path) -> int:
-    """Return the number of bytes up to the end of the last whole line."""
+def _size_of_complete_lines(path: Path) -> int:
+    """Return the number of bytes up to the end of the last complete line."""
     with open(path, "rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -92,19 +92,20 @@ def _whole_lines(path: Path) -> int:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folders of a grid."""
+    """Folders of a grid."""
 
     stores: Path
-    """One store a dataset, by the dataset's name, each with a default split."""
+    """Folder of stores, named by dataset, each with a default split."""
     runs: Path
-    """What is being computed. It can be deleted when the cells are finished."""
+    """Folder of runs. It can be deleted when the cells are finished."""
     results: Path
-    """The table of finished cells: small, to be kept."""
+    """Folder of the table of finished cells, which is small and worth keeping."""
     num_threads: int = 1
+    """Threads of a cell."""
 
     @cached_property
     def table(self) -> CellTable:
-        """The finished cells."""
+        """Table of the finished cells."""
         return CellTable(self.results / TABLE)
 
     def store(self, dataset: str) -> Path:
@@ -116,30 +117,30 @@ class Workspace:
         return self.store(dataset).is_dir()
 
     def origin(self, cell: Cell) -> dict[str, Any]:
-        """Return the hashes of store and split of all data that a cell depends on, and of given weights."""
+        """Return the store and split hashes of all data that a cell depends on, and the hash of initial weights."""
         data = {dataset: list(_hashes(self.store(dataset))) for dataset in cell.datasets}
         weights = cell.initial_weights_sha256
         return {"data": data, **({} if weights is None else {"weights": weights})}
 
     def name(self, cell: Cell) -> str:
-        """Return the name of a cell: readable, with a hash of everything that decides its numbers."""
+        """Return the name of a cell: its label, with a hash of everything that affects its result."""
         return identity_name(cell.label, cell.describe(), self.origin(cell))
 
     def result(self, cell: Cell) -> dict[str, Any] | None:
         """Return the row of a finished cell, or None."""
         return self.table.get(self.name(cell))
 
-    def add_result(self, cell: Cell, found: dict[str, Any]) -> None:
+    def add_result(self, cell: Cell, result: dict[str, Any]) -> None:
         """Add a finished cell to the table."""
-        self.table.append(self.name(cell), {"cell": cell.describe(), "origin": self.origin(cell), **found})
+        self.table.append(self.name(cell), {"cell": cell.describe(), "origin": self.origin(cell), **result})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the rows out: another process reads them itself."""
+        """Return the state without the table, which another process reads itself."""
         return {name: value for name, value in self.__dict__.items() if name != "table"}
 
 
 @lru_cache(maxsize=64)
 def _hashes(folder: Path) -> tuple[str, str]:
-    """Of a store and its default split."""
+    """Return the hashes of a store and of its default split."""
     store = open_store(folder)
     return store.sha256, store.split().sha256

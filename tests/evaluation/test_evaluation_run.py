@@ -17,7 +17,7 @@ from tests.evaluation.conftest import make_store
 
 def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path) -> None:
     """Whatever labels it has. Ingested again as the message says, the same folder can be evaluated."""
-    bare = make_store(tmp_path / "store", {}, records=120, leads=1)
+    bare = make_store(tmp_path / "store", {}, num_records=120, leads=1)
     for evaluate in (probe, finetune):
         with pytest.raises(ConfigError, match="names no classes"):
             evaluate("random", bare, runs=tmp_path / "runs")
@@ -33,7 +33,7 @@ def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_a_part_with_nobody_in_it_is_named(part: str, tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store", records=20, leads=1)
+    store = make_store(tmp_path / "store", num_records=20, leads=1)
     shares = {name: 0.0 if name == part else 0.5 for name in ("train", "validation", "test")}
     clocs.split(store, "lacking", policy=SplitPolicy(**shares, remainder="test" if part == "train" else "train"))
     said = rf"split 'lacking' of {store.folder} has no patient in its {part} part"
@@ -45,7 +45,7 @@ def test_a_part_with_nobody_in_it_is_named(part: str, tmp_path: Path) -> None:
 
 
 def test_validation_patients_need_no_test_part(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store", records=120, leads=1)
+    store = make_store(tmp_path / "store", num_records=120, leads=1)
     clocs.split(store, "lacking", policy=SplitPolicy(train=0.7, validation=0.3, test=0))
     asked = clocs.ProbeConfig(split="lacking", part="validation")
     assert "validation" in probe("random", store, asked, runs=tmp_path / "runs")
@@ -53,7 +53,7 @@ def test_validation_patients_need_no_test_part(tmp_path: Path) -> None:
 
 def test_recordings_without_any_class_are_told(tmp_path: Path) -> None:
     """Of five rhythms, two make classes here: the others cannot be told from missing labels."""
-    store = make_store(tmp_path / "store", {"AFIB": ("AFIB",), "SR": ("SR",)}, records=120, leads=1)
+    store = make_store(tmp_path / "store", {"AFIB": ("AFIB",), "SR": ("SR",)}, num_records=120, leads=1)
     found = probe("random", store, runs=tmp_path / "runs")
     test = store.split().mask("test")
     none = sum(not {"AFIB", "SR"} & set(store.recording(int(number)).labels) for number in test.nonzero()[0])

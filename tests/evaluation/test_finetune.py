@@ -155,7 +155,7 @@ def test_of_a_training_that_is_finished_and_was_moved_only_the_judgement_is_made
 
 
 def test_classes_that_overlap_are_labels(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store", OVERLAPPING, records=100)
+    store = make_store(tmp_path / "store", OVERLAPPING, num_records=100)
     found = finetune("random", store, CONFIG, runs=tmp_path)
     values, _ = logits(found, store, "test")
     kept = load_scores(Path(found["run"])).values
@@ -175,14 +175,14 @@ def test_recordings_without_the_usual_leads_also_tell_that_classes_overlap(tmp_p
     table = tmp_path / "table.csv"
     table.write_text("file,labels\n" + "".join(f"{name},{labels}\n" for name, (_, labels) in layouts.items()))
     store = clocs.ingest("folder", archive, tmp_path / "store", options={"table": str(table), "classes": "SR,AF,LBBB"})
-    assert tuning._multi_label(store, FramePolicy(num_samples=2500, sampling_rate=500))
+    assert tuning._is_multi_label(store, FramePolicy(num_samples=2500, sampling_rate=500))
 
 
 def test_it_has_seen_what_its_start_had_seen(
     store: Store, trained: Path, tuned: dict[str, Any], tmp_path: Path
 ) -> None:
     """Tuned on other patients, it still may not be tested on those it was pre-trained on."""
-    elsewhere = make_store(tmp_path / "elsewhere", records=60, seed=5)
+    elsewhere = make_store(tmp_path / "elsewhere", num_records=60, seed=5)
     found = finetune(trained, elsewhere, CONFIG, runs=tmp_path / "runs")
     assert found["contract"]["seen"] == {"train": 0, "validation": 0, "test": 0, "unused": 0}
     first, second = (
@@ -190,7 +190,7 @@ def test_it_has_seen_what_its_start_had_seen(
         for folder in (trained, best(found))
     )
     assert first < second
-    for split, place in (("other", store), ("default", make_store(tmp_path / "other", records=80, seed=5))):
+    for split, place in (("other", store), ("default", make_store(tmp_path / "other", num_records=80, seed=5))):
         with pytest.raises(LeakError, match="test recordings"):
             finetune(best(found), place, FinetuneConfig(split=split), runs=tmp_path / "runs")
 

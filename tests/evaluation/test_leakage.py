@@ -65,7 +65,7 @@ def test_other_ingests_of_the_same_data_are_recognised(
     store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
 ) -> None:
     """A larger store, elsewhere: its first recordings are those of the first one."""
-    larger = make_store(tmp_path / "larger", records=200)
+    larger = make_store(tmp_path / "larger", num_records=200)
     assert larger.sha256 != store.sha256
     with pytest.raises(LeakError):
         check_leakage(trained, told, larger, larger.split())
@@ -153,7 +153,7 @@ def test_without_a_list_only_the_very_split_will_do(
 ) -> None:
     silent = {key: value for key, value in told.items() if key != "seen_sha256"}
     assert "this very split" in check_leakage(trained, silent, store, store.split())["seen"]
-    larger = make_store(tmp_path / "larger", records=200)
+    larger = make_store(tmp_path / "larger", num_records=200)
     for place, split in ((store, store.split("other")), (larger, larger.split())):
         with pytest.raises(LeakError, match="no list of the recordings"):
             check_leakage(trained, silent, place, split)

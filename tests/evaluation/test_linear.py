@@ -149,7 +149,7 @@ def test_adam_learns_and_repeats(multi_label: bool) -> None:
 
 def test_adam_keeps_what_was_best_for_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation labels that contradict training: the longer it trains, the worse, so the start is kept."""
-    monkeypatch.setattr(linear, "ADAM_RATE", 0.01)
+    monkeypatch.setattr(linear, "ADAM_LEARNING_RATE", 0.01)
     train, validation = make_rows(0, shift=4.0), make_rows(1, shift=4.0)
     contrary = replace(validation, truth=np.roll(validation.truth, 1, axis=1))
 

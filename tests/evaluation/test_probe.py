@@ -83,7 +83,7 @@ def test_its_auc_is_scikit_learns(store: Store, trained: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", CLASSES)
 def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
     """Two; one that no recording has; several at once."""
-    store = make_store(tmp_path / "store", CLASSES[name], records=120)
+    store = make_store(tmp_path / "store", CLASSES[name], num_records=120)
     found = probe("random", store, ProbeConfig(label_fraction=1), runs=tmp_path)
     module = load_encoder_checkpoint("random", store).module
     train, test = (embedded(module, store, store.split().mask(part)) for part in ("train", "test"))

@@ -93,7 +93,7 @@ def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, st
 
 def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_path: Path) -> None:
     """Their order is that of training; both parts of both stores are listed as seen."""
-    other = make_store(tmp_path / "other", records=120, seed=5)
+    other = make_store(tmp_path / "other", num_records=120, seed=5)
     here = [f"store={store.folder}", f"extra_stores=[{other.folder}]", f"runs={tmp_path / 'runs'}"]
     best = pretrain("cmsc-synthetic", [*here, "max_epochs=1", "batch_size=32", "frames.normalization=none"])["best"]
     with pytest.raises(ConfigError, match="in their order"):
@@ -115,7 +115,7 @@ def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_pa
 
 def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp_path: Path) -> None:
     """Trained on one store and then on another: patients of the first may not test what is published either."""
-    other = make_store(tmp_path / "other", records=120, seed=5)
+    other = make_store(tmp_path / "other", num_records=120, seed=5)
     here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", f"init_from={trained}"]
     best = Path(pretrain("cmsc-synthetic", [*here, "max_epochs=1", "batch_size=32"])["best"])
     publish(best, other, tmp_path / "out", "second")
@@ -128,7 +128,7 @@ def test_labels_of_ones_own_make_a_classifier_on_an_encoder_that_others_trained(
     store: Store, trained: Path, tmp_path: Path
 ) -> None:
     """The encoder stays as it is; both stores' patients are listed as seen, and the card says who trained what."""
-    other = make_store(tmp_path / "other", records=120, seed=5)
+    other = make_store(tmp_path / "other", num_records=120, seed=5)
     make_split(other, "second", seed=1)
     publish(trained, other, tmp_path / "out", "ward", split="second")
     encoder = load_encoder(tmp_path / "out")
@@ -149,7 +149,7 @@ def test_nobody_who_trained_the_encoder_tests_a_classifier(store: Store, trained
     with pytest.raises(ConfigError, match="random weights"):
         publish("random", store, tmp_path / "out", "name")
     with pytest.raises(LeakError, match="trained on patients of the test part"):
-        publish(trained, make_store(tmp_path / "store", records=80), tmp_path / "out", "name")
+        publish(trained, make_store(tmp_path / "store", num_records=80), tmp_path / "out", "name")
     with pytest.raises(ConfigError, match="trained with 'default'; leave the split out"):
         publish(trained, store, tmp_path / "out", "name", split="other")
     with pytest.raises(ConfigError, match="all stores that the encoder was trained with"):
@@ -189,7 +189,7 @@ def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
 
 def test_a_store_without_classes_is_refused(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="names no classes"):
-        publish(trained, make_store(tmp_path / "store", {}, records=20), tmp_path / "out", "name")
+        publish(trained, make_store(tmp_path / "store", {}, num_records=20), tmp_path / "out", "name")
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))

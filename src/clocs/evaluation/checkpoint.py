@@ -54,7 +54,8 @@ class EncoderCheckpoint:
         """Return method, training and encoder, for a result."""
         training = self.about.get("training", {})
         method = training.get("method", {}).get("name", RANDOM)
-        others = {key: self.about[key] for key in ("encoder", "epoch", "validation_loss") if key in self.about}
+        keys = {"encoder", "epoch", "validation_loss"} & self.about.keys()
+        others = {key: self.about[key] for key in sorted(keys)}
         return {"method": method, "training": training, **others}
 
     def training_data(self, stores: Sequence[Store]) -> list[tuple[Store, Split]]:

@@ -289,11 +289,11 @@ def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: Pretrai
 
 def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncoder) -> None:
     """Not refused: a heart on the right looks the same."""
-    exchanged, slow = arms_exchanged(), replace(heart(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
-    assert of_both.classify(exchanged).notes[-1].startswith("lead I: P, QRS and T point down: arms exchanged")
+    swapped, slow = swapped_arms(), replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
+    assert of_both.classify(swapped).notes[-1].startswith("lead I: P, QRS and T point down: arm electrodes swapped")
     note = of_both.classify(slow).notes[-1]
-    assert note.startswith("sampling_rate: 34 beats a minute at 250 Hz, but the file says 68")
-    assert not any("Check" in note for note in of_both.classify(heart()).notes)
+    assert note.startswith("sampling_rate: 34 beats per minute at 250 Hz, but the file states 68")
+    assert not any("Check" in note for note in of_both.classify(sinus_rhythm()).notes)
 
 
 def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:

@@ -32,6 +32,7 @@ from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from tests.conftest import make_recording
 from tests.inference.conftest import EMBEDDING, LEADS, POLICY, make_classifier, make_encoder
+from tests.signals.faulty_recordings import sinus_rhythm, swapped_arms
 
 Floats = npt.NDArray[np.float32]
 

@@ -39,7 +39,10 @@ def _audit(encoder: Folder, store: Folder, *, part: Literal["test"], **options: 
 def _groups(encoder: Folder, store: Folder, *, fine: bool = False, **options: Any) -> dict[str, Any]:
     """Groups that patients form by themselves."""
     cohort = open_cohort(encoder, store, **options)
-    return {"groups": group_patients(cohort, fine=fine).as_dict(), "notes": list(cohort.notes)}
+    return {
+        "groups": group_patients(cohort, cluster_selection="leaf" if fine else "eom").as_dict(),
+        "notes": list(cohort.notes),
+    }
 
 
 MEASURES: Final[dict[str, Callable[..., dict[str, Any]]]] = {

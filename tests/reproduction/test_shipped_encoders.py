@@ -57,7 +57,7 @@ def test_a_measure_is_what_its_command_gives(workspace: Workspace, protocol: str
 def test_options_of_a_measure_reach_it(workspace: Workspace) -> None:
     found = compute(measure("groups", fine=True), workspace)["result"]["groups"]
     cohort = open_cohort(SHIPPED, workspace.store("synthetic"), frames="segments")
-    assert found == group_patients(cohort, fine=True).as_dict()
+    assert found == group_patients(cohort, cluster_selection="leaf").as_dict()
 
 
 def test_results_name_nobody(workspace: Workspace) -> None:

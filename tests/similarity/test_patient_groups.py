@@ -77,8 +77,8 @@ def test_groups_that_are_there_are_found_again_and_chance_ones_are_not() -> None
     assert again is not None
     assert again > 0.95
     cloud = random.normal(size=(160, 2))
-    groups = find_groups(cloud, min_group_size=5, fine=True)
-    first, second = (group_stability(cloud, groups, min_group_size=5, fine=True) for _ in range(2))
+    groups = find_groups(cloud, min_group_size=5, cluster_selection="leaf")
+    first, second = (group_stability(cloud, groups, min_group_size=5, cluster_selection="leaf") for _ in range(2))
     assert first is not None
     assert first == second
     assert first < 0.5
@@ -86,11 +86,11 @@ def test_groups_that_are_there_are_found_again_and_chance_ones_are_not() -> None
 
 
 def test_fine_groups_lie_within_coarse_ones() -> None:
-    """Two pairs of groups: the pairs are found, or with ``fine`` all four."""
+    """Two pairs of groups: the pairs are found, or with ``leaf`` all four."""
     random = np.random.default_rng(4)
     centres = np.array([[0, 0], [2, 0], [40, 0], [42, 0]])
     values = np.repeat(centres, 60, axis=0) + 0.25 * random.normal(size=(240, 2))
-    coarse, fine = (find_groups(values, fine=fine) for fine in (False, True))
+    coarse, fine = (find_groups(values, cluster_selection=selection) for selection in ("eom", "leaf"))
     assert coarse.max() + 1 in (2, 4)
     assert fine.max() + 1 == 4
     for number in range(4):

@@ -1,1 +1,1 @@
-"""Patients like this one: embeddings of an archive, search in it, maps and groups, and what it gives away."""
+"""Search for similar patients: archives of embeddings, indexes, patient maps, patient groups and privacy audits."""

@@ -1,4 +1,4 @@
-"""Checking that every byte of an archive or an index is what its manifest says."""
+"""Verification of every byte of an archive or an index against its manifest."""
 
 from __future__ import annotations
 
@@ -16,27 +16,38 @@ from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import Fault
 
 Progress = Callable[[int, int], None]
-"""Called with bytes done and bytes in all."""
+"""Callback with the number of bytes done and the total number of bytes."""
 
 
 def verify_embeddings(folder: Folder, progress: Progress | None = None) -> list[Fault]:
-    """Read and hash all files of an index, or of all versions of an archive; an empty list means all is well."""
-    place = Path(folder)
-    if (place / MANIFEST_FILE).exists():
-        return _index(place, progress)
-    if versions(place):
-        return _archive(place, progress)
-    raise ConfigError(f"{place} is neither an index nor an archive of embeddings: it has no manifest")
+    """Hash all files of an index, or of all versions of an archive, and return the faults.
+
+    Args:
+        folder: Folder of an index or an archive.
+        progress: Called with the bytes done and the total bytes.
+
+    Returns:
+        The faults; an empty list if everything is intact.
+
+    Raises:
+        ConfigError: The folder holds neither an index nor an archive.
+    """
+    root = Path(folder)
+    if (root / MANIFEST_FILE).exists():
+        return _verify_index(root, progress)
+    if versions(root):
+        return _verify_archive(root, progress)
+    raise ConfigError(f"{root} is neither an index nor an archive of embeddings: it has no manifest.")
 
 
-def _index(folder: Path, progress: Progress | None) -> list[Fault]:
+def _verify_index(folder: Path, progress: Progress | None) -> list[Fault]:
     try:
-        return _files(folder, read_index_manifest(folder).files, progress)
+        return _verify_files(folder, read_index_manifest(folder).files, progress)
     except ClocsError as error:
         return [Fault(MANIFEST_FILE, str(error))]
 
 
-def _archive(folder: Path, progress: Progress | None) -> list[Fault]:
+def _verify_archive(folder: Path, progress: Progress | None) -> list[Fault]:
     faults: list[Fault] = []
     expected: dict[str, FileInfo] = {}
     for number in versions(folder):
@@ -51,16 +62,16 @@ def _archive(folder: Path, progress: Progress | None) -> list[Fault]:
             unseal(path.read_bytes(), path.name)
         except (OSError, IntegrityError) as error:
             faults.append(Fault(f"{TASK_RECORDS}/{path.name}", str(error)))
-    return faults + _files(folder, list(expected.values()), progress)
+    return faults + _verify_files(folder, list(expected.values()), progress)
 
 
-def _files(folder: Path, files: list[FileInfo], progress: Progress | None) -> list[Fault]:
+def _verify_files(folder: Path, files: list[FileInfo], progress: Progress | None) -> list[Fault]:
     faults = []
     done, total = 0, sum(info.bytes for info in files)
     for info in files:
-        found = file_damage(folder, info)
-        if found:
-            faults.append(Fault(info.file, found))
+        damage = file_damage(folder, info)
+        if damage:
+            faults.append(Fault(info.file, damage))
         done += info.bytes
         if progress is not None:
             progress(done, total)

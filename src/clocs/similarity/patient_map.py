@@ -1,4 +1,4 @@
-"""A map of an archive: every patient a point, alike ones near each other, coloured by facts."""
+"""Two-dimensional maps of patients by PCA or UMAP, coloured by metadata."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from clocs.store.store import Store
 Strings = npt.NDArray[np.str_]
 
 METHODS: Final = ("pca", "umap")
-"""``pca``: the two directions in which patients differ most; distances keep their meaning. ``umap`` (extra ``umap``):
-neighbours stay neighbours, while far distances and the sizes of islands mean nothing."""
+"""Projections. ``pca``: the first two principal components, which preserve distances as well as a plane can. ``umap``
+(extra ``umap``): keeps neighbours together; large distances and island sizes carry no meaning."""
 MIN_PATIENTS: Final = 3
-"""Points that make a map."""
+"""Minimum number of patients on a map."""
 UNKNOWN: Final = "unknown"
 NO_LABEL: Final = "none"
 SEVERAL_LABELS: Final = "several"
@@ -30,24 +30,24 @@ SEVERAL_LABELS: Final = "several"
 
 @dataclass(frozen=True)
 class PatientMetadata:
-    """Of P patients, (P,) each, from the first of their recordings that was looked at."""
+    """Metadata of P patients, each field of shape (P,), from the first recording of each patient in the cohort."""
 
     record_id: Strings
     label: Strings
-    """The name of the class; ``none``, or ``several``."""
+    """Class name, ``none`` or ``several``."""
     age: Floats
-    """Years; NaN where unknown."""
+    """Age in years; NaN if unknown."""
     sex: Strings
     site: Strings
-    """Where a store names no site, the dataset's name."""
+    """Site; the dataset's name if the store has no sites."""
 
     def color_columns(self) -> dict[str, Strings | Floats]:
-        """What a map is coloured by."""
+        """Return the columns by which a map can be coloured."""
         return {"label": self.label, "age": self.age, "sex": self.sex, "site": self.site}
 
 
 def read_metadata(store: Store, patients: ModelOutputs) -> PatientMetadata:
-    """Facts of patients, a row each."""
+    """Return the metadata of patients, one row each."""
     table = store.table(["record_id", "age", "sex", "site"])
     columns = {name: table.column(name).take(patients.record).to_pylist() for name in table.column_names}
     dataset = store.manifest.dataset["name"]
@@ -61,7 +61,7 @@ def read_metadata(store: Store, patients: ModelOutputs) -> PatientMetadata:
 
 
 def class_names(patients: ModelOutputs) -> Strings:
-    """(P,) the one class of each patient, ``none``, or ``several``."""
+    """Return the class of each patient, shape (P,): a name, ``none`` or ``several``."""
     if not patients.classes:
         return np.full(len(patients.truth), NO_LABEL)
     count = patients.truth.sum(1)
@@ -71,31 +71,40 @@ def class_names(patients: ModelOutputs) -> Strings:
 
 @dataclass(frozen=True)
 class PatientMap:
-    """P patients in the plane."""
+    """P patients in two dimensions."""
 
     points: Floats
-    """(P, 2)"""
+    """Coordinates, shape (P, 2)."""
     method: str
     explained: tuple[float, float] | None
-    """Shares of the variance along the two axes; None for UMAP, which has none."""
+    """Share of the variance along each axis; None for UMAP."""
     metadata: PatientMetadata
 
     def axis_labels(self) -> tuple[str, str]:
-        """What a picture calls the axes."""
+        """Return the labels of the two axes."""
         if self.explained is None:
             return "UMAP 1", "UMAP 2"
-        first, second = (f"PC {place}, {share:.0%} of the variance" for place, share in enumerate(self.explained, 1))
+        first, second = (f"PC {number}, {share:.0%} of the variance" for number, share in enumerate(self.explained, 1))
         return first, second
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. Points of patients with their record ids are personal data."""
+        """Return the map as a JSON-compatible dictionary. Points with record ids are personal data."""
         columns = {field.name: getattr(self.metadata, field.name).tolist() for field in fields(self.metadata)}
         columns["age"] = [None if np.isnan(age) else age for age in self.metadata.age.tolist()]
         return {"method": self.method, "explained": self.explained, "points": self.points.tolist(), **columns}
 
 
 def map_patients(cohorts: Sequence[Cohort], method: str = "pca", *, seed: int = 0) -> PatientMap:
-    """Patients of one store or several, embedded by the same encoder, on one map."""
+    """Project the patients of one or several stores, embedded by the same encoder, onto one map.
+
+    Args:
+        cohorts: One cohort per store.
+        method: ``"pca"`` or ``"umap"``.
+        seed: Seed of UMAP.
+
+    Returns:
+        The map, with the metadata of the patients.
+    """
     patients = [cohort.patients() for cohort in cohorts]
     metadata = [read_metadata(cohort.store, rows) for cohort, rows in zip(cohorts, patients, strict=True)]
     points, explained = project(np.concatenate([rows.values for rows in patients]), method, seed=seed)
@@ -108,22 +117,30 @@ def map_patients(cohorts: Sequence[Cohort], method: str = "pca", *, seed: int = 
 def project(
     values: npt.NDArray[np.floating], method: str = "pca", *, seed: int = 0
 ) -> tuple[Floats, tuple[float, float] | None]:
-    """Vectors (P, E) as points (P, 2), and for PCA the shares of the variance along both axes."""
+    """Project vectors (P, E) to points (P, 2).
+
+    Returns:
+        The points, and the share of the variance along each axis for PCA or None for UMAP.
+
+    Raises:
+        ConfigError: There are too few patients, or the method is unknown.
+        MissingExtraError: UMAP is not installed.
+    """
     if len(values) < MIN_PATIENTS:
-        raise ConfigError(f"a map needs at least {MIN_PATIENTS} patients, not {len(values)}")
+        raise ConfigError(f"Expected at least {MIN_PATIENTS} patients for a map, got {len(values)}.")
     if method == "pca":
         points, explained = reduce_dimensions(values, 2)
         return points, (float(explained[0]), float(explained[1]))
     if method == "umap":
         return _umap(values, seed), None
-    raise ConfigError(f"no map '{method}'; there are {', '.join(METHODS)}")
+    raise ConfigError(f"Unknown projection '{method}'. Available: {', '.join(METHODS)}.")
 
 
 def reduce_dimensions(values: npt.NDArray[np.floating], dimensions: int) -> tuple[Floats, Floats]:
-    """Vectors (P, E) along their D principal directions (P, D), and the shares of the variance there (D,)."""
+    """Return vectors (P, E) in their first D principal components (P, D), with the explained variance ratios (D,)."""
     from sklearn.decomposition import PCA
 
-    with np.errstate(invalid="ignore"):  # of no variance at all, shares are undefined
+    with np.errstate(invalid="ignore"):  # without any variance the ratios are undefined
         fitted = PCA(min(dimensions, *values.shape), svd_solver="covariance_eigh").fit(values.astype(np.float64))
     return np.asarray(fitted.transform(values)), np.nan_to_num(fitted.explained_variance_ratio_)
 
@@ -132,7 +149,7 @@ def _umap(values: npt.NDArray[np.floating], seed: int) -> Floats:
     try:
         from umap import UMAP
     except ImportError as error:
-        raise MissingExtraError("umap", "a map by UMAP") from error
-    state = derived_seed(seed, "umap") % 2**32  # one thread: with a seed, UMAP is repeatable only so
+        raise MissingExtraError("umap", "a UMAP projection") from error
+    state = derived_seed(seed, "umap") % 2**32  # UMAP is deterministic only with one thread
     fitted = UMAP(n_neighbors=min(15, len(values) - 1), metric="cosine", random_state=state, n_jobs=1)
     return np.asarray(fitted.fit_transform(values), np.float64)

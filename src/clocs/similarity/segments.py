@@ -1,4 +1,4 @@
-"""Segments: stretches of time of a recording, each one vector for all of its leads."""
+"""Embeddings of time segments, pooled over leads."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Segments:
-    """S segments, ordered by recording, then by time."""
+    """S time segments, ordered by recording and then by time."""
 
     values: Vectors
-    """(S, E), the mean of the leads' embeddings, these and the mean of unit length."""
+    """Mean of the unit-length lead embeddings, scaled to unit length, shape (S, E)."""
     record: Ints
-    """(S,)"""
+    """Recording of each segment, shape (S,)."""
     patient: Ints
-    """(S,)"""
+    """Patient of each segment, shape (S,)."""
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 def segments_of(values: npt.NDArray[np.floating], record: Ints, patient: Ints, frame: Ints) -> Segments:
-    """Pool rows of single leads, (N, E) with (N,) each, that are the same stretch of time of the same recording."""
+    """Pool the lead embeddings (N, E) of the same frame of the same recording; the other arguments have shape (N,)."""
     span = int(frame.max(initial=0)) + 1
-    stretch, means = pool(unit_length(values), record * span + frame)
+    segment, means = pool(unit_length(values), record * span + frame)
     records, first = np.unique(record, return_index=True)
-    owner = patient[first][np.searchsorted(records, stretch // span)]
-    return Segments(unit_length(means), stretch // span, owner)
+    owner = patient[first][np.searchsorted(records, segment // span)]
+    return Segments(unit_length(means), segment // span, owner)
 
 
 def unit_length(values: npt.NDArray[np.floating]) -> Vectors:
-    """Rows (N, E) divided by their lengths, so that a product is a cosine. A row of zeros stays one: alike to none."""
+    """Scale the rows of (N, E) to unit length. Rows of zeros stay zero."""
     length = np.linalg.norm(values, axis=1, keepdims=True)
     return np.asarray(values / np.where(length > 0, length, 1.0), np.float32)

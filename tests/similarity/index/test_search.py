@@ -108,7 +108,7 @@ def test_a_file_is_its_own_patient_by_its_signal(
     assert stem in ids_of(chapman_part)
     assert stem not in [item.record_id for item in found.neighbors]
     assert any(stem in note for note in found.notes)
-    nearest = index.similar(str(file), k=1, own_patient=True).neighbors[0]
+    nearest = index.similar(str(file), k=1, include_own_patient=True).neighbors[0]
     assert nearest.record_id == stem
     assert nearest.distance == pytest.approx(0, abs=1e-4)
     assert any("not used" in note for note in found.notes)
@@ -149,7 +149,7 @@ def test_a_recording_and_its_id_give_the_same(index: PatientIndex, chapman_part:
     assert [item.record_id for item in by_id.neighbors] == [item.record_id for item in by_signal.neighbors]
     np.testing.assert_allclose(by_id.query.vector, by_signal.query.vector, atol=1e-5)
     np.testing.assert_allclose(by_id.query.leads, by_signal.query.leads, atol=1e-5)
-    own = index.similar(chapman_part.recording(record), k=5, own_patient=True).neighbors[0]
+    own = index.similar(chapman_part.recording(record), k=5, include_own_patient=True).neighbors[0]
     assert own.record_id == record
     assert index.recording(record).record_id == record
 

@@ -1,1 +1,1 @@
-"""Embeddings of all recordings of a store, on disk."""
+"""Archives: embeddings of all recordings of a store, on disk."""

@@ -1,6 +1,7 @@
-"""An archive: one embedding a recording of a store, in Arrow shards under a manifest. Opening reads the manifest alone.
+"""Archives: one embedding per recording of a store, in Arrow shards listed by a manifest.
 
-Any Arrow reader opens a shard. Embeddings are personal data: they find a patient's other recordings again.
+Opening an archive reads only the manifest. Any Arrow reader opens a shard. Embeddings are personal data: they can
+re-identify a patient's other recordings.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from clocs.training.encoder_folder import embedding_dim
 
 FORMAT: Final = "clocs-archive-3"
 OPEN_SHARDS: Final = 1024
-"""Memory maps kept open at once."""
+"""Maximum number of open memory maps."""
 STORE_COLUMNS: Final = ("record_id", "patient_id", "site", "age", "sex", "labels")
-"""Columns that come from the store as they are."""
+"""Columns that are copied from the store."""
 
 
 def lead_column(lead: str) -> str:
-    """The column with the vectors of a lead."""
+    """Return the column name of a lead's vectors."""
     return f"lead_{lead}"
 
 
 @functools.cache
 def schema(embedding_dim: int, leads: tuple[str, ...]) -> pa.Schema:
-    """Columns of a shard; a row is a recording."""
+    """Return the columns of a shard, which has one row per recording."""
     vector = pa.list_(pa.float32(), embedding_dim)
     return pa.schema(
         [
@@ -56,29 +57,29 @@ def schema(embedding_dim: int, leads: tuple[str, ...]) -> pa.Schema:
 
 
 class ArchiveShardInfo(FileInfo):
-    """A shard, and how many recordings it holds."""
+    """Path, size, hashes and number of recordings of a shard."""
 
     rows: int
 
 
 class EncoderInfo(BaseModel):
-    """Which encoder made the vectors."""
+    """Identity of the encoder that made the vectors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights_sha256: str
     encoder: dict[str, Any]
     input: dict[str, Any]
-    """What it takes: rate, leads, unit, normalisation, policy."""
+    """Input format of the encoder: sampling rate, leads, unit, normalisation and frame policy."""
 
     @property
     def embedding_dim(self) -> int:
-        """E, the length of a vector."""
+        """Length E of an embedding."""
         return embedding_dim({"encoder": self.encoder})
 
 
 class StoreInfo(BaseModel):
-    """Which recordings were embedded."""
+    """Identity of the store that was embedded."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -88,22 +89,22 @@ class StoreInfo(BaseModel):
 
 
 class InputLocations(BaseModel):
-    """Where the inputs are, seen from the archive's folder; not part of what an archive is."""
+    """Paths of the inputs, relative to the archive's folder. They are not part of the archive's identity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: str
     encoder: str
-    """The name of a shipped one, or a folder."""
+    """Name of a shipped encoder, or relative path of a folder."""
 
 
-def relative_path(folder: str | os.PathLike[str], place: str | os.PathLike[str]) -> str:
-    """The path from a folder to a place, as the system will walk it: ``..`` of a link leads out of its target."""
-    return os.path.relpath(os.path.realpath(place), os.path.realpath(folder))
+def relative_path(folder: str | os.PathLike[str], target: str | os.PathLike[str]) -> str:
+    """Return the path from a folder to a target, with symbolic links resolved on both sides."""
+    return os.path.relpath(os.path.realpath(target), os.path.realpath(folder))
 
 
 class ArchiveManifest(BaseModel):
-    """An archive version: immutable, complete, hashed. records_in = embedded + refused."""
+    """An immutable version of an archive. Every input recording is either embedded or refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -111,7 +112,7 @@ class ArchiveManifest(BaseModel):
     version: int
     encoder: EncoderInfo
     leads: tuple[str, ...]
-    """Leads with a vector of their own, where a recording has them; empty: the encoder gives none."""
+    """Leads with their own vectors; empty if the encoder does not embed single leads."""
     any_lead: bool
     store: StoreInfo
     gate: dict[str, Any]
@@ -119,52 +120,62 @@ class ArchiveManifest(BaseModel):
     records_in: int
     embedded: int
     refused: dict[str, int]
-    """By reason."""
+    """Number of refused recordings by reason."""
     refused_list: FileInfo
     shards: tuple[ArchiveShardInfo, ...]
     places: InputLocations
 
     @property
     def sha256(self) -> str:
-        """The identity of what the archive holds, wherever its inputs were."""
+        """Hash of the archive's content, independent of the location of its inputs."""
         return content_hash(self.model_dump(mode="json", exclude={"places"}))
 
 
 def read_archive_manifest(folder: Path, version: int | None = None) -> ArchiveManifest:
-    """The newest version's manifest, or a given one; a changed byte is refused."""
+    """Read the manifest of a version, by default the newest.
+
+    Raises:
+        StoreError: The folder is not an archive.
+        IntegrityError: The manifest is damaged.
+    """
     return read_version(folder, version, ArchiveManifest, FORMAT, "archive", "clocs embed STORE --out ...")
 
 
 class ArchiveShard:
-    """An open shard: views into its memory map."""
+    """An open shard that views its memory map."""
 
     def __init__(self, path: Path, info: ArchiveShardInfo, manifest: ArchiveManifest) -> None:
         try:
             with pa.memory_map(str(path)) as source:
                 self.batch: pa.RecordBatch = pa.ipc.open_file(source).get_batch(0)
         except (OSError, pa.ArrowException) as error:
-            raise IntegrityError(f"{info.file}: cannot be opened ({error})") from error
-        wanted = schema(manifest.encoder.embedding_dim, manifest.leads)
-        if self.batch.num_rows != info.rows or not self.batch.schema.equals(wanted):
-            raise IntegrityError(f"{info.file}: not the shard its manifest describes")
+            raise IntegrityError(f"{info.file}: cannot be opened ({error}).") from error
+        expected = schema(manifest.encoder.embedding_dim, manifest.leads)
+        if self.batch.num_rows != info.rows or not self.batch.schema.equals(expected):
+            raise IntegrityError(f"{info.file}: the shard does not match its manifest.")
         self._embedding_dim = manifest.encoder.embedding_dim
 
     def vectors(self, column: str = "vector") -> Vectors:
-        """(rows, E) where they lie; of a lead's column, rows without that lead hold zeros."""
+        """Return the vectors of a column without copying, shape (rows, E). Rows without the column's lead are zero."""
         values = self.batch.column(column).values
         count = self.batch.num_rows * self._embedding_dim
         return np.frombuffer(values.buffers()[1], np.float32, count).reshape(-1, self._embedding_dim)
 
 
 class Archive:
-    """Embedded recordings, numbered from 0 in the order of their store, refused ones left out."""
+    """Embeddings of a store, numbered from 0 in the order of the store, without refused recordings.
+
+    Args:
+        folder: Folder of the archive.
+        version: Number of a version. Default: the newest.
+    """
 
     def __init__(self, folder: str | os.PathLike[str], version: int | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_archive_manifest(self.folder, version)
         self.first = np.cumsum([0, *(info.rows for info in self.manifest.shards)], dtype=np.int64)
         self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
-        self._whole: set[int] = set()
+        self._checked_shards: set[int] = set()
 
     def __len__(self) -> int:
         return int(self.first[-1])
@@ -175,49 +186,73 @@ class Archive:
 
     @property
     def embedding_dim(self) -> int:
-        """E, the length of a vector."""
+        """Length E of an embedding."""
         return self.manifest.encoder.embedding_dim
 
     @property
     def store_folder(self) -> Path:
-        """Where its recordings are, if nothing was moved."""
+        """Folder of the store, provided that neither folder was moved."""
         return self.folder / self.manifest.places.store
 
     def _open_shard(self, number: int) -> ArchiveShard:
-        """Hashed when first opened: a shard is small, and a damaged one must not be searched."""
+        """Open a shard, and check its hash when it is opened for the first time."""
         info = self.manifest.shards[number]
-        if number not in self._whole:
+        if number not in self._checked_shards:
             check_file(self.folder, info)
-            self._whole.add(number)
+            self._checked_shards.add(number)
         return ArchiveShard(self.folder / info.file, info, self.manifest)
 
     def table(self, columns: Sequence[str] = STORE_COLUMNS, first: int = 0, last: int | None = None) -> pa.Table:
-        """Columns of all recordings, or of a stretch of them, in order, as views into the shards."""
+        """Return columns of the recordings from ``first`` up to, but not including, ``last``.
+
+        Args:
+            columns: Names of columns.
+            first: First recording.
+            last: End of the range. Default: all recordings.
+
+        Returns:
+            A table that views the shards.
+        """
         names, end = list(columns), len(self) if last is None else last
         low = int(np.searchsorted(self.first, first, "right")) - 1
         high = int(np.searchsorted(self.first, end, "left"))
         batches = [self.shard(number).batch.select(names) for number in range(low, high)]
-        wanted = schema(self.embedding_dim, self.manifest.leads)
-        table = pa.Table.from_batches(batches, pa.schema([wanted.field(name) for name in names]))
+        expected = schema(self.embedding_dim, self.manifest.leads)
+        table = pa.Table.from_batches(batches, pa.schema([expected.field(name) for name in names]))
         return table.slice(first - int(self.first[low]), end - first)
 
     def vectors(self, rows: Ints | None = None, column: str = "vector") -> Vectors:
-        """(n, E) of some recordings, or of all: in memory, so mind the size of the archive."""
-        wanted = np.arange(len(self)) if rows is None else np.asarray(rows, np.int64)
-        found = np.empty((len(wanted), self.embedding_dim), np.float32)
-        for number, here, places in self._by_shard(wanted):
-            found[places] = self.shard(number).vectors(column)[here]
-        return found
+        """Return the vectors of recordings, loaded into memory.
+
+        Args:
+            rows: Numbers of recordings, shape (n,). Default: all.
+            column: ``"vector"``, or a lead's column (see :func:`lead_column`).
+
+        Returns:
+            Unit vectors of shape (n, E); zeros if a recording lacks the lead.
+        """
+        numbers = np.arange(len(self)) if rows is None else np.asarray(rows, np.int64)
+        vectors = np.empty((len(numbers), self.embedding_dim), np.float32)
+        for shard, shard_rows, positions in self._by_shard(numbers):
+            vectors[positions] = self.shard(shard).vectors(column)[shard_rows]
+        return vectors
 
     def lead_vectors(self, rows: Ints) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-        """(n, L, E) in the order of ``manifest.leads``, and (n, L) whether a recording has that lead."""
-        held = np.empty((len(rows), len(self.manifest.leads), self.embedding_dim), np.float32)
-        for place, lead in enumerate(self.manifest.leads):
-            held[:, place] = self.vectors(rows, lead_column(lead))
-        return held, np.asarray(held.any(axis=2))
+        """Return the vectors of single leads.
+
+        Args:
+            rows: Numbers of recordings, shape (n,).
+
+        Returns:
+            Unit vectors of shape (n, L, E) in the order of ``manifest.leads``, and a mask (n, L) of the leads present.
+        """
+        vectors = np.empty((len(rows), len(self.manifest.leads), self.embedding_dim), np.float32)
+        for number, lead in enumerate(self.manifest.leads):
+            vectors[:, number] = self.vectors(rows, lead_column(lead))
+        return vectors, np.asarray(vectors.any(axis=2))
 
     def _by_shard(self, rows: Ints) -> list[tuple[int, Ints, Ints]]:
-        """Shard number, rows within it, places in ``rows``."""
+        """Group rows by shard: shard number, rows within the shard, and their positions in ``rows``."""
         numbers = np.searchsorted(self.first, rows, "right") - 1
         order = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -226,10 +261,33 @@ class Archive:
 
 
 def open_archive(folder: str | os.PathLike[str], version: int | None = None) -> Archive:
-    """Open an archive; the newest version unless one is given."""
+    """Open an archive of embeddings.
+
+    Only the manifest is read. Shards are opened, and their checksums compared, when they are first used.
+
+    Args:
+        folder: Folder of an archive, as written by :func:`clocs.embed_store`.
+        version: Number of a version. Default: the newest.
+
+    Returns:
+        The archive. ``len(archive)`` is the number of embedded recordings.
+
+    Raises:
+        StoreError: The folder is not an archive.
+        IntegrityError: The manifest is damaged.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
+        >>> _ = clocs.embed_store("cmsc-chapman", store, "archive")
+        >>> archive = clocs.open_archive("archive")
+        >>> archive.vectors().shape
+        (4, 128)
+        >>> archive.table(["record_id"]).num_rows
+        4
+    """
     return Archive(folder, version)
 
 
 def shard_file(name: str) -> str:
-    """Where the shard of a task lies within its archive."""
+    """Return the path of a task's shard within the archive."""
     return f"{SHARDS}/{name[:16]}.arrow"

@@ -1,7 +1,7 @@
-"""From a store to an archive: in parallel, with bounded memory, and safe to kill at any moment.
+"""Embedding of a store into an archive, in parallel, with bounded memory, resumable at any time.
 
-Recordings are cut into tasks of a fixed number. A task is named by what goes into it, writes its shard, and last a
-receipt: a task with a receipt is never run again. The manifest is assembled from the receipts and written last of all.
+Recordings are divided into tasks of fixed size. A task is named by a hash of its inputs. It writes its shard and then a
+task record; a task with a record never runs again. The manifest is built from the task records and written last.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from clocs.store.task_records import Progress, run_tasks
 from clocs.training.shipped import shipped_encoders
 
 RECORDS_PER_TASK: Final = 2048
-"""Bounds what a worker holds, and what a kill loses. At four leads and 128 numbers a shard has 5 MB."""
+"""Recordings per task, which bounds the memory of a worker. With four leads and 128 dimensions a shard has 5 MB."""
 
 
 def embed_store(
@@ -51,22 +51,33 @@ def embed_store(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Archive:
-    """Embed every recording of a store into an archive; those that an encoder cannot take are listed.
+    """Embed every recording of a store into an archive.
 
-    Interrupted, it continues where it was; repeated, it does nothing; over a store that has grown, it adds a version.
+    Every recording is either embedded or listed as refused, with a reason. An interrupted call continues where it
+    stopped. A
+    repeated call does nothing. After the store has grown, a call adds a version of the archive.
 
     Args:
-        encoder: An encoder, or the name or folder of one. Workers open it again by its folder.
+        encoder: An encoder, or the name or folder of one. Worker processes load it again from its folder.
         store: A store, or its folder.
-        folder: The archive's folder.
-        any_lead: Take also the leads that the encoder was not trained on.
-        device: Run an encoder that is given by name by torch on this device. Default: ONNX Runtime.
-        engine: What runs the tasks. Default: this process, or with several workers processes.
-        workers: Processes at work at once; ONNX Runtime shares the processors among them.
-        progress: Called with the recordings done and those refused.
+        folder: Folder of the archive.
+        any_lead: Also embed leads that the encoder was not trained on.
+        device: Torch device, used if the encoder is given by name or folder. Default: ONNX Runtime.
+        engine: Engine that runs the tasks. Default: this process, or worker processes if ``workers`` is above 1.
+        workers: Number of worker processes, which share the processors.
+        progress: Called with the number of recordings done and the number refused.
 
     Returns:
         The archive.
+
+    Raises:
+        ConfigError: The folder holds embeddings of another store or by another encoder.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
+        >>> archive = clocs.embed_store("cmsc-chapman", store, "archive")
+        >>> len(archive), archive.embedding_dim
+        (4, 128)
     """
     kind = engine or ("serial" if workers == 1 else "processes")
     threads = max(1, (os.cpu_count() or 1) // (1 if kind == "serial" else workers))
@@ -84,7 +95,7 @@ def embed_store(
 
 
 def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: bool) -> dict[str, Any]:
-    """Everything of the manifest that is known before the work."""
+    """Return the fields of the manifest that are known before embedding."""
     leads = encoder.input.leads if encoder.input.embeds_leads else ()
     if any_lead and not encoder.input.all_leads:
         leads += tuple(sorted(_stored_leads(store) - set(leads)))
@@ -115,26 +126,24 @@ def _stored_leads(store: Store) -> set[str]:
 
 
 def _check_same_source(folder: Path, about: dict[str, Any], store: Store) -> None:
-    """One folder holds one encoder's embeddings of one store, however it has grown, moved or lost recordings."""
+    """Raise an error if the folder holds embeddings by another encoder, with other options or of another store."""
     if not versions(folder):
         return
-    there = read_archive_manifest(folder)
-    holds = f"{folder} holds embeddings of {there.store.dataset} by {there.places.encoder}"
-    if there.encoder != about["encoder"] or there.store.dataset != about["store"].dataset:
-        raise ConfigError(
-            f"{holds}, made with another encoder or of another dataset than asked for now. Choose another folder."
-        )
-    if there.any_lead != about["any_lead"]:
-        said = "with all leads (--any-lead)" if there.any_lead else "without --any-lead"
-        raise ConfigError(f"{holds}, made {said}. Ask for that, or choose another folder.")
-    if there.store.sha256 == about["store"].sha256:
+    existing = read_archive_manifest(folder)
+    holds = f"{folder} holds embeddings of {existing.store.dataset} by {existing.places.encoder}"
+    if existing.encoder != about["encoder"] or existing.store.dataset != about["store"].dataset:
+        raise ConfigError(f"{holds}, another encoder or another dataset. Choose another folder.")
+    if existing.any_lead != about["any_lead"]:
+        option = "with --any-lead" if existing.any_lead else "without --any-lead"
+        raise ConfigError(f"{holds}, made {option}. Use the same option, or choose another folder.")
+    if existing.store.sha256 == about["store"].sha256:
         return
     known = {str(name) for name in Archive(folder).table(["record_id"]).column(0)}
     kept = sum(str(name) in known for name in store.table(["record_id"]).column(0))
     if 2 * kept < len(known):
         raise ConfigError(
-            f"{holds}, of {len(known):,} recordings of which {store.folder} has {kept:,}: it is another store. Choose "
-            "another folder."
+            f"{holds}: {len(known):,} recordings, of which {store.folder} has only {kept:,}. It is another store. "
+            "Choose another folder."
         )
 
 
@@ -159,12 +168,14 @@ def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[s
 
 
 def _commit(folder: Path, about: dict[str, Any], records: list[TaskRecord]) -> Archive:
-    """Make a version of what receipts say; none if the newest one says the same."""
+    """Write a new version from the task records, unless the newest version has the same content."""
     refused = [row for record in records for row in record.refused]
     shards = tuple(record.shard for record in records if record.shard is not None)
     records_in, embedded = sum(record.records_in for record in records), sum(shard.rows for shard in shards)
     if records_in != embedded + len(refused):
-        raise StoreError(f"{records_in} recordings in, but {embedded} embedded and {len(refused)} refused: a defect")
+        raise StoreError(
+            f"Internal error: {records_in} input recordings, but {embedded} embedded and {len(refused)} refused."
+        )
     rows = b"".join(json.dumps(row.model_dump(), sort_keys=True).encode() + b"\n" for row in refused)
     known = versions(folder)
 
@@ -181,7 +192,7 @@ def _commit(folder: Path, about: dict[str, Any], records: list[TaskRecord]) -> A
 
     if known and read_archive_manifest(folder) == manifest(known[-1]):
         listed = manifest(known[-1]).refused_list
-        if file_damage(folder, listed):  # damaged or gone; the receipts say what it held
+        if file_damage(folder, listed):  # damaged or missing; the task records have its content
             write_bytes(folder / listed.file, rows)
         return Archive(folder)
     new = manifest(known[-1] + 1 if known else 1)

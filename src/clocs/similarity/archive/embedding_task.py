@@ -1,4 +1,4 @@
-"""A task of embedding: some recordings of a store become a shard of an archive, and a receipt says so."""
+"""Embedding tasks: each embeds a range of recordings, writes a shard and then a task record."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from clocs.store.store import Store
 from clocs.store.task_records import TASK_RECORDS
 
 FRAMES_PER_BATCH: Final = 1024
-"""Frames that are held before they go through the encoder."""
+"""Frames that are collected before they pass through the encoder."""
 REFUSALS: Final[dict[type[Exception], str]] = {SignalError: "signal", LeadError: "lead", UnitError: "unit"}
-"""Errors that are a recording's own, and the reason they are counted under."""
+"""Errors caused by a single recording, with the reason under which they are counted."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Some recordings of a store, to become a shard."""
+    """A range of recordings of a store, to be embedded into one shard."""
 
     folder: Path
     store: Path
     version: int
     first: int
     last: int
-    """Recordings from ``first`` up to ``last``, that excluded."""
+    """End of the range, excluded."""
     encoder: PretrainedEncoder
     leads: tuple[str, ...]
     any_lead: bool
     name: str
-    """Hash of what goes into the shard."""
+    """Hash of the task's inputs."""
 
 
 class RefusedRecording(BaseModel):
-    """A recording that was not embedded, and why."""
+    """A recording that was not embedded, with the reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,19 +58,19 @@ class RefusedRecording(BaseModel):
 
 
 class TaskRecord(BaseModel):
-    """What became of a task."""
+    """Result of a finished task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
     records_in: int
     shard: ArchiveShardInfo | None
-    """None: every recording was refused."""
+    """The shard; None if every recording was refused."""
     refused: tuple[RefusedRecording, ...]
 
 
 def shard_ranges(store: Store, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Shard number, first and last row (excluded) of a range of recordings."""
+    """Iterate over shard number, first row and end row (excluded) for a range of recordings."""
     while first < last:
         shard, row = store.locate(first)
         end = min(last - int(store.shard_starts[shard]), store.manifest.shards[shard].records)
@@ -80,12 +80,12 @@ def shard_ranges(store: Store, first: int, last: int) -> Iterator[tuple[int, int
 
 @functools.lru_cache(maxsize=1)
 def _opened(folder: Path, number: int) -> Store:
-    """A worker reads a store's manifest once, not for each task."""
+    """Open a store once per worker process."""
     return Store(folder, number)
 
 
 def run_task(task: Task) -> TaskRecord:
-    """Embed a task's recordings; at once done when its receipt is there."""
+    """Embed a task's recordings, or return the existing record of a finished task."""
     record = _finished_record(task)
     if record is not None:
         return record
@@ -104,12 +104,12 @@ def run_task(task: Task) -> TaskRecord:
 
 
 def _embed(task: Task, store: Store, refused: list[RefusedRecording]) -> tuple[list[int], list[RecordingVectors]]:
-    """Numbers of the recordings that could be embedded, and their vectors; the others are added to ``refused``."""
+    """Return the numbers and vectors of the recordings that can be embedded, and append the others to ``refused``."""
     kept: list[int] = []
     vectors: list[RecordingVectors] = []
     held: list[tuple[int, str, PreparedFrames]] = []
 
-    def through_encoder() -> None:
+    def embed_held() -> None:
         frames = np.concatenate([rows.frames for _, _, rows in held])
         values = task.encoder.embed_frames(frames, np.concatenate([rows.lead_mask for _, _, rows in held]))
         ends = np.cumsum([len(rows.lead) for _, _, rows in held])
@@ -132,14 +132,14 @@ def _embed(task: Task, store: Store, refused: list[RefusedRecording]) -> tuple[l
             continue
         held.append((number, recording.record_id, rows_to_embed(ready, task.encoder.input)))
         if sum(len(item.lead) for _, _, item in held) >= FRAMES_PER_BATCH:
-            through_encoder()
+            embed_held()
     if held:
-        through_encoder()
+        embed_held()
     return kept, vectors
 
 
 def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]) -> pa.RecordBatch:
-    wanted = schema(task.encoder.embedding_dim, task.leads)
+    columns_schema = schema(task.encoder.embedding_dim, task.leads)
     parts = []
     for shard, begin, end in shard_ranges(store, task.first, task.last):
         first = int(store.shard_starts[shard])
@@ -152,11 +152,11 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
     columns.append(
         pa.FixedSizeListArray.from_arrays(np.concatenate([item.vector for item in vectors]), task.encoder.embedding_dim)
     )
-    for place in range(len(task.leads)):
-        values = np.concatenate([item.leads[place] for item in vectors])
-        absent = pa.array([not item.present[place] for item in vectors])
+    for lead in range(len(task.leads)):
+        values = np.concatenate([item.leads[lead] for item in vectors])
+        absent = pa.array([not item.present[lead] for item in vectors])
         columns.append(pa.FixedSizeListArray.from_arrays(values, task.encoder.embedding_dim, mask=absent))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=columns_schema)
 
 
 def _task_record_path(task: Task) -> Path:
@@ -164,12 +164,12 @@ def _task_record_path(task: Task) -> Path:
 
 
 def _finished_record(task: Task) -> TaskRecord | None:
-    """A task's receipt, if it is whole and its shard is there."""
+    """Return the task's record if it is intact and its shard exists."""
     path = _task_record_path(task)
     try:
         record = TaskRecord.model_validate(unseal(path.read_bytes(), path.name))
         size = (task.folder / record.shard.file).stat().st_size if record.shard else None
     except (OSError, ValueError, IntegrityError):
         return None
-    whole = record.task == task.name and size == (record.shard.bytes if record.shard else None)
-    return record if whole else None
+    is_valid = record.task == task.name and size == (record.shard.bytes if record.shard else None)
+    return record if is_valid else None

@@ -1,8 +1,8 @@
-"""From the embeddings of leads and frames to one vector a recording, and one for each of its leads.
+"""Pooling of lead and frame embeddings to one vector per recording and one per lead.
 
-A vector is the mean of unit-length embeddings, itself brought to unit length. The methods of this package train
-directions alone (their losses take cosines), so the length of an embedding says nothing that was asked of it; left in,
-it would let a few frames with long embeddings speak for the whole recording.
+A vector is the mean of unit-length embeddings, scaled to unit length. The losses of this package depend only on
+cosines, so
+the length of an embedding carries no trained information. Without scaling, frames with long embeddings would dominate.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from clocs.similarity.segments import Vectors, unit_length
 
 @dataclass(frozen=True, eq=False)
 class RecordingVectors:
-    """A recording as one vector, and as one for each lead."""
+    """Vectors of a recording and of its leads."""
 
     vector: Vectors
-    """(E,), unit length."""
+    """Vector of the recording, unit length, shape (E,)."""
     leads: Vectors
-    """(L, E), unit length, in the order asked for; zeros where a lead is absent."""
+    """Vectors of the requested leads, unit length, shape (L, E); zeros if a lead is absent."""
     present: npt.NDArray[np.bool_]
-    """(L,)"""
+    """Mask of the leads that the recording has, shape (L,)."""
     frames: int
     num_leads: int
-    """Leads of the recording that were embedded."""
+    """Number of embedded leads of the recording."""
 
 
-def rows_to_embed(ready: PreparedFrames, wanted: EncoderInput) -> PreparedFrames:
-    """Return the rows whose embeddings make a recording's vectors.
+def rows_to_embed(ready: PreparedFrames, input_format: EncoderInput) -> PreparedFrames:
+    """Return the rows that are embedded for a recording's vectors.
 
-    For an encoder of several leads that was trained with lead dropout, these are its frames and, after them, each lead
-    of each frame with all other leads masked. For others they are the prepared rows.
+    For a multi-lead encoder that was trained with lead dropout, these are its frames, followed by each lead of each
+    frame
+    with all other leads masked. For other encoders they are the prepared rows.
     """
-    if not (wanted.all_leads and wanted.embeds_leads):
+    if not (input_format.all_leads and input_format.embeds_leads):
         return ready
-    single = split_by_lead(ready, wanted)
+    single = split_by_lead(ready, input_format)
     return PreparedFrames(
         frames=np.concatenate([ready.frames, single.frames]),
         lead_mask=np.concatenate([ready.lead_mask, single.lead_mask]),
@@ -56,16 +57,19 @@ def pool_recording(values: Vectors, rows: PreparedFrames, leads: Sequence[str]) 
     """Pool the embeddings of a recording.
 
     Args:
-        values: (rows, E), of the rows of :func:`rows_to_embed`.
-        rows: Those rows.
-        leads: Leads that get a vector of their own, in this order.
+        values: Embeddings of the rows of :func:`rows_to_embed`, shape (rows, E).
+        rows: The embedded rows.
+        leads: Leads that get their own vectors, in this order.
+
+    Returns:
+        Vectors of the recording and its leads.
 
     Raises:
         SignalError: An embedding is not finite, or their mean is zero.
     """
     if not np.isfinite(values).all():
-        raise SignalError("its embeddings are not all finite numbers")
-    joint = rows.lead.count(ALL_LEADS)  # they come first
+        raise SignalError("The embeddings are not all finite.")
+    joint = rows.lead.count(ALL_LEADS)  # rows of all leads come first
     width = len(rows.leads)
     unit = unit_length(values)
     single = unit[joint:].reshape(-1, width, values.shape[1])
@@ -73,10 +77,10 @@ def pool_recording(values: Vectors, rows: PreparedFrames, leads: Sequence[str]) 
     mean = unit[:joint].mean(axis=0, dtype=np.float64) if joint else by_lead.mean(axis=0)
     vector = unit_length(mean[None])[0]
     if not vector.any():
-        raise SignalError("its embedding is zero and points nowhere")
-    held = np.zeros((len(leads), values.shape[1]), np.float32)
+        raise SignalError("The mean embedding is zero and has no direction.")
+    lead_vectors = np.zeros((len(leads), values.shape[1]), np.float32)
     for lead, lead_vector in zip(rows.leads, unit_length(by_lead), strict=False):
         if lead in leads:
-            held[leads.index(lead)] = lead_vector
+            lead_vectors[leads.index(lead)] = lead_vector
     frames = joint or len(values) // width
-    return RecordingVectors(vector, held, np.asarray(held.any(axis=1)), frames, width)
+    return RecordingVectors(vector, lead_vectors, np.asarray(lead_vectors.any(axis=1)), frames, width)

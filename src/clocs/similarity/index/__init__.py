@@ -1,1 +1,1 @@
-"""Patients that can be searched: what is held, how it changes, and how it is asked."""
+"""Patient indexes: storage, changes and nearest-neighbour search."""

@@ -1,7 +1,8 @@
-"""What changes an index: build, add, delete, rebuild. Each writes new files, and last the manifest that names them.
+"""Changes of an index: build, add, delete and rebuild.
 
-A change that is killed leaves the index as it was before or as it is after. What no manifest names any more is removed
-at the end of a change, or at the start of the next.
+Each change writes new files and commits them by replacing the manifest last, so an interrupted change has no effect.
+Files
+that the manifest does not list are removed at the end of a change, or at the start of the next one.
 """
 
 from __future__ import annotations
@@ -43,65 +44,100 @@ _WRITTEN: Final = re.compile(
     rf"({VOLUMES}/\d{{6}}-\d+/(vectors\.npy|patients\.arrow|[a-z]+\.faiss)"
     rf"|{TOMBSTONES}/(rows|patients)-\d{{6}}\.arrow)(\.partial)?"
 )
-"""What changes write beside the manifest, whole or begun."""
+"""Files that changes write beside the manifest, complete or partial."""
 Folder = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class DeletionResult:
-    """What became of the ids of a deletion."""
+    """Outcome of a deletion."""
 
     patients: int
-    """Who were in the index, and are no more."""
+    """Number of patients that were deleted."""
     unknown: int
-    """Ids that nobody had; they are kept out from now on."""
+    """Number of ids without a patient in the index. They are blocked from future additions."""
     already_deleted: int
-    """Ids that were deleted, or kept out, before."""
+    """Number of ids that were deleted or blocked before."""
 
 
 def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
-    """Make an index of an archive's patients. ``kind``: exact, hnsw or ivfpq (extra ``search``)."""
-    opened, place = _archive(archive), Path(folder)
+    """Build an index of the patients of an archive.
+
+    A patient is represented by the mean of the unit vectors of all recordings, scaled to unit length.
+
+    Args:
+        archive: An archive of embeddings, or its folder.
+        folder: Folder of the new index.
+        kind: ``"exact"``, ``"hnsw"`` or ``"ivfpq"``. The last two search approximately, suit millions of patients and
+            need
+            the extra ``search``.
+
+    Returns:
+        Nothing; open the index with :func:`clocs.open_index`.
+
+    Raises:
+        ConfigError: The archive is empty, or the folder already holds an index.
+        MissingExtraError: The kind needs the extra ``search``.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 6})
+        >>> archive = clocs.embed_store("cmsc-chapman", store, "archive")
+        >>> clocs.build_index(archive, "index")
+        >>> clocs.open_index("index").manifest.recordings
+        6
+    """
+    opened, root = _archive(archive), Path(folder)
     KINDS.get(kind)
-    check_not_inside_store(place / MANIFEST_FILE)
+    check_not_inside_store(root / MANIFEST_FILE)
     if not len(opened):
-        raise ConfigError(f"{opened.folder} has no embedding: every recording was refused")
-    with lock_folder(place):
-        if (place / MANIFEST_FILE).exists():
-            raise ConfigError(f"{place} holds an index already: add to it, rebuild it, or choose another folder")
-        _remove_unlisted(place, ())
-        writer = IndexWriter(place, 1, kind, opened.embedding_dim, [], np.empty(0, np.int64))
+        raise ConfigError(f"{opened.folder} has no embeddings: every recording was refused.")
+    with lock_folder(root):
+        if (root / MANIFEST_FILE).exists():
+            raise ConfigError(f"{root} already holds an index. Add to it, rebuild it, or choose another folder.")
+        _remove_unlisted(root, ())
+        writer = IndexWriter(root, 1, kind, opened.embedding_dim, [], np.empty(0, np.int64))
         writer.add_recordings(opened, 0, pa.array([], pa.large_string()))
         about = opened.manifest
         manifest = IndexManifest(
             change=1,
             kind=kind,
             encoder=about.encoder,
-            encoder_location=_encoder_location(opened, place),
+            encoder_location=_encoder_location(opened, root),
             leads=about.leads,
             any_lead=about.any_lead,
-            archives=(_archive_info(opened, place),),
+            archives=(_archive_info(opened, root),),
             volumes=tuple(volume.info for volume in writer.volumes),
-            dead=_write_dead_rows(place, writer),
+            dead=_write_dead_rows(root, writer),
             deleted=None,
             packed=not len(writer.dead),
             patients=writer.num_patients,
             recordings=len(opened),
             software=_software(),
         )
-        _commit(place, manifest)
+        _commit(root, manifest)
 
 
 def add_archive(folder: Folder, archive: Archive | Folder) -> AdditionResult:
-    """Add an archive's recordings as a new volume; those that are there already, and deleted patients', are left out.
+    """Add the recordings of an archive to an index as a new volume.
 
-    A known patient with a new recording gets a new row of all recordings together, as if they had come at once.
+    Recordings that the index already holds, and recordings of deleted patients, are skipped. A known patient with new
+    recordings gets a new row that pools all recordings.
+
+    Args:
+        folder: Folder of the index.
+        archive: An archive of the same encoder, or its folder.
+
+    Returns:
+        Counts of added and skipped recordings.
+
+    Raises:
+        ConfigError: The archive was made by another encoder or with other leads.
     """
-    opened, place = _archive(archive), Path(folder)
-    with lock_folder(place):
-        now = _opened(place)
-        _check_same_encoder(now.manifest, opened.manifest, place)
-        archives, number = _add_archive_info(now.manifest, _archive_info(opened, place))
+    opened, root = _archive(archive), Path(folder)
+    with lock_folder(root):
+        now = _open_snapshot(root)
+        _check_same_encoder(now.manifest, opened.manifest, root)
+        archives, number = _add_archive_info(now.manifest, _archive_info(opened, root))
         writer = _writer_for(now)
         done = writer.add_recordings(opened, number, _deleted(now))
         if done.recordings:
@@ -112,29 +148,39 @@ def add_archive(folder: Folder, archive: Archive | Folder) -> AdditionResult:
                 patients=writer.num_patients,
                 recordings=now.manifest.recordings + done.recordings,
             )
-            _commit(place, new)
+            _commit(root, new)
         return done
 
 
 def delete_patients(
     folder: Folder, patient_ids: Iterable[str], *, key: Path | None = None, allow_unknown: bool = False
 ) -> DeletionResult:
-    """Take patients out: no search returns them from now on, and no addition brings them back.
+    """Delete patients from an index.
 
-    One that was deleted before is passed over; an unknown one is refused, and then nobody is deleted, unless
-    ``allow_unknown``: then nobody of that id will ever come in. ``key``: the file of the key that made the index's
-    pseudonyms, for ids that are numbers.
+    No search returns them afterwards, and no addition brings them back. Patients that were deleted before are skipped.
+
+    Args:
+        folder: Folder of the index.
+        patient_ids: Ids of patients.
+        key: Key file of the index's pseudonyms, needed if the ids are original patient numbers.
+        allow_unknown: Block ids that the index does not contain, instead of raising an error.
+
+    Returns:
+        Counts of deleted, unknown and previously deleted ids.
+
+    Raises:
+        ConfigError: An id is unknown; then no patient is deleted.
     """
-    place = Path(folder)
-    with lock_folder(place):
-        now = _opened(place)
+    root = Path(folder)
+    with lock_folder(root):
+        now = _open_snapshot(root)
         gone = _deleted(now)
-        told = normalize_patient_ids(
+        given = normalize_patient_ids(
             patient_ids, [volume.patients.column("patient_id") for volume in now.volumes], gone, key
         )
-        ids = told.filter(pc.invert(pc.is_in(told, value_set=gone)))
+        ids = given.filter(pc.invert(pc.is_in(given, value_set=gone)))
         if not len(ids):
-            return DeletionResult(patients=0, unknown=0, already_deleted=len(told))
+            return DeletionResult(patients=0, unknown=0, already_deleted=len(given))
         writer = _writer_for(now)
         held = writer.rows_of(ids)
         volumes = zip(writer.volumes_with_offsets(), held, strict=True)
@@ -143,57 +189,61 @@ def delete_patients(
         unknown = ids.filter(pc.invert(pc.is_in(ids, value_set=found.column("patient_id").combine_chunks())))
         if len(unknown) and not allow_unknown:
             raise ConfigError(
-                f"no patient {', '.join(unknown[:5].to_pylist())} in {place}; nobody was deleted. To keep them out for "
-                "the time when they come: --allow-unknown"
+                f"No patient {', '.join(unknown[:5].to_pylist())} in {root}; no patient was deleted. To block "
+                "unknown ids from future additions, pass --allow-unknown."
             )
         writer.dead = np.union1d(now.dead, np.concatenate([now.dead, *held]))
         listed = pa.concat_arrays([gone, ids]).sort()
         new = _next_manifest(
             now.manifest,
             writer,
-            deleted=_write_column(place, f"{TOMBSTONES}/patients-{writer.change:06d}.arrow", "patient_id", listed),
+            deleted=_write_column(root, f"{TOMBSTONES}/patients-{writer.change:06d}.arrow", "patient_id", listed),
             patients=writer.num_patients,
             recordings=now.manifest.recordings
             - (pc.sum(pc.list_value_length(found.column("recordings"))).as_py() or 0),
         )
-        _commit(place, new)
+        _commit(root, new)
         return DeletionResult(
-            patients=len(ids) - len(unknown), unknown=len(unknown), already_deleted=len(told) - len(ids)
+            patients=len(ids) - len(unknown), unknown=len(unknown), already_deleted=len(given) - len(ids)
         )
 
 
 def rebuild_index(folder: Folder, kind: str | None = None) -> None:
-    """Write all living patients anew in one go, as another kind if wanted; what was deleted leaves the disk.
+    """Rewrite an index without deleted patients, optionally as another kind.
 
-    An index that is so already is left as it is.
+    An index that needs no rewriting is left unchanged.
+
+    Args:
+        folder: Folder of the index.
+        kind: Kind of search. Default: unchanged.
     """
-    place = Path(folder)
+    root = Path(folder)
     KINDS.get(kind or "exact")
-    with lock_folder(place):
-        now = _opened(place)
+    with lock_folder(root):
+        now = _open_snapshot(root)
         chosen = kind or now.manifest.kind
         if now.manifest.packed and chosen == now.manifest.kind:
             return
         writer = IndexWriter(
-            place, now.manifest.change + 1, chosen, now.manifest.encoder.embedding_dim, [], now.dead[:0]
+            root, now.manifest.change + 1, chosen, now.manifest.encoder.embedding_dim, [], now.dead[:0]
         )
         writer.copy_live_patients(_writer_for(now))
-        _commit(place, _next_manifest(now.manifest, writer, kind=chosen, packed=True))
+        _commit(root, _next_manifest(now.manifest, writer, kind=chosen, packed=True))
 
 
 def _archive(archive: Archive | Folder) -> Archive:
     return archive if isinstance(archive, Archive) else Archive(archive)
 
 
-def _opened(folder: Path) -> Snapshot:
-    """The index as it is, all of its files whole, without what a killed change left behind."""
+def _open_snapshot(folder: Path) -> Snapshot:
+    """Open the index with all checksums compared, and remove leftovers of an interrupted change."""
     now = Snapshot(folder)
     _remove_unlisted(folder, now.manifest.files)
     return now
 
 
 def _writer_for(now: Snapshot) -> IndexWriter:
-    """What an index holds, to be changed."""
+    """Return a writer that starts from the index's volumes."""
     about = now.manifest
     return IndexWriter(
         now.folder, about.change + 1, about.kind, about.encoder.embedding_dim, list(now.volumes), now.dead
@@ -208,8 +258,8 @@ def _deleted(now: Snapshot) -> pa.Array:
 def _check_same_encoder(index: IndexManifest, archive: ArchiveManifest, folder: Path) -> None:
     if (archive.encoder, archive.leads, archive.any_lead) != (index.encoder, index.leads, index.any_lead):
         raise ConfigError(
-            f"{folder} holds vectors of {index.encoder_location}; the archive's were made by {archive.places.encoder}, "
-            "another encoder, or with other leads. Vectors of two encoders cannot be compared: build another index."
+            f"{folder} holds vectors of {index.encoder_location}, but the archive was made by {archive.places.encoder} "
+            "or with other leads. Vectors of different encoders cannot be compared. Build another index."
         )
 
 
@@ -219,14 +269,14 @@ def _archive_info(archive: Archive, folder: Path) -> ArchiveInfo:
 
 
 def _add_archive_info(index: IndexManifest, archive: ArchiveInfo) -> tuple[tuple[ArchiveInfo, ...], int]:
-    """All archives of an index with this one, and its number."""
+    """Return the archives of the index including this one, and its number."""
     archives = index.archives if archive in index.archives else (*index.archives, archive)
     return archives, archives.index(archive)
 
 
 def _encoder_location(archive: Archive, folder: Path) -> str:
-    place = archive.manifest.places.encoder
-    return place if place in shipped_encoders() else relative_path(folder, archive.folder / place)
+    location = archive.manifest.places.encoder
+    return location if location in shipped_encoders() else relative_path(folder, archive.folder / location)
 
 
 def _write_dead_rows(folder: Path, writer: IndexWriter) -> FileInfo | None:
@@ -241,7 +291,7 @@ def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileI
 
 
 def _next_manifest(manifest: IndexManifest, writer: IndexWriter, **fields: Any) -> IndexManifest:
-    """The next manifest, with the volumes and the dead rows of a growth."""
+    """Return the next manifest, with the writer's volumes and dead rows."""
     common = {
         "change": writer.change,
         "volumes": tuple(volume.info for volume in writer.volumes),
@@ -265,12 +315,12 @@ def _commit(folder: Path, manifest: IndexManifest) -> None:
 
 
 def _remove_unlisted(folder: Path, files: Iterable[FileInfo]) -> None:
-    """What changes wrote and no manifest names; whatever else lies there, or behind a link, is somebody's own."""
-    linked = next((folder / place for place in (VOLUMES, TOMBSTONES) if (folder / place).is_symlink()), None)
+    """Remove files of earlier changes that the manifest does not list; keep other files and files behind links."""
+    linked = next((folder / name for name in (VOLUMES, TOMBSTONES) if (folder / name).is_symlink()), None)
     if linked is not None:
         raise ConfigError(
-            f"{linked} is a link, and what lies behind it may be another's: nothing was changed. Let {folder} as a "
-            "whole lie where there is room, or be a link to there"
+            f"{linked} is a link, so its files may belong to something else. Nothing was changed. Move {folder} as a "
+            f"whole, or make {folder} itself the link."
         )
     named = {info.file for info in files}
     for path in [*(folder / VOLUMES).glob("*/*"), *(folder / TOMBSTONES).glob("*")]:

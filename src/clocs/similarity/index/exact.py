@@ -1,4 +1,4 @@
-"""Exact search: a matrix product in blocks over vectors that may lie on disk. No dependency but numpy."""
+"""Exact search: matrix products in blocks over vectors that may be memory-mapped."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from clocs.similarity.index.searcher import AllowedRows, Hits, IndexKind, search
 from clocs.similarity.segments import Vectors
 
 QUERIES_PER_BLOCK: Final = 256
-"""Queries that are compared at once."""
+"""Queries per block."""
 COSINES_PER_BLOCK: Final = 1 << 20
-"""Cosines that are held at once: 4 MB, so that they stay in the processor's cache."""
+"""Cosines per block: 4 MB, which fits into the processor's cache."""
 PARTITION_SHARE: Final = 0.05
-"""Share of a block's rows beating a query's best so far, from which on they are partitioned."""
+"""If more than this share of a block improves on a query's best rows, the block is partitioned."""
 COPY_SHARE: Final = 0.5
-"""Share of kept rows below which they are copied out, rather than all rows compared."""
+"""If less than this share of rows is allowed, they are copied out instead of computing all cosines."""
 
 
 class Exact:
-    """Compares every row."""
+    """Exhaustive search over all rows."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
@@ -44,32 +44,32 @@ class Exact:
                 cosines[:, ~allowed.mask[begin:end]] = -np.inf
             found = _improvements(cosines, best, k)
             if found is not None:
-                places = found.rows + begin
-                numbers = places if rows is None else rows[places]
+                positions = found.rows + begin
+                numbers = positions if rows is None else rows[positions]
                 best = _concatenate(best, Hits(np.where(found.rows < 0, -1, numbers), found.cosines)).best(k)
         return best
 
 
 def _improvements(cosines: Vectors, best: Hits, k: int) -> Hits | None:
-    """Places in a block whose cosines beat the k-th best so far, at most k a query; None where there is none.
+    """Return at max_count k rows of a block per query that improve on the k-th best so far, or None.
 
-    After the first blocks few do, and finding them costs one comparison a cosine: far less than a partition.
+    After the first blocks few rows do. Finding them takes one comparison per cosine, much less than a partition.
     """
     beats = cosines > best.cosines[:, -1:]
-    most = int(np.count_nonzero(beats, axis=1).max(initial=0))
-    if most == 0:
+    max_count = int(np.count_nonzero(beats, axis=1).max(initial=0))
+    if max_count == 0:
         return None
     width = min(k, cosines.shape[1])
-    if most > max(width, PARTITION_SHARE * cosines.shape[1]):
-        places = np.argpartition(cosines, cosines.shape[1] - width, axis=1)[:, cosines.shape[1] - width :]
-        found = np.take_along_axis(cosines, places, 1)
+    if max_count > max(width, PARTITION_SHARE * cosines.shape[1]):
+        positions = np.argpartition(cosines, cosines.shape[1] - width, axis=1)[:, cosines.shape[1] - width :]
+        found = np.take_along_axis(cosines, positions, 1)
     else:
-        query, place = np.divmod(np.flatnonzero(beats), cosines.shape[1])
+        query, position = np.divmod(np.flatnonzero(beats), cosines.shape[1])
         rank = np.arange(len(query)) - np.searchsorted(query, query)
-        places = np.full((len(cosines), most), -1, np.int64)
-        found = np.full((len(cosines), most), -np.inf, np.float32)
-        places[query, rank], found[query, rank] = place, cosines[query, place]
-    return Hits(np.where(np.isneginf(found), -1, places), found)
+        positions = np.full((len(cosines), max_count), -1, np.int64)
+        found = np.full((len(cosines), max_count), -np.inf, np.float32)
+        positions[query, rank], found[query, rank] = position, cosines[query, position]
+    return Hits(np.where(np.isneginf(found), -1, positions), found)
 
 
 def _concatenate(one: Hits, other: Hits) -> Hits:
@@ -77,7 +77,7 @@ def _concatenate(one: Hits, other: Hits) -> Hits:
 
 
 def _build(vectors: Vectors, path: Path) -> None:
-    """Nothing beside the vectors is needed."""
+    """Build nothing: exact search needs only the vectors."""
 
 
 def _open(path: Path, vectors: Vectors) -> Exact:

@@ -1,7 +1,7 @@
-"""Approximate search by FAISS (extra ``search``): a graph (HNSW), or inverted lists of compressed vectors (IVF-PQ).
+"""Approximate search by FAISS (extra ``search``): HNSW graphs and IVF-PQ lists.
 
-HNSW has no removal: rows that must not be returned are left out inside the search, by a selector. Both files are
-opened by memory-mapping: ``IO_FLAG_MMAP_IFC`` serves the graph with its vectors, and the lists.
+HNSW supports no removal, so a selector excludes rows during the search. Both kinds are memory-mapped with
+``IO_FLAG_MMAP_IFC``.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from clocs.similarity.index.searcher import AllowedRows, Hits, IndexKind, search
 from clocs.similarity.segments import Vectors
 
 HNSW_LINKS: Final = 16
-"""M of HNSW: a node has up to twice as many neighbours on the lowest level."""
+"""Parameter M of HNSW. Nodes of the lowest level have up to twice as many links."""
 EF_CONSTRUCTION: Final = 64
-"""efConstruction."""
+"""Parameter efConstruction of HNSW."""
 EF_SEARCH: Final = 256
-"""efSearch: candidates that are followed. On a million clustered vectors 128 found 98.5 % of the nearest ten."""
+"""Parameter efSearch of HNSW. On a million clustered vectors, 128 found 98.5 % of the ten nearest."""
 MAX_EF_SEARCH: Final = 16 * EF_SEARCH
-"""With a filter breadth grows as the share of kept rows falls, up to this."""
+"""Maximum of efSearch. Under a filter, efSearch grows as the share of allowed rows falls."""
 
 LISTS_PER_ROOT: Final = 4
-"""Lists of IVF-PQ: so many times the root of the number of rows."""
+"""Number of IVF lists, divided by the square root of the number of rows."""
 TRAINING_PER_LIST: Final = 40
-"""Rows a list is trained on; FAISS wants at least 39."""
+"""Training rows per list; FAISS requires at least 39."""
 TRAINING_ROUNDS: Final = 10
 NUM_PROBES: Final = 32
-"""Lists that are searched; with a filter more."""
+"""Lists searched per query; more under a filter."""
 CANDIDATES_PER_NEIGHBOR: Final = 10
-"""IVF-PQ's candidates for each neighbour wanted; they are put in order by their exact cosines."""
+"""IVF-PQ candidates per requested neighbour, which are reranked by exact cosines."""
 CANDIDATES_PER_BLOCK: Final = 1 << 16
-"""Candidates of all queries together whose vectors are held: 32 MB at 128 numbers."""
+"""Candidates reranked at once, over all queries: 32 MB at 128 dimensions."""
 CODE_BITS: Final = 8
 MIN_IVFPQ_ROWS: Final = 39 * 2**CODE_BITS
-"""Rows below which codes cannot be trained."""
+"""Minimum number of rows for training the codes."""
 ROWS_PER_BLOCK: Final = 1 << 16
 
 
@@ -54,7 +54,7 @@ def _faiss() -> Any:
 
 
 class _HnswSearcher:
-    """An open HNSW index."""
+    """Open HNSW index."""
 
     def __init__(self, index: Any, vectors: Vectors) -> None:
         self._index, self._vectors = index, vectors
@@ -76,24 +76,24 @@ class _HnswSearcher:
 
 
 class _IvfPqSearcher:
-    """An open IVF-PQ index; what its codes say is put in order by the vectors themselves."""
+    """Open IVF-PQ index that reranks candidates by their exact cosines."""
 
     def __init__(self, index: Any, vectors: Vectors) -> None:
         self._index, self._vectors = index, vectors
 
     def search(self, queries: Vectors, k: int, allowed: AllowedRows | None) -> Hits:
-        wanted = CANDIDATES_PER_NEIGHBOR * k
-        if wanted >= len(self._vectors):  # everyone would be put in order, so the lists save nothing
+        num_candidates = CANDIDATES_PER_NEIGHBOR * k
+        if num_candidates >= len(self._vectors):  # all rows would be reranked, so the lists save nothing
             return Exact(self._vectors).search(queries, k, allowed)
         params = self._params(allowed)
 
         def best(some: Vectors) -> Hits:
-            rows = self._index.search(some, wanted, params=params)[1]
+            rows = self._index.search(some, num_candidates, params=params)[1]
             cosines = np.einsum("qe,qke->qk", some, self._vectors[rows])
             cosines[rows < 0] = -np.inf
             return Hits(rows, cosines).best(k)
 
-        found = search_in_blocks(queries, max(1, CANDIDATES_PER_BLOCK // wanted), k, best)
+        found = search_in_blocks(queries, max(1, CANDIDATES_PER_BLOCK // num_candidates), k, best)
         return _complete_results(found, self._vectors, queries, k, allowed)
 
     def _params(self, allowed: AllowedRows | None) -> Any:
@@ -106,12 +106,12 @@ class _IvfPqSearcher:
 
 
 def _complete_results(found: Hits, vectors: Vectors, queries: Vectors, k: int, allowed: AllowedRows | None) -> Hits:
-    """Queries that got fewer rows than there are, which a filter far from them can cause, are compared with all."""
+    """Search exactly for queries that got fewer rows than requested, which a filter far from the query can cause."""
     if found.rows.min(initial=0) >= 0:
         return found
     found.cosines[found.rows < 0] = -np.inf
-    there = min(k, len(vectors) if allowed is None else allowed.count)
-    short = np.flatnonzero((found.rows >= 0).sum(1) < there)
+    expected = min(k, len(vectors) if allowed is None else allowed.count)
+    short = np.flatnonzero((found.rows >= 0).sum(1) < expected)
     if len(short):
         again = Exact(vectors).search(queries[short], k, allowed)
         found.rows[short], found.cosines[short] = again.rows, again.cosines
@@ -119,7 +119,7 @@ def _complete_results(found: Hits, vectors: Vectors, queries: Vectors, k: int, a
 
 
 def build_hnsw(vectors: Vectors, path: Path) -> None:
-    """The same bytes each time with one thread (``OMP_NUM_THREADS=1``); with several, nodes may come in any order."""
+    """Build an HNSW graph. The file is reproducible with one thread (``OMP_NUM_THREADS=1``)."""
     faiss = _faiss()
     index = faiss.IndexHNSWFlat(vectors.shape[1], HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = EF_CONSTRUCTION
@@ -127,17 +127,17 @@ def build_hnsw(vectors: Vectors, path: Path) -> None:
 
 
 def build_ivfpq(vectors: Vectors, path: Path) -> None:
-    """Lists and codes are trained on a sample of rows, the same each time."""
+    """Build IVF lists and PQ codes, trained on a fixed random sample of rows."""
     faiss = _faiss()
-    rows, embedding = vectors.shape
+    rows, embedding_dim = vectors.shape
     lists = max(1, round(LISTS_PER_ROOT * math.sqrt(rows)))
     lists = min(lists, rows // TRAINING_PER_LIST)
-    codes = next(size for size in range(max(1, embedding // 4), 0, -1) if embedding % size == 0)
-    coarse = faiss.IndexFlatIP(embedding)
-    index = faiss.IndexIVFPQ(coarse, embedding, lists, codes, CODE_BITS, faiss.METRIC_INNER_PRODUCT)
+    codes = next(size for size in range(max(1, embedding_dim // 4), 0, -1) if embedding_dim % size == 0)
+    coarse = faiss.IndexFlatIP(embedding_dim)
+    index = faiss.IndexIVFPQ(coarse, embedding_dim, lists, codes, CODE_BITS, faiss.METRIC_INNER_PRODUCT)
     index.cp.niter = index.pq.cp.niter = TRAINING_ROUNDS
-    wanted = min(rows, max(TRAINING_PER_LIST * lists, 2 * MIN_IVFPQ_ROWS))
-    sample = np.sort(generator(0, "lists").choice(rows, wanted, replace=False))
+    num_rows = min(rows, max(TRAINING_PER_LIST * lists, 2 * MIN_IVFPQ_ROWS))
+    sample = np.sort(generator(0, "lists").choice(rows, num_rows, replace=False))
     index.train(vectors[sample])
     _add_and_write(index, vectors, path)
 
@@ -153,24 +153,24 @@ def _add_and_write(index: Any, vectors: Vectors, path: Path) -> None:
 
 
 def _open(path: Path, vectors: Vectors) -> Any:
-    """The file's hash was checked: FAISS itself trusts what it reads."""
+    """Read a FAISS index, after its hash was checked because FAISS does not validate its input."""
     faiss = _faiss()
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
-        raise IntegrityError(f"{path.name}: FAISS cannot read it: {error!s:.200}") from error
+        raise IntegrityError(f"{path.name}: FAISS cannot read the file: {error!s:.200}") from error
     if (index.ntotal, index.d) != vectors.shape:
-        raise IntegrityError(f"{path.name}: holds {index.ntotal} vectors of {index.d}, not {vectors.shape}")
+        raise IntegrityError(f"{path.name}: expected {vectors.shape} vectors, got {(index.ntotal, index.d)}.")
     return index
 
 
 def open_hnsw(path: Path, vectors: Vectors) -> _HnswSearcher:
-    """By memory map."""
+    """Open an HNSW index by memory map."""
     return _HnswSearcher(_open(path, vectors), vectors)
 
 
 def open_ivfpq(path: Path, vectors: Vectors) -> _IvfPqSearcher:
-    """By memory map."""
+    """Open an IVF-PQ index by memory map."""
     return _IvfPqSearcher(_open(path, vectors), vectors)
 
 

@@ -1,4 +1,4 @@
-"""Who may be among the neighbours: site, age, sex, label."""
+"""Filters on the patients that a search returns: site, age, sex and label."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from clocs.similarity.index.searcher import Bools
 
 @dataclass(frozen=True)
 class Filter:
-    """What a patient must have, all of it; None: whatever it is. A patient of whom it is not known has it not."""
+    """Conditions that a patient must all meet; None is no condition. Patients with a missing value do not match."""
 
     site: str | None = None
     age: tuple[float, float] | None = None
-    """Years, both ends included."""
+    """Minimum and maximum age in years, both included."""
     sex: Literal["female", "male"] | None = None
     label: str | None = None
 
     def __post_init__(self) -> None:
         if self.age is not None:
             if len(self.age) != 2:
-                raise OptionError(f"an age band has two ends, in years: (40, 80), not {self.age}")
-            object.__setattr__(self, "age", tuple(self.age))  # a list cannot be remembered by
+                raise OptionError(f"Expected an age range of two values in years, such as (40, 80), got {self.age}.")
+            object.__setattr__(self, "age", tuple(self.age))  # a list is not hashable
             if not self.age[0] <= self.age[1]:
-                raise OptionError(
-                    f"an age band goes from the younger to the older, not from {self.age[0]} to {self.age[1]}"
-                )
+                raise OptionError(f"Expected an age range in ascending order, got {self.age[0]} to {self.age[1]}.")
         if self.sex not in (None, "female", "male"):
-            raise OptionError(f"sex is female or male, not '{self.sex}'")
+            raise OptionError(f"Expected sex 'female' or 'male', got '{self.sex}'.")
 
     def mask(self, patients: pa.RecordBatch) -> Bools:
-        """(rows,) which patients of a volume have it."""
+        """Return a mask of the patients that meet all conditions, shape (rows,)."""
         kept = np.ones(patients.num_rows, bool)
         if self.site is not None:
             kept &= _true(pc.equal(patients.column("site"), self.site))
@@ -53,7 +51,7 @@ class Filter:
         return kept
 
     def known_values(self, patients: pa.RecordBatch) -> dict[str, set[str]]:
-        """All sites, and all labels, that these patients have, where one was asked for."""
+        """Return all sites and labels of these patients, for the conditions that are set."""
         found = {}
         if self.site is not None:
             found["site"] = set(pc.unique(patients.column("site")).to_pylist())

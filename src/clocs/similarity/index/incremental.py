@@ -1,4 +1,4 @@
-"""The volumes of an index while a change writes more of them; the manifest that names them comes later."""
+"""Writer of the volumes of an index during a change."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from clocs.similarity.index.volume import Volume, write_volume
 from clocs.similarity.segments import Ints
 
 ROWS_PER_VOLUME: Final = 10_000_000
-"""Bounds the memory of a build: about 1 kB a row."""
+"""Maximum rows per volume, which bounds the memory of a build: about 1 kB per row."""
 
 
 @dataclass
 class AdditionResult:
-    """What an addition did with an archive's recordings."""
+    """Outcome of an addition."""
 
     recordings: int = 0
     patients: int = 0
-    """Who got a new row: new ones, and known ones with a new recording."""
+    """Number of patients with a new row: new patients, and known patients with a new recording."""
     already_indexed: int = 0
-    """Recordings that were in the index before."""
+    """Number of recordings that the index already held."""
     from_deleted_patients: int = 0
-    """Recordings of patients who were deleted; they stay out."""
+    """Number of skipped recordings of deleted patients."""
 
 
 @dataclass
 class IndexWriter:
-    """Volumes so far, numbered through."""
+    """Volumes of an index, with rows numbered consecutively over all volumes."""
 
     folder: Path
     change: int
     kind: str
-    embedding: int
+    embedding_dim: int
     volumes: list[Volume]
     dead: Ints
     written: int = field(default=0, init=False)
 
     def volumes_with_offsets(self) -> Iterator[tuple[Volume, int]]:
-        """Volumes, and the number of their first row."""
+        """Iterate over the volumes and the number of their first rows."""
         first = 0
         for volume in self.volumes:
             yield volume, first
@@ -54,22 +54,22 @@ class IndexWriter:
 
     @property
     def num_patients(self) -> int:
-        """Rows that are not dead: patients."""
+        """Number of live rows, one per patient."""
         return sum(volume.info.rows for volume in self.volumes) - len(self.dead)
 
     def rows_of(self, ids: pa.Array) -> list[Ints]:
-        """For each volume the living rows of patients, numbered through."""
+        """Return the live rows of patients for each volume, numbered over all volumes."""
         return [np.setdiff1d(volume.rows_of(ids) + first, self.dead) for volume, first in self.volumes_with_offsets()]
 
     def write(self, parts: list[PatientRows]) -> None:
-        """Write the patients of parts as one more volume."""
-        place = f"{self.change:06d}-{self.written}"
-        info = write_volume(self.folder, place, pool_patients(parts), self.kind, self.embedding)
-        self.volumes.append(Volume(self.folder, info, self.embedding))
+        """Pool rows by patient and write them as a new volume."""
+        name = f"{self.change:06d}-{self.written}"
+        info = write_volume(self.folder, name, pool_patients(parts), self.kind, self.embedding_dim)
+        self.volumes.append(Volume(self.folder, info, self.embedding_dim))
         self.written += 1
 
     def add_recordings(self, archive: Archive, number: int, deleted: pa.Array) -> AdditionResult:
-        """Add recordings that are not there yet; a known patient gets a new row of all recordings together."""
+        """Add recordings that are missing. A known patient gets a new row that pools all recordings."""
         done = AdditionResult()
         for first in range(0, len(archive), ROWS_PER_VOLUME):
             rows = self._new_rows(archive, first, min(first + ROWS_PER_VOLUME, len(archive)), deleted, done)
@@ -85,7 +85,7 @@ class IndexWriter:
         return done
 
     def _new_rows(self, archive: Archive, first: int, last: int, deleted: pa.Array, done: AdditionResult) -> Ints:
-        """Rows of a stretch of an archive that are to be added; the others are counted."""
+        """Return the rows of a range of an archive that are to be added, and count the others."""
         table = archive.table(("record_id", "patient_id"), first, last)
         record = table.column("record_id").combine_chunks().cast(pa.large_string())
         gone = pc.is_in(patient_ids(table), value_set=deleted).to_numpy(False)
@@ -99,7 +99,7 @@ class IndexWriter:
         return np.flatnonzero(~there & ~gone) + first
 
     def copy_live_patients(self, source: IndexWriter) -> None:
-        """Write the living rows of others' volumes, as few volumes as their size allows."""
+        """Write the live rows of another writer's volumes into as few volumes as their maximum size allows."""
         held: list[PatientRows] = []
         for volume, first in source.volumes_with_offsets():
             alive = np.setdiff1d(np.arange(first, first + volume.info.rows), source.dead) - first

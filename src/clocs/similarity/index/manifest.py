@@ -1,4 +1,4 @@
-"""The manifest of an index: one file that says what is searched. Replacing it is the commit of every change."""
+"""Manifest of an index. Replacing this one file commits a change."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MANIFEST_FILE: Final = "index.json"
 
 
 class VolumeInfo(BaseModel):
-    """Patients that came into the index in one go."""
+    """Files of a volume: patients that were added in one change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
-    """How it is searched; one with few rows is searched exactly."""
+    """Kind of search. Volumes with few rows are searched exactly."""
     rows: int
     vectors: FileInfo
     patients: FileInfo
@@ -35,36 +35,36 @@ class VolumeInfo(BaseModel):
 
 
 class ArchiveInfo(BaseModel):
-    """An archive whose recordings are in the index."""
+    """An archive with recordings in the index."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     folder: str
-    """Where it is, seen from the index's folder; needed to say why patients are alike, and to draw them."""
+    """Folder relative to the index. It is needed for lead similarities and drawings."""
     version: int
     sha256: str
 
 
 class IndexManifest(BaseModel):
-    """The state of an index after a change. Patients are rows, numbered through all volumes."""
+    """State of an index after a change. Rows are patients, numbered consecutively over all volumes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = FORMAT
     change: int
-    """Counts builds, additions, deletions and rebuilds."""
+    """Number of the change: builds, additions, deletions and rebuilds."""
     kind: str
     encoder: EncoderInfo
     encoder_location: str
-    """The name of a shipped one, or a folder, seen from the index's."""
+    """Name of a shipped encoder, or folder relative to the index."""
     leads: tuple[str, ...]
     any_lead: bool
     archives: tuple[ArchiveInfo, ...]
     volumes: tuple[VolumeInfo, ...]
     packed: bool
-    """Whether all volumes were written in one go, so that a rebuild would bring nothing."""
+    """True if a single change wrote all volumes, so that a rebuild would change nothing."""
     dead: FileInfo | None
-    """Rows that no search returns: of deleted patients, and those that an addition replaced."""
+    """Rows that no search returns: deleted patients, and rows that an addition replaced."""
     deleted: FileInfo | None
     """Ids of deleted patients, who are not added again."""
     patients: int
@@ -73,40 +73,47 @@ class IndexManifest(BaseModel):
 
     @property
     def lists(self) -> list[FileInfo]:
-        """Of rows and patients that were deleted."""
+        """Lists of dead rows and deleted patients."""
         return [info for info in (self.dead, self.deleted) if info is not None]
 
     @property
     def files(self) -> list[FileInfo]:
-        """All that belong to the index."""
+        """All files of the index."""
         return [*self.lists, *(info for volume in self.volumes for info in volume.files)]
 
 
 def write_index_manifest(folder: Path, manifest: IndexManifest) -> None:
-    """Commit a change."""
+    """Write the manifest, which commits a change."""
     write_bytes(folder / MANIFEST_FILE, seal(manifest.model_dump(mode="json")))
 
 
 def read_index_manifest(folder: Path) -> IndexManifest:
-    """What an index holds now; a changed byte is refused."""
+    """Read the manifest of an index.
+
+    Raises:
+        StoreError: The folder is not an index.
+        IntegrityError: The manifest is damaged.
+    """
     path = folder / MANIFEST_FILE
     try:
         body = unseal(path.read_bytes(), path.name)
         if body.get("format") != FORMAT:
-            raise StoreError(f"{path.name}: index format {body.get('format')}; this version of clocs reads {FORMAT}")
+            raise StoreError(
+                f"{path.name}: index format {body.get('format')} is not supported; this version reads {FORMAT}."
+            )
         return IndexManifest.model_validate(body)
     except FileNotFoundError:
         raise StoreError(
-            f"{folder} is no finished index: it has no {MANIFEST_FILE}. Make one: clocs index build ..."
+            f"{folder} is not an index: it has no {MANIFEST_FILE}. Build one with: clocs index build"
         ) from None
     except (OSError, ValidationError) as error:
-        raise IntegrityError(f"{path.name}: not a readable manifest: {error!r:.200}") from error
+        raise IntegrityError(f"{path.name}: the manifest cannot be read: {error!r:.200}") from error
 
 
 def manifest_fingerprint(path: str) -> Any:
-    """Of a manifest's file: changes with every commit; costs one call of the system."""
+    """Return a value that changes with every commit, by one call of ``stat``; None if there is no manifest."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""Neighbours: who was found near a query, which leads made them alike, and a picture of them."""
+"""Results of a search: similar patients, the similarity of single leads, and a picture."""
 
 from __future__ import annotations
 
@@ -18,72 +18,72 @@ if TYPE_CHECKING:
     from clocs.similarity.index.search import PatientIndex
 
 SAME_RECORDING_COSINE: Final = 1 - 1e-6
-"""Cosine from which two embeddings are of one recording."""
+"""Minimum cosine of two embeddings of the same recording."""
 
 
 @dataclass(frozen=True)
 class LeadSimilarity:
-    """How alike one lead of two recordings is."""
+    """Similarity of one lead in two recordings."""
 
     lead: str
     similarity: float
-    """Cosine."""
+    """Cosine of the two lead vectors."""
 
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A patient near the query."""
+    """A patient similar to the query."""
 
     patient_id: str
     similarity: float
-    """Cosine of the query's vector and the patient's."""
+    """Cosine of the query's vector and the patient's vector."""
     distance: float
-    """1 - similarity."""
+    """Distance, 1 - similarity."""
     record_id: str
-    """Of the patient's recordings, the one most like the query; the first, where the archive is not in its place."""
+    """The patient's recording most similar to the query; the first one if the archive is not available."""
     labels: tuple[str, ...]
-    """Of all recordings of the patient."""
+    """Labels of all recordings of the patient."""
     age: float | None
     sex: str | None
     site: str
     recordings: int
     why: tuple[LeadSimilarity, ...]
-    """Leads that the query and that recording share, the most alike first."""
+    """Similarity of the leads that query and recording share, the most similar first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What was asked with."""
+    """An embedded query."""
 
     record_id: str
     patient_id: str
-    """Empty: unknown."""
+    """Patient id; empty if unknown."""
     vector: Vectors
-    """(E,), unit length."""
+    """Vector of the recording, unit length, shape (E,)."""
     leads: Vectors
-    """(L, E), unit length; zeros where a lead is absent."""
+    """Vectors of single leads, unit length, shape (L, E); zeros if a lead is absent."""
     recording: Recording | None
-    """None: it is in a store, under its record id."""
+    """The recording; None if it is part of the index."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class SimilarPatients:
-    """The patients nearest to a query, the nearest first."""
+    """The patients most similar to a query, the most similar first."""
 
     query: Query
     neighbors: tuple[Neighbor, ...]
     notes: tuple[str, ...]
-    """What was corrected in the query, and what could not be said; a sentence each."""
+    """Corrections of the query and limitations of the answer, one sentence each."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Without vectors and signals."""
+        """Return the result as a JSON-compatible dictionary, without vectors and signals."""
         asked = {"record_id": self.query.record_id, "patient_id": self.query.patient_id}
         return {"query": asked, "neighbours": [asdict(item) for item in self.neighbors], "notes": list(self.notes)}
 
 
 def describe_neighbor(now: Snapshot, query: Query, row: int, cosine: float) -> Neighbor:
-    """What is known of a patient that a search found."""
+    """Return what the index knows about a patient that a search found."""
     facts = now.patient_info(row)
     recordings = facts["recordings"]
     chosen = recordings[0]
@@ -107,7 +107,8 @@ def describe_neighbor(now: Snapshot, query: Query, row: int, cosine: float) -> N
 
 
 def has_recording(now: Snapshot, query: Query, row: int, cosine: float) -> bool:
-    """Whether the query is a recording of this patient; of several, only as long as their archive is there."""
+    """Return True if the query is one of the patient's recordings. Several recordings are compared only if their
+    archive is available."""
     recordings = now.patient_info(row)["recordings"]
     if len(recordings) == 1:
         return cosine >= SAME_RECORDING_COSINE
@@ -116,8 +117,8 @@ def has_recording(now: Snapshot, query: Query, row: int, cosine: float) -> bool:
 
 
 def few_matches_note(found: int) -> str:
-    """The note on a search that found fewer than it was asked for."""
-    return "only 1 patient of the index fits" if found == 1 else f"only {found} patients of the index fit"
+    """Return the note for a search that found fewer patients than requested."""
+    return "Only 1 patient of the index matches." if found == 1 else f"Only {found} patients of the index match."
 
 
 def _cosine(now: Snapshot, recording: dict[str, Any], query: Query) -> float:
@@ -139,18 +140,30 @@ def _lead_similarities(now: Snapshot, query: Query, recording: dict[str, Any]) -
 def draw_similar(
     index: PatientIndex, found: SimilarPatients, *, leads: tuple[str, ...] | None = None, seconds: float = 8.0
 ) -> Figure:
-    """Draw the query above its neighbours; of each patient, the recording most like the query."""
+    """Draw the query above its neighbours, with each patient's most similar recording.
+
+    Args:
+        index: The index that was searched.
+        found: Result of the search.
+        leads: Leads to draw. Default: the leads that all recordings share.
+        seconds: Duration to draw, in seconds.
+
+    Returns:
+        A matplotlib figure.
+    """
     query = found.query.recording or index.recording(found.query.record_id)
     recordings = [query, *(index.recording(item.record_id) for item in found.neighbors)]
     captions = ["query\n" + _describe_patient(query.labels, query.age, query.sex)]
-    captions += [_caption(place, item) for place, item in enumerate(found.neighbors, 1)]
+    captions += [_caption(rank, item) for rank, item in enumerate(found.neighbors, 1)]
     title = f"Patients like {found.query.record_id or 'this one'}"
     return draw_neighbors(recordings, captions, leads=leads, seconds=seconds, title=title)
 
 
-def _caption(place: int, item: Neighbor) -> str:
-    alike = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
-    first = f"{place}.  {item.record_id}   distance {item.distance:.3f}" + (f"   leads: {alike}" if alike else "")
+def _caption(rank: int, item: Neighbor) -> str:
+    lead_similarities = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
+    first = f"{rank}.  {item.record_id}   distance {item.distance:.3f}" + (
+        f"   leads: {lead_similarities}" if lead_similarities else ""
+    )
     return f"{first}\n{_describe_patient(item.labels, item.age, item.sex)}"
 
 

@@ -1,8 +1,10 @@
-"""Patients of an index: rows pooled from recordings, and lists of patients' ids.
+"""Patient rows: pooling of recordings by patient, and normalisation of patient ids.
 
-The vector of a patient is the mean of the unit vectors of the recordings, at unit length. Rows come in parts:
-recordings of an archive, or patients of an index who are pooled with new recordings. All is done on whole columns,
-since there may be a hundred million rows.
+A patient's vector is the mean of the unit vectors of the recordings, scaled to unit length. Pooled rows are recordings
+of an
+archive, or patients of an index together with new recordings. All operations work on whole columns, because an index
+may
+have a hundred million rows.
 """
 
 from __future__ import annotations
@@ -34,36 +36,38 @@ SCHEMA: Final = pa.schema(
         ("coherence", pa.float32()),
     ]
 )
-"""``site`` and ``sex``: the first that is known; ``age``: the highest; ``labels``: of all recordings, sorted;
-``recordings``: where each lies; ``coherence``: the length of their mean vector, 1 if all point one way."""
+"""Columns of a volume. ``site`` and ``sex`` are the first known values, ``age`` is the highest, ``labels`` are those of
+all
+recordings, sorted. ``recordings`` holds their positions. ``coherence`` is the length of the mean vector, 1 if all
+recordings have the same direction."""
 PATIENTS_PER_BLOCK: Final = 8192
-"""Patients whose vectors are held at once."""
+"""Patients per block of vectors."""
 
 
 @dataclass(frozen=True, eq=False)
 class PatientRows:
-    """Rows that are to be pooled by patient."""
+    """Rows to be pooled by patient."""
 
     table: pa.Table
-    """As ``SCHEMA``."""
+    """Table with the columns of ``SCHEMA``."""
     sums: Callable[[Ints], Vectors]
-    """Of some of its rows: (n, E), the sum of the unit vectors of each row's recordings."""
+    """Function from row numbers (n,) to the sum of the unit vectors of each row's recordings, shape (n, E)."""
 
 
 @dataclass(frozen=True, eq=False)
 class PooledPatients:
-    """Rows of parts, by patient."""
+    """Rows pooled by patient."""
 
     table: pa.Table
-    """As ``SCHEMA`` but for ``coherence``, which follows from the vectors; patients in order of appearance."""
+    """Table with the columns of ``SCHEMA`` except ``coherence``, patients in order of appearance."""
     parts: Sequence[PatientRows]
     order: Ints
-    """Rows of all parts, numbered through, patient by patient."""
+    """Rows numbered over all parts, sorted by patient."""
     starts: Ints
-    """(patients + 1,) where a patient's rows begin in ``order``."""
+    """Start of each patient's rows in ``order``, shape (patients + 1,)."""
 
     def vectors(self) -> Iterator[tuple[Vectors, Vectors]]:
-        """(n, E) unit vectors and (n,) coherences of patients in turn, some thousand at once."""
+        """Iterate over blocks of unit vectors (n, E) and coherences (n,)."""
         counts = pc.list_value_length(self.table.column("recordings")).to_numpy()
         for begin in range(0, self.table.num_rows, PATIENTS_PER_BLOCK):
             end = min(begin + PATIENTS_PER_BLOCK, self.table.num_rows)
@@ -72,24 +76,24 @@ class PooledPatients:
             yield unit_length(sums), np.linalg.norm(sums, axis=1) / counts[begin:end].astype(np.float32)
 
     def _sums(self, rows: Ints) -> Vectors:
-        """(n, E) of rows numbered through all parts."""
+        """Return vector sums (n, E) of rows that are numbered over all parts."""
         bounds = np.cumsum([0, *(part.table.num_rows for part in self.parts)])
         found: list[Vectors] = []
-        places: list[Ints] = []
+        positions: list[Ints] = []
         for part, low, high in zip(self.parts, bounds, bounds[1:], strict=False):
             here = np.flatnonzero((rows >= low) & (rows < high))
             if len(here):
                 found.append(part.sums(rows[here] - low))
-                places.append(here)
+                positions.append(here)
         if len(found) == 1:
             return found[0]
         joined = np.empty((len(rows), found[0].shape[1]), np.float32)
-        joined[np.concatenate(places)] = np.concatenate(found)
+        joined[np.concatenate(positions)] = np.concatenate(found)
         return joined
 
 
 def archive_rows(archive: Archive, number: int, rows: Ints) -> PatientRows:
-    """Recordings of an archive, by their ascending rows; ``number``: the archive's own in the index."""
+    """Return recordings of an archive by their ascending rows; ``number`` is the archive's number in the index."""
     known = archive.table(STORE_COLUMNS, int(rows[0]), int(rows[-1]) + 1)
     if len(rows) != known.num_rows:
         known = known.take(pa.array(rows - rows[0]))
@@ -114,13 +118,13 @@ def archive_rows(archive: Archive, number: int, rows: Ints) -> PatientRows:
 
 
 def patient_ids(recordings: pa.Table) -> pa.Array:
-    """Whose they are; one without a patient's id is a patient of its own."""
+    """Return the patient of each recording. A recording without a patient id counts as its own patient."""
     record, patient = (recordings.column(name).combine_chunks() for name in ("record_id", "patient_id"))
     return pc.if_else(pc.equal(patient, ""), record, patient).cast(pa.large_string())
 
 
 def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
-    """Bring the rows of each patient together."""
+    """Pool rows by patient."""
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()
     encoded = table.column("patient_id").combine_chunks().dictionary_encode()
     code = np.asarray(encoded.indices.to_numpy()).astype(np.int64)
@@ -141,7 +145,7 @@ def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
 
 
 def _metadata(table: pa.Table, code: Ints) -> pa.Table:
-    """One row a patient, in the order of their codes."""
+    """Return site, age and sex of each patient, in the order of their codes."""
     site = table.column("site")
     known = pa.table(
         {
@@ -175,10 +179,19 @@ def _offsets(counts: Ints) -> Ints:
 
 
 def normalize_patient_ids(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, key: Path | None) -> pa.Array:
-    """Each id once, sorted, in the form in which the index would hold it.
+    """Return patient ids as the index stores them, sorted and without duplicates.
 
-    ``patients``: the ids of each volume; ``gone``: those deleted before. Where all patients are under pseudonyms, a
-    number would match nobody, and would stand in the index from then on: it takes the key, or is refused.
+    Args:
+        ids: Ids from a user.
+        patients: Ids of each volume's patients.
+        gone: Ids deleted before.
+        key: Key file of the pseudonyms. If all patients have pseudonyms, original ids need it.
+
+    Returns:
+        Normalised ids.
+
+    Raises:
+        ConfigError: The key is missing, or the index has no pseudonyms.
     """
     named = {name.strip() for name in ids} - {""}
     numbers = {name for name in named if not PSEUDONYM.fullmatch(name)}
@@ -186,20 +199,20 @@ def normalize_patient_ids(ids: Iterable[str], patients: list[pa.Array], gone: pa
     if key is None:
         if numbers and all(pc.all(part).as_py() for part in pseudonyms):
             raise ConfigError(
-                f"all patients of the index are under pseudonyms, and {len(numbers)} of {len(named)} ids are none: "
-                "nobody was deleted. Name the file of the key that the pseudonyms were made with: --key"
+                f"All patients of the index have pseudonyms, but {len(numbers)} of {len(named)} ids are not. "
+                "No patient was deleted. Pass the key file of the pseudonyms with --key."
             )
         held = _normalize_letters(named, [*patients, gone])
     else:
         if not any(pc.any(part).as_py() for part in pseudonyms):
-            raise ConfigError("no patient of the index is under a pseudonym: nobody was deleted. Leave out --key")
+            raise ConfigError("No patient of the index has a pseudonym, and no patient was deleted. Omit --key.")
         secret = read_key(key)
         held = (named - numbers) | {secret.patient(number) for number in numbers}
     return pa.array(sorted(held), pa.large_string())
 
 
 def _normalize_letters(named: set[str], held: list[pa.Array]) -> set[str]:
-    """Tables write letters in one way, so lists do, too; but ids that are names of files stay as they are."""
+    """Apply Unicode normalisation (NFKC) to ids, except to ids that the index stores as given."""
     asked = pa.array(sorted(named), pa.large_string())
     known = {name for part in held for name in part.filter(pc.is_in(part, value_set=asked)).to_pylist()}
     return {name if name in known else unicodedata.normalize("NFKC", name) for name in named}

@@ -1,4 +1,4 @@
-"""Patients like this one: an index that is asked with a file, a recording or a record id."""
+"""Patient search by file, recording or record id."""
 
 from __future__ import annotations
 
@@ -29,23 +29,45 @@ if TYPE_CHECKING:
     from clocs.inference.pretrained import PretrainedEncoder
 
 MAX_ATTEMPTS: Final = 3
-"""How often an index is opened again that a rebuild replaced meanwhile."""
+"""Attempts to open an index that rebuilds replace meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nearest(Hits):
-    """The nearest patients of each query. Rows are those of the index as it was when it was asked."""
+    """The nearest patients of each query. Rows refer to the index at the time of the search."""
 
     _index: Snapshot
 
     @functools.cached_property
     def patient_ids(self) -> npt.NDArray[np.str_]:
-        """(Q, k); empty where there are fewer."""
+        """Patient ids, shape (Q, k); empty strings if fewer patients were found."""
         return self._index.patient_ids(self.rows)
 
 
 class PatientIndex:
-    """An open index. It follows every change that is committed, from the next search on."""
+    """An open index of patients.
+
+    Searches always use the last committed change, including those made by other processes.
+
+    Args:
+        folder: Folder of an index, as written by :func:`clocs.build_index`.
+        encoder: The encoder that made the vectors, or its folder. Default: its location when the index was built.
+        device: Torch device of the encoder. Default: ONNX Runtime.
+
+    Raises:
+        StoreError: The folder is not an index.
+        IntegrityError: A file is damaged.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 8})
+        >>> clocs.build_index(clocs.embed_store("cmsc-chapman", store, "archive"), "index")
+        >>> index = clocs.PatientIndex("index")
+        >>> result = index.similar(store.recording(0), k=2)
+        >>> len(result.neighbors)
+        2
+        >>> store.recording(0).patient_id in [neighbor.patient_id for neighbor in result.neighbors]
+        False
+    """
 
     def __init__(
         self, folder: Folder, encoder: PretrainedEncoder | Folder | None = None, device: str | None = None
@@ -68,12 +90,13 @@ class PatientIndex:
 
     @property
     def manifest(self) -> IndexManifest:
-        """What the index holds now."""
+        """Manifest after the last change."""
         return self.snapshot.manifest
 
     @property
     def snapshot(self) -> Snapshot:
-        """The index after its last change; where there was none, the same object, for one call of the system."""
+        """The index after its last change. Without a new change, this is the same object and costs one call of
+        ``stat``."""
         known, found = self._opened
         mark = manifest_fingerprint(self._path)
         if mark is None or mark != known:
@@ -82,9 +105,9 @@ class PatientIndex:
         return found
 
     def _open(self, previous: Snapshot | None) -> tuple[object, Snapshot]:
-        """The mark of a change and the index after it, together: several threads may ask, and each sets both or none.
+        """Return a manifest's fingerprint with the index opened from it, as one value because several threads may ask.
 
-        A change removes the files of the one before, so an index that was replaced meanwhile is opened again.
+        A change removes files of the previous one, so an index that was replaced meanwhile is opened again.
         """
         mark = manifest_fingerprint(self._path)
         for _ in range(MAX_ATTEMPTS - 1):
@@ -97,9 +120,21 @@ class PatientIndex:
         return mark, Snapshot(self.folder, previous)
 
     def search(self, vectors: npt.NDArray[np.floating], k: int = 10, where: Filter = NO_FILTER) -> Nearest:
-        """The k nearest patients to each of (Q, E) vectors: rows, cosines and ids."""
+        """Find the nearest patients by vector.
+
+        Args:
+            vectors: Query vectors, shape (Q, E); they need not have unit length.
+            k: Number of patients per query.
+            where: Conditions on the patients. Default: all patients.
+
+        Returns:
+            Rows, cosines and patient ids, each of shape (Q, k).
+
+        Raises:
+            ConfigError: The vectors have the wrong shape or are not finite, or k is below 1.
+        """
         now = self.snapshot
-        found = now.search(_unit(vectors, now.manifest.encoder.embedding_dim), self._check_k(k), where)
+        found = now.search(_scale_to_unit_length(vectors, now.manifest.encoder.embedding_dim), self._check_k(k), where)
         return Nearest(found.rows, found.cosines, now)
 
     def similar(
@@ -111,41 +146,66 @@ class PatientIndex:
         age: tuple[float, float] | None = None,
         sex: Literal["female", "male"] | None = None,
         label: str | None = None,
-        own_patient: bool = False,
+        include_own_patient: bool = False,
     ) -> SimilarPatients:
-        """The k patients most like a recording, a file, or a record of the index by its id; filters as ``Filter``.
+        """Find the patients most similar to a recording.
 
-        The query's own patient is left out unless ``own_patient``: the one of its patient id or, where nobody has that,
-        the one who has this very recording.
+        The query's own patient is identified by patient id or, if the index does not know the id, by an identical
+        recording.
+
+        Args:
+            query: A recording, an ECG file, or the id of a record of the index.
+            k: Number of patients.
+            site: Only patients of this site.
+            age: Only patients in this range of ages in years, both ends included.
+            sex: Only patients of this sex.
+            label: Only patients with this label.
+            include_own_patient: Do not exclude the query's own patient.
+
+        Returns:
+            The patients, the most similar first, with similarities of single leads.
+
+        Raises:
+            FormatError: The query is neither a record id nor a readable ECG file.
+            OptionError: A condition is invalid, or no patient has the site or label.
         """
         now = self.snapshot
         asked, own = self._query(query, now)
         where = Filter(site, age, sex, label)
-        most = min(self._check_k(k), max(now.manifest.patients, 1))
-        found = now.search(asked.vector[None], most + (not own_patient), where)
+        num_results = min(self._check_k(k), max(now.manifest.patients, 1))
+        found = now.search(asked.vector[None], num_results + (not include_own_patient), where)
         pairs = [(int(row), float(cosine)) for row, cosine in zip(found.rows[0], found.cosines[0], strict=True)]
         pairs = [(row, cosine) for row, cosine in pairs if row >= 0]
-        how = "by its id"
-        if own_patient:
+        how = "identified by id"
+        if include_own_patient:
             own = None
-        elif own is None:  # names tell nothing, many files are called alike
+        elif own is None:  # file names are not unique, so they do not identify a patient
             own = next((row for row, cosine in pairs if has_recording(now, asked, row, cosine)), None)
-            how = "who has this very recording"
+            how = "who has the same recording"
         pairs = [(row, cosine) for row, cosine in pairs if row != own][:k]
         neighbors = tuple(describe_neighbor(now, asked, row, cosine) for row, cosine in pairs)
         notes = list(asked.notes)
         if own is not None and asked.recording is not None:
-            notes.append(f"patient {now.patient_info(own)['patient_id']} is left out: the query's own, {how}")
-        if now.manifest.leads and any(not item.why for item in neighbors):
             notes.append(
-                "leads are not compared where the archive of embeddings is not where it was, or shares no lead"
+                f"Patient {now.patient_info(own)['patient_id']} is excluded as the query's own patient, {how}."
             )
+        if now.manifest.leads and any(not item.why for item in neighbors):
+            notes.append("Single leads are not compared if the archive was moved or shares no lead with the query.")
         if len(neighbors) < k:
             notes.append(few_matches_note(len(neighbors)))
         return SimilarPatients(asked, neighbors, tuple(notes))
 
     def embed_query(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
-        """A recording or file as it is searched for; ``any_lead``: by leads, too, that its encoder does not know."""
+        """Embed a recording or file as a query.
+
+        Args:
+            query: A recording, or an ECG file.
+            now: State of the index.
+            any_lead: Also use leads that the encoder was not trained on.
+
+        Returns:
+            The embedded query.
+        """
         from clocs.inference.preparation import prepare
         from clocs.inference.recordings import as_recording
         from clocs.similarity.archive.recording_vectors import pool_recording, rows_to_embed
@@ -164,33 +224,42 @@ class PatientIndex:
         )
 
     def recording(self, record_id: str) -> Recording:
-        """A recording of the index, from the store that its archive was made of."""
+        """Return a recording of the index, read from its store.
+
+        Args:
+            record_id: Id of a record.
+
+        Returns:
+            The recording.
+
+        Raises:
+            ConfigError: The index has no such record.
+            StoreError: The archive or the store was moved or replaced.
+        """
         now = self.snapshot
         found = now.find_record(record_id)
         if found is None:
-            raise ConfigError(f"no record '{record_id}' in {self.folder}")
+            raise ConfigError(f"No record '{record_id}' in {self.folder}.")
         archive = now.archive(found[1])
         if archive is None:
-            raise StoreError(
-                f"the archive of embeddings with '{record_id}' is not where it was: {self._archive_folder(found[1])}"
-            )
+            raise StoreError(f"The archive with '{record_id}' was moved or replaced: {self._archive_folder(found[1])}.")
         store = Store(archive.store_folder, archive.manifest.store.version)
         if store.sha256 != archive.manifest.store.sha256:
-            raise StoreError(f"{store.folder} is another store than the one that '{record_id}' was embedded from")
+            raise StoreError(f"{store.folder} is not the store from which '{record_id}' was embedded.")
         return store.recording(record_id)
 
     def add(self, archive: Archive | Folder) -> AdditionResult:
-        """Add an archive's recordings; see ``add_archive``."""
+        """Add the recordings of an archive; see ``add_archive``."""
         return add_archive(self.folder, archive)
 
     def delete(
         self, patient_ids: Iterable[str], *, key: Path | None = None, allow_unknown: bool = False
     ) -> DeletionResult:
-        """Take patients out; see ``delete_patients``."""
+        """Delete patients; see ``delete_patients``."""
         return delete_patients(self.folder, patient_ids, key=key, allow_unknown=allow_unknown)
 
     def rebuild(self, kind: str | None = None) -> None:
-        """Write all living patients anew; see ``rebuild_index``."""
+        """Rewrite the index without deleted patients; see ``rebuild_index``."""
         rebuild_index(self.folder, kind)
 
     def _archive_folder(self, archive: int) -> Path:
@@ -198,11 +267,11 @@ class PatientIndex:
 
     def _check_k(self, k: int) -> int:
         if not isinstance(k, int | np.integer) or k < 1:
-            raise ConfigError(f"k is a number of neighbours from 1 on, not {k}")
+            raise ConfigError(f"Expected k to be an integer of at least 1, got {k}.")
         return k
 
     def _query(self, query: Recording | Folder, now: Snapshot) -> tuple[Query, int | None]:
-        """What is searched for, and the row of its own patient, where ids tell."""
+        """Return the embedded query, and the row of its own patient if known by id."""
         if isinstance(query, str) and not os.path.isfile(query):
             record = now.find_record(query)
             if record is not None:
@@ -210,18 +279,20 @@ class PatientIndex:
         try:
             asked = self.embed_query(query, now)
         except FormatError as error:
-            raise FormatError(f"{query} is neither a record id of {self.folder} nor a readable ECG: {error}") from error
+            raise FormatError(
+                f"{query} is neither a record id of {self.folder} nor a readable ECG file: {error}"
+            ) from error
         return asked, now.row_of_patient(asked.patient_id) if asked.patient_id else None
 
     def _stored_query(self, record_id: str, record: tuple[int, int, int], now: Snapshot) -> Query:
-        row, number, place = record
+        row, number, archive_row = record
         archive = now.archive(number)
         if archive is None:
             raise StoreError(
-                f"the archive of embeddings with '{record_id}' is not at {self._archive_folder(number)}, or is another now. Put "
-                "it back, or ask with the file."
+                f"The archive with '{record_id}' was moved or replaced: {self._archive_folder(number)}. Restore it, or "
+                "query with the ECG file."
             )
-        rows = np.array([place])
+        rows = np.array([archive_row])
         return Query(
             record_id=record_id,
             patient_id=now.patient_info(row)["patient_id"],
@@ -232,29 +303,30 @@ class PatientIndex:
 
     @property
     def encoder(self) -> PretrainedEncoder:
-        """The encoder whose vectors these are; loaded when a file is first asked with."""
+        """The encoder that made the vectors, loaded on first use."""
         from clocs.inference.pretrained import PretrainedEncoder, load_encoder
         from clocs.training.shipped import shipped_encoders
 
         if self._loaded is None:
             about = self.manifest
-            place = about.encoder_location
-            given = self._encoder_argument or (place if place in shipped_encoders() else self.folder / place)
-            loaded = given if isinstance(given, PretrainedEncoder) else load_encoder(given, device=self._device)
+            location = about.encoder_location
+            default = location if location in shipped_encoders() else self.folder / location
+            encoder = self._encoder_argument or default
+            loaded = encoder if isinstance(encoder, PretrainedEncoder) else load_encoder(encoder, device=self._device)
             if loaded.about["weights_sha256"] != about.encoder.weights_sha256:
-                raise ConfigError(f"the vectors of {self.folder} were made by another encoder than {loaded.name}")
+                raise ConfigError(f"The vectors of {self.folder} were not made by the encoder {loaded.name}.")
             self._loaded = loaded
         return self._loaded
 
 
-def _unit(vectors: npt.NDArray[np.floating], embedding: int) -> Vectors:
-    """(Q, E) vectors of unit length."""
+def _scale_to_unit_length(vectors: npt.NDArray[np.floating], embedding_dim: int) -> Vectors:
+    """Scale query vectors (Q, E) to unit length."""
     values = np.asarray(vectors, np.float32)
-    if values.ndim != 2 or values.shape[1] != embedding:
-        raise ConfigError(f"vectors must be (Q, {embedding}), not {values.shape}")
-    lengths = np.sqrt(np.einsum("qe,qe->q", values, values))  # what np.linalg.norm does, in a third of its time
+    if values.ndim != 2 or values.shape[1] != embedding_dim:
+        raise ConfigError(f"Expected vectors of shape (Q, {embedding_dim}), got {values.shape}.")
+    lengths = np.sqrt(np.einsum("qe,qe->q", values, values))  # three times faster than np.linalg.norm
     if not 0 < lengths.min(initial=1) <= lengths.max(initial=1) < np.inf:
-        raise ConfigError("vectors must be finite, and not all zeros")
+        raise ConfigError("Expected finite vectors that are not all zeros.")
     return np.asarray(values / lengths[:, None])
 
 
@@ -264,8 +336,23 @@ def open_index(
     """Open an index of patients.
 
     Args:
-        folder: The index's folder.
-        encoder: The encoder that made its vectors, or its folder, if it was moved.
-        device: Run the encoder by torch on this device. Default: ONNX Runtime.
+        folder: Folder of an index, as written by :func:`clocs.build_index`.
+        encoder: The encoder that made the vectors, or its folder. Default: its location when the index was built.
+        device: Torch device of the encoder. Default: ONNX Runtime.
+
+    Returns:
+        The index. ``len(index)`` is its number of patients.
+
+    Raises:
+        StoreError: The folder is not an index.
+        IntegrityError: A file is damaged.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 8})
+        >>> archive = clocs.embed_store("cmsc-chapman", store, "archive")
+        >>> clocs.build_index(archive, "index")
+        >>> index = clocs.open_index("index")
+        >>> index.search(archive.vectors()[:3], k=2).cosines.shape
+        (3, 2)
     """
     return PatientIndex(folder, encoder, device)

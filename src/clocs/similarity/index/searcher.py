@@ -1,4 +1,4 @@
-"""What every way of searching has in common: queries in, rows and cosines out, some rows left out."""
+"""Interface shared by exact and approximate search."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class AllowedRows:
-    """The rows a search may return."""
+    """Rows that a search may return."""
 
     mask: Bools
-    """(rows,)"""
+    """Mask of allowed rows, shape (rows,)."""
 
     @functools.cached_property
     def count(self) -> int:
@@ -30,32 +30,32 @@ class AllowedRows:
 
     @functools.cached_property
     def rows(self) -> Ints:
-        """Their numbers, ascending."""
+        """Numbers of the allowed rows, ascending."""
         return np.flatnonzero(self.mask)
 
     @functools.cached_property
     def bits(self) -> npt.NDArray[np.uint8]:
-        """The mask at a bit a row, the lowest first."""
+        """Mask packed to one bit per row, lowest bit first."""
         return np.packbits(self.mask, bitorder="little")
 
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The nearest rows of each query, the nearest first."""
+    """The nearest rows of each query, nearest first."""
 
     rows: Ints
-    """(Q, k); -1 where there are fewer."""
+    """Row numbers, shape (Q, k); -1 if fewer rows were found."""
     cosines: Vectors
-    """(Q, k); -inf where there are fewer."""
+    """Cosines, shape (Q, k); -inf if fewer rows were found."""
 
     def best(self, k: int) -> Hits:
-        """The k nearest of these; of equal ones, the lowest row."""
+        """Return the k nearest of these rows; ties go to the lowest row."""
         order = np.lexsort((self.rows, -self.cosines), axis=1)[:, :k]
         return Hits(np.take_along_axis(self.rows, order, 1), np.take_along_axis(self.cosines, order, 1))
 
 
 def search_in_blocks(queries: Vectors, size: int, k: int, search: Callable[[Vectors], Hits]) -> Hits:
-    """Search for so many of (Q, E) queries at once: what is held meanwhile does not grow with their number."""
+    """Search for queries (Q, E) in blocks of ``size``, which bounds the memory."""
     parts = [search(queries[at : at + size]) for at in range(0, len(queries), size)]
     if not parts:
         return Hits(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
@@ -63,24 +63,24 @@ def search_in_blocks(queries: Vectors, size: int, k: int, search: Callable[[Vect
 
 
 class Searcher(Protocol):
-    """An open structure over (rows, E) unit vectors."""
+    """Search structure over unit vectors (rows, E)."""
 
     def search(self, queries: Vectors, k: int, allowed: AllowedRows | None) -> Hits:
-        """The k rows of highest cosine with each of (Q, E) unit vectors, only among ``allowed``."""
+        """Return the k rows of highest cosine for each query (Q, E) of unit length, among the allowed rows."""
         ...
 
 
 @dataclass(frozen=True)
 class IndexKind:
-    """A way of searching: how its structure is made of vectors, and opened."""
+    """A kind of index: functions that build and open its search structure."""
 
     name: str
     file: str | None
-    """What the structure is saved as; None: it needs none beside the vectors."""
+    """File name of the structure; None if only the vectors are needed."""
     min_rows: int
-    """Rows below which the exact search serves as well, or the structure cannot be made."""
+    """Minimum number of rows. Smaller volumes are searched exactly."""
     build: Callable[[Vectors, Path], None]
-    """Vectors, and the file to write."""
+    """Build the structure from vectors and write it to a file."""
     open: Callable[[Path, Vectors], Searcher]
 
 

@@ -1,4 +1,4 @@
-"""An index as it was after one change: open volumes, and which of their rows may be found."""
+"""State of an index after one change: open volumes and live rows."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from clocs.similarity.index.volume import Volume, open_volume
 from clocs.similarity.segments import Ints, Vectors
 
 CACHED_FILTERS: Final = 4
-"""Filters whose rows are remembered."""
+"""Number of filters with cached row masks."""
 MAX_LISTED_VALUES: Final = 20
-"""Values that an error names."""
+"""Maximum number of values listed in an error."""
 
 
 class Snapshot:
-    """Rows are patients, numbered through all volumes; a living patient has one.
+    """State of an index. Rows are patients, numbered consecutively over all volumes; a patient has one live row.
 
-    Every file is hashed when it is opened. Volumes that are open in an ``earlier`` snapshot are taken from there: no
-    change writes to them, so that a deletion costs the same whatever the size of the index.
+    Every file is hashed when it is opened. Volumes are immutable, so they are shared with the previous snapshot, and a
+    deletion
+    takes the same time at any size of the index.
     """
 
     def __init__(self, folder: Path, previous: Snapshot | None = None) -> None:
@@ -39,9 +40,9 @@ class Snapshot:
         for info in self.manifest.lists:
             check_file(folder, info)
         known = {volume.info: volume for volume in previous.volumes} if previous is not None else {}
-        embedding = self.manifest.encoder.embedding_dim
+        embedding_dim = self.manifest.encoder.embedding_dim
         self.volumes: list[Volume] = [
-            known.get(info) or open_volume(folder, info, embedding) for info in self.manifest.volumes
+            known.get(info) or open_volume(folder, info, embedding_dim) for info in self.manifest.volumes
         ]
         self.first = np.cumsum([0, *(volume.info.rows for volume in self.volumes)], dtype=np.int64)
         self.dead = _rows(folder, self.manifest.dead)
@@ -49,7 +50,7 @@ class Snapshot:
         self.archive = functools.cache(self._open_archive)
 
     def search(self, queries: Vectors, k: int, where: Filter = NO_FILTER) -> Hits:
-        """The k nearest living patients to each of (Q, E) unit vectors, among those the filter wants."""
+        """Return the k nearest live patients of each unit vector (Q, E) that meet the conditions."""
         found: list[Hits] = []
         for volume, first, allowed in zip(self.volumes, self.first, self._allowed_rows(where), strict=False):
             if allowed is None or allowed.count:
@@ -62,7 +63,7 @@ class Snapshot:
         return Hits(rows, np.concatenate([part.cosines for part in (*found, none)], axis=1)).best(k)
 
     def _find_allowed_rows(self, where: Filter) -> list[AllowedRows | None]:
-        """For each volume the rows that may be found; None: all."""
+        """Return the allowed rows of each volume; None for all rows."""
         if where == NO_FILTER and not len(self.dead):
             return [None] * len(self.volumes)
         self._check_filter_values(where)
@@ -73,13 +74,13 @@ class Snapshot:
         return found
 
     def _live_mask(self, first: int, last: int) -> Bools:
-        """Which rows of a volume are neither deleted nor replaced."""
+        """Return a mask of the rows of a volume that are neither deleted nor replaced."""
         alive = np.ones(last - first, bool)
         alive[self.dead[np.searchsorted(self.dead, first) : np.searchsorted(self.dead, last)] - first] = False
         return alive
 
     def _check_filter_values(self, where: Filter) -> None:
-        """A site or label that nobody has is a mistake, not an empty answer."""
+        """Raise an error for a site or label that no patient has, rather than returning an empty result."""
         known: dict[str, set[str]] = {}
         for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
             alive = volume.patients.filter(pa.array(self._live_mask(first, last)))
@@ -88,15 +89,17 @@ class Snapshot:
         for name, values in known.items():
             if getattr(where, name) not in values:
                 some = ", ".join(f"'{value}'" for value in sorted(values)[:MAX_LISTED_VALUES])
-                raise OptionError(f"no patient of the index has the {name} '{getattr(where, name)}'; there are: {some}")
+                raise OptionError(
+                    f"No patient of the index has the {name} '{getattr(where, name)}'. Available: {some}."
+                )
 
     def is_dead(self, row: int) -> bool:
-        """Whether a row is deleted or replaced."""
-        place = int(np.searchsorted(self.dead, row))
-        return place < len(self.dead) and int(self.dead[place]) == row
+        """Return True if a row is deleted or replaced."""
+        position = int(np.searchsorted(self.dead, row))
+        return position < len(self.dead) and int(self.dead[position]) == row
 
     def row_of_patient(self, patient_id: str) -> int | None:
-        """A living patient's row."""
+        """Return the row of a live patient, or None."""
         for volume, first in zip(self.volumes, self.first, strict=False):
             for row in volume.rows_of(pa.array([patient_id], pa.large_string())):
                 if not self.is_dead(int(first + row)):
@@ -104,37 +107,37 @@ class Snapshot:
         return None
 
     def find_record(self, record_id: str) -> tuple[int, int, int] | None:
-        """Of a living patient's recording: the patient's row, the archive's number, the row in that archive."""
+        """Return patient row, archive number and row in the archive of a live patient's recording, or None."""
         for volume, first in zip(self.volumes, self.first, strict=False):
-            place = pc.index(volume.record_ids(), record_id).as_py()
-            if place < 0:
+            position = pc.index(volume.record_ids(), record_id).as_py()
+            if position < 0:
                 continue
             recordings = volume.patients.column("recordings")
-            row = int(np.searchsorted(recordings.offsets.to_numpy(), place, "right")) - 1
+            row = int(np.searchsorted(recordings.offsets.to_numpy(), position, "right")) - 1
             if not self.is_dead(int(first + row)):
                 held = recordings.values
-                return int(first + row), held.field("archive")[place].as_py(), held.field("row")[place].as_py()
+                return int(first + row), held.field("archive")[position].as_py(), held.field("row")[position].as_py()
         return None
 
     def patient_ids(self, rows: Ints) -> npt.NDArray[np.str_]:
-        """Of any shape; empty for a row of -1."""
+        """Return the patient ids of rows, an array of any shape; empty strings for rows of -1."""
         flat = rows.ravel()
         found = np.full(len(flat), "", object)
         number = np.searchsorted(self.first, flat, "right") - 1
-        for place, volume in enumerate(self.volumes):
-            at = np.flatnonzero((number == place) & (flat >= 0))
-            ids = volume.patients.column("patient_id").take(pa.array(flat[at] - self.first[place]))
+        for position, volume in enumerate(self.volumes):
+            at = np.flatnonzero((number == position) & (flat >= 0))
+            ids = volume.patients.column("patient_id").take(pa.array(flat[at] - self.first[position]))
             found[at] = ids.to_numpy(zero_copy_only=False)
         return found.astype(np.str_).reshape(rows.shape)
 
     def patient_info(self, row: int) -> dict[str, Any]:
-        """What the table says of a patient."""
+        """Return the table row of a patient."""
         number = int(np.searchsorted(self.first, row, "right")) - 1
         found: dict[str, Any] = self.volumes[number].patients.slice(row - int(self.first[number]), 1).to_pylist()[0]
         return found
 
     def _open_archive(self, number: int) -> Archive | None:
-        """An archive behind the index; None where it is gone or is another now. A damaged one is refused."""
+        """Open an archive of the index; return None if it was moved or replaced. A damaged archive raises an error."""
         info = self.manifest.archives[number]
         try:
             archive = Archive(self.folder / info.folder, info.version)
@@ -146,14 +149,14 @@ class Snapshot:
 
 
 def _rows(folder: Path, info: FileInfo | None) -> Ints:
-    """Sorted row numbers of a file."""
+    """Read sorted row numbers from a file."""
     return np.empty(0, np.int64) if info is None else read_column(folder, info).to_numpy()
 
 
 def read_column(folder: Path, info: FileInfo) -> pa.Array:
-    """The one column of a small file."""
+    """Read the single column of a small file."""
     try:
         with pa.memory_map(str(folder / info.file)) as source:
             return pa.ipc.open_file(source).get_batch(0).column(0)
     except (OSError, IndexError, pa.ArrowException) as error:
-        raise IntegrityError(f"{info.file}: cannot be opened ({error})") from error
+        raise IntegrityError(f"{info.file}: cannot be opened ({error}).") from error

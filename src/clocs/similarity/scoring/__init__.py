@@ -1,1 +1,1 @@
-"""Scores of embeddings: neighbours, distances, and what they reveal."""
+"""Scores of embeddings: neighbour agreement, retrieval, distances and privacy audit."""

@@ -1,11 +1,11 @@
-"""What the embeddings of an encoder reveal: whether they identify a patient again, and who trained the encoder.
+"""Privacy audit of an encoder: re-identification of patients and membership inference.
 
-For whoever is about to share an encoder, or embeddings. Embeddings are personal data, whatever the audit finds: it
-tries simple attacks on one store, and an attacker who does more finds no less.
+Use it before you share an encoder or embeddings. Embeddings are personal data whatever the audit finds: it runs simple
+attacks on one store, and stronger attacks find at least as much.
 
-Membership is inferred by a threshold on how alike a record's own segments are. Training pulls the segments of its own
-records together, so they may be more alike than those of records it never saw. This is one attack, with one score and
-no other model to compare with: what it finds is a lower bound. Finding nothing does not show that there is nothing.
+Membership is inferred by a threshold on the similarity of a record's own segments. Training pulls the segments of its
+records together, so they may be more similar than those of unseen records. This is a single attack with a single score
+and no reference model, so its result is a lower bound. A low score does not prove privacy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.seen_recordings import has_seen_keys
 
-SINGLE_SEGMENT_NOTE = (
-    "no recording has two segments under these frames: nothing to tell a patient again by. Try frames 'segments'"
-)
-NO_MEMBERS_NOTE = "the encoder has seen nobody of this store's training part, so there is no membership to show"
-CONTROL_NOTE = "random weights: nobody trained them, so membership is a control that should find nothing"
+SINGLE_SEGMENT_NOTE = "No recording has two segments, so re-identification cannot be measured. Try frames='segments'."
+NO_MEMBERS_NOTE = "The encoder was not trained on this store, so there is no membership to infer."
+CONTROL_NOTE = "Random weights were not trained, so membership inference is a control that should perform at chance."
 MAX_FALSE_POSITIVE_RATE: Final = 0.01
-"""False positive rate at which an attack is judged: few of those it accuses were not there."""
+"""Maximum false positive rate of the membership attack."""
 
 
 def audit(
@@ -47,23 +45,46 @@ def audit(
     seed: int = 0,
     replicates: int = 1000,
 ) -> dict[str, Any]:
-    """Re-identification among a split's test patients, and membership of its training patients, as JSON.
+    """Audit an encoder for re-identification and membership inference.
 
-    ``reidentification``: rank-1, rank-10 and equal error rate between segments, of whatever recording
-    (``any_segment``), and between recordings of a patient (``other_recordings``; None where nobody has two).
-    ``membership``: of one attack by one score, which is a lower bound of what an attacker can do. ``seed``: of random
-    weights.
+    Re-identification is measured among the test patients, by ranks and equal error rate between segments. Membership
+    inference compares training patients with test patients. Intervals cover 95 % and are bootstrapped over patients.
+
+    Args:
+        checkpoint: Folder of a run or checkpoint, name of a shipped encoder, or ``"random"``.
+        store: A store with a split, or its folder.
+        split: Name of the split.
+        frames: Framing of recordings: ``"encoder"``, ``"paper"`` or ``"segments"``.
+        seed: Seed of random weights.
+        replicates: Number of bootstrap replicates.
+
+    Returns:
+        A JSON-compatible dictionary. ``reidentification`` has results for any other segment of the patient
+        (``any_segment``) and for the patient's other recordings (``other_recordings``, None if no patient has two).
+        ``membership`` is the result of :func:`infer_membership`, None if the encoder saw no training patient of the
+        store.
+        ``notes`` lists the limitations.
+
+    Raises:
+        LeakError: The encoder was trained on test patients of the split.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 40})
+        >>> split = clocs.split(store)
+        >>> result = clocs.audit("cmsc-chapman", store, replicates=10)
+        >>> result["patients"], result["membership"] is None
+        (4, True)
     """
-    place = open_store(store)
-    parts, encoder = place.split(split), load_encoder_checkpoint(checkpoint, place, seed)
-    check_leakage(encoder.folder, encoder.about, place, parts)
-    test = embed_cohort(encoder, place, frames, parts.mask("test"))
+    opened = open_store(store)
+    parts, encoder = opened.split(split), load_encoder_checkpoint(checkpoint, opened, seed)
+    check_leakage(encoder.folder, encoder.about, opened, parts)
+    test = embed_cohort(encoder, opened, frames, parts.mask("test"))
     segments, known = test.segments(), cohort_summary(test)
     reidentified = _reidentification(segments, replicates)
-    members = _training_members(encoder, place, parts)
+    members = _training_members(encoder, opened, parts)
     membership = None
     if members.any():
-        trained = embed_cohort(encoder, place, frames, members).segments()
+        trained = embed_cohort(encoder, opened, frames, members).segments()
         membership = infer_membership(trained, segments, replicates=replicates)
     notes = [*known.pop("notes")]
     notes += [SINGLE_SEGMENT_NOTE] if reidentified is None else _too_few_notes(reidentified)
@@ -74,23 +95,21 @@ def audit(
 
 
 def table_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """An audit for people: what was tried, what came of it, and what guessing gives."""
+    """Return the rows of a table: attack, result and chance level."""
     rows = []
     for where, words in (("any_segment", ""), ("other_recordings", ", in another recording")):
         one = (found["reidentification"] or {}).get(where)
         if one is None or "examples" in one:
             continue
-        for kind, said in (("rank_1", "the nearest"), ("rank_10", "one of the ten nearest")):
-            said = f"{said} of {one['segments']:,} segments is the patient's own{words}"
-            rows.append((said, format_interval(one[kind]), f"{one['chance'][kind]:.4f}"))
+        for kind, rank in (("rank_1", "at rank 1"), ("rank_10", "in the top 10")):
+            attack = f"own segment {rank} of {one['segments']:,} segments{words}"
+            rows.append((attack, format_interval(one[kind]), f"{one['chance'][kind]:.4f}"))
         if "equal_error_rate" in one:
-            rows.append(
-                (f"same patient or not{words}: equal error rate", format_interval(one["equal_error_rate"]), "0.5")
-            )
+            rows.append((f"verification{words}: equal error rate", format_interval(one["equal_error_rate"]), "0.5"))
     if one := found["membership"]:
-        said = f"training records found at {100 * one['false_positives']:g} % false alarms"
-        rows.append(("trained the encoder or not: AUC", format_interval(one["auc"]), "0.5"))
-        rows.append((said, format_interval(one["true_positives"]), f"{one['chance']:.2g}"))
+        attack = f"membership: true positive rate at {100 * one['false_positives']:g} % false positives"
+        rows.append(("membership: AUC", format_interval(one["auc"]), "0.5"))
+        rows.append((attack, format_interval(one["true_positives"]), f"{one['chance']:.2g}"))
     return rows
 
 
@@ -103,18 +122,18 @@ def _reidentification(segments: Segments, replicates: int) -> dict[str, Any] | N
 
 
 def _too_few_notes(reidentified: dict[str, Any]) -> list[str]:
-    """A sentence for each test with too few patients to count them."""
+    """Return a note for each test with too few patients for statistics."""
     have = {"any_segment": "with two segments", "other_recordings": "with two recordings"}
     return [
-        f"fewer than {MIN_QUERIES} patients {words} ({reidentified[name]['patients']}): "
-        "no statistics of re-identification"
+        f"Only {reidentified[name]['patients']} patients {words}, fewer than {MIN_QUERIES}: "
+        "no re-identification statistics."
         for name, words in have.items()
         if reidentified[name] is not None and "examples" in reidentified[name]
     ]
 
 
 def _ranks_and_errors(segments: Segments, across_recordings: bool, replicates: int) -> dict[str, Any] | None:
-    """Ranks among all, and errors between pairs."""
+    """Return ranks among all segments, and error rates between pairs."""
     ranks = retrieve_own_segments(segments, across_recordings=across_recordings, replicates=replicates)
     if ranks is None or "examples" in ranks:
         return ranks
@@ -123,25 +142,34 @@ def _ranks_and_errors(segments: Segments, across_recordings: bool, replicates: i
 
 
 def _training_members(encoder: EncoderCheckpoint, store: Store, split: Split) -> Bools:
-    """Recordings of the training part that trained the encoder; all of them for random weights, as a control."""
+    """Return a mask of the training recordings that the encoder saw; all training recordings for random weights, as a
+    control."""
     train = split.mask("train")
     lists_training_records = encoder.folder is not None and has_seen_keys(encoder.folder, encoder.about)
     return np.asarray(train & seen_recordings(encoder, store)) if lists_training_records else train
 
 
 def infer_membership(members: Segments, others: Segments, *, replicates: int = 1000) -> dict[str, Any] | None:
-    """How well own similarity tells records that trained an encoder from those it never saw, as JSON; a lower bound.
+    """Measure how well segment similarity separates training records from unseen records.
 
-    ``auc``: 0.5 is guessing. ``true_positives``: share of the members' records above a threshold that at most a share
-    ``false_positives`` of the others' is above; guessing finds ``chance``, which is more where the others are few.
-    Intervals, 95 %, are over patients. None: a side has no record of two segments.
+    Args:
+        members: Segments of training records.
+        others: Segments of unseen records.
+        replicates: Number of bootstrap replicates.
+
+    Returns:
+        A JSON-compatible dictionary, or None if one side has no record with two segments. ``auc`` is 0.5 for chance.
+        ``true_positives`` is the share of member records above a threshold that at most a share ``false_positives`` of
+        the
+        others exceeds. ``chance`` is its chance level, which is higher for few others. Intervals cover 95 % over
+        patients.
     """
     sides = [within_record_similarity(side) for side in (members, others)]
     if not all(len(score) for _, score in sides):
         return None
     score = np.concatenate([side[1] for side in sides])
     member = np.arange(len(score)) < len(sides[0][1])
-    patient = np.concatenate([2 * side[0] + place for place, side in enumerate(sides)])
+    patient = np.concatenate([2 * side[0] + number for number, side in enumerate(sides)])
     known, owner = np.unique(patient, return_inverse=True)
     points = OperatingPoints(member, score)
 
@@ -163,15 +191,15 @@ def infer_membership(members: Segments, others: Segments, *, replicates: int = 1
 
 
 def chance_true_positive_rate(max_false_positive_rate: float, others: int) -> float:
-    """The share of members that scores at random put above a threshold which at most so many of the others reach.
+    """Return the share of members that random scores put above the threshold.
 
-    The threshold is the highest of the others that is not allowed; a member is as likely above it as any of them.
+    The threshold is the highest score of the others that is not allowed. A member exceeds it as likely as each of them.
     """
     return (math.floor(max_false_positive_rate * others + 1e-9) + 1) / (others + 1)
 
 
 def within_record_similarity(segments: Segments) -> tuple[Ints, Floats]:
-    """The patient of each record that has two segments or more, and the mean cosine over pairs of its segments."""
+    """Return patient and mean cosine over pairs of segments, for each record with at least two segments."""
     _, first, count = np.unique(segments.record, return_index=True, return_counts=True)
     several = count > 1
     total = pool(segments.values, segments.record)[1] * count[:, None]

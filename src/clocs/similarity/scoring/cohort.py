@@ -1,4 +1,4 @@
-"""The patients of a part of a store, as an encoder sees them: the rows that every score is computed on."""
+"""Cohorts: embedded patients of a part of a store, from which all scores are computed."""
 
 from __future__ import annotations
 
@@ -26,36 +26,38 @@ from clocs.training.seen_recordings import has_seen_keys, seen_mask
 Folder = str | os.PathLike[str]
 Bools = npt.NDArray[np.bool_]
 FRAMES: Final = ("encoder", "paper", "segments")
-"""How recordings are cut: as for evaluations (``FrameChoice``), or, ``segments``, as the dataset is for contrasts in
-time, whatever the encoder's rate."""
+"""Framing of recordings. ``encoder`` and ``paper`` are those of evaluations (``FrameChoice``). ``segments`` is the
+dataset's
+framing for contrasts in time, at any sampling rate."""
 WHOLE_STORE: Final = "all"
-"""The part that is the whole store; it needs no split."""
+"""Name of the part that is the whole store, which needs no split."""
 MAX_PATIENTS: Final = 10_000
-"""Patients that are looked at; of more, so many are drawn. It bounds the time, and ranks among as many compare."""
+"""Maximum number of patients. Larger cohorts are sampled, which bounds the time and makes ranks comparable."""
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Patients with their embeddings; a signal that several names share is there once."""
+    """Patients with embeddings. A signal that is stored several times occurs once."""
 
     encoder: EncoderCheckpoint
     store: Store
     rows: ModelOutputs
-    """One a lead and frame."""
+    """Embeddings, one row per lead and frame."""
     frame: Ints
-    """(rows,) which of the recording's frames."""
+    """Frame number of each row within its recording, shape (rows,)."""
     notes: tuple[str, ...]
-    """A sentence for all that was left out, or is not as the encoder was trained."""
+    """One sentence per exclusion or difference from the encoder's training."""
 
     def patients(self) -> ModelOutputs:
-        """A row a patient: the mean of unit-length embeddings of leads and frames, itself of unit length, as an archive
-        has it of a recording. A patient has each class that any of the recordings has.
+        """Return one row per patient: the mean of unit-length embeddings of leads and frames, scaled to unit length.
+
+        A patient has every class of any of the recordings.
         """
         one = pool_outputs(self.rows.with_values(unit_length(self.rows.values)), self.rows.patient)
         return one.with_values(unit_length(one.values))
 
     def segments(self) -> Segments:
-        """The patients' segments."""
+        """Return the patients' time segments."""
         return segments_of(self.rows.values, self.rows.record, self.rows.patient, self.frame)
 
 
@@ -68,21 +70,33 @@ def open_cohort(
     frames: str = "encoder",
     seed: int = 0,
 ) -> Cohort:
-    """The patients of ``part``, of at most ``MAX_PATIENTS``; refused where the encoder has seen test patients.
+    """Embed the patients of a part of a store, at most ``MAX_PATIENTS``.
 
-    ``seed``: of random weights.
+    Args:
+        checkpoint: Folder of a run or checkpoint, name of a shipped encoder, or ``"random"``.
+        store: A store, or its folder.
+        split: Name of the split.
+        part: ``"train"``, ``"validation"``, ``"test"``, or ``"all"`` for the whole store.
+        frames: Framing of recordings, see ``FRAMES``.
+        seed: Seed of random weights.
+
+    Returns:
+        The embedded patients.
+
+    Raises:
+        LeakError: The encoder was trained on test patients of the split.
     """
-    place = open_store(store)
-    encoder = load_encoder_checkpoint(checkpoint, place, seed)
+    opened = open_store(store)
+    encoder = load_encoder_checkpoint(checkpoint, opened, seed)
     if part == WHOLE_STORE:
-        return embed_cohort(encoder, place, frames, np.ones(len(place), bool))
-    parts = place.split(split)
-    check_leakage(encoder.folder, encoder.about, place, parts)
-    return embed_cohort(encoder, place, frames, parts.mask(part))
+        return embed_cohort(encoder, opened, frames, np.ones(len(opened), bool))
+    parts = opened.split(split)
+    check_leakage(encoder.folder, encoder.about, opened, parts)
+    return embed_cohort(encoder, opened, frames, parts.mask(part))
 
 
 def embed_cohort(encoder: EncoderCheckpoint, store: Store, frames: str, records: Bools) -> Cohort:
-    """The patients of some recordings, given as a mask over the store's."""
+    """Embed the patients of the recordings in a mask over the store."""
     policy = _frame_policy(encoder, store, frames)
     distinct = records & ~_duplicates(store, records)
     chosen = _limit_patients(store, distinct)
@@ -92,24 +106,25 @@ def embed_cohort(encoder: EncoderCheckpoint, store: Store, frames: str, records:
     frame = frames_of.locate(np.arange(len(rows.values)))[1]
     notes = frame_mismatches(encoder.about["input"], policy, store)
     if left := int((records & ~distinct).sum()):
-        many = "recording left out: its" if left == 1 else "recordings left out: their"
-        notes.append(f"{left} {many} signal is there under another name")
+        recordings = "recording" if left == 1 else "recordings"
+        notes.append(f"{left} {recordings} excluded as duplicates of another recording.")
     if (chosen != distinct).any():
-        notes.append(f"{MAX_PATIENTS:,} of {_num_patients(store, distinct):,} patients, drawn at random")
+        notes.append(f"A random sample of {MAX_PATIENTS:,} of {_num_patients(store, distinct):,} patients is used.")
     if seen := int(seen_recordings(encoder, store)[chosen].sum()):
-        notes.append(f"{seen:,} of these recordings are among those that the encoder was trained or chosen by")
+        notes.append(f"The encoder used {seen:,} of these recordings in training or validation.")
     return Cohort(encoder, store, rows, frame, tuple(notes))
 
 
 def seen_recordings(encoder: EncoderCheckpoint, store: Store) -> Bools:
-    """Which recordings of a store the encoder has seen, as far as it says: in training, or to choose when to stop."""
+    """Return a mask of the recordings that the encoder used in training or validation, as far as its checkpoint lists
+    them."""
     if encoder.folder is None or not has_seen_keys(encoder.folder, encoder.about):
         return np.zeros(len(store), bool)
     return seen_mask(encoder.folder, encoder.about, store)
 
 
 def cohort_summary(cohort: Cohort) -> dict[str, Any]:
-    """Who was looked at, for a result."""
+    """Return encoder, dataset and sizes of a cohort as a JSON-compatible dictionary."""
     rows = cohort.rows
     return {
         "encoder": cohort.encoder.label,
@@ -123,9 +138,9 @@ def cohort_summary(cohort: Cohort) -> dict[str, Any]:
 
 
 def _frame_policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> FramePolicy:
-    """Of the encoder's leads, where the dataset has no choice of its own: as an archive is embedded."""
+    """Return the frame policy, with the encoder's leads if the dataset has no choice of its own."""
     if frames not in FRAMES:
-        raise ConfigError(f"no frames '{frames}'; there are {', '.join(FRAMES)}")
+        raise ConfigError(f"Unknown frames '{frames}'. Available: {', '.join(FRAMES)}.")
     taken = encoder.about["input"]
     if frames == "segments":
         policy = _segment_policy(store, taken["policy"])
@@ -135,17 +150,17 @@ def _frame_policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> Fram
 
 
 def _segment_policy(store: Store, trained: dict[str, Any]) -> FramePolicy:
-    """Single segments, normalised as in training."""
+    """Return the dataset's segment policy with one segment per frame, normalised as in training."""
     own = store.frame_policy("segments")
     if own.num_samples != trained["num_samples"]:
         raise ConfigError(
-            f"this dataset's segments have {own.num_samples} samples, the encoder takes {trained['num_samples']}"
+            f"This dataset's segments have {own.num_samples} samples, the encoder expects {trained['num_samples']}."
         )
     return own.model_copy(update={"num_segments": 1, "normalization": trained["normalization"]})
 
 
 def _duplicates(store: Store, records: Bools) -> Bools:
-    """Which of these recordings have the signal of an earlier one of them."""
+    """Return a mask of the recordings with the same signal as an earlier one."""
     found = np.zeros(len(store), bool)
     for group in duplicate_groups(store):
         found[group[records[group]][1:]] = True
@@ -153,7 +168,7 @@ def _duplicates(store: Store, records: Bools) -> Bools:
 
 
 def _limit_patients(store: Store, records: Bools) -> Bools:
-    """The recordings of at most ``MAX_PATIENTS`` of the patients."""
+    """Return the recordings of at most ``MAX_PATIENTS`` patients."""
     patient = store.patient_codes()[0]
     known = np.unique(patient[records])
     if len(known) <= MAX_PATIENTS:

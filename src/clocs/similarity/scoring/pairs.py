@@ -1,7 +1,7 @@
-"""Pairs of rows of the same patient and of different patients: their distances, and telling them apart.
+"""Distances between embeddings of the same patient and of different patients, and verification of patients.
 
-Distances within a patient and between patients are those of figure 6 and appendix G of the paper. Verification gives
-the equal error rate of a threshold on the cosine. Of many pairs, as many as are wanted are drawn once.
+Distances within and between patients are those of figure 6 and appendix G of the paper. Verification reports the equal
+error rate of a threshold on the cosine. Large sets of pairs are sampled once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.segments import Ints, Segments, Vectors
 
 Pairs = tuple[Ints, Ints]
-"""(pairs,) twice: the rows on either side."""
+"""Rows on either side of each pair, two arrays of shape (pairs,)."""
 MAX_PAIRS: Final = 100_000
-"""Pairs of a kind that are measured. A share of one half is then known to 0.0016, and patients differ by more."""
+"""Maximum number of pairs per type. It gives a share of one half a standard error of 0.0016, below the variation
+between patients."""
 PAIRS_PER_BLOCK: Final = 16_384
-"""Pairs whose vectors are held at once."""
+"""Pairs per block of vectors."""
 QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -37,15 +38,22 @@ def same_patient_pairs(
     max_pairs: int = MAX_PAIRS,
     seed: int = 0,
 ) -> Pairs:
-    """Two rows of the same patient each; of more than ``max_pairs``, so many drawn without repetition.
+    """Return pairs of rows of the same patient.
 
-    ``exclude_within``: (N,) rows of the same value, such as a recording, make no pair. ``balance_patients``: of each patient as many are
-    drawn, or all that there are, so that nobody's long recording leaves no room for the others.
+    Args:
+        patient: Patient of each row, shape (N,).
+        exclude_within: Group of each row, such as its recording, shape (N,). Rows of the same group form no pair.
+        balance_patients: Sample the same number of pairs per patient, so that long recordings do not dominate.
+        max_pairs: Maximum number of pairs, sampled without replacement.
+        seed: Seed of the sample.
+
+    Returns:
+        Rows on either side of each pair.
     """
     order = np.lexsort((np.zeros_like(patient) if exclude_within is None else exclude_within, patient)).astype(np.int64)
     start = _run_starts(patient[order])
     until = np.arange(len(order)) if exclude_within is None else _run_starts(patient[order], exclude_within[order])
-    before = np.append(0, np.cumsum(until - start))  # a row makes pairs with its patient's rows above it
+    before = np.append(0, np.cumsum(until - start))  # each row is paired with the patient's earlier rows
     total, random = int(before[-1]), generator(seed, "own pairs")
     if total <= max_pairs:
         chosen = np.arange(total)
@@ -62,18 +70,18 @@ def same_patient_pairs(
 
 
 def _sample_positions(total: int, max_pairs: int, random: np.random.Generator) -> Ints:
-    """Places of so many, in order and each once; of more than ``max_pairs``, a draw."""
+    """Return sorted positions below ``total``, sampled without replacement if there are more than ``max_pairs``."""
     return np.sort(random.choice(total, max_pairs, replace=False)) if total > max_pairs else np.arange(total)
 
 
 def _run_starts(*columns: Ints) -> Ints:
-    """(N,) of each row, the first of the rows up to it that are like it, and each other, in all columns."""
+    """Return the start of each row's run of equal values in all columns, shape (N,)."""
     changes = np.append(True, np.any([column[1:] != column[:-1] for column in columns], axis=0))[: len(columns[0])]
     return np.maximum.accumulate(np.where(changes, np.arange(len(changes)), 0))
 
 
 def different_patient_pairs(patient: Ints, *, max_pairs: int = MAX_PAIRS, seed: int = 0) -> Pairs:
-    """Two rows of different patients each; of more than ``max_pairs``, so many drawn, each by itself."""
+    """Return pairs of rows of different patients, sampled with replacement if there are more than ``max_pairs``."""
     rows = len(patient)
     if rows * (rows - 1) // 2 <= max_pairs:
         first, second = (side.astype(np.int64) for side in np.triu_indices(rows, 1))
@@ -91,10 +99,11 @@ def different_patient_pairs(patient: Ints, *, max_pairs: int = MAX_PAIRS, seed: 
 def pair_weights(
     patient: Ints, own: Pairs, other: Pairs, *, balance_patients: bool = False
 ) -> tuple[int, Callable[[Floats], Floats]]:
-    """How many patients there are, and: how often each is drawn -> what each pair weighs, own ones first.
+    """Return the number of patients, and a function from bootstrap counts of patients to weights of pairs.
 
-    An own pair is drawn with its patient, another with both of its patients. ``balance_patients``: patients weigh the same, however
-    many rows each has; else pairs do, so that a patient with many rows has most of them.
+    Same-patient pairs come first. A pair is weighted by the counts of its patients. With ``balance_patients`` all
+    patients
+    have equal weight; otherwise all pairs have.
     """
     _, member, rows = np.unique(patient, return_inverse=True, return_counts=True)
     mine, (one, two) = member[own[0]], (member[side] for side in other)
@@ -108,18 +117,18 @@ def pair_weights(
 
 @dataclass(frozen=True)
 class Distances:
-    """Euclidean distances between embeddings, as they are: not brought to unit length."""
+    """Euclidean distances between embeddings, which are not scaled to unit length."""
 
     intra: Floats
-    """(n,) between embeddings of the same patient."""
+    """Distances between embeddings of the same patient, shape (n,)."""
     inter: Floats
-    """(m,) between embeddings of different patients."""
+    """Distances between embeddings of different patients, shape (m,)."""
     separation: Interval
-    """How probably an inter-patient distance is the longer one (the AUC): 0.5 where the two are alike, 1 where they do
-    not overlap. The interval, 95 %, is over patients."""
+    """AUC of distance for separating the two: 0.5 if they are distributed alike, 1 if they do not overlap. The 95 %
+    interval is over patients."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the distances as a JSON-compatible summary."""
         return {
             "intra": _summary(self.intra),
             "inter": _summary(self.inter),
@@ -127,7 +136,7 @@ class Distances:
         }
 
     def histogram(self, bins: int = 60) -> dict[str, list[float]]:
-        """Counts of both kinds between the same edges, from 0 on."""
+        """Return the counts of both distances between common bin edges."""
         edges = np.linspace(0.0, max(self.intra.max(), self.inter.max()), bins + 1)
         counts = {name: np.histogram(getattr(self, name), edges)[0].tolist() for name in ("intra", "inter")}
         return {"edges": edges.tolist(), **counts}
@@ -141,26 +150,37 @@ def patient_distances(
     seed: int = 0,
     replicates: int = 1000,
 ) -> Distances:
-    """Of embeddings (N, E) of leads and frames, with their patients (N,).
+    """Measure distances between embeddings within and between patients.
 
-    Of more than ``max_pairs`` pairs of a kind so many are drawn, once by the seed; no matrix of all distances is held.
+    Args:
+        values: Embeddings of leads and frames, shape (N, E).
+        patient: Patient of each embedding, shape (N,).
+        max_pairs: Maximum number of pairs per type.
+        seed: Seed of the sampled pairs.
+        replicates: Number of bootstrap replicates.
+
+    Returns:
+        Both sets of distances, and their separation.
+
+    Raises:
+        ConfigError: No patient has two embeddings, or there is only one patient.
     """
     intra, inter = (
         same_patient_pairs(patient, max_pairs=max_pairs, seed=seed),
         different_patient_pairs(patient, max_pairs=max_pairs, seed=seed),
     )
     if not len(intra[0]) or not len(inter[0]):
-        raise ConfigError("distances need a patient with two embeddings, and two patients")
+        raise ConfigError("Distances need at least one patient with two embeddings, and at least two patients.")
     lengths = pair_distances(values, *intra), pair_distances(values, *inter)
     return Distances(*lengths, _separation(patient, intra, inter, np.concatenate(lengths), replicates))
 
 
 def pair_distances(values: npt.NDArray[np.floating], first: Ints, second: Ints) -> Floats:
-    """(pairs,) Euclidean distance between rows ``first`` and ``second`` of (N, E)."""
+    """Return the Euclidean distances (pairs,) between rows ``first`` and ``second`` of (N, E)."""
     found = np.empty(len(first))
     for begin in range(0, len(first), PAIRS_PER_BLOCK):
-        place = slice(begin, begin + PAIRS_PER_BLOCK)
-        found[place] = np.linalg.norm(values[first[place]] - values[second[place]], axis=1)
+        block = slice(begin, begin + PAIRS_PER_BLOCK)
+        found[block] = np.linalg.norm(values[first[block]] - values[second[block]], axis=1)
     return found
 
 
@@ -187,10 +207,19 @@ def verify_patients(
     seed: int = 0,
     replicates: int = 1000,
 ) -> dict[str, Any] | None:
-    """Equal error rate between genuine pairs (one patient) and impostor pairs (two), as JSON; None without either.
+    """Return the equal error rate between genuine pairs (one patient) and impostor pairs (two patients).
 
-    Patients weigh the same, however many segments each has. ``across_recordings``: genuine pairs are of two recordings.
-    The interval, 95 %, is over patients.
+    Patients have equal weight, whatever their number of segments.
+
+    Args:
+        segments: Segments of patients.
+        across_recordings: Genuine pairs come from two recordings.
+        max_pairs: Maximum number of pairs per type.
+        seed: Seed of the sampled pairs.
+        replicates: Number of bootstrap replicates for the 95 % interval over patients.
+
+    Returns:
+        A JSON-compatible dictionary, or None if there are no pairs of one type.
     """
     exclude_within = segments.record if across_recordings else None
     genuine = same_patient_pairs(
@@ -213,7 +242,7 @@ def verify_patients(
 
 
 def pair_cosines(values: Vectors, pairs: Pairs) -> Floats:
-    """(pairs,) cosine between rows of unit length (N, E)."""
+    """Return the cosines (pairs,) between rows of unit length (N, E)."""
     found = np.empty(len(pairs[0]))
     for begin in range(0, len(found), PAIRS_PER_BLOCK):
         first, second = (side[begin : begin + PAIRS_PER_BLOCK] for side in pairs)

@@ -1,7 +1,8 @@
-"""Retrieval: do neighbours have the same diagnosis, and is a patient found again?
+"""Retrieval scores: label agreement of neighbours, and retrieval of a patient's own segments.
 
-Precision at k is held against what a random neighbour would give. To find a patient again, one segment is the query,
-and the other segments of the patient are sought among those of everybody.
+Precision at k is reported beside its chance level. For retrieval, a segment is the query, and the patient's other
+segments
+are ranked among those of all patients.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from clocs.similarity.segments import Ints, Segments, unit_length
 
 NUM_NEIGHBORS: Final = 10
 MIN_QUERIES: Final = 30
-"""Patients for a statistic over them; of fewer there are ranks, but no mean and no interval."""
+"""Minimum number of patients for statistics; with fewer, only ranks are reported."""
 QUERIES_PER_BLOCK: Final = 256
-"""Queries whose cosines to all others are held at once."""
+"""Queries per block of cosines."""
 
 
 def neighbor_agreement(
@@ -33,13 +34,24 @@ def neighbor_agreement(
     k: int = NUM_NEIGHBORS,
     replicates: int = 1000,
 ) -> dict[str, Any]:
-    """Precision at k of the neighbours' labels, for patients (P, E) with labels (P, K), as JSON.
+    """Return the precision at k of neighbours' labels.
 
-    A class's precision is the share of a patient's k nearest others (by cosine) who have the class too, mean over the
-    patients who have it; ``macro`` is the mean over classes. ``micro`` is the mean over patients, where one with
-    several labels has the mean over them, and one without is no query. ``chance`` is what random
-    others give: prevalence without the query. Intervals, 95 %, are over query patients; the archive stays as it is.
-    There are none for a class of fewer than 3 patients, nor for the means over fewer than 30 queries.
+    The precision of a class is the share of a patient's k nearest others, by cosine, with the same class. It is
+    averaged over
+    the patients with the class. ``macro`` averages over classes. ``micro`` averages over patients, after averaging over
+    the
+    labels of each. ``chance`` is the prevalence without the query. The 95 % intervals are over query patients. They are
+    omitted for classes with fewer than 3 patients, and for averages over fewer than 30 queries.
+
+    Args:
+        values: Embeddings of patients, shape (P, E).
+        labels: Labels of patients, shape (P, K).
+        classes: Names of the K classes.
+        k: Number of neighbours.
+        replicates: Number of bootstrap replicates.
+
+    Returns:
+        A JSON-compatible dictionary.
     """
     shares = neighbor_label_shares(values, labels, k)
     others = (labels.sum(0) - 1) / (len(labels) - 1)
@@ -51,13 +63,13 @@ def neighbor_agreement(
         one if many else replace(one, low=np.nan, high=np.nan) for one, many in zip(found, enough, strict=True)
     )
     expected = _measures(labels, np.broadcast_to(others, labels.shape))(np.ones(len(labels)))
-    told = {
+    by_class = {
         name: {
-            "patients": int(labels[:, place].sum()),
-            "precision": each[place].as_dict(),
-            "chance": _nan_to_none(expected[place]),
+            "patients": int(labels[:, column].sum()),
+            "precision": each[column].as_dict(),
+            "chance": _nan_to_none(expected[column]),
         }
-        for place, name in enumerate(classes)
+        for column, name in enumerate(classes)
     }
     return {
         "k": k,
@@ -66,17 +78,17 @@ def neighbor_agreement(
         "macro": over_classes.as_dict(),
         "micro": over_patients.as_dict(),
         "chance": {"macro": _nan_to_none(expected[-2]), "micro": _nan_to_none(expected[-1])},
-        "classes": told,
+        "classes": by_class,
     }
 
 
 def neighbor_label_shares(values: npt.NDArray[np.floating], labels: Bools, k: int) -> Floats:
-    """(P, K) the share of each patient's k nearest others who have a class.
+    """Return the share of each patient's k nearest others that have each class, shape (P, K).
 
-    Where others tie for the last places, it is the mean over all ways to choose among them.
+    Ties for the last neighbours are resolved by averaging over all choices.
     """
     if not 0 < k < len(values):
-        raise ConfigError(f"{k} neighbours of {len(values)} patients: there must be at least one, and more patients")
+        raise ConfigError(f"Expected k from 1 to {len(values) - 1} for {len(values)} patients, got {k}.")
     vectors, truth = unit_length(values), labels.astype(np.float64)
     shares = np.empty(labels.shape)
     for begin in range(0, len(vectors), QUERIES_PER_BLOCK):
@@ -85,13 +97,14 @@ def neighbor_label_shares(values: npt.NDArray[np.floating], labels: Bools, k: in
         cosine[rows - begin, rows] = -np.inf
         last = np.partition(cosine, -k, axis=1)[:, -k, None]
         nearer, tied = cosine > last, cosine == last
-        places = (k - nearer.sum(1)) / tied.sum(1)
-        shares[rows] = (nearer @ truth + places[:, None] * (tied @ truth)) / k
+        weight = (k - nearer.sum(1)) / tied.sum(1)
+        shares[rows] = (nearer @ truth + weight[:, None] * (tied @ truth)) / k
     return shares
 
 
 def _measures(labels: Bools, shares: Floats) -> Callable[[Floats], Floats]:
-    """How often each patient is drawn (P,) -> precision of each class, macro and micro (K + 2,)."""
+    """Return a function from bootstrap counts (P,) to the precision of each class, their mean, and the mean over
+    patients."""
     has, agreeing, queries = labels.astype(np.float64), labels * shares, labels.any(1).astype(np.float64)
     own = agreeing.sum(1) / np.maximum(labels.sum(1), 1)
 
@@ -110,12 +123,19 @@ def _nan_to_none(value: float) -> float | None:
 def retrieve_own_segments(
     segments: Segments, *, across_recordings: bool = False, replicates: int = 1000
 ) -> dict[str, Any] | None:
-    """How well a patient's first segment finds another one of the same patient among all segments, as JSON.
+    """Measure how well a patient's first segment retrieves another segment of the patient among all segments.
 
-    ``across_recordings``: in the patient's other recordings; the query's own recording takes no part. Intervals, 95 %,
-    are over query patients; whom they are sought among stays as it is. ``chance`` is a random
-    order. Ranks depend on how many segments there are. None: nobody has what is sought. With fewer
-    than ``MIN_QUERIES`` patients there are ranks only, and no statistic.
+    Ranks depend on the number of segments.
+
+    Args:
+        segments: Segments of all patients.
+        across_recordings: Search only in the patient's other recordings.
+        replicates: Number of bootstrap replicates for the 95 % intervals over query patients.
+
+    Returns:
+        A JSON-compatible dictionary, or None if no patient has another segment. ``chance`` is for a random order. With
+        fewer
+        than ``MIN_QUERIES`` patients it has individual ranks instead of statistics.
     """
     query = _queries(segments, across_recordings)
     if not len(query):
@@ -124,7 +144,7 @@ def retrieve_own_segments(
     found: dict[str, Any] = {"patients": len(query), "segments": len(segments)}
     if len(query) < MIN_QUERIES:
         examples = zip(segments.patient[query].tolist(), rank.tolist(), strict=True)
-        return {**found, "examples": [{"patient": patient, "rank": place} for patient, place in examples]}
+        return {**found, "examples": [{"patient": patient, "rank": own_rank} for patient, own_rank in examples]}
     achieved = np.stack([rank <= 1, rank <= 10, 1 / rank])
     first, ten, reciprocal = bootstrap_metrics(
         lambda times: np.asarray(achieved @ times / times.sum()), len(query), replicates=replicates
@@ -140,23 +160,23 @@ def retrieve_own_segments(
 
 
 def rank_own_segments(segments: Segments, query: Ints, *, across_recordings: bool = False) -> tuple[Floats, Ints, Ints]:
-    """The rank of each query's best own segment, how many own ones it has, and among how many others: (Q,) each.
+    """Return rank of the best own segment, number of own segments and number of others, each of shape (Q,).
 
-    Rank 1: no other patient's segment is as near. One that ties counts half a place.
+    Rank 1 means that no other patient's segment is as near. A tie adds half a rank.
     """
     rank, own_count, other_count = np.empty(len(query)), np.empty(len(query), np.int64), np.empty(len(query), np.int64)
     for begin in range(0, len(query), QUERIES_PER_BLOCK):
-        place = slice(begin, begin + QUERIES_PER_BLOCK)
-        cosine = segments.values[query[place]] @ segments.values.T
-        own, other = _own_and_other(segments, query[place], across_recordings)
+        block = slice(begin, begin + QUERIES_PER_BLOCK)
+        cosine = segments.values[query[block]] @ segments.values.T
+        own, other = _own_and_other(segments, query[block], across_recordings)
         best = np.where(own, cosine, -np.inf).max(1)[:, None]
-        rank[place] = 1 + (other & (cosine > best)).sum(1) + (other & (cosine == best)).sum(1) / 2
-        own_count[place], other_count[place] = own.sum(1), other.sum(1)
+        rank[block] = 1 + (other & (cosine > best)).sum(1) + (other & (cosine == best)).sum(1) / 2
+        own_count[block], other_count[block] = own.sum(1), other.sum(1)
     return rank, own_count, other_count
 
 
 def _queries(segments: Segments, across_recordings: bool) -> Ints:
-    """The first segment of each patient who has another one to be found."""
+    """Return the first segment of each patient with another segment to retrieve."""
     first = np.unique(segments.patient, return_index=True)[1].astype(np.int64)
     unit = segments.record if across_recordings else np.arange(len(segments))
     pairs = np.unique(np.stack([segments.patient, unit]), axis=1)
@@ -165,14 +185,14 @@ def _queries(segments: Segments, across_recordings: bool) -> Ints:
 
 
 def _own_and_other(segments: Segments, query: Ints, across_recordings: bool) -> tuple[Bools, Bools]:
-    """(Q, S) twice: what each query seeks, and what it may be mistaken for."""
+    """Return masks (Q, S) of the segments to retrieve and of those of other patients."""
     same = segments.patient[query][:, None] == segments.patient
     unit = segments.record if across_recordings else np.arange(len(segments))
     return same & (unit[query][:, None] != unit), ~same
 
 
 def _chance(own: Ints, others: Ints, k: int) -> Floats:
-    """(Q,) how probably a random order has one of ``own`` among the first k."""
+    """Return the probability (Q,) that a random order has one of ``own`` segments among the first k."""
     missed = np.ones(len(own))
     for taken in range(k):
         missed *= np.maximum(others - taken, 0) / np.maximum(own + others - taken, 1)

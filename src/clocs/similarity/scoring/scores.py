@@ -1,4 +1,4 @@
-"""How good a search by an encoder would be: neighbours' diagnoses, and patients found again."""
+"""Quality of similarity search with an encoder: label agreement, retrieval and distances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clocs.store.store import Store
 from clocs.training.labels import no_classes_message
 
 RETRIEVAL_TASKS: Final = {"any_segment": False, "other_recordings": True}
-"""What is found again: any other segment of the patient, or one of the patient's other recordings."""
+"""Retrieval tasks, with True if only the patient's other recordings are searched."""
 
 
 def score_similarity(
@@ -25,9 +25,20 @@ def score_similarity(
     k: int = NUM_NEIGHBORS,
     replicates: int = 1000,
 ) -> dict[str, Any]:
-    """Agreement of the k nearest patients' labels, and finding a patient's other segments, of a part, as JSON.
+    """Score label agreement of the k nearest patients, and retrieval of a patient's own segments.
 
-    Either is None, and a note says why, where the part cannot tell. ``seed``: of random weights.
+    Args:
+        checkpoint: Folder of a run or checkpoint, name of a shipped encoder, or ``"random"``.
+        store: A store, or its folder.
+        split: Name of the split.
+        part: Part of the split, or ``"all"``.
+        frames: Framing of recordings.
+        seed: Seed of random weights.
+        k: Number of neighbours.
+        replicates: Number of bootstrap replicates.
+
+    Returns:
+        A JSON-compatible dictionary. A score that cannot be computed is None, and a note states the reason.
     """
     cohort = open_cohort(checkpoint, store, split=split, part=part, frames=frames, seed=seed)
     known = cohort_summary(cohort)
@@ -38,9 +49,9 @@ def score_similarity(
         "retrieval": {name: _retrieval(cohort, across, replicates) for name, across in RETRIEVAL_TASKS.items()},
     }
     if found["agreement"] is None:
-        known["notes"].append(f"no agreement: {_no_agreement_reason(cohort, k)}")
+        known["notes"].append(f"No label agreement: {_no_agreement_reason(cohort, k)}")
     if found["retrieval"]["any_segment"] is None:
-        known["notes"].append("nobody has two segments under these frames, so none can be found again; try 'segments'")
+        known["notes"].append("No patient has two segments, so retrieval cannot be measured. Try frames='segments'.")
     return {**known, **found}
 
 
@@ -54,14 +65,27 @@ def score_distances(
     seed: int = 0,
     replicates: int = 1000,
 ) -> tuple[Distances, dict[str, Any]]:
-    """Distances between the embeddings of leads and frames of a part, as the paper has them, and all of it as JSON."""
+    """Measure distances between embeddings of a part of a store, within and between patients.
+
+    Args:
+        checkpoint: Folder of a run or checkpoint, name of a shipped encoder, or ``"random"``.
+        store: A store, or its folder.
+        split: Name of the split.
+        part: Part of the split, or ``"all"``.
+        frames: Framing of recordings.
+        seed: Seed of random weights.
+        replicates: Number of bootstrap replicates.
+
+    Returns:
+        The distances, and a JSON-compatible summary.
+    """
     cohort = open_cohort(checkpoint, store, split=split, part=part, frames=frames, seed=seed)
     found = patient_distances(cohort.rows.values, cohort.rows.patient, replicates=replicates)
     return found, {**cohort_summary(cohort), "part": part, "frames": frames, **found.as_dict()}
 
 
 def _retrieval(cohort: Cohort, across_recordings: bool, replicates: int) -> dict[str, Any] | None:
-    """With the patients' own ids, where there are examples."""
+    """Return retrieval scores, with the store's patient ids in examples."""
     found = retrieve_own_segments(cohort.segments(), across_recordings=across_recordings, replicates=replicates)
     if found is not None and "examples" in found:
         codes = cohort.store.table(["patient_id"]).column(0)
@@ -74,15 +98,15 @@ def _retrieval(cohort: Cohort, across_recordings: bool, replicates: int) -> dict
 def _agreement(cohort: Cohort, k: int, replicates: int) -> dict[str, Any] | None:
     patients = cohort.patients()
     if len(patients.values) <= k or not patients.truth.any():
-        return None  # _why_none says which
+        return None  # _no_agreement_reason explains it
     return neighbor_agreement(patients.values, patients.truth, patients.classes, k=k, replicates=replicates)
 
 
 def _no_agreement_reason(cohort: Cohort, k: int) -> str:
-    """Why there is no agreement."""
+    """Return the reason why label agreement cannot be computed."""
     if not cohort.rows.classes:
         return no_classes_message(cohort.store)
     patients = len(cohort.patients().values)
     if patients <= k:
-        return f"it takes more than {k} patients, and here are {patients}"
-    return f"nobody here has a label of the classes {', '.join(cohort.rows.classes)}"
+        return f"it needs more than {k} patients, and there are {patients}."
+    return f"no patient has a label of the classes {', '.join(cohort.rows.classes)}."

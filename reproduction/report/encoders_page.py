@@ -51,7 +51,7 @@ def encoders_page(estimates: Estimates) -> Page:
         Heading("Do neighbours have the same diagnosis?"),
         Text(
             "Share of the ten nearest test patients who have a class too; segments of 5 s at 500 Hz unless said "
-            "otherwise. How it is measured is described beside `clocs similarity judge`."
+            "otherwise. How it is measured is described beside `clocs similarity score`."
         ),
     ]
     for dataset in SOURCES:

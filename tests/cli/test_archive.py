@@ -33,7 +33,7 @@ def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, clocs
     assert "--key" not in clocs("data", "ingest", "folder", muse, store, "--key", key)
     assert "none of" in clocs("data", "scan-identities", store, "--against", muse)
     picture = tmp_path / "archive.png"
-    told = json.loads(clocs("data", "report", store, "--source", muse, "--key", key, "--draw", picture, "--json"))
+    told = json.loads(clocs("data", "report", store, "--source", muse, "--key", key, "--plot", picture, "--json"))
     assert told["formats"] == {"muse-xml": 2}
     assert told["outcomes"] == {"stored": 2, "not an ECG": 1}
     assert picture.read_bytes().startswith(b"\x89PNG")

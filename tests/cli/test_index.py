@@ -51,13 +51,13 @@ def test_a_store_becomes_an_archive(command: Command, place: Path) -> None:
 def test_neighbours_as_json_and_as_a_picture(command: Command, place: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra 'plot'")
     record = open_store(place / "store").recording(3).record_id
-    out, _ = command("similar", record, "--index", place / "index", "-k", "4", "--json", "--draw", "out.png")
+    out, _ = command("similar", record, "--index", place / "index", "-k", "4", "--json", "--plot", "out.png")
     found = json.loads(out)
     assert len(found["neighbours"]) == 4
     assert found["query"]["record_id"] == record
     assert found["query"]["patient_id"] not in [item["patient_id"] for item in found["neighbours"]]
     assert (tmp_path / "out.png").stat().st_size > 10_000
-    own, _ = command("similar", record, "--index", place / "index", "-k", "1", "--json", "--own-patient")
+    own, _ = command("similar", record, "--index", place / "index", "-k", "1", "--json", "--include-own-patient")
     assert json.loads(own)["neighbours"][0]["patient_id"] == found["query"]["patient_id"]
     table, _ = command("similar", record, "--index", place / "index", "-k", "2")
     assert found["neighbours"][0]["patient_id"] in table
@@ -85,11 +85,11 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     assert not (tmp_path / "indx").exists()
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
     (tmp_path / "ids.txt").write_text(f"{ids[1]}\n\n")
-    assert json.loads(command("index", "delete", "index", ids[0], "--from", "ids.txt", "--json")[0])["deleted"] == 2
+    assert json.loads(command("index", "delete", "index", ids[0], "--patient-list", "ids.txt", "--json")[0])["deleted"] == 2
     assert "nobody was deleted" in command("index", "delete", "index", "stranger", code=1)[1]
     said, _ = command("index", "delete", "index", ids[0], "stranger", "--allow-unknown")
     assert [line.split("│")[2].strip() for line in said.splitlines()[-4:-1]] == ["0", "1", "1"]
-    assert "--from" in command("index", "delete", "index", code=1)[1]
+    assert "--patient-list" in command("index", "delete", "index", code=1)[1]
     added = json.loads(command("index", "add", "index", place / "archive", "--json")[0])
     assert (added["recordings"], added["known"], added["of_deleted"]) == (0, 20, 4)
     assert "recordings of deleted patients" in command("index", "add", "index", place / "archive")[0]
@@ -107,7 +107,7 @@ def test_a_list_from_a_spreadsheet_is_carried_out_in_full(command: Command, plac
     command("index", "build", place / "archive", "index")
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
     (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf" + " \r\n\r\n".join(ids).encode())
-    said, _ = command("index", "delete", "index", "--from", "ids.txt", "--allow-unknown", "--json")
+    said, _ = command("index", "delete", "index", "--patient-list", "ids.txt", "--allow-unknown", "--json")
     assert json.loads(said) == {"index": "index", "deleted": 2, "unknown": 0, "deleted_before": 0}
 
 

@@ -41,7 +41,7 @@ def test_no_identity_is_in_a_log_an_error_a_figure_or_an_export(
     key, store, out = tmp_path / "key", tmp_path / "store", tmp_path / "out"
     out.mkdir()
     said = [*command("data", "make-key", key), *command("data", "ingest", "folder", archive, store, "--key", key)]
-    said += command("data", "report", store, "--source", archive, "--key", key, "--draw", out / "report.svg")
+    said += command("data", "report", store, "--source", archive, "--key", key, "--plot", out / "report.svg")
     for writer in WRITERS.names():
         target = out / "exports.parquet" if writer == "parquet" else out / writer
         said += command("convert", store, target, "--to", writer, "--fill-missing")

@@ -19,7 +19,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_several_encoders_are_judged_in_one_table(command: Command, store: Path) -> None:
-    words = ("similarity", "judge", "random,cmsc-chapman", store, "--part", "all", "--frames", "segments", "-k", 5)
+    words = ("similarity", "score", "random,cmsc-chapman", store, "--part", "all", "--frames", "segments", "-k", 5)
     found = json.loads(command(*words, "--json")[0])
     assert list(found) == ["random", "cmsc-chapman"]
     macro = found["random"]["agreement"]["macro"]
@@ -34,9 +34,9 @@ def test_several_encoders_are_judged_in_one_table(command: Command, store: Path)
 
 def test_few_repeated_patients_are_listed(command: Command, store: Path) -> None:
     """The test part has under thirty patients, so each is told by name."""
-    found = json.loads(command("similarity", "judge", "random", store, "--json")[0])["random"]
+    found = json.loads(command("similarity", "score", "random", store, "--json")[0])["random"]
     examples = found["retrieval"]["other_recordings"]["examples"]
-    table, _ = command("similarity", "judge", "random", store)
+    table, _ = command("similarity", "score", "random", store)
     for example in examples:
         assert f"patient {example['patient']}, other recordings" in table
     assert f"rank {examples[0]['rank']:g}" in table
@@ -44,7 +44,7 @@ def test_few_repeated_patients_are_listed(command: Command, store: Path) -> None
 
 def test_distances_are_told_and_drawn(command: Command, store: Path, tmp_path: Path) -> None:
     words = ("similarity", "distances", "random", store)
-    found = json.loads(command(*words, "--json", "--draw", tmp_path / "d.png")[0])["random"]
+    found = json.loads(command(*words, "--json", "--plot", tmp_path / "d.png")[0])["random"]
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     table, _ = command(*words)
     assert f"{found['intra']['mean']:.4g}" in table
@@ -63,11 +63,11 @@ def test_a_map_is_a_picture_or_json(command: Command, store: Path, tmp_path: Pat
 
 
 def test_groups_are_a_table_and_a_picture(command: Command, store: Path, tmp_path: Path) -> None:
-    words = ("similarity", "groups", "random", store, "--part", "all", "--smallest", 4)
+    words = ("similarity", "groups", "random", store, "--part", "all", "--min-group-size", 4)
     told = json.loads(command(*words, "--json")[0])
     found = told["groups"]
     assert sum(group["patients"] for group in found) == told["patients"] == 120
-    table, _ = command(*words, "--draw", tmp_path / "g.svg")
+    table, _ = command(*words, "--plot", tmp_path / "g.svg")
     picture = (tmp_path / "g.svg").read_text()
     assert f"left out: {told['stability']:.2f}" in table
     for group in found:
@@ -92,11 +92,11 @@ def test_an_audit_as_json_and_as_a_table(command: Command, store: Path) -> None:
         (("audit", "nowhere", "{store}"), "neither a folder nor an encoder"),
         (("audit", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("audit", "random", "{store}", "--frames", "mine"), "no frames 'mine'"),
-        (("similarity", "judge", "random", "{store}", "--part", "mine"), "no part 'mine'"),
-        (("similarity", "judge", "random", "{store}", "-k", "0"), "0 neighbours of"),
-        (("similarity", "judge", ",", "{store}"), "name at least one"),
+        (("similarity", "score", "random", "{store}", "--part", "mine"), "no part 'mine'"),
+        (("similarity", "score", "random", "{store}", "-k", "0"), "0 neighbours of"),
+        (("similarity", "score", ",", "{store}"), "name at least one"),
         (("similarity", "map", "random", "{store}", "--method", "tsne"), "no map 'tsne'"),
-        (("similarity", "groups", "random", "{store}", "--smallest", "1"), "cannot be 1"),
+        (("similarity", "groups", "random", "{store}", "--min-group-size", "1"), "cannot be 1"),
         (("similarity", "distances", "random", "nowhere"), "nowhere"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``clocs data``: keys, de-identification, the search for identities, the report of an archive."""
+"""``clocs data``: pseudonym keys, de-identification, identity scan and archive report."""
 
 from __future__ import annotations
 
@@ -8,32 +8,40 @@ from typing import Annotated
 
 import typer
 
-from clocs.cli.arguments import AsJson, Draw, StoreFolder, Workers
+from clocs.cli.arguments import AsJson, Plot, StoreFolder, Workers
 from clocs.cli.terminal import print_table, progress_bar
 
-KeyFile = Annotated[Path, typer.Option("--key", help="File of the key; 'clocs data make-key' makes one.")]
-OTHERS_SHOWN = 20
-GROUPS_SHOWN = 5
+KeyFile = Annotated[
+    Path, typer.Option("--key", help="Read the pseudonym key from this file. Create one with 'clocs data make-key'.")
+]
+MAX_OTHERS = 20
+MAX_GROUPS = 5
 
 
-def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="New file, outside of any store.")]) -> None:
-    """Make a key for patients' pseudonyms. Keep it: without it a store cannot grow, or be traced back."""
+def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="New key file, outside of any store.")]) -> None:
+    """Create a key for patient pseudonyms.
+
+    Keep it safe: without it a store can neither grow nor be traced back to the patients.
+    """
     from clocs.core.pseudonyms import make_key as run
     from clocs.store.manifest import check_not_inside_store
 
-    check_not_inside_store(path, "who gets the store must not get the key")
-    typer.echo(f"{path}: key {run(path).fingerprint}, readable by you alone")
+    check_not_inside_store(path, "recipients of the store must not get the key")
+    typer.echo(f"{path}: key {run(path).fingerprint}, readable only by you")
 
 
 def deidentify(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="An archive (folder or zip), or a store.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A folder or zip of ECG files, or a store.")],
     store: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the new store.")],
     key: KeyFile,
-    keep: Annotated[list[str] | None, typer.Option(help="labels, notes, leads or site: what files say stays.")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep this information of the files: labels, notes, leads or site. Repeatable."),
+    ] = None,
     workers: Workers = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Make a store in which nobody is named, and say what was taken out."""
+    """Create a de-identified store, and report what was removed."""
     from clocs.store.deidentify import deidentify as run
     from clocs.store.deidentify import parse_keep
 
@@ -47,23 +55,28 @@ def deidentify(
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
         )
     if as_json:
-        told = {"removed": made.removed, "refused": made.store.manifest.quarantined}
-        typer.echo(json.dumps({"store": str(store), "recordings": len(made.store), **told}))
+        counts = {"removed": made.removed, "refused": made.store.manifest.quarantined}
+        typer.echo(json.dumps({"store": str(store), "recordings": len(made.store), **counts}))
         return
-    print_table(["taken out", "of"], made.removed.items())
+    print_table(["removed", "recordings"], made.removed.items())
     if made.store.manifest.quarantined:
         refused = sum(made.store.manifest.quarantined.values())
-        typer.echo(f"{refused:,} recordings were refused; reasons: clocs data records {store} --refused")
-    typer.echo(f"{store}: {len(made.store)} recordings. Now look at it: clocs data scan-identities {store}")
+        typer.echo(f"{refused:,} recordings were refused. For the reasons run: clocs data records {store} --refused")
+    typer.echo(f"{store}: {len(made.store)} recordings. Check it with: clocs data scan-identities {store}")
 
 
 def scan_identities(
     store: StoreFolder,
-    against: Annotated[Path | None, typer.Option(help="Archive whose identities are looked for in every byte.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Column of harmless patterns, such as labels.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Search all bytes for the identities in this source archive.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Skip this column, e.g. labels. Repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for names, dates and numbers that slipped through; exits 1 and lists them, masked."""
+    """Search a store for names, dates and numbers that identify patients.
+
+    Exits with code 1 if there are any, and lists them masked.
+    """
     from clocs.store.identity_scan import scan_identities as run
 
     scan = run(store, against, ignore or [])
@@ -71,31 +84,36 @@ def scan_identities(
         hits = [vars(hit) for hit in scan.hits]
         typer.echo(json.dumps({"hits": hits, "values": scan.values, "common": scan.common}))
     elif scan.hits:
-        print_table(["file", "field", "looks like", "times", "first"], [tuple(vars(hit).values()) for hit in scan.hits])
+        print_table(["file", "field", "looks like", "count", "first"], [tuple(vars(hit).values()) for hit in scan.hits])
     else:
-        looked = f"; none of {scan.values} identity values in any byte" if against else ""
-        skipped = f" ({scan.common} more are words of clocs' own and were not looked for)" if scan.common else ""
-        typer.echo(f"{store}: no text looks like an identity{looked}{skipped}")
+        searched = f", and none of {scan.values} identity values of the archive occurs" if against else ""
+        skipped = f" ({scan.common} common words were not searched)" if scan.common else ""
+        typer.echo(f"{store}: no text looks like an identity{searched}{skipped}")
     if scan.hits:
         raise typer.Exit(1)
 
 
 def archive_report(
     store: StoreFolder,
-    source: Annotated[Path | None, typer.Option(help="The archive: every file is accounted for.")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="Of a de-identified store: to name the files.")] = None,
-    draw: Draw = None,
+    source: Annotated[Path | None, typer.Option(help="Account for every file of this source archive.")] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Name the files of a de-identified store with this pseudonym key.")
+    ] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show formats, rates, leads, faults, and ECGs that several files hold; with --source, what was refused and why."""
+    """Report formats, sampling rates, leads, faults and duplicate ECGs of a store.
+
+    With --source, also report which files were refused and why.
+    """
     from clocs.drawing.archive import draw_archive
     from clocs.store.store import open_store
     from clocs.store.summary import archive_report as run
 
     made = run(open_store(store), source, key)
     panels = {"formats": made.formats, "rates": made.rates, "lead sets": made.leads, "faults": made.faults}
-    if draw is not None:
-        draw_archive(panels | ({"files": made.outcomes} if source else {}), draw)
+    if plot is not None:
+        draw_archive(panels | ({"files": made.outcomes} if source else {}), plot)
     if as_json:
         files = [vars(file) for file in made.files]
         same = {"same_ecg": made.same_ecg, "without_patient": made.without_patient}
@@ -103,16 +121,16 @@ def archive_report(
         return
     rows = [(name, value, count) for name, counts in panels.items() for value, count in counts.items()]
     rows += [("files", outcome, count) for outcome, count in made.outcomes.items()]
-    rows += [("one ECG in several files", "groups", len(made.same_ecg))]
-    rows += [("patients", "recordings that are a patient of their own", made.without_patient)]
+    rows += [("duplicate ECGs", "groups", len(made.same_ecg))]
+    rows += [("patients", "recordings without a patient id", made.without_patient)]
     print_table(["", "", "count"], rows)
-    for group in made.same_ecg[:GROUPS_SHOWN]:
-        typer.echo(f"one ECG: {', '.join(group)}")
+    for group in made.same_ecg[:MAX_GROUPS]:
+        typer.echo(f"duplicate ECG: {', '.join(group)}")
     for file in made.files:
         if file.outcome == "refused":
             typer.echo(f"refused {file.file}: {file.reason}: {file.detail}")
     others = [file.file for file in made.files if file.outcome == "not an ECG"]
-    for name in others[:OTHERS_SHOWN]:
-        typer.echo(f"no format of an ECG: {name}")
-    if len(others) > OTHERS_SHOWN:
-        typer.echo(f"and {len(others) - OTHERS_SHOWN} more; --json names all")
+    for name in others[:MAX_OTHERS]:
+        typer.echo(f"not an ECG: {name}")
+    if len(others) > MAX_OTHERS:
+        typer.echo(f"and {len(others) - MAX_OTHERS} more; --json lists all")

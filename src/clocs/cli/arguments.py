@@ -1,4 +1,4 @@
-"""What several commands take, in the same words for all of them."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 class EngineName(StrEnum):
-    """What runs the tasks."""
+    """Engines that run tasks."""
 
     SERIAL = "serial"
     PROCESSES = "processes"
@@ -19,20 +19,23 @@ class EngineName(StrEnum):
 
 Checkpoint = Annotated[
     str,
-    typer.Argument(metavar="CHECKPOINT", help="A run's folder, its 'best', a shipped encoder's name, or 'random'."),
+    typer.Argument(metavar="CHECKPOINT", help="Folder of a run or checkpoint, name of a shipped encoder, or 'random'."),
 ]
 StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
 SplitStoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store with a split.")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Laid over the config.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override configuration keys.")]
 
-SplitName = Annotated[str, typer.Option("--split", help="Name of the split.")]
-Picture = Annotated[Path, typer.Option("--out", help="Picture to write: .png, .pdf or .svg.")]
-Draw = Annotated[Path | None, typer.Option("--draw", help="Picture to write: .png, .pdf or .svg.")]
-Engine = Annotated[EngineName | None, typer.Option("--engine", help="Default: processes where workers > 1.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Worker processes.")]
-Threads = Annotated[int, typer.Option("--num-threads", min=1, help="Threads of torch.")]
+SplitName = Annotated[str, typer.Option("--split", help="Use this split.")]
+Picture = Annotated[Path, typer.Option("--out", help="Write the picture to this file: .png, .pdf or .svg.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Write a picture to this file: .png, .pdf or .svg.")]
+Engine = Annotated[
+    EngineName | None,
+    typer.Option("--engine", help="Run tasks with this engine. Default: serial, or processes if --workers is above 1."),
+]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Use this number of worker processes.")]
+Threads = Annotated[int, typer.Option("--num-threads", min=1, help="Use this number of torch threads.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[
     str | None,
-    typer.Option("--device", help="Run the encoder by torch on this device, such as cuda. Default: ONNX Runtime."),
+    typer.Option("--device", help="Run the encoder with torch on this device, e.g. cuda. Default: ONNX Runtime."),
 ]

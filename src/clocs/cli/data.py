@@ -1,4 +1,4 @@
-"""``clocs data``: files in, stores, splits and pictures out."""
+"""``clocs data``: datasets, stores, splits and plots."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
 
-data = typer.Typer(help="ECG files to verified stores, splits and pictures.", no_args_is_help=True)
+data = typer.Typer(help="Download, ingest, verify, split and plot ECG data.", no_args_is_help=True)
 
 
 class Gate(StrEnum):
-    """Whether the lead checks run."""
+    """Switch of the quality gate."""
 
     ON = "on"
     OFF = "off"
@@ -28,19 +28,21 @@ class Gate(StrEnum):
 
 @data.command("list")
 def list_datasets(as_json: AsJson = False) -> None:
-    """Show the datasets clocs knows."""
+    """List the available datasets."""
     from clocs.datasets import DATASETS
 
     rows = [{"name": item.name, "title": item.title, "licence": item.licence} for item in DATASETS]
-    _print(rows, as_json) if as_json else print_table(["dataset", "what", "licence"], [tuple(r.values()) for r in rows])
+    _print(rows, as_json) if as_json else print_table(
+        ["dataset", "title", "licence"], [tuple(r.values()) for r in rows]
+    )
 
 
 @data.command()
 def info(
-    what: Annotated[str, typer.Argument(metavar="DATASET|STORE", help="A dataset's name or a store's folder.")],
+    what: Annotated[str, typer.Argument(metavar="DATASET|STORE", help="Name of a dataset, or folder of a store.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what a dataset is, or what a store holds."""
+    """Describe a dataset or a store."""
     from clocs.datasets import DATASETS
     from clocs.store.store import open_store
     from clocs.store.summary import info as store_info
@@ -51,35 +53,43 @@ def info(
         _print(about | ({"options": options} if as_json else {}), as_json)
         if options and not as_json:
             print_table(
-                ["option (-o name=value)", "default", "what it means"],
+                ["option (-o name=value)", "default", "meaning"],
                 [
-                    (name, "none" if told["default"] in (None, [], {}) else str(told["default"]), told["meaning"])
-                    for name, told in options.items()
+                    (name, "none" if item["default"] in (None, [], {}) else str(item["default"]), item["meaning"])
+                    for name, item in options.items()
                 ],
             )
     elif Path(what).exists():
         _print(store_info(open_store(what)), as_json)
     else:
-        raise ConfigError(f"'{what}' is neither a store's folder nor a dataset ({', '.join(DATASETS.names())})")
+        raise ConfigError(
+            f"'{what}' is neither the folder of a store nor a dataset. Datasets: {', '.join(DATASETS.names())}."
+        )
 
 
 @data.command()
 def ingest(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Name of a dataset; see 'clocs data list'.")],
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Folder or zip of its files; - where none is needed.")
+        str, typer.Argument(metavar="SOURCE", help="Folder or zip of the dataset's files, or - if it needs none.")
     ],
     store: StoreFolder,
-    gate: Annotated[Gate, typer.Option(help="off: store everything that can be read.")] = Gate.ON,
+    gate: Annotated[Gate, typer.Option(help="Apply the quality gate; off stores every readable recording.")] = Gate.ON,
     workers: Workers = 1,
     engine: Engine = None,
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="key=value; 'clocs data info DATASET' has all.")
+        list[str] | None,
+        typer.Option("--option", "-o", help="Set an option of the dataset, see 'clocs data info DATASET'. Repeatable."),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Folder only: key file for patients' pseudonyms.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Replace patient ids by pseudonyms with this key file (dataset 'folder' only).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a folder or zip of ECG files into a store. Interrupted, it continues; repeated, it does nothing."""
+    """Read ECG files into a store.
+
+    An interrupted command continues where it stopped. A repeated command does nothing.
+    """
     from clocs.core.sources import open_source
     from clocs.signals.quality import GATE_OFF
     from clocs.store.ingest import count_removed_recordings
@@ -120,7 +130,7 @@ def ingest(
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
     if numbers["quarantined"]:
-        typer.echo(f"reasons: clocs data records {store} --refused")
+        typer.echo(f"For the reasons run: clocs data records {store} --refused")
     if gone:
         typer.echo(
             f"{gone} recordings of version {before[-1]} are not in this one: a version holds what its source holds. "
@@ -128,8 +138,8 @@ def ingest(
         )
     if unused:
         typer.echo(
-            f"{unused} recordings are of formats that name patients: their ids were not used, and each counts as a "
-            "patient of its own under its file's name. To have ids and names as keyed hashes: another store, --key FILE"
+            f"{unused} recordings have patient ids that were not used, so each counts as its own patient. To use the "
+            "ids as pseudonyms, ingest into another store with --key FILE."
         )
     _exit_if_empty(numbers)
 
@@ -137,17 +147,20 @@ def ingest(
 @data.command()
 def records(
     store: StoreFolder,
-    refused: Annotated[bool, typer.Option("--refused", help="Those that were left out, and why.")] = False,
-    split: Annotated[str | None, typer.Option("--split", help="Name each recording's part of this split, too.")] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="List the refused recordings with reasons.")] = False,
+    split: Annotated[str | None, typer.Option("--split", help="Add each recording's part in this split.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List a store's recordings as CSV, one a line: ids, patient, site, age, sex, labels, rate, length, leads, file."""
+    """List the recordings of a store as CSV.
+
+    Columns: ids, patient, site, age, sex, labels, sampling rate, length, leads and file.
+    """
     from clocs.store.store import open_store
     from clocs.store.summary import list_quarantined, list_recordings
 
     opened = open_store(store)
     if refused and split:
-        raise ConfigError("recordings that were refused are in no part of a split: leave --refused or --split out")
+        raise ConfigError("Refused recordings have no part in a split. Omit --refused or --split.")
     rows = list_quarantined(opened) if refused else list_recordings(opened, split)
     if as_json:
         typer.echo(json.dumps({"store": str(store), "records": list(rows)}))
@@ -167,7 +180,10 @@ def _cell(value: object) -> object:
 
 @data.command()
 def verify(store: StoreFolder, as_json: AsJson = False) -> None:
-    """Check every byte of a store; exits 1 and names the file when anything differs."""
+    """Verify every byte of a store.
+
+    Exits with code 1 and lists the files that differ.
+    """
     from clocs.store.verify import verify as run
 
     with progress_bar("bytes") as advance:
@@ -179,31 +195,32 @@ def verify(store: StoreFolder, as_json: AsJson = False) -> None:
     if faults:
         raise typer.Exit(1)
     if not as_json:
-        typer.echo(f"{store}: every byte is as its manifest says")
+        typer.echo(f"{store}: all files match the manifest")
 
 
 @data.command()
 def checksums(store: StoreFolder) -> None:
-    """Write the checksums that a store lacks, after comparing each shard with its SHA-256."""
+    """Add missing checksums to a store, after comparing each shard with its SHA-256."""
     from clocs.store.verify import add_checksums
 
     with progress_bar("bytes") as advance:
         written = add_checksums(store, progress=lambda done, total: advance(done, total, ""))
-    typer.echo(f"{store}: {written} files of checksums written")
+    typer.echo(f"{store}: {written} checksum files written")
 
 
 @data.command()
 def split(
     store: StoreFolder,
-    name: Annotated[str, typer.Option("--name", help="Name of the split.")] = "default",
-    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another split.")] = 0,
+    name: Annotated[str, typer.Option("--name", help="Give the split this name.")] = "default",
+    seed: Annotated[int, typer.Option(min=0, help="Draw the split with this seed.")] = 0,
     group_duplicates: Annotated[bool, typer.Option(help="Keep identical signals in one part.")] = True,
     like: Annotated[
-        str | None, typer.Option(help="Split of an earlier version: its patients keep their parts, new ones are dealt.")
+        str | None,
+        typer.Option(help="Keep the parts of this split of an earlier version, and distribute new patients."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Split a store's patients into train, validation and test, once."""
+    """Split the patients of a store into train, validation and test."""
     from clocs.store.splits import make_split
     from clocs.store.store import open_store
 
@@ -216,19 +233,22 @@ def split(
     print_table([f"split '{name}'", "patients", "recordings"], rows)
     empty = [part for part, count in counts["patients"].items() if not count and counts["policy"][part]]
     if empty:
-        why = "there are too few patients, or many share signals and must stay together"
+        reason = "there are too few patients, or many share signals and must stay together"
         if not any(counts["patients"].values()):
-            why = "no recording is long enough for a frame, or has its leads"
-        typer.echo(f"nobody is in the {' and '.join(empty)} part: {why}")
+            reason = "no recording is long enough for a frame, or has the leads"
+        typer.echo(f"No patient is in the {' and '.join(empty)} part: {reason}.")
 
 
 @data.command("check-leaks")
 def check_leaks(
     store: StoreFolder,
-    name: Annotated[str, typer.Option("--split", "--name", help="Name of the split.")] = "default",
+    name: Annotated[str, typer.Option("--split", "--name", help="Check this split.")] = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Refuse a split that has one patient or one signal in two parts; exits 1 and names both records."""
+    """Check that no patient and no signal is in two parts of a split.
+
+    Exits with code 1 and names both records if there is a leak.
+    """
     from clocs.store.splits import load_split
     from clocs.store.store import open_store
 
@@ -242,14 +262,16 @@ def check_leaks(
 
 @data.command()
 def plot(
-    what: Annotated[Path, typer.Argument(metavar="FILE|STORE", help="An ECG file, or a store with --record.")],
+    what: Annotated[
+        Path, typer.Argument(metavar="FILE|STORE", help="An ECG file, or the folder of a store (with --record).")
+    ],
     out: Picture = Path("ecg.png"),
-    record: Annotated[str | None, typer.Option(help="Record id within a store.")] = None,
-    seconds: Annotated[float, typer.Option(help="How much to draw.")] = 10.0,
-    start: Annotated[float, typer.Option(help="From which second.")] = 0.0,
-    leads: Annotated[str | None, typer.Option(help="Comma-separated; default: all.")] = None,
+    record: Annotated[str | None, typer.Option(help="Plot the recording with this id.")] = None,
+    seconds: Annotated[float, typer.Option(help="Plot this duration in seconds.")] = 10.0,
+    start: Annotated[float, typer.Option(help="Start at this second.")] = 0.0,
+    leads: Annotated[str | None, typer.Option(help="Plot only these leads, separated by commas. Default: all.")] = None,
 ) -> None:
-    """Draw a recording on ECG paper, to scale: 25 mm/s, 10 mm/mV."""
+    """Plot a recording on ECG paper at 25 mm/s and 10 mm/mV."""
     from clocs.drawing.ecg_paper import draw_recording
     from clocs.drawing.figure import save_figure
     from clocs.formats import read
@@ -257,7 +279,7 @@ def plot(
     from clocs.store.store import open_store
 
     if record is None and what.is_dir():
-        raise ConfigError(f"{what} is a folder: name a recording of the store with --record ID")
+        raise ConfigError(f"{what} is a folder. Select a recording of the store with --record ID.")
     recording = read(what) if record is None else open_store(what).recording(record)
     chosen = tuple(canonical_lead(lead) for lead in leads.split(",")) if leads else None
     figure = draw_recording(recording, leads=chosen, seconds=seconds, start=start)
@@ -268,10 +290,13 @@ def plot(
 @data.command()
 def download(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Name of a dataset; see 'clocs data list'.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put its files.")],
-    mirror: Annotated[str | None, typer.Option(help="Address that takes the place of the publishers' hosts.")] = None,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the files.")],
+    mirror: Annotated[str | None, typer.Option(help="Download from this address instead of the publisher's.")] = None,
 ) -> None:
-    """Fetch a dataset from its publisher, with checksums. Interrupted, it continues."""
+    """Download a dataset from its publisher and compare checksums.
+
+    An interrupted command continues where it stopped.
+    """
     from clocs.datasets import DATASETS
     from clocs.datasets.download import download as run
 
@@ -284,13 +309,13 @@ def download(
 def _pairs(given: list[str]) -> dict[str, str]:
     wrong = [pair for pair in given if "=" not in pair]
     if wrong:
-        raise ConfigError(f"options are key=value, not {', '.join(wrong)}")
+        raise ConfigError(f"Expected options as key=value, got {', '.join(wrong)}.")
     return dict(pair.split("=", 1) for pair in given)
 
 
 def _exit_if_empty(numbers: dict[str, Any]) -> None:
     if not numbers["stored"]:
-        typer.secho("error: nothing is stored: every recording was refused", fg="red", err=True)
+        typer.secho("error: no recording was stored: all were refused", fg="red", err=True)
         raise typer.Exit(1)
 
 

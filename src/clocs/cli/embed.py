@@ -1,4 +1,4 @@
-"""``clocs embed``, ``clocs classify``: trained encoders put to use."""
+"""``clocs embed`` and ``clocs classify``: inference with trained encoders."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 from clocs.training.shipped import DEFAULT_ENCODER
 
-EncoderName = Annotated[str, typer.Option("--encoder", help="Name or folder of an encoder.")]
-AnyLead = Annotated[bool, typer.Option("--any-lead", help="Take leads that the encoder was not trained on, too.")]
+EncoderName = Annotated[str, typer.Option("--encoder", help="Use this encoder: a name or a folder.")]
+AnyLead = Annotated[bool, typer.Option("--any-lead", help="Also use leads that the encoder was not trained on.")]
 
 
 def embed(
@@ -24,19 +24,23 @@ def embed(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Table to write: .npz, .csv or .parquet; default: embeddings.npz. Of a store: the archive."
+            "--out",
+            help="Write this table (.npz, .csv or .parquet; default: embeddings.npz), or this archive of a store.",
         ),
     ] = None,
     any_lead: AnyLead = False,
     device: Device = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes, for a store.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Use this number of worker processes for a store.")] = 1,
     engine: Engine = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn ECG files into embeddings, one a lead and frame. Exits 1 if a file was refused; the others are written.
+    """Embed ECG files or a store.
 
-    With --json and without --out, no table is written. Of a store's folder, an archive of embeddings is made, one a
-    recording: interrupted, it continues; repeated, it does nothing.
+    For files, writes a table with one embedding per lead and frame. Exits with code 1 if a file was refused; the others
+    are written. With --json and without --out, no table is written.
+
+    For a store, writes an archive with one embedding per recording. An interrupted command continues where it stopped.
+    A repeated command does nothing.
     """
     from clocs.store.manifest import versions
 
@@ -60,9 +64,9 @@ def _embed_store(
     from clocs.similarity.archive.embedding import embed_store
 
     if out is None:
-        raise ConfigError(f"{store} is a store: name the folder of the archive to make with --out")
+        raise ConfigError(f"{store} is a store. Pass the folder of the new archive with --out.")
     if out.suffix in ENDINGS and not out.exists():
-        raise ConfigError(f"{store} is a store, whose archive is a folder; '{out}' is called as a table is")
+        raise ConfigError(f"{store} is a store, so --out must be a folder, not the table '{out}'.")
     with progress_bar("recordings") as advance:
         made = embed_store(
             encoder,
@@ -83,8 +87,8 @@ def _embed_store(
     rows += [(f"refused: {reason}", count) for reason, count in about.refused.items()]
     print_table([str(out), f"version {about.version}"], rows)
     if about.refused:
-        typer.echo(f"reasons: {out / about.refused_list.file}")
-    typer.echo("Embeddings are personal data: keep them as the recordings are kept.")
+        typer.echo(f"For the reasons see {out / about.refused_list.file}")
+    typer.echo("Embeddings are personal data. Protect them like the recordings.")
 
 
 def _embed_files(
@@ -118,13 +122,13 @@ def classify(
     encoder: EncoderName = DEFAULT_ENCODER,
     classifier: Annotated[
         str | None,
-        typer.Option(help="One of the encoder's classifiers; without it, the first fitted on a lead of the file."),
+        typer.Option(help="Use this classifier of the encoder. Default: the first one that fits a lead of the file."),
     ] = None,
     any_lead: AnyLead = False,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how probable each class of an encoder's classifier is. Research use only, not a diagnosis."""
+    """Estimate the probability of each class of an encoder's classifier. Research use only, not a diagnosis."""
     from clocs.inference.pretrained import load_encoder
 
     found = load_encoder(encoder, device=device).classify(file, any_lead=any_lead, classifier=classifier)

@@ -1,4 +1,4 @@
-"""``clocs evaluate``: what an encoder is worth, with intervals over patients."""
+"""``clocs evaluate``: evaluation, comparison and publication of encoders."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from clocs.cli.arguments import AsJson, Checkpoint, SplitName, SplitStoreFolder,
 from clocs.cli.terminal import training_progress
 from clocs.core.errors import ConfigError
 
-evaluate = typer.Typer(help="Judge an encoder on a store's test patients.", no_args_is_help=True)
+evaluate = typer.Typer(help="Evaluate, compare and publish encoders.", no_args_is_help=True)
 
-Fraction = Annotated[float | None, typer.Option(show_default="0.5", help="Share of the training labels that is used.")]
+Fraction = Annotated[float | None, typer.Option(show_default="0.5", help="Use this fraction of the training labels.")]
 Labelled = Annotated[
-    int | None, typer.Option(min=1, help="So many training patients have labels, in place of a share.")
+    int | None, typer.Option(min=1, help="Use the labels of this number of training patients, instead of a fraction.")
 ]
-LabelUnit = Annotated[
-    str, typer.Option(help="What the share is drawn over: patients, or frames (the released code's way).")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Of the label draw and of random weights.")]
+LabelUnit = Annotated[str, typer.Option(help="Draw the fraction over patients, or over frames as in the paper's code.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the label draw and of random weights.")]
 Frames = Annotated[
-    str, typer.Option(help="encoder: frames as it was trained on; paper: the dataset's own in the paper.")
+    str,
+    typer.Option(
+        help="Cut frames as in the encoder's training (encoder), or as the paper does for the dataset (paper)."
+    ),
 ]
-RunsFolder = Annotated[Path, typer.Option("--runs", help="Folder of all runs.")]
+RunsFolder = Annotated[Path, typer.Option("--runs", help="Store runs in this folder.")]
 MoreStores = Annotated[
     list[Path] | None,
-    typer.Option("--more-store", help="A further store; repeat it for more."),
+    typer.Option("--extra-store", help="Add another store. Repeatable."),
 ]
 
 
@@ -43,14 +44,16 @@ def probe_command(
     split: SplitName = "default",
     frames: Frames = "encoder",
     solver: Annotated[
-        str, typer.Option(help="lbfgs: logistic regression; adam: as the paper trains its linear layer.")
+        str, typer.Option(help="Fit by lbfgs (logistic regression), or by adam as the paper trains its linear layer.")
     ] = "lbfgs",
-    train_mode: Annotated[bool, typer.Option(help="As the released code: BatchNorm and dropout active.")] = False,
+    train_mode: Annotated[
+        bool, typer.Option(help="Keep BatchNorm and dropout in training mode, as the paper's code does.")
+    ] = False,
     runs: RunsFolder = Path("runs"),
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Linear evaluation: the encoder frozen, a linear classifier on its embeddings."""
+    """Train a linear classifier on the embeddings of a frozen encoder, and test it."""
     import torch
 
     from clocs.core.options import validate_model
@@ -73,20 +76,24 @@ def finetune_command(
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",
-    max_epochs: Annotated[int, typer.Option(help="At most.")] = 400,
-    patience: Annotated[int, typer.Option(help="Epochs that are no better in validation before training ends.")] = 15,
-    monitor: Annotated[str, typer.Option(help="What is better in validation: a lower loss, or a higher auc.")] = "loss",
-    batch_size: Annotated[int, typer.Option(help="Instances in a batch; 0: 16 for Cardiology, 256 otherwise.")] = 0,
+    max_epochs: Annotated[int, typer.Option(help="Train for at most this number of epochs.")] = 400,
+    patience: Annotated[
+        int, typer.Option(help="Stop after this number of epochs without improvement in validation.")
+    ] = 15,
+    monitor: Annotated[str, typer.Option(help="Monitor this validation metric: loss or auc.")] = "loss",
+    batch_size: Annotated[
+        int, typer.Option(help="Number of instances per batch; 0 selects 16 for Cardiology and 256 otherwise.")
+    ] = 0,
     passes_per_epoch: Annotated[
-        int, typer.Option(help="Passes over the labelled frames in an epoch; more where they are few.")
+        int, typer.Option(help="Pass this number of times over the labelled frames per epoch.")
     ] = 1,
-    optimizer: Annotated[str, typer.Option(help="adam, or adamw.")] = "adam",
-    learning_rate: Annotated[float, typer.Option(help="Of the optimiser.")] = 1e-4,
+    optimizer: Annotated[str, typer.Option(help="Train with this optimiser: adam or adamw.")] = "adam",
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of the optimiser.")] = 1e-4,
     runs: RunsFolder = Path("runs"),
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tuning: encoder and classifier trained together; 'random' trains from scratch."""
+    """Fine-tune an encoder together with a classifier, and test it. 'random' trains from scratch."""
     from clocs.core.options import validate_model
     from clocs.evaluation.finetune import FinetuneConfig, finetune
 
@@ -106,11 +113,9 @@ def finetune_command(
 
 
 def _labels(label_fraction: float | None, num_labelled_patients: int | None) -> dict[str, float | int]:
-    """A share of the labels, or those of so many patients."""
+    """Return the selection of labels: a fraction, or a number of patients."""
     if label_fraction is not None and num_labelled_patients is not None:
-        raise ConfigError(
-            "--label-fraction and --num-labelled-patients are two ways to say which labels are used; give one of them"
-        )
+        raise ConfigError("--label-fraction and --num-labelled-patients exclude each other. Pass one of them.")
     return {
         name: value
         for name, value in (("label_fraction", label_fraction), ("num_labelled_patients", num_labelled_patients))
@@ -122,35 +127,37 @@ def _labels(label_fraction: float | None, num_labelled_patients: int | None) -> 
 def pca_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the new encoder.")],
     extra_store: MoreStores = None,
     embedding_dim: Annotated[
-        int | None, typer.Option(min=1, help="Number of components; without it, the dimension of the embedding.")
+        int | None, typer.Option(min=1, help="Keep this number of components. Default: the dimension of the embedding.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give an encoder another embedding, without labels: PCA of the pooled activations of every block."""
+    """Replace the embedding of an encoder by a PCA of the pooled activations of every block, without labels."""
     from clocs.evaluation.pca import write_pca_encoder
 
     found = write_pca_encoder(checkpoint, store, out, extra_stores=extra_store or (), embedding_dim=embedding_dim)
-    kept = f"{found['folder']}: keeps {found['explained']:.1%} of the variance"
-    typer.echo(json.dumps(found) if as_json else kept)
+    summary = f"{found['folder']}: explains {found['explained']:.1%} of the variance"
+    typer.echo(json.dumps(found) if as_json else summary)
 
 
 @evaluate.command("publish")
 def publish_command(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; model hubs take it as it is.")],
-    name: Annotated[str, typer.Option(help="What the encoder is called.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the published encoder, ready for model hubs.")],
+    name: Annotated[str, typer.Option(help="Give the encoder this name.")],
     extra_store: MoreStores = None,
-    split: Annotated[str | None, typer.Option(help="Of stores that did not train the encoder; else: default.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Use this split of stores that did not train the encoder. Default: default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an encoder ready for others: with a calibrated classifier for each store's labels, and a model card.
+    """Publish an encoder with calibrated classifiers and a model card.
 
-    The stores are all that the encoder was trained on, or others, of whose test patients it has seen nobody: so a
-    shipped encoder gets a classifier for labels of your own.
+    Each store's labels get a classifier. Pass all stores that the encoder was trained on, or other stores of which it
+    has seen no test patient. The latter adds classifiers for your own labels to a shipped encoder.
     """
     from clocs.publishing.publish import publish
 
@@ -161,12 +168,14 @@ def publish_command(
 @evaluate.command("compare")
 def compare_command(
     first: Annotated[
-        str, typer.Argument(metavar="FIRST", help="Folders of evaluations, one a seed, with commas between them.")
+        str, typer.Argument(metavar="FIRST", help="Folders of evaluations, one per seed, separated by commas.")
     ],
-    second: Annotated[str, typer.Argument(metavar="SECOND", help="The same for what they are compared with.")],
+    second: Annotated[
+        str, typer.Argument(metavar="SECOND", help="Folders of the evaluations to compare with, in the same form.")
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """The AUC of the first minus that of the second, with an interval over the same patients."""
+    """Compare two encoders by the difference of their AUCs (first minus second), paired over patients."""
     from clocs.evaluation.results import compare
 
     found = compare(*([Path(folder.strip()) for folder in side.split(",")] for side in (first, second)))
@@ -178,7 +187,7 @@ def compare_command(
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:
-    """One JSON object, or a table."""
+    """Print the result as JSON or as a table."""
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -189,14 +198,14 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     from clocs.evaluation.scoring import LEVELS
 
     table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
-    for level in LEVELS:  # by name: a result that was looked up has its keys in another order
+    for level in LEVELS:  # explicit order, because cached results have sorted keys
         table.add_row(f"per {level}, {found['test'][level]['rows']:,} rows", *_cells(found["test"][level]))
     for name, values in sorted(found["test"]["recording"]["classes"].items()):
         table.add_row(f"  {escape(name)}, {values['positives']:,} recordings", *_cells(values))
     Console().print(table)
     for note in found["notes"]:
         typer.echo(f"note: {note}")
-    typer.echo(f"kept in {found['run']}")
+    typer.echo(f"Stored in {found['run']}")
 
 
 def _cells(values: dict[str, Any]) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""``clocs index`` and ``clocs similar``: an index of patients, and the patients most like a recording."""
+"""``clocs index`` and ``clocs similar``: patient indexes and similarity search."""
 
 from __future__ import annotations
 
@@ -9,33 +9,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clocs.cli.arguments import AsJson, Draw
+from clocs.cli.arguments import AsJson, Plot
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from clocs.similarity.index.neighbors import Neighbor
 
-index = typer.Typer(help="Make an archive of embeddings searchable; add and delete patients.", no_args_is_help=True)
+index = typer.Typer(help="Build, change and verify an index of patients.", no_args_is_help=True)
 
-ArchiveFolder = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="Folder that 'clocs embed STORE' made.")]
+ArchiveFolder = Annotated[
+    Path, typer.Argument(metavar="ARCHIVE", help="Folder of an archive, written by 'clocs embed STORE'.")
+]
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
 
 
 class KindName(StrEnum):
-    """How an index is searched."""
+    """Kinds of index."""
 
     EXACT = "exact"
     HNSW = "hnsw"
     IVFPQ = "ivfpq"
 
 
-Kind = Annotated[KindName, typer.Option(help="hnsw and ivfpq are for millions, and need the extra 'search'.")]
+Kind = Annotated[
+    KindName,
+    typer.Option(
+        help="Search exactly or approximately. hnsw and ivfpq suit millions of patients and need the extra 'search'."
+    ),
+]
 
 
 @index.command()
 def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXACT, as_json: AsJson = False) -> None:
-    """Make an index of the patients of an archive, each one vector."""
+    """Build an index of the patients of an archive, with one vector per patient."""
     from clocs.similarity.index.changes import build_index
 
     build_index(archive, folder, kind.value)
@@ -44,7 +51,7 @@ def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXA
 
 @index.command()
 def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) -> None:
-    """Add the recordings of an archive that are not yet there; deleted patients stay out."""
+    """Add the recordings of an archive to an index. Deleted patients stay excluded."""
     from clocs.similarity.index.changes import add_archive
 
     done = add_archive(folder, archive)
@@ -55,7 +62,7 @@ def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) ->
         return
     rows = [("recordings added", done.recordings), ("patients with a new row", done.patients)]
     rows += [
-        ("recordings that were there", done.already_indexed),
+        ("recordings already in the index", done.already_indexed),
         ("recordings of deleted patients", done.from_deleted_patients),
     ]
     print_table([str(folder), ""], rows)
@@ -64,40 +71,45 @@ def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) ->
 @index.command()
 def delete(
     folder: IndexFolder,
-    patients: Annotated[list[str] | None, typer.Argument(metavar="PATIENT...", help="Patient ids.")] = None,
-    listed: Annotated[Path | None, typer.Option("--from", help="File with one patient id a line.")] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Key file of patients' pseudonyms, for ids that are numbers.")
+    patients: Annotated[list[str] | None, typer.Argument(metavar="PATIENT...", help="Ids of patients.")] = None,
+    patient_list: Annotated[
+        Path | None, typer.Option("--patient-list", help="Read patient ids from this file, one per line.")
     ] = None,
-    allow_unknown: Annotated[bool, typer.Option(help="Keep out ids that are not there yet, too.")] = False,
+    key: Annotated[
+        Path | None, typer.Option(help="Convert original patient ids to pseudonyms with this key file.")
+    ] = None,
+    allow_unknown: Annotated[
+        bool, typer.Option(help="Block ids that are not in the index from future additions.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take patients out of an index: no search returns them, no addition brings them back.
+    """Delete patients from an index.
 
-    Their vectors leave the disk at the next rebuild; the archive and the store still hold them.
+    No search returns them, and no addition brings them back. The next rebuild removes their vectors from the disk. The
+    archive and the store still hold them.
     """
     from clocs.similarity.index.changes import delete_patients
 
-    ids = [*(patients or []), *(_lines(listed) if listed else [])]
+    ids = [*(patients or []), *(_read_ids(patient_list) if patient_list else [])]
     if not ids:
-        raise ConfigError("name the patients to delete, or a file of their ids with --from")
+        raise ConfigError("Pass ids of patients, or a file of ids with --patient-list.")
     done = delete_patients(folder, ids, key=key, allow_unknown=allow_unknown)
     if as_json:
-        told = {"deleted": done.patients, "unknown": done.unknown, "deleted_before": done.already_deleted}
-        typer.echo(json.dumps({"index": str(folder), **told}))
+        counts = {"deleted": done.patients, "unknown": done.unknown, "deleted_before": done.already_deleted}
+        typer.echo(json.dumps({"index": str(folder), **counts}))
         return
-    rows = [("patients deleted", done.patients), ("ids deleted before", done.already_deleted)]
-    rows += [("ids that nobody has, kept out from now on", done.unknown)]
+    rows = [("patients deleted", done.patients), ("ids already deleted", done.already_deleted)]
+    rows += [("unknown ids, now blocked", done.unknown)]
     print_table([str(folder), ""], rows)
 
 
 @index.command()
 def rebuild(
     folder: IndexFolder,
-    kind: Annotated[KindName | None, typer.Option(help="Default: as it is.")] = None,
+    kind: Annotated[KindName | None, typer.Option(help="Change the kind of index. Default: unchanged.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an index anew, in one piece and without what was deleted."""
+    """Rewrite an index without deleted patients."""
     from clocs.similarity.index.changes import rebuild_index
 
     rebuild_index(folder, kind.value if kind else None)
@@ -109,7 +121,10 @@ def verify(
     folder: Annotated[Path, typer.Argument(metavar="INDEX|ARCHIVE", help="Folder of an index or an archive.")],
     as_json: AsJson = False,
 ) -> None:
-    """Check every byte of an index or an archive; exits 1 and names the file when anything differs."""
+    """Verify every byte of an index or an archive.
+
+    Exits with code 1 and lists the files that differ.
+    """
     from clocs.similarity.integrity import verify_embeddings
 
     with progress_bar("bytes") as advance:
@@ -121,7 +136,7 @@ def verify(
     if faults:
         raise typer.Exit(1)
     if not as_json:
-        typer.echo(f"{folder}: every byte is as its manifest says")
+        typer.echo(f"{folder}: all files match the manifest")
 
 
 def _show(folder: Path, as_json: bool) -> None:
@@ -135,15 +150,15 @@ def _show(folder: Path, as_json: bool) -> None:
     print_table([str(folder), ""], list(counts.items()))
 
 
-def _lines(path: Path) -> list[str]:
+def _read_ids(path: Path) -> list[str]:
     try:
         return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as a list of patient ids: {error}") from error
+        raise ConfigError(f"{path}: cannot be read as a list of patient ids: {error}") from error
 
 
 class Sex(StrEnum):
-    """As recordings have it."""
+    """Values of the sex of a patient."""
 
     FEMALE = "female"
     MALE = "male"
@@ -151,18 +166,24 @@ class Sex(StrEnum):
 
 def similar(
     record: Annotated[str, typer.Argument(metavar="RECORD", help="An ECG file, or the id of a record of the index.")],
-    index: Annotated[Path, typer.Option("--index", help="Folder of an index.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many patients.")] = 10,
-    site: Annotated[str | None, typer.Option(help="Only patients of this site.")] = None,
-    age: Annotated[str | None, typer.Option(help="Only patients of this age in years, such as 60-70.")] = None,
-    sex: Annotated[Sex | None, typer.Option(help="Only patients of this sex.")] = None,
-    label: Annotated[str | None, typer.Option(help="Only patients with this label.")] = None,
-    own_patient: Annotated[bool, typer.Option("--own-patient", help="Let the query's own patient be found.")] = False,
-    encoder: Annotated[str | None, typer.Option(help="Where the index's encoder is now, if it was moved.")] = None,
-    draw: Draw = None,
+    index: Annotated[Path, typer.Option("--index", help="Search this index.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Return this number of patients.")] = 10,
+    site: Annotated[str | None, typer.Option(help="Return only patients of this site.")] = None,
+    age: Annotated[
+        str | None, typer.Option(help="Return only patients in this range of ages in years, e.g. 60-70.")
+    ] = None,
+    sex: Annotated[Sex | None, typer.Option(help="Return only patients of this sex.")] = None,
+    label: Annotated[str | None, typer.Option(help="Return only patients with this label.")] = None,
+    include_own_patient: Annotated[
+        bool, typer.Option("--include-own-patient", help="Do not exclude the query's own patient.")
+    ] = False,
+    encoder: Annotated[
+        str | None, typer.Option(help="Load the index's encoder from this folder, if it was moved.")
+    ] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the patients most like a recording, with their labels, and which leads are most alike."""
+    """Find the patients most similar to a recording, and show their labels and the most similar leads."""
     from clocs.similarity.index.search import open_index
 
     opened = open_index(index, encoder)
@@ -170,38 +191,40 @@ def similar(
         record,
         k,
         site=site,
-        age=_band(age),
+        age=_parse_age_range(age),
         sex=sex.value if sex else None,
         label=label,
-        own_patient=own_patient,
+        include_own_patient=include_own_patient,
     )
-    if draw is not None:
+    if plot is not None:
         from clocs.drawing.figure import save_figure
         from clocs.similarity.index.neighbors import draw_similar
 
-        save_figure(draw_similar(opened, found), draw)
+        save_figure(draw_similar(opened, found), plot)
     if as_json:
-        typer.echo(json.dumps({"index": str(index), "draw": str(draw) if draw else None, **found.as_dict()}))
+        typer.echo(json.dumps({"index": str(index), "draw": str(plot) if plot else None, **found.as_dict()}))
         return
-    print_table(["patient", "distance", "labels", "who", "leads"], [_row(item) for item in found.neighbors])
+    print_table(
+        ["patient", "distance", "labels", "demographics", "lead similarity"], [_row(item) for item in found.neighbors]
+    )
     for note in found.notes:
         typer.echo(note)
-    typer.echo("Alike for this encoder; not a diagnosis.")
+    typer.echo("Similarity according to this encoder; not a diagnosis.")
 
 
-def _band(age: str | None) -> tuple[float, float] | None:
+def _parse_age_range(age: str | None) -> tuple[float, float] | None:
     if age is None:
         return None
     try:
         low, high = age.split("-")
         return float(low), float(high)
     except ValueError:
-        raise ConfigError(f"an age band is two numbers of years, such as 60-70, not '{age}'") from None
+        raise ConfigError(f"Expected an age range in years, such as 60-70, got '{age}'.") from None
 
 
 def _row(item: Neighbor) -> tuple[str, ...]:
-    who = ("" if item.age is None else f"{item.age:g} y", item.sex or "", item.site)
+    demographics = ("" if item.age is None else f"{item.age:g} y", item.sex or "", item.site)
     leads = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
     if item.recordings > 1:
-        leads += f" (of {item.record_id}, {'the most alike' if item.why else 'the first'} of {item.recordings})"
-    return item.patient_id, f"{item.distance:.4f}", ", ".join(item.labels), " ".join(filter(None, who)), leads
+        leads += f" (of {item.record_id}, {'the most similar' if item.why else 'the first'} of {item.recordings})"
+    return item.patient_id, f"{item.distance:.4f}", ", ".join(item.labels), " ".join(filter(None, demographics)), leads

@@ -1,4 +1,4 @@
-"""The ``clocs`` command. Nothing heavy is imported before a command needs it."""
+"""The ``clocs`` command. Commands import heavy modules only when they run."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from clocs.cli.similarity import audit, similarity
 from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
-"""The code that typer makes of a KeyboardInterrupt, which does not leave ``app()`` itself."""
-CONTINUE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed"}
-"""Commands that go on where they were, called again; others begin anew."""
+"""Exit code of typer after a KeyboardInterrupt, which ``app()`` does not raise."""
+RESUMABLE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed"}
+"""Commands that continue where they stopped when they are called again."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Data": {"data": data, "convert": convert},
     "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate},
-    "Encoders in use": {"embed": embed, "classify": classify, "serve": serve},
+    "Inference": {"embed": embed, "classify": classify, "serve": serve},
     "Similar patients": {"index": index, "similar": similar, "similarity": similarity, "audit": audit},
 }
-"""The commands in the order of the help, which is about that of their use."""
+"""Commands by help panel, in the order of typical use."""
 
 
-class _InOrder(TyperGroup):
-    """Commands as ``PANELS`` has them, where typer would have those without commands of their own first."""
+class _OrderedGroup(TyperGroup):
+    """Group that lists commands in the order of ``PANELS``."""
 
     def list_commands(self, context: object) -> list[str]:
         return [name for commands in PANELS.values() for name in commands]
 
 
 app = typer.Typer(
-    cls=_InOrder,
+    cls=_OrderedGroup,
     name="clocs",
-    help="Self-supervised learning on ECGs: stores, encoders, evaluation, patient search.",
+    help="Self-supervised learning on ECGs: data, pre-training, evaluation and similarity search.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -70,7 +70,7 @@ def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     skip_checksums: Annotated[
-        bool, typer.Option("--skip-checksums", help="Read stores without checksums; damage goes unnoticed.")
+        bool, typer.Option("--skip-checksums", help="Read stores without comparing checksums; damage is not detected.")
     ] = False,
 ) -> None:
     if skip_checksums:
@@ -82,10 +82,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command; an error of clocs' own is a message and exit code 1, never a traceback."""
-    python_form = warnings.formatwarning
-    warnings.formatwarning = lambda said, kind, *place: (
-        f"warning: {said}\n" if kind is UserWarning else python_form(said, kind, *place)
+    """Run the command. Errors of clocs print a message and exit with code 1, without a traceback."""
+    default_format = warnings.formatwarning
+    warnings.formatwarning = lambda message, category, *location: (
+        f"warning: {message}\n" if category is UserWarning else default_format(message, category, *location)
     )
     try:
         app()
@@ -99,9 +99,9 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            continued = "; the same command continues where it was" if CONTINUE & set(sys.argv[1:3]) else ""
-            typer.secho(f"interrupted{continued}", err=True)
+            hint = "; the same command continues where it stopped" if RESUMABLE & set(sys.argv[1:3]) else ""
+            typer.secho(f"interrupted{hint}", err=True)
         raise
-    except OSError as error:  # what the output goes to may be full
+    except OSError as error:  # e.g. a full disk under the output
         typer.secho(f"error: {error}", fg="red", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""``clocs pretrain``: from a store to an encoder."""
+"""``clocs pretrain``: pre-training of an encoder."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from clocs.cli.terminal import LOG_EVERY, is_rank_zero, training_progress
 
 
 def pretrain(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="METHOD-DATASET (cmsc-chapman), or a YAML file.")],
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="Configuration: METHOD-DATASET, e.g. cmsc-chapman, or a YAML file.")
+    ],
     overrides: Overrides = None,
     as_json: AsJson = False,
-    show: Annotated[bool, typer.Option("--show", help="Print the resolved config and exit.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the resolved configuration and exit.")] = False,
     log_every: Annotated[
-        int, typer.Option(min=1, help="Steps between log lines within an epoch, when the output is not a terminal.")
+        int, typer.Option(min=1, help="Log every this number of steps within an epoch if the output is not a terminal.")
     ] = LOG_EVERY,
 ) -> None:
-    """Pre-train an encoder. Killed, the same command continues; finished, it does nothing.
+    """Pre-train an encoder.
 
-    Keys: store, runs, seed, epochs, batch, leads, embedding, threads, devices, method.temperature, ...
+    An interrupted command continues where it stopped. After the run is finished, it does nothing.
+
+    Keys include store, runs, seed, max_epochs, batch_size, leads, embedding_dim, num_threads, devices and
+    method.temperature. Use --show to see all.
     """
     from clocs.training.config_resolution import resolve_config
 
@@ -39,11 +44,11 @@ def pretrain(
     if as_json:
         typer.echo(json.dumps(result))
         return
-    state = "was finished already" if result["already_finished"] else "is finished"
+    state = "was already finished" if result["already_finished"] else "is finished"
     typer.echo(
         f"run {result['run']} {state}: {result['epochs']} epochs, validation loss {result['validation_loss']:.4f}"
     )
     if result["resumed_from"] is not None:
         typer.echo(f"continued from the checkpoint after step {result['resumed_from']}")
-    epoch = f"epoch {result['best_epoch'] + 1}" if result["epochs"] else "as it starts"
+    epoch = f"epoch {result['best_epoch'] + 1}" if result["epochs"] else "initial weights"
     typer.echo(f"best encoder ({epoch}): {result['best']}")

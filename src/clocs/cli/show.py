@@ -1,4 +1,4 @@
-"""``clocs show``: pictures of what training sees."""
+"""``clocs show``: plots of batches, augmentations, training curves and scores."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import typer
 
 from clocs.cli.arguments import Overrides, Picture, StoreFolder
 
-show = typer.Typer(help="Pictures of what training sees.", no_args_is_help=True)
+show = typer.Typer(help="Plot batches, augmentations, training curves and scores.", no_args_is_help=True)
 
 
 @show.command()
 def batch(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="As for 'clocs pretrain'.")],
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="Configuration, as for 'clocs pretrain'.")],
     overrides: Overrides = None,
     out: Picture = Path("batch.png"),
-    instances: Annotated[int, typer.Option(min=1, help="Instances whose views are drawn.")] = 4,
+    instances: Annotated[int, typer.Option(min=1, help="Plot the views of this number of instances.")] = 4,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A run, its 'best', or a shipped encoder; default: one with fresh weights.")
+        Path | None, typer.Option(help="Use this run, checkpoint or shipped encoder. Default: random weights.")
     ] = None,
 ) -> None:
-    """Draw the first training batch of a config: its views, and how alike its instances are."""
+    """Plot the first training batch of a configuration: its views and the similarity of its instances."""
     from clocs.drawing.batch import draw_batch
     from clocs.drawing.figure import save_figure
     from clocs.training.config_resolution import resolve_config
@@ -37,12 +37,12 @@ def batch(
 @show.command()
 def augmentations(
     store: StoreFolder,
-    record: Annotated[str, typer.Option(help="Record id within the store.")],
+    record: Annotated[str, typer.Option(help="Plot the recording with this id.")],
     out: Picture = Path("augmentations.png"),
-    lead: Annotated[str | None, typer.Option(help="Default: the first one.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other augmentations.")] = 0,
+    lead: Annotated[str | None, typer.Option(help="Plot this lead. Default: the first one.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the augmentations.")] = 0,
 ) -> None:
-    """Draw 5 s of a recording under every augmentation, with its defaults and applied for certain."""
+    """Plot 5 s of a recording under every augmentation, with default options and probability 1."""
     from clocs.drawing.batch import draw_augmentations
     from clocs.drawing.figure import save_figure
     from clocs.store.store import open_store
@@ -57,9 +57,9 @@ def augmentations(
 def curves(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
     out: Picture = Path("curves.png"),
-    title: Annotated[str, typer.Option(help="Over the picture.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the picture.")] = "",
 ) -> None:
-    """Draw losses and effective rank of runs, epoch by epoch, side by side."""
+    """Plot losses and effective ranks of runs by epoch."""
     from clocs.training.curves import draw_runs
 
     draw_runs(runs, out, title)
@@ -68,11 +68,13 @@ def curves(
 
 @show.command()
 def scores(
-    evaluation: Annotated[Path, typer.Argument(metavar="EVALUATION", help="Folder that 'clocs evaluate' names.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the pictures.")] = Path(),
-    level: Annotated[str, typer.Option(help="frame, recording or patient.")] = "recording",
+    evaluation: Annotated[
+        Path, typer.Argument(metavar="EVALUATION", help="Folder of an evaluation, printed by 'clocs evaluate'.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Write the pictures to this folder.")] = Path(),
+    level: Annotated[str, typer.Option(help="Plot scores per frame, recording or patient.")] = "recording",
 ) -> None:
-    """Draw the ROC curves of an evaluation, and whether its probabilities mean what they say."""
+    """Plot ROC and calibration curves of an evaluation."""
     from clocs.evaluation.results import draw_scores
 
     for path in draw_scores(evaluation, out, level):

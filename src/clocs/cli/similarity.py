@@ -1,44 +1,52 @@
-"""``clocs similarity`` and ``clocs audit``: neighbours, distances, maps and groups; what embeddings reveal."""
+"""``clocs similarity`` and ``clocs audit``: similarity scores, distances, maps, groups and privacy audit."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from clocs.cli.arguments import AsJson, Checkpoint, Draw, SplitName, SplitStoreFolder, StoreFolder, Threads
+from clocs.cli.arguments import AsJson, Checkpoint, Plot, SplitName, SplitStoreFolder, StoreFolder, Threads
 from clocs.cli.terminal import print_table
 from clocs.core.errors import ConfigError
 
-similarity = typer.Typer(help="Judge neighbours; distances, maps and groups of patients.", no_args_is_help=True)
+similarity = typer.Typer(help="Score similarity; measure distances; map and group patients.", no_args_is_help=True)
 
 Checkpoints = Annotated[
-    str, typer.Argument(metavar="CHECKPOINTS", help="Encoders as for 'clocs audit', with commas between them.")
+    str, typer.Argument(metavar="CHECKPOINTS", help="Encoders as for 'clocs audit', separated by commas.")
 ]
-Part = Annotated[str, typer.Option(help="train, validation, test, or all (of a store without a split).")]
-Frames = Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")]
-Seed = Annotated[int, typer.Option(help="Of random weights, and of UMAP.")]
+Part = Annotated[str, typer.Option(help="Use this part of the split: train, validation or test; or all of the store.")]
+Frames = Annotated[str, typer.Option(help="Cut recordings into frames by this rule: encoder, paper or segments.")]
+Seed = Annotated[int, typer.Option(help="Seed of random weights and of UMAP.")]
 
 
-@similarity.command("judge")
-def judge_command(
+class ClusterSelectionName(StrEnum):
+    """Cluster selection methods of HDBSCAN."""
+
+    EOM = "eom"
+    LEAF = "leaf"
+
+
+@similarity.command("score")
+def score_command(
     checkpoints: Checkpoints,
     store: StoreFolder,
-    k: Annotated[int, typer.Option("-k", help="Neighbours.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="Number of neighbours.")] = 10,
     split: SplitName = "default",
     part: Part = "test",
     frames: Frames = "encoder",
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Share of the nearest patients who have the same label, and how well a patient's other segments are found."""
+    """Score label agreement of the nearest patients, and retrieval of a patient's other segments."""
     from clocs.similarity.scoring.scores import score_similarity
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
-    found = {name: score_similarity(name, store, k=k, **options) for name in _named(checkpoints)}
+    found = {name: score_similarity(name, store, k=k, **options) for name in _split_names(checkpoints)}
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -55,55 +63,53 @@ def distances_command(
     part: Part = "validation",
     frames: Frames = "encoder",
     seed: Seed = 0,
-    draw: Draw = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Distances within a patient and between patients, as in the paper's figure 6."""
+    """Measure distances within and between patients, as in figure 6 of the paper."""
     from clocs.drawing.embeddings import draw_distances
     from clocs.evaluation.scoring import format_interval
     from clocs.similarity.scoring.scores import score_distances
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
-    found = {name: score_distances(name, store, **options) for name in _named(checkpoints)}
-    if draw is not None:
+    found = {name: score_distances(name, store, **options) for name in _split_names(checkpoints)}
+    if plot is not None:
         short = {Path(name).name for name in found}
         titles = {name: Path(name).name if len(short) == len(found) else name for name in found}
-        draw_distances({titles[name]: (one.intra, one.inter) for name, (one, _) in found.items()}, draw)
-    told = {name: one for name, (_, one) in found.items()}
+        draw_distances({titles[name]: (one.intra, one.inter) for name, (one, _) in found.items()}, plot)
+    summaries = {name: one for name, (_, one) in found.items()}
     if as_json:
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(summaries))
         return
     rows = [
         (name, f"{one['intra']['mean']:.4g}", f"{one['inter']['mean']:.4g}", format_interval(one["separation"]))
-        for name, one in told.items()
+        for name, one in summaries.items()
     ]
     print_table(["encoder", "mean within a patient", "mean between patients", "AUC between the two"], rows)
-    _print_notes({name: one["notes"] for name, one in told.items()})
+    _print_notes({name: one["notes"] for name, one in summaries.items()})
 
 
 @similarity.command("map")
 def map_command(
     checkpoint: Checkpoint,
-    stores: Annotated[
-        str, typer.Argument(metavar="STORES", help="Folders of stores, with commas between them, on one map.")
-    ],
-    method: Annotated[str, typer.Option(help="pca, or umap (extra 'umap').")] = "pca",
+    stores: Annotated[str, typer.Argument(metavar="STORES", help="Folders of stores, separated by commas.")],
+    method: Annotated[str, typer.Option(help="Project with pca, or with umap (extra 'umap').")] = "pca",
     split: SplitName = "default",
     part: Part = "test",
     frames: Frames = "encoder",
     seed: Seed = 0,
-    draw: Draw = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """A map of patients, coloured by label, age, sex and site; alike ones lie near each other."""
+    """Plot a two-dimensional map of patients, coloured by label, age, sex and site."""
     from clocs.drawing.embeddings import draw_map
     from clocs.similarity.patient_map import map_patients
     from clocs.similarity.scoring.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
-    cohorts = {store: open_cohort(checkpoint, store, **options) for store in _named(stores)}
+    cohorts = {store: open_cohort(checkpoint, store, **options) for store in _split_names(stores)}
     found = map_patients(list(cohorts.values()), method, seed=seed)
-    target = draw or (None if as_json else Path("patient-map.png"))
+    target = plot or (None if as_json else Path("patient-map.png"))
     if target is not None:
         draw_map(found.points, found.metadata.color_columns(), target, axes_names=found.axis_labels())
     notes = {store: cohort.notes for store, cohort in cohorts.items()}
@@ -119,27 +125,31 @@ def groups_command(
     checkpoint: Checkpoint,
     store: StoreFolder,
     min_group_size: Annotated[
-        int | None, typer.Option(help="Patients of the smallest group. Default: 15, or 1 % of all.")
+        int | None,
+        typer.Option(help="Minimum number of patients per group. Default: 15, or 1 % of all if that is more."),
     ] = None,
-    fine: Annotated[bool, typer.Option("--fine", help="Smaller groups, and more patients in none.")] = False,
+    cluster_selection: Annotated[
+        ClusterSelectionName,
+        typer.Option(help="Select the most persistent clusters (eom), or the smallest dense ones (leaf)."),
+    ] = ClusterSelectionName.EOM,
     split: SplitName = "default",
     part: Part = "test",
     frames: Frames = "encoder",
     seed: Seed = 0,
-    draw: Draw = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Groups that patients form by themselves, and their labels, ages and sexes beside those of all."""
+    """Cluster patients, and compare labels, ages and sexes of the groups with all patients."""
     from clocs.drawing.embeddings import draw_groups
     from clocs.similarity.patient_groups import group_patients
     from clocs.similarity.scoring.cohort import open_cohort
 
     options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
     cohort = open_cohort(checkpoint, store, **options)
-    found = group_patients(cohort, min_group_size=min_group_size, fine=fine)
-    if draw is not None:
+    found = group_patients(cohort, min_group_size=min_group_size, cluster_selection=cluster_selection.value)
+    if plot is not None:
         names = {group.number: group.legend() for group in found.groups}
-        draw_groups(found.patient_map.points, found.assignment, names, draw, axes_names=found.patient_map.axis_labels())
+        draw_groups(found.patient_map.points, found.assignment, names, plot, axes_names=found.patient_map.axis_labels())
     if as_json:
         typer.echo(json.dumps({**found.as_dict(), "notes": cohort.notes}))
         return
@@ -147,21 +157,21 @@ def groups_command(
     for group in found.groups:
         age, female = _or_dash(group.median_age, "{:.0f}"), _or_dash(group.female, "{:.0%}")
         rows.append((group.title, group.patients, group.describe_labels(), age, female))
-    print_table(["group", "patients", "labels (times as many as in all)", "median age", "female"], rows)
-    again = _or_dash(found.stability, "{:.2f}")
-    typer.echo(f"found again with half of the patients left out: {again} (adjusted Rand index, at most 1)")
+    print_table(["group", "patients", "labels (ratio to all patients)", "median age", "female"], rows)
+    stability = _or_dash(found.stability, "{:.2f}")
+    typer.echo(f"stability with half of the patients: {stability} (adjusted Rand index, at most 1)")
     _print_notes({checkpoint: cohort.notes})
 
 
-def _named(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     found = [name.strip() for name in names.split(",") if name.strip()]
     if not found:
-        raise ConfigError("name at least one, and put commas between several")
+        raise ConfigError("Expected at least one name; separate several by commas.")
     return found
 
 
 def _score_rows(name: str, found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Rows of the table for one encoder."""
+    """Return the table rows of one encoder."""
     from clocs.evaluation.scoring import format_interval
 
     rows = []
@@ -196,12 +206,12 @@ def audit(
     checkpoint: Checkpoint,
     store: SplitStoreFolder,
     split: SplitName = "default",
-    frames: Annotated[str, typer.Option(help="encoder, paper or segments: how recordings are cut.")] = "encoder",
-    seed: Annotated[int, typer.Option(min=0, help="Of random weights.")] = 0,
+    frames: Frames = "encoder",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random weights.")] = 0,
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Try to tell patients again by their embeddings, and to tell who trained the encoder. Simple attacks only."""
+    """Audit an encoder for re-identification of patients and membership inference, by simple attacks."""
     import torch
 
     from clocs.similarity.scoring.audit import audit as run
@@ -212,7 +222,7 @@ def audit(
     if as_json:
         typer.echo(json.dumps(found))
         return
-    print_table(["test", "found", "guessing"], table_rows(found))
+    print_table(["attack", "result", "chance"], table_rows(found))
     for note in found["notes"]:
         typer.echo(f"note: {note}")
-    typer.echo("Embeddings are personal data, whatever these figures are.")
+    typer.echo("Embeddings are personal data, whatever the results.")

@@ -1,4 +1,4 @@
-"""What a command shows: tables on standard output; progress on standard error, as a bar or as lines of a log."""
+"""Terminal output: tables on standard output, progress bars or log lines on standard error."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from contextlib import contextmanager
 from typing import Any
 
 Advance = Callable[[int, int | None, str], None]
-"""Called with the amount done, the total (None: unknown) and a note."""
-FIRST_LINE = 1000
-"""With an unknown total, the amount that the first line reports. Each next line reports a quarter more."""
-LEAST_BYTES = 10_000_000
-"""Bytes between lines at least."""
+"""Callback with the amount done, the total (None if unknown) and a note."""
+FIRST_REPORT = 1000
+"""Amount at the first line if the total is unknown. Each next line comes after another quarter."""
+MIN_BYTES = 10_000_000
+"""Minimum number of bytes between two lines."""
 LOG_EVERY = 200
-"""Steps between the lines of a training within an epoch."""
+"""Training steps between two lines within an epoch."""
 
 
 def is_rank_zero() -> bool:
-    """Return whether this process prints for all ranks of a training, by what its launcher has set."""
+    """Return True if this process has rank zero, according to the environment variables of its launcher."""
     names = ("RANK",) if os.environ.get("RANK") else ("LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
     return not any(int(os.environ.get(name) or 0) for name in names)
 
 
 def print_line(text: str) -> None:
-    """Print a line on standard error at once."""
+    """Print a line to standard error without buffering."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress_bar(unit: str) -> Iterator[Advance]:
-    """Show progress: a bar on a terminal, else a line every tenth of the work.
+    """Show progress as a bar on a terminal, otherwise as a line for every tenth of the work.
 
     Args:
         unit: What is counted, e.g. ``"recordings"``.
 
     Yields:
-        The function to call with the amount done, the total (None: unknown) and a note.
+        The function to call with the amount done, the total (None if unknown) and a note.
     """
     if not sys.stderr.isatty():
         yield ProgressLines(unit)
@@ -54,21 +54,21 @@ def progress_bar(unit: str) -> Iterator[Advance]:
 
 
 class ProgressLines:
-    """Print a line for every tenth of the work; with an unknown total, whenever a quarter more is done.
+    """Lines for every tenth of the work, or for every further quarter if the total is unknown.
 
     Args:
-        unit: What is counted. Of bytes, at least 10 MB lie between two lines, so that small files are passed over.
-        write: Prints a line.
+        unit: What is counted. For ``bytes``, lines are at least 10 MB apart, so small files print none.
+        write: Function that prints a line.
     """
 
     def __init__(self, unit: str, write: Callable[[str], None] = print_line) -> None:
         self._unit, self._write = unit, write
-        self._least = LEAST_BYTES if unit == "bytes" else 1
+        self._min_step = MIN_BYTES if unit == "bytes" else 1
         self._total: int | None = None
         self._done, self._reported, self._since = 0, 0, 0
 
     def __call__(self, done: int, total: int | None, note: str) -> None:
-        """Report progress. A smaller amount than before, or another total, begins a new piece of work."""
+        """Report progress. A smaller amount than before, or another total, starts a new progress."""
         if done < self._done or total != self._total:
             self._done, self._total, self._reported = 0, total, 0
         self._since += done - self._done
@@ -76,8 +76,8 @@ class ProgressLines:
         if total:
             due = done * 10 // total > self._reported * 10 // total
         else:
-            due = done >= max(FIRST_LINE, 1.25 * self._reported)
-        if due and self._since >= self._least:
+            due = done >= max(FIRST_REPORT, 1.25 * self._reported)
+        if due and self._since >= self._min_step:
             self._reported, self._since = done, 0
             of = f" of {total:,} ({done / total:.0%})" if total else ""
             self._write(f"{done:,}{of} {self._unit}{f', {note}' if note else ''}")
@@ -85,19 +85,19 @@ class ProgressLines:
 
 @contextmanager
 def training_progress(max_epochs: int, log_every: int = LOG_EVERY) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Show a training: a bar on a terminal, else plain lines; on ranks other than zero, nothing.
+    """Show training progress: a bar on a terminal, otherwise lines; nothing on ranks other than zero.
 
-    Messages of the training itself (its folder, the step at which it resumes) are shown too.
+    Log messages of the training, such as its folder and the resumed step, are shown too.
 
     Args:
-        max_epochs: The greatest number of epochs.
+        max_epochs: Maximum number of epochs.
         log_every: Steps between lines within an epoch.
 
     Yields:
-        The training's ``progress`` callback.
+        The ``progress`` callback of the training.
     """
     if not is_rank_zero():
-        yield lambda known: None
+        yield lambda values: None
     elif sys.stderr.isatty():
         with TrainingBar(max_epochs) as bar, _messages_to(bar.write):
             yield bar.update
@@ -109,7 +109,7 @@ def training_progress(max_epochs: int, log_every: int = LOG_EVERY) -> Iterator[C
 
 @contextmanager
 def _messages_to(write: Callable[[str], None]) -> Iterator[None]:
-    """Hand on what ``clocs.training`` logs."""
+    """Pass log messages of ``clocs.training`` to a function."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -127,7 +127,7 @@ def _messages_to(write: Callable[[str], None]) -> Iterator[None]:
 
 
 class TrainingLines:
-    """Print a line for every epoch of a training, and one every ``log_every`` steps within an epoch."""
+    """Lines for every epoch of a training, and for every ``log_every`` steps within an epoch."""
 
     def __init__(
         self,
@@ -142,25 +142,25 @@ class TrainingLines:
         self._step: dict[str, Any] = {}
 
     def write(self, text: str) -> None:
-        """Print a message of the training, which begins after it: the seconds of an epoch count from there."""
+        """Print a log message of the training, and start the timer of the epoch."""
         self._print(text)
         self._began = self._clock()
 
-    def update(self, known: dict[str, Any]) -> None:
-        """Print a step's or an epoch's values."""
-        if "validation_loss" in known:
+    def update(self, status: dict[str, Any]) -> None:
+        """Print the values of a step or an epoch."""
+        if "validation_loss" in status:
             now = self._clock()
-            values = {**self._step, **known, "seconds": now - self._began}
-            self._print(f"{self._position(known)}: {_described(values, EPOCH_VALUES)}")
+            values = {**self._step, **status, "seconds": now - self._began}
+            self._print(f"{self._position(status)}: {_format_values(values, EPOCH_VALUES)}")
             self._began, self._step = now, {}
             return
-        self._step = known
-        if known["in_epoch"] % self._log_every == 0 and known["in_epoch"] < known["per_epoch"]:
-            within = f"{known['in_epoch']:,} of {known['per_epoch']:,} in the epoch"
-            self._print(f"{self._position(known)} ({within}): {_described(known, STEP_VALUES)}")
+        self._step = status
+        if status["in_epoch"] % self._log_every == 0 and status["in_epoch"] < status["per_epoch"]:
+            within = f"{status['in_epoch']:,} of {status['per_epoch']:,} in the epoch"
+            self._print(f"{self._position(status)} ({within}): {_format_values(status, STEP_VALUES)}")
 
-    def _position(self, known: dict[str, Any]) -> str:
-        return f"epoch {min(known['epoch'] + 1, self._epochs)} of at most {self._epochs}, step {known['step']:,}"
+    def _position(self, status: dict[str, Any]) -> str:
+        return f"epoch {min(status['epoch'] + 1, self._epochs)} of at most {self._epochs}, step {status['step']:,}"
 
 
 LOSS, SPEED, RATE = "loss {:.4f}", "{:,.0f} frames/s", "learning rate {:.3g}"
@@ -177,13 +177,13 @@ EPOCH_VALUES = {
 }
 
 
-def _described(values: dict[str, Any], formats: dict[str, str]) -> str:
-    """Describe those values that are known."""
+def _format_values(values: dict[str, Any], formats: dict[str, str]) -> str:
+    """Format the available values."""
     return ", ".join(form.format(values[key]) for key, form in formats.items() if values.get(key) is not None)
 
 
 class TrainingBar:
-    """Show loss, speed and time left of a training on a terminal."""
+    """Progress bar of a training with loss, speed and remaining time."""
 
     def __init__(self, max_epochs: int) -> None:
         from rich.console import Console
@@ -211,21 +211,21 @@ class TrainingBar:
         """Print a line above the bar."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def update(self, known: dict[str, Any]) -> None:
-        """Show a step's or an epoch's values."""
-        if "validation_loss" in known:
-            self._validation = f"validation {known['validation_loss']:.4f}, rank {known['effective_rank']:.1f}"
+    def update(self, status: dict[str, Any]) -> None:
+        """Show the values of a step or an epoch."""
+        if "validation_loss" in status:
+            self._validation = f"validation {status['validation_loss']:.4f}, rank {status['effective_rank']:.1f}"
             return
-        note = f"loss {known['loss']:.4f}  {known['frames_per_second']:,.0f} frames/s  {self._validation}"
-        done = known["epoch"] * known["per_epoch"] + known["in_epoch"]
-        description = f"epoch {known['epoch'] + 1} of at most {self._epochs}"
+        note = f"loss {status['loss']:.4f}  {status['frames_per_second']:,.0f} frames/s  {self._validation}"
+        done = status["epoch"] * status["per_epoch"] + status["in_epoch"]
+        description = f"epoch {status['epoch'] + 1} of at most {self._epochs}"
         self._bar.update(
-            self._task, completed=done, total=self._epochs * known["per_epoch"], description=description, note=note
+            self._task, completed=done, total=self._epochs * status["per_epoch"], description=description, note=note
         )
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under their titles; whole numbers with separators, words as they are: "[old]" is no markup."""
+    """Print a table, integers with thousands separators and text without markup."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

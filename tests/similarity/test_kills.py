@@ -86,7 +86,7 @@ def check_as_killed(operation: str, place: Path) -> None:
             open_archive(place / "archive")
         return
     if operation == "build" and not (place / "index" / "index.json").exists():
-        with pytest.raises(StoreError, match="no finished index"):
+        with pytest.raises(StoreError, match="is not an index"):
             open_index(place / "index")
         return
     index = open_index(place / "index")

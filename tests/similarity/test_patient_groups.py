@@ -42,7 +42,7 @@ def test_the_smallest_group_is_as_asked_for() -> None:
     assert find_groups(values, min_group_size=5).max() == 2
     assert find_groups(values, min_group_size=20).max() == 1
     for min_group_size in (1, 129):
-        with pytest.raises(ConfigError, match=f"cannot be {min_group_size}"):
+        with pytest.raises(ConfigError, match=f"got {min_group_size}"):
             find_groups(values, min_group_size=min_group_size)
 
 
@@ -65,7 +65,7 @@ def test_who_is_in_a_group_is_counted() -> None:
     assert (second.median_age, second.female) == (None, None)
     assert second.legend() == "group 1, 2: SR 100% (x2.7)"
     assert largest.describe_labels() == "AF 75% (x1.5)", "only what is more frequent than in all"
-    assert none.title == "in no group"
+    assert none.title == "no group"
     json.dumps([group.as_dict() for group in (largest, second, none)], allow_nan=False)
 
 

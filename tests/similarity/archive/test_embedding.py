@@ -192,7 +192,7 @@ def test_one_folder_holds_one_store(encoder: PretrainedEncoder, tmp_path: Path) 
         return Store.from_arrays(place, signals, sampling_rate=500, leads=("II", "V2"), table={"record_id": records})
 
     embed_store(encoder, store_with("a", "b", "c"), tmp_path / "archive")
-    with pytest.raises(ConfigError, match=r"of 3 recordings of which .* has 0: it is another store"):
+    with pytest.raises(ConfigError, match=r"3 recordings, of which .* has only 0\. It is another store"):
         embed_store(encoder, store_with("d", "e", "f"), tmp_path / "archive")
     assert len(embed_store(encoder, store_with("a", "b"), tmp_path / "archive")) == 2
 

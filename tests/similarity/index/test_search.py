@@ -122,7 +122,7 @@ def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_p
     named = {item.record_id for item in found.neighbors}
     assert other in named
     assert one not in named
-    said = f"patient {one} is left out: the query's own, who has this very recording"
+    said = f"Patient {one} is excluded as the query's own patient, who has the same recording."
     assert said in found.notes
 
 
@@ -137,7 +137,7 @@ def test_one_of_several_recordings_makes_its_patient_the_querys_own(patient_id: 
     found = index.similar(replace(held, record_id="5", patient_id=patient_id), k=len(index))
     assert len(found.neighbors) == len(index) - 1
     assert held.patient_id not in [item.patient_id for item in found.neighbors]
-    said = f"patient {held.patient_id} is left out: the query's own, who has this very recording"
+    said = f"Patient {held.patient_id} is excluded as the query's own patient, who has the same recording."
     assert said in found.notes
     new = replace(held, digital=held.digital[:, : held.num_samples // 2], patient_id="")
     assert len(index.similar(new, k=len(index)).neighbors) == len(index)
@@ -160,7 +160,7 @@ def test_filters(index: PatientIndex, chapman_part: Store) -> None:
     assert all(item.sex == "female" and 50 <= (item.age or 0) <= 80 for item in found.neighbors)
     assert all("SB" in item.labels for item in found.neighbors)
     rare = index.similar(ids_of(chapman_part)[0], k=300, label="SB")
-    assert "only" in rare.notes[-1]
+    assert "Only" in rare.notes[-1]
 
 
 def test_as_a_dictionary_it_is_json(index: PatientIndex, chapman_part: Store) -> None:
@@ -174,12 +174,12 @@ def test_as_a_dictionary_it_is_json(index: PatientIndex, chapman_part: Store) ->
 def test_mistakes(index: PatientIndex, index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
     with pytest.raises(FormatError, match="neither a record id"):
         index.similar("nobody")
-    with pytest.raises(ConfigError, match="k is a number"):
+    with pytest.raises(ConfigError, match="Expected k"):
         index.similar(ids_of(chapman_part)[0], k=0)
-    with pytest.raises(ConfigError, match="no record"):
+    with pytest.raises(ConfigError, match="No record"):
         index.recording("nobody")
     other = make_encoder(tmp_path / "other")
-    with pytest.raises(ConfigError, match="another encoder"):
+    with pytest.raises(ConfigError, match="not made by the encoder"):
         open_index(index_folder, other).similar(chapman_part.recording(0))
 
 
@@ -189,9 +189,9 @@ def test_a_moved_archive_is_said(index_folder: Path, tmp_path: Path, chapman_par
     found = index.similar(chapman_part.recording(5), k=3)
     assert [item.why for item in found.neighbors] == [()] * 3
     assert any("archive" in note for note in found.notes)
-    with pytest.raises(StoreError, match="is not at"):
+    with pytest.raises(StoreError, match=r"moved or replaced.*Restore"):
         index.similar(ids_of(chapman_part)[5])
-    with pytest.raises(StoreError, match="not where it was"):
+    with pytest.raises(StoreError, match="moved or replaced"):
         index.recording(ids_of(chapman_part)[5])
 
 
@@ -220,7 +220,7 @@ def test_of_several_recordings_the_most_alike_is_shown(tmp_path: Path) -> None:
 
 def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
-    with pytest.raises(ConfigError, match=r"no patient later in .*--allow-unknown"):
+    with pytest.raises(ConfigError, match=r"No patient later in .*--allow-unknown"):
         delete_patients(index.folder, ["p2", "later"])
     assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == DeletionResult(
         1, unknown=1, already_deleted=0
@@ -230,7 +230,7 @@ def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
         5, unknown=0, already_deleted=1
     )
     index.rebuild()
-    with pytest.raises(ConfigError, match="no patient p9"):
+    with pytest.raises(ConfigError, match="No patient p9"):
         index.delete(["p9"])
     later = [{**row, "patient_id": "later"} for row in people(1)]
     write_archive(tmp_path / "more", later, clustered(len(later), 16, clusters=1))
@@ -242,7 +242,7 @@ def test_what_only_the_deleted_had_is_not_offered(tmp_path: Path) -> None:
     index = of_two(tmp_path, rows)
     assert index.similar("r0-0", k=3, label="AF").neighbors[0].patient_id == "p2"
     index.delete(["p2"])
-    with pytest.raises(ConfigError, match=r"no patient of the index has the label 'AF'; there are: 'SR'$"):
+    with pytest.raises(ConfigError, match=r"No patient of the index has the label 'AF'\. Available: 'SR'\.$"):
         index.similar("r0-0", label="AF")
 
 

@@ -66,7 +66,7 @@ def check(index: PatientIndex, model: Model, seed: int) -> None:
     for k in (1, 4, PATIENTS + 3):
         for wanted in (Filter(), Filter(site="north"), Filter(label="RBBB")):
             if wanted != Filter() and not model.nearest(query[0], 1, wanted):
-                with pytest.raises(ConfigError, match="no patient of the index has"):
+                with pytest.raises(ConfigError, match="No patient of the index has"):
                     index.search(query, k, wanted)
                 continue
             hits = index.search(query, k, wanted)

@@ -102,21 +102,19 @@ def test_too_few_patients_are_said(tmp_path: Path) -> None:
     found = audit("random", store, replicates=5)
     assert not [row for row in table_rows(found) if "patient" in row[0]]
     for words in ("with two segments", "with two recordings"):
-        assert f"fewer than 30 patients {words} (4): no statistics of re-identification" in found["notes"]
+        assert f"Only 4 patients {words}, fewer than 30: no re-identification statistics." in found["notes"]
 
 
 def test_rows_say_all_that_was_measured(judged_store: Store) -> None:
     found = audit("random", judged_store, replicates=20)
-    rows = table_rows(found)
+    rows, segments = table_rows(found), found["reidentification"]["other_recordings"]["segments"]
     assert [row[0] for row in rows if "in another recording" in row[0]] == [
-        f"the nearest of {found['reidentification']['other_recordings']['segments']:,} segments is the patient's own, "
-        "in another recording",
-        f"one of the ten nearest of {found['reidentification']['other_recordings']['segments']:,} segments is the "
-        "patient's own, in another recording",
-        "same patient or not, in another recording: equal error rate",
+        f"own segment at rank 1 of {segments:,} segments, in another recording",
+        f"own segment in the top 10 of {segments:,} segments, in another recording",
+        "verification, in another recording: equal error rate",
     ]
     assert rows[-2][2] == "0.5"
-    assert rows[-1][0] == "training records found at 1 % false alarms"
+    assert rows[-1][0] == "membership: true positive rate at 1 % false positives"
     others = found["membership"]["others"]
     assert rows[-1][2] == f"{(others // 100 + 1) / (others + 1):.2g}", "what random scores find"
 

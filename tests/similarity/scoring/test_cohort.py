@@ -52,7 +52,7 @@ def test_what_the_encoder_has_seen_is_said_and_test_patients_are_refused(
     seen = seen_recordings(load_encoder_checkpoint(judged_encoder, judged_store), judged_store)
     trained = judged_store.split().mask("train") | judged_store.split().mask("validation")
     assert np.array_equal(seen, trained)
-    assert any(note.startswith(f"{trained.sum():,} of these recordings") for note in whole.notes)
+    assert any(note.startswith(f"The encoder used {trained.sum():,} of these recordings") for note in whole.notes)
     assert not seen_recordings(load_encoder_checkpoint("random", judged_store), judged_store).any()
     with pytest.raises(LeakError):
         open_cohort(judged_encoder, judged_store, split="other")
@@ -70,7 +70,7 @@ def test_a_signal_that_two_names_share_is_there_once(tmp_path: Path) -> None:
     store = ingest(replace(SYNTHETIC, load=repeating), None, tmp_path, options={"num_records": 8, "leads": 4})
     found = open_cohort("random", store, part="all")
     assert np.unique(found.rows.record).tolist() == list(range(6))
-    assert "2 recordings left out: their signal is there under another name" in found.notes
+    assert "2 recordings excluded as duplicates of another recording." in found.notes
     later = embed_cohort(found.encoder, store, "encoder", np.arange(8) >= 2)
     assert np.unique(later.rows.record).tolist() == list(range(2, 8)), "the others are not among these"
 
@@ -82,13 +82,13 @@ def test_of_many_patients_some_are_drawn(judged_store: Store, monkeypatch: pytes
     assert len(np.unique(found.rows.patient)) == 12
     assert len(np.unique(found.rows.record)) == 24, "with all of their recordings"
     assert np.array_equal(found.rows.record, again.rows.record)
-    assert "12 of 200 patients, drawn at random" in found.notes
+    assert "A random sample of 12 of 200 patients is used." in found.notes
 
 
 def test_frames_are_the_encoders_the_papers_or_segments(judged_store: Store) -> None:
     for frames in ("encoder", "paper", "segments"):
         assert len(open_cohort("random", judged_store, frames=frames).rows.values)
-    with pytest.raises(ConfigError, match="no frames 'mine'; there are encoder, paper, segments"):
+    with pytest.raises(ConfigError, match=r"Unknown frames 'mine'\. Available: encoder, paper, segments"):
         open_cohort("random", judged_store, frames="mine")
     with pytest.raises(ConfigError, match="no part 'mine'"):
         open_cohort("random", judged_store, part="mine")

@@ -199,7 +199,7 @@ def test_chunks_make_no_difference_and_bound_the_memory() -> None:
 
 @pytest.mark.parametrize("patient", [[0, 1, 2], [4, 4, 4]])
 def test_both_kinds_of_pairs_are_needed(patient: list[int]) -> None:
-    with pytest.raises(ConfigError, match="two embeddings, and two patients"):
+    with pytest.raises(ConfigError, match="two embeddings, and at least two patients"):
         patient_distances(np.eye(3), np.array(patient))
 
 

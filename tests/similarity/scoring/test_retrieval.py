@@ -165,7 +165,7 @@ def test_intervals_shrink_with_more_patients() -> None:
 
 @pytest.mark.parametrize("k", [0, 5, 9])
 def test_there_must_be_enough_patients(k: int) -> None:
-    with pytest.raises(ConfigError, match="neighbours of 5 patients"):
+    with pytest.raises(ConfigError, match="k from 1 to 4 for 5 patients"):
         neighbor_label_shares(np.eye(5), np.ones((5, 1), bool), k)
 
 

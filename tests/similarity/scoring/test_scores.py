@@ -59,17 +59,17 @@ def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path:
 def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
     """No classes, or nobody who has one; both stores are full of labels."""
     options = {"num_records": 40, "leads": 1}
-    for classes, said in (({}, "names no classes"), ({"X": ("nobody's",)}, "nobody here has a label of the classes X")):
+    for classes, said in (({}, "names no classes"), ({"X": ("nobody's",)}, "no patient has a label of the classes X")):
         dataset = replace(clocs.DATASETS.get("synthetic"), classes=classes)
         store = clocs.ingest(dataset, None, tmp_path / f"{len(classes)}", options=options)
         assert store.recording(0).labels
         found = score_similarity("random", store, part="all", replicates=5)
         assert found["agreement"] is None
-        assert [note for note in found["notes"] if note.startswith("no agreement") and said in note]
+        assert [note for note in found["notes"] if note.startswith("No label agreement") and said in note]
 
 
 def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clocs.similarity.scoring.scores.retrieve_own_segments", lambda *given, **named: None)
     found = score_similarity("random", judged_store, replicates=5)
     assert found["retrieval"] == {"any_segment": None, "other_recordings": None}
-    assert any("nobody has two segments" in note for note in found["notes"])
+    assert any("No patient has two segments" in note for note in found["notes"])

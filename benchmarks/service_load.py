@@ -78,14 +78,14 @@ class Pool:
         import torch
 
         from clocs.inference.pretrained import load_encoder
-        from clocs.service.inference import Threads
+        from clocs.service.inference import WorkerThreads
+        from clocs.service.parsing.confinement_check import check_confinement
         from clocs.service.parsing.pool import ParsingPool
-        from clocs.service.parsing.trial import try_confinement
         from clocs.service.settings import Limits
 
         torch.set_num_threads(1)
         limits, self._loaded = Limits(), load_encoder(self._encoder)
-        self._pool, self._threads = ParsingPool(limits, try_confinement()), Threads(limits.active)
+        self._pool, self._threads = ParsingPool(limits, check_confinement()), WorkerThreads(limits.active)
         await asyncio.gather(self._pool.open(), self._threads.warm_up(self._loaded))
 
     def measure(self, asked: dict[str, Any]) -> dict[str, Any]:

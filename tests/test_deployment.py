@@ -20,7 +20,7 @@ from typer.main import get_command
 from clocs import __version__
 from clocs.cli.main import app
 from clocs.service.metrics import Metrics
-from clocs.service.parsing.pool import PATIENCE
+from clocs.service.parsing.pool import WALL_CLOCK_FACTOR
 from clocs.service.routes import open_routes
 from clocs.service.server import SPARE_SECONDS
 from clocs.service.settings import Limits, read_token
@@ -31,7 +31,7 @@ FILES = sorted(path for path in DEPLOY.iterdir() if path.is_file())
 PORT = 8000
 CONTAINER_USER = "10001:10001"
 TOKEN = "/run/secrets/clocs_token"
-LONGEST_END = Limits().upload_seconds + PATIENCE * Limits().parse_seconds + SPARE_SECONDS
+LONGEST_END = Limits().upload_seconds + WALL_CLOCK_FACTOR * Limits().parse_seconds + SPARE_SECONDS
 """Seconds for which the service may answer requests that it has accepted."""
 
 

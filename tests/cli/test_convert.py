@@ -43,7 +43,7 @@ def test_a_file_a_folder_and_what_is_refused(originals: Path, convert: Command, 
     assert len(list((tmp_path / "edf").rglob("*.edf"))) == 13
     assert said.count("refused ECGDataDenoised/MUSE_") == 3
     assert "7 samples are missing" in said
-    assert "no ECG format: Diagnostics.xlsx" in out
+    assert "not an ECG: Diagnostics.xlsx" in out
 
 
 def test_a_store_as_json_with_all_options(convert: Command, tmp_path: Path) -> None:

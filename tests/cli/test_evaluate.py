@@ -40,7 +40,7 @@ def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
 
 def test_labels_are_said_in_one_way(command: Command, store: Path) -> None:
     words = ("evaluate", "probe", "random", store, "--num-labelled-patients", 3, "--label-fraction", 0.25)
-    assert "--label-fraction and --num-labelled-patients are two ways" in command(*words, code=1)[1]
+    assert "--label-fraction and --num-labelled-patients exclude each other" in command(*words, code=1)[1]
 
 
 def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,11 +31,11 @@ from tests.service.uploading import multipart
     ("arguments", "words"),
     [
         (("--host", "0.0.0.0", "--open-access"), "everyone on the network"),
-        (("--demo", "--index", "x"), "leave out --index"),
-        (("--demo-folder", "x"), "goes with --demo"),
+        (("--demo", "--index", "x"), "Omit --index"),
+        (("--demo-folder", "x"), "requires --demo"),
         (("--token-file", "x", "--open-access"), "exclude each other"),
-        (("--token-file", "absent"), "absent: No such file or directory. To make one: head"),
-        (("--index", "absent"), "no finished index"),
+        (("--token-file", "absent"), "absent: No such file or directory. Create one with: head"),
+        (("--index", "absent"), "is not an index"),
         (("--encoder", "cmsc-chapmann", "--open-access"), "Did you mean 'cmsc-chapman'?"),
     ],
 )
@@ -58,7 +58,7 @@ def test_without_the_extra_it_says_what_to_install(command: Command, monkeypatch
     assert "clocs[serve]" in errors
 
 
-PATIENCE = 250
+TIMEOUT_SECONDS = 250
 """Seconds; the machine may be busy."""
 
 
@@ -66,7 +66,7 @@ def asked(address: str, real_data: Path) -> None:
     """Search, at the address as it is printed."""
     found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/(?:#token=([\w-]{32}))?", address)
     assert found, address
-    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=TIMEOUT_SECONDS)
     body, headers = multipart(sample(real_data, "muse-xml"))
     connection.request("POST", "/api/v1/similar?k=3", body, headers | {"authorization": f"Bearer {found[2]}"})
     reply = connection.getresponse()
@@ -103,7 +103,7 @@ def test_a_demonstration_that_was_kept_at_low_priority_and_without_privileges(tm
         process.send_signal(signal.SIGHUP)  # from elsewhere: the audit log is opened again, and it goes on
         asked(address, real_data)
         os.close(terminal)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
     finally:
         process.kill()
         process.communicate()
@@ -122,7 +122,7 @@ def test_a_demonstration_from_nothing(tmp_path: Path, real_data: Path, capsys: p
         seconds = time.monotonic() - started
         asked(address, real_data)
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=PATIENCE)
+        _, log = process.communicate(timeout=TIMEOUT_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 0

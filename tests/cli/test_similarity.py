@@ -69,7 +69,7 @@ def test_groups_are_a_table_and_a_picture(command: Command, store: Path, tmp_pat
     assert sum(group["patients"] for group in found) == told["patients"] == 120
     table, _ = command(*words, "--plot", tmp_path / "g.svg")
     picture = (tmp_path / "g.svg").read_text()
-    assert f"left out: {told['stability']:.2f}" in table
+    assert f"stability with half of the patients: {told['stability']:.2f}" in table
     for group in found:
         title = "in no group" if group["number"] < 0 else f"group {group['number']}"
         assert title in table
@@ -82,7 +82,7 @@ def test_an_audit_as_json_and_as_a_table(command: Command, store: Path) -> None:
     assert found == json.loads(json.dumps(clocs.audit("random", store)))
     table, _ = command("audit", "random", store)
     assert f"{found['membership']['auc']['value']:.3f}" in table
-    assert "note: random weights" in table
+    assert "note: Random weights" in table
     assert table.endswith("Embeddings are personal data, whatever these figures are.\n")
 
 
@@ -91,12 +91,12 @@ def test_an_audit_as_json_and_as_a_table(command: Command, store: Path) -> None:
     [
         (("audit", "nowhere", "{store}"), "neither a folder nor an encoder"),
         (("audit", "random", "{store}", "--split", "none"), "no split 'none'"),
-        (("audit", "random", "{store}", "--frames", "mine"), "no frames 'mine'"),
+        (("audit", "random", "{store}", "--frames", "mine"), "Unknown frames 'mine'"),
         (("similarity", "score", "random", "{store}", "--part", "mine"), "no part 'mine'"),
-        (("similarity", "score", "random", "{store}", "-k", "0"), "0 neighbours of"),
-        (("similarity", "score", ",", "{store}"), "name at least one"),
-        (("similarity", "map", "random", "{store}", "--method", "tsne"), "no map 'tsne'"),
-        (("similarity", "groups", "random", "{store}", "--min-group-size", "1"), "cannot be 1"),
+        (("similarity", "score", "random", "{store}", "-k", "0"), "Expected k from 1"),
+        (("similarity", "score", ",", "{store}"), "Expected at least one name"),
+        (("similarity", "map", "random", "{store}", "--method", "tsne"), "Unknown projection 'tsne'"),
+        (("similarity", "groups", "random", "{store}", "--min-group-size", "1"), "got 1"),
         (("similarity", "distances", "random", "nowhere"), "nowhere"),
     ],
 )

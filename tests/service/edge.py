@@ -16,12 +16,12 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import SecretStr
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from clocs.service.admission import Gate
-from clocs.service.app import VIEWER, add_walls
+from clocs.service.admission import RequestLimiter
+from clocs.service.app import VIEWER, add_middlewares
 from clocs.service.metrics import Metrics
-from clocs.service.server import web_server
+from clocs.service.server import server_config
 from clocs.service.settings import Limits, ServiceSettings
-from clocs.service.uploads import received
+from clocs.service.uploads import receive_upload
 from tests.service.uploading import TOKEN
 from tests.service.waiting import WAIT_SECONDS
 
@@ -35,7 +35,7 @@ class Edge:
 
     port: int
     metrics: Metrics
-    gate: Gate
+    limiter: RequestLimiter
     server: uvicorn.Server
 
     @property
@@ -60,11 +60,11 @@ def edge(**limits: Any) -> Iterator[Edge]:
     chosen = Limits.model_validate({"active": 1, "waiting": 1, **limits})
     settings = ServiceSettings(token=SecretStr(TOKEN), audit_log=Path("unused"), limits=chosen)
     metrics = Metrics()
-    app, gate = FastAPI(), Gate(chosen, metrics)
+    app, limiter = FastAPI(), RequestLimiter(chosen, metrics)
 
     @app.post("/api/v1/preview")
     async def preview(request: Request) -> dict[str, int]:
-        async with received(request, chosen) as upload, gate.work():
+        async with receive_upload(request, chosen) as upload, limiter.work():
             return {"size": upload.size}
 
     @app.get("/healthz")
@@ -72,15 +72,15 @@ def edge(**limits: Any) -> Iterator[Edge]:
         return {"status": "ok"}
 
     app.mount("/viewer", StaticFiles(directory=VIEWER))
-    add_walls(app, settings, gate, metrics)
+    add_middlewares(app, settings, limiter, metrics)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        server = _Announced(web_server(app, chosen))
+        server = _Announced(server_config(app, chosen))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             assert server.ready.wait(WAIT_SECONDS)
-            yield Edge(listener.getsockname()[1], metrics, gate, server)
+            yield Edge(listener.getsockname()[1], metrics, limiter, server)
         finally:
             server.should_exit = True
             thread.join(WAIT_SECONDS)

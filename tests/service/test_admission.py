@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clocs.service.admission import Admission, Gate
+from clocs.service.admission import Admission, RequestLimiter
 from clocs.service.metrics import Metrics
 from clocs.service.problems import ProblemError
 from clocs.service.settings import Limits
@@ -56,10 +56,10 @@ async def reads_all(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-def admission(app: Any, **limits: Any) -> tuple[Admission, Gate]:
+def admission(app: Any, **limits: Any) -> tuple[Admission, RequestLimiter]:
     chosen = Limits.model_validate({"upload_bytes": 1024, "active": 1, "waiting": 1, **limits})
-    gate = Gate(chosen, Metrics())
-    return Admission(app, gate, chosen), gate
+    limiter = RequestLimiter(chosen, Metrics())
+    return Admission(app, limiter, chosen), limiter
 
 
 def test_beyond_the_places_a_request_is_refused_unread() -> None:
@@ -70,7 +70,7 @@ def test_beyond_the_places_a_request_is_refused_unread() -> None:
             await leave.wait()
             await reads_all(scope, receive, send)
 
-        wall, gate = admission(stays)
+        wall, limiter = admission(stays)
         inside = [asyncio.create_task(Asking(b"x").through(wall)) for _ in range(2)]
         await asyncio.sleep(0)
         late = Asking(b"x")
@@ -79,7 +79,7 @@ def test_beyond_the_places_a_request_is_refused_unread() -> None:
         assert late.read == 0
         leave.set()
         assert await asyncio.gather(*inside) == [200, 200]
-        assert gate.inside == 0
+        assert limiter.inside == 0
         assert await Asking(b"x").through(wall) == 200
 
     asyncio.run(scenario())
@@ -90,11 +90,11 @@ def test_a_place_is_given_back_after_an_error() -> None:
         raise KeyError
 
     async def scenario() -> None:
-        wall, gate = admission(fails)
+        wall, limiter = admission(fails)
         for _ in range(5):
             with pytest.raises(KeyError):
                 await Asking(b"x").through(wall)
-        assert gate.inside == 0
+        assert limiter.inside == 0
 
     asyncio.run(scenario())
 
@@ -128,8 +128,8 @@ def test_a_body_that_trickles_is_refused_in_time() -> None:
 
 def test_other_addresses_are_not_counted() -> None:
     async def scenario() -> None:
-        wall, gate = admission(reads_all, waiting=0)
-        assert gate.enter()
+        wall, limiter = admission(reads_all, waiting=0)
+        assert limiter.enter()
         assert await Asking(b"", path="/healthz").through(wall) == 200
         assert await Asking(b"", path="/api/v1/map").through(wall) == 503
 
@@ -139,16 +139,16 @@ def test_other_addresses_are_not_counted() -> None:
 def test_turns_are_bounded_and_counted() -> None:
     async def scenario() -> int:
         metrics = Metrics()
-        gate = Gate(Limits(active=2, waiting=10), metrics)
+        limiter = RequestLimiter(Limits(active=2, waiting=10), metrics)
         most, pairs = 0, asyncio.Barrier(2)
 
         async def works() -> None:
             nonlocal most
-            assert gate.enter()
-            async with gate.work():
+            assert limiter.enter()
+            async with limiter.work():
                 await pairs.wait()
                 most = max(most, int(metrics.active._value.get()))
-            gate.leave()
+            limiter.leave()
 
         await asyncio.gather(*(works() for _ in range(8)))
         assert metrics.active._value.get() == metrics.waiting._value.get() == 0

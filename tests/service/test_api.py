@@ -36,7 +36,7 @@ def checked(model: type[BaseModel], reply: Reply) -> Any:
 
 def problem(reply: Reply, status: int, kind: str) -> dict[str, Any]:
     assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json")
-    told = schemas.ProblemShown.model_validate_json(reply.body)
+    told = schemas.ProblemDetails.model_validate_json(reply.body)
     assert (told.type, told.status, told.instance) == (f"/problems/{kind}", status, reply.headers["x-request-id"])
     found: dict[str, Any] = reply.json()
     return found
@@ -58,7 +58,7 @@ def test_a_head_alone_can_be_asked_for(path: str, client: Served) -> None:
 
 
 def test_model(client: Served) -> None:
-    found = checked(schemas.ModelAbout, client.get("/api/v1/model"))
+    found = checked(schemas.ModelInfo, client.get("/api/v1/model"))
     encoder = load_encoder("cmsc-chapman")
     assert (found["encoder"], found["embedding_dim"], found["sampling_rate"], found["seconds"]) == (
         "cmsc-chapman",
@@ -91,7 +91,7 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
         told = problem(client.post("/api/v1/classify", files), 422, "unknown-leads")
         assert "the encoder was trained on II" in told["detail"]
         assert "any_lead=True" not in told["detail"]
-    found = checked(schemas.Classified, client.post(f"/api/v1/classify{more}", files))
+    found = checked(schemas.ClassificationResponse, client.post(f"/api/v1/classify{more}", files))
     truth = load_encoder("cmsc-chapman").classify(recording, any_lead=bool(more))
     assert [item["name"] for item in found["classes"]] == [item.name for item in truth.classes]
     wanted = [item.probability for item in truth.classes]
@@ -100,7 +100,7 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
     assert found["notes"] == list(truth.notes)
     assert found["classifier"] == "chapman"
     assert any("no track record" in note for note in found["notes"]) == bool(more)
-    alike = checked(schemas.SimilarFound, client.post(f"/api/v1/similar{more or '?'}&k=3", files))
+    alike = checked(schemas.SimilarResponse, client.post(f"/api/v1/similar{more or '?'}&k=3", files))
     assert len(alike["neighbours"]) == 3
     drawn = client.post("/api/v1/figure?seconds=2", files)
     assert (drawn.status, drawn.body[:4]) == (200, b"\x89PNG")
@@ -108,7 +108,7 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
 
 def test_neighbours_are_shown_by_handle(client: Served, real_data: Path) -> None:
     reply = client.post("/api/v1/similar?k=4&sex=female&age_from=20&label=", sample(real_data, "muse-xml"))
-    found = checked(schemas.SimilarFound, reply)
+    found = checked(schemas.SimilarResponse, reply)
     assert [item["sex"] for item in found["neighbours"]] == ["female"] * len(found["neighbours"])
     assert found["neighbours"]
     for item in found["neighbours"]:
@@ -131,7 +131,7 @@ def test_no_id_leaves(client: Served, real_data: Path) -> None:
 
 
 def test_the_map(client: Served) -> None:
-    found = checked(schemas.MapShown, client.get("/api/v1/map"))
+    found = checked(schemas.MapResponse, client.get("/api/v1/map"))
     assert len(found["points"]) == len(found["label"]) == len(found["age"]) == 20
     assert 0 < found["explained"][1] <= found["explained"][0] < 1
 
@@ -288,10 +288,10 @@ def test_the_document(client: Served) -> None:
 
 def test_ids_and_embeddings_where_they_were_asked_for(open_handed: Served, real_data: Path) -> None:
     files = sample(real_data, "muse-xml")
-    found = checked(schemas.SimilarFound, open_handed.post("/api/v1/similar?k=1", files))["neighbours"][0]
+    found = checked(schemas.SimilarResponse, open_handed.post("/api/v1/similar?k=1", files))["neighbours"][0]
     assert re.fullmatch(r"P\d{7}", found["patient_id"])
     assert re.fullmatch(r"\d{7}", found["record_id"])
-    made = checked(schemas.Embedded, open_handed.post("/api/v1/embed", files))
+    made = checked(schemas.EmbeddingResponse, open_handed.post("/api/v1/embed", files))
     truth = load_encoder("cmsc-chapman").embed(read_upload(files))
     assert made["embedding"] == pytest.approx(truth.pooled().tolist(), abs=1e-5)
     assert (made["leads"], len(made["rows"][0])) == (list(truth.lead), 128)

@@ -65,15 +65,15 @@ def test_the_map_is_that_of_principal_components(view: ArchiveView, recording: R
     vectors = np.load(next((demo / "index" / "volumes").glob("*/vectors.npy")))
     fitted = PCA(2).fit(vectors.astype(np.float64))
     assert view.map.plane is not None
-    points = np.array([row["at"] for row in view.map.rows])
+    points = np.array([row["position"] for row in view.map.rows])
     truth = fitted.transform(vectors)
     signs = np.sign((points * truth).sum(axis=0))
     assert points == pytest.approx(truth * signs, abs=2e-5)
     assert view.map.plane.explained == pytest.approx(fitted.explained_variance_ratio_)
     found = view.similar(recording, 3, NO_FILTER)
     query = open_index(demo / "index").similar(recording, 3).query.vector
-    assert found.at == pytest.approx(fitted.transform(query[None])[0] * signs, abs=2e-5)
-    assert all(list(item.at or ()) in points.tolist() for item in found.found)
+    assert found.position == pytest.approx(fitted.transform(query[None])[0] * signs, abs=2e-5)
+    assert all(list(item.position or ()) in points.tolist() for item in found.found)
 
 
 def test_large_maps_are_drawn_by_lot(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_changes_of_the_index_are_followed(tmp_path: Path, recording: Recording)
     others = [item.neighbor.patient_id for item in view.similar(recording, 10, NO_FILTER).found]
     delete_patients(tmp_path / "index", others[:2])
     assert view.map.plane is None
-    assert view.similar(recording, 10, NO_FILTER).at is None
+    assert view.similar(recording, 10, NO_FILTER).position is None
 
 
 def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

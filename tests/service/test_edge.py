@@ -79,10 +79,10 @@ def test_a_slow_head_is_not_waited_for() -> None:
 
 def test_nor_is_a_slow_second_head() -> None:
     with edge(head_seconds=SHORT) as server, server.connect(HEALTH + HEALTH[:30]) as connection:
-        received = b""
+        receive_upload = b""
         while piece := connection.recv(1000):
-            received += piece
-    assert received.count(b"HTTP/1.1 200 OK") == 1
+            receive_upload += piece
+    assert receive_upload.count(b"HTTP/1.1 200 OK") == 1
 
 
 ANSWERS = 40
@@ -109,14 +109,14 @@ def holds(server: Edge, connection: socket.socket) -> bool:
 def test_a_client_that_does_not_read_is_cut_off_and_one_that_reads_slowly_is_not() -> None:
     with edge(head_seconds=SHORT) as server, unread(server) as never, unread(server) as slowly:
         eventually(lambda: holds(server, never))
-        received = 0
+        receive_upload = 0
         while holds(server, never):
-            received += len(slowly.recv(1 << 14))
+            receive_upload += len(slowly.recv(1 << 14))
             time.sleep(LOOK_SECONDS)
-        while received < ANSWERS * (VIEWER / "example.csv").stat().st_size:
+        while receive_upload < ANSWERS * (VIEWER / "example.csv").stat().st_size:
             piece = slowly.recv(1 << 20)
             assert piece, "cut off, though it read"
-            received += len(piece)
+            receive_upload += len(piece)
 
 
 def test_what_is_no_http_is_refused() -> None:
@@ -128,15 +128,15 @@ def test_a_body_that_breaks_off_gives_its_place_back() -> None:
     with edge() as server:
         for _ in range(5):
             with server.connect(UNFINISHED + PART):
-                eventually(lambda: server.gate.inside == 1)
-            eventually(lambda: server.gate.inside == 0)
+                eventually(lambda: server.limiter.inside == 1)
+            eventually(lambda: server.limiter.inside == 0)
 
 
 def test_beyond_its_places_it_refuses_unread(caplog: pytest.LogCaptureFixture) -> None:
     """Two places, taken by bodies that do not end; the others are told when to try again."""
     with edge(upload_seconds=1000) as server, caplog.at_level(logging.INFO, "clocs.service"):
         with server.connect(UNFINISHED), server.connect(UNFINISHED):
-            eventually(lambda: server.gate.is_full)
+            eventually(lambda: server.limiter.is_full)
             with server.connect(UNFINISHED) as refused:
                 status, told = answer(refused)
             assert (status, told["type"]) == (503, "/problems/busy")
@@ -148,7 +148,7 @@ def test_beyond_its_places_it_refuses_unread(caplog: pytest.LogCaptureFixture) -
             assert ask(server, "GET", "/api/v1/map", authorization=f"Bearer {TOKEN}")[0] == 503
             assert ask(server, "GET", "/healthz")[0] == 200
             assert server.refusals() == 2
-        eventually(lambda: server.gate.inside == 0)
+        eventually(lambda: server.limiter.inside == 0)
         assert upload(server, b"1,2")[0] == 200
     logged = [vars(record)["fields"] for record in caplog.records]
     assert headers["x-request-id"] in {fields.get("request_id") for fields in logged}
@@ -159,7 +159,7 @@ def test_a_refused_connection_is_not_ended_as_an_idle_one() -> None:
     with edge(upload_seconds=1000) as server, server.connect(HEALTH) as kept:
         assert answer(kept)[0] == 200
         with server.connect(UNFINISHED), server.connect(UNFINISHED):
-            eventually(lambda: server.gate.is_full)
+            eventually(lambda: server.limiter.is_full)
             (mine,) = [each for each in server.connections if each.cycle.response_complete]
             kept.sendall(UNFINISHED)
             assert answer(kept)[0] == 503

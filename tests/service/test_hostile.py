@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from clocs.core.errors import ClocsError
+from clocs.service.parsing.confinement_check import check_confinement
 from clocs.service.parsing.pool import ParsingPool
-from clocs.service.parsing.trial import try_confinement
 from clocs.service.problems import ProblemError
 from clocs.service.settings import Limits
 from tests.faults.mutating import KINDS, case
@@ -42,7 +42,7 @@ async def parsed(data: Path, kinds: list[str], count: int) -> Counter[str]:
         if place:
             places.append(place)
 
-    pool = ParsingPool(Limits(parsing_processes=1, files_per_process=10**9), try_confinement(), report)
+    pool = ParsingPool(Limits(parsing_processes=1, files_per_process=10**9), check_confinement(), report)
     await pool.open()
     try:
         (pid,) = pool.pids

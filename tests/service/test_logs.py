@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clocs.service.logs import log, place_of, write_logs_to
+from clocs.service.logs import error_location, log, write_logs_to
 
 
 @pytest.fixture
@@ -98,4 +98,4 @@ def test_a_chain_of_errors_has_an_end() -> None:
         outer = ValueError()
         outer.__cause__ = error
         error = outer
-    assert len(place_of(error)) == 5
+    assert len(error_location(error)) == 5

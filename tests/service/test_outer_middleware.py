@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import FormatError, IntegrityError, StoreError
-from clocs.service.boundary import Boundary
 from clocs.service.metrics import Metrics
+from clocs.service.outer_middleware import OuterMiddleware
 
 SECRET = "Winterbottom 4711"
 
@@ -27,7 +27,7 @@ def answered(app: Any, method: str = "GET", path: str = "/api/v1/map") -> tuple[
         return {"type": "http.request", "body": b"", "more_body": False}
 
     scope = {"type": "http", "path": path, "method": method, "headers": [], "query_string": SECRET.encode()}
-    asyncio.run(Boundary(app, metrics)(scope, receive, send))
+    asyncio.run(OuterMiddleware(app, metrics)(scope, receive, send))
     return sent, metrics
 
 
@@ -100,5 +100,5 @@ def test_what_is_no_request_passes() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    asyncio.run(Boundary(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    asyncio.run(OuterMiddleware(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
     assert seen == ["lifespan"]

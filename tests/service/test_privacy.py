@@ -11,7 +11,7 @@ import pytest
 from clocs.core.errors import OptionError
 from clocs.formats.demographics import age_at
 from clocs.service import privacy as module
-from clocs.service.privacy import Handles, age_band, shown_age
+from clocs.service.privacy import Handles, age_range, coarse_age
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from clocs.service.privacy import Handles, age_band, shown_age
     [(None, None), (0.0, 0.0), (0.3, 3 / 12), (1.9, 22 / 12), (2.9, 2.0), (63.7, 63.0), (90.0, 90.0), (104.0, 90.0)],
 )
 def test_ages_are_completed_years_or_months(age: float | None, shown: float | None) -> None:
-    assert shown_age(age) == shown
+    assert coarse_age(age) == shown
 
 
 def test_what_is_told_so_already_stays() -> None:
@@ -27,7 +27,7 @@ def test_what_is_told_so_already_stays() -> None:
     birth = date(1920, 5, 17)
     ages = {age_at(birth, birth + timedelta(days)) for days in range(0, 365 * 90, 15)}
     assert len(ages) == 24 + 88
-    assert all(shown_age(age) == age == shown_age(age and float(np.float32(age))) for age in ages)
+    assert all(coarse_age(age) == age == coarse_age(age and float(np.float32(age))) for age in ages)
 
 
 @pytest.mark.parametrize(
@@ -47,47 +47,47 @@ def test_an_age_band_holds_the_ages_that_are_shown_so(
     first: float | None, last: float | None, within: tuple[float, ...], without: tuple[float, ...]
 ) -> None:
     """Of those over 90 it does not tell who is older, and of nobody what part of a year has passed."""
-    band = age_band(first, last)
+    band = age_range(first, last)
     assert band is not None
     assert all(band[0] <= age <= band[1] for age in within)
     assert not any(band[0] <= age <= band[1] for age in without)
 
 
 def test_no_age_band_is_none_and_an_upturned_one_is_refused() -> None:
-    assert age_band(None, None) is None
+    assert age_range(None, None) is None
     with pytest.raises(OptionError, match="not from 80 to 20"):
-        age_band(80, 20)
+        age_range(80, 20)
 
 
 def test_a_handle_leads_back_to_its_record_and_shows_nothing_of_it() -> None:
     handles = Handles()
-    handle = handles.give("patient-0017")
+    handle = handles.create("patient-0017")
     assert re.fullmatch(r"p-[0-9a-f]{20}", handle)
-    assert handles.give("patient-0017") == handle
+    assert handles.create("patient-0017") == handle
     assert handles.record(handle) == "patient-0017"
-    assert handles.give("patient-0018") != handle
+    assert handles.create("patient-0018") != handle
 
 
 def test_another_service_gives_other_handles_and_knows_none_of_these() -> None:
     first, second = Handles(), Handles()
-    handle = first.give("r1")
-    assert second.give("r1") != handle
+    handle = first.create("r1")
+    assert second.create("r1") != handle
     assert second.record(handle) is None
 
 
 def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_HANDLES", 3)
     handles = Handles()
-    given = [handles.give(f"r{number}") for number in range(3)]
-    handles.give("r0")
-    handles.give("r3")
+    given = [handles.create(f"r{number}") for number in range(3)]
+    handles.create("r0")
+    handles.create("r3")
     assert [handles.record(handle) for handle in given] == ["r0", None, "r2"]
 
 
 def test_one_that_is_asked_for_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_HANDLES", 3)
     handles = Handles()
-    given = [handles.give(f"r{number}") for number in range(3)]
+    given = [handles.create(f"r{number}") for number in range(3)]
     handles.record(given[0])
-    handles.give("r3")
+    handles.create("r3")
     assert [handles.record(handle) for handle in given] == ["r0", None, "r2"]

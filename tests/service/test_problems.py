@@ -21,7 +21,14 @@ from clocs.core.errors import (
     UnitError,
 )
 from clocs.service.audit_log import AuditError
-from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem_of_status, send_problem, unexpected
+from clocs.service.problems import (
+    REQUEST_ID,
+    ProblemError,
+    problem_from_error,
+    problem_from_status,
+    send_problem,
+    unexpected_problem,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +42,12 @@ from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, problem
     ],
 )
 def test_what_is_wrong_with_a_request_is_said_in_the_packages_words(error: ClocsError, status: int, kind: str) -> None:
-    problem = problem_of(error)
+    problem = problem_from_error(error)
     assert (problem.status, problem.kind, problem.detail) == (status, kind, str(error))
 
 
 def test_a_search_that_cannot_be_written_down_has_a_kind_of_its_own() -> None:
-    problem = problem_of(AuditError("a search could not be written down: No space left on device"))
+    problem = problem_from_error(AuditError("a search could not be written down: No space left on device"))
     assert (problem.status, problem.kind) == (503, "audit-log-unavailable")
     assert "No space left" in problem.detail
 
@@ -48,7 +55,7 @@ def test_a_search_that_cannot_be_written_down_has_a_kind_of_its_own() -> None:
 def test_advice_on_code_stays_here() -> None:
     error = LeadError("it has I; say so.").with_code_hint("any_lead=True")
     assert str(error) == str(pickle.loads(pickle.dumps(error))) == "it has I; say so. In code: any_lead=True."
-    assert problem_of(error).detail == "it has I; say so."
+    assert problem_from_error(error).detail == "it has I; say so."
 
 
 @pytest.mark.parametrize(
@@ -60,18 +67,18 @@ def test_advice_on_code_stays_here() -> None:
     ],
 )
 def test_what_is_wrong_with_the_archive_stays_here(error: ClocsError) -> None:
-    problem = problem_of(error)
+    problem = problem_from_error(error)
     assert problem.status == 503
     assert str(error) not in problem.detail
 
 
 def test_of_our_own_faults_only_the_request_is_named() -> None:
-    body = json.loads(unexpected().body("abc"))
+    body = json.loads(unexpected_problem().body("abc"))
     assert (body["status"], body["instance"]) == (500, "abc")
 
 
 def test_an_unknown_status_is_answered_too() -> None:
-    assert problem_of_status(418, "no").title
+    assert problem_from_status(418, "no").title
 
 
 def test_a_refusal_is_sent_as_problem_json() -> None:
@@ -103,5 +110,5 @@ def test_a_head_request_gets_no_body() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(send_problem({"method": "HEAD", "headers": []}, send, problem_of_status(404, "no")))
+    asyncio.run(send_problem({"method": "HEAD", "headers": []}, send, problem_from_status(404, "no")))
     assert sent[1]["body"] == b""

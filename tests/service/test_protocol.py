@@ -11,9 +11,9 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from clocs.service import protocol
-from clocs.service.admission import Gate
+from clocs.service.admission import RequestLimiter
 from clocs.service.metrics import Metrics
-from clocs.service.protocol import PACE_STEPS, Refusals, edge_protocol
+from clocs.service.protocol import PACE_STEPS, PacedRefusals, edge_protocol
 from clocs.service.settings import Limits
 
 RESUMED = -1
@@ -53,7 +53,7 @@ def test_an_answer_is_broken_off_where_nothing_of_it_was_taken(looks: tuple[int,
 
     async def scenario() -> bool:
         metrics, transport = Metrics(), Buffer()
-        kind = edge_protocol(10.0, Gate(Limits(), metrics), metrics)
+        kind = edge_protocol(10.0, RequestLimiter(Limits(), metrics), metrics)
         config = uvicorn.Config(_application, ws="none", lifespan="off", log_config=None)
         edge: Any = kind(config, ServerState(), {})
         edge.connection_made(transport)
@@ -76,7 +76,7 @@ def test_refusals_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "PACE_SECONDS", 0)
 
     async def scenario() -> tuple[list[int], list[int]]:
-        refusals, sent, rounds = Refusals(), list[int](), list[int]()
+        refusals, sent, rounds = PacedRefusals(), list[int](), list[int]()
         for number in range(2 * PACE_STEPS):
             refusals.add(lambda number=number: sent.append(number))  # type: ignore[misc]
         rounds.append(len(sent))
@@ -94,7 +94,7 @@ def test_refusals_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_after_a_pause_a_refusal_is_sent_at_once_again() -> None:
     async def scenario() -> None:
-        refusals, sent = Refusals(), asyncio.Event()
+        refusals, sent = PacedRefusals(), asyncio.Event()
         refusals.add(sent.set)
         assert sent.is_set()
         while refusals._is_pausing:

@@ -71,7 +71,7 @@ def serve(
 
         from clocs.service.demo import demo_index
         from clocs.service.parsing.confinement import on_linux
-        from clocs.service.parsing.trial import try_confinement
+        from clocs.service.parsing.confinement_check import check_confinement
         from clocs.service.server import check_address, run
         from clocs.service.settings import Limits, ServiceSettings, read_token
     except ImportError as error:
@@ -91,7 +91,7 @@ def serve(
         stack.callback(signal.signal, signal.SIGTERM, before)
         if demo:
             check_address(host, port)
-            try_confinement(without_landlock=without_landlock, unconfined=unconfined)
+            check_confinement(without_landlock=without_landlock, unconfined=unconfined)
             typer.echo("creating a demonstration index of synthetic patients ...", err=True)
             index = stack.enter_context(demo_index(demo_folder, encoder))
             paths = paths or {"audit_log": index.parent / "searches.jsonl"}

@@ -1,1 +1,1 @@
-"""Layer 7: ``clocs serve``: an API and a viewer for one machine (extra ``serve``)."""
+"""Layer 7: ``clocs serve``, an HTTP API and a viewer (extra ``serve``)."""

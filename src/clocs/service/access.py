@@ -1,4 +1,4 @@
-"""Check who asks: a bearer token, in constant time; a host name of the service; headers that close all else."""
+"""Access control: bearer token, host name, origin and security headers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from clocs.service.problems import ProblemError, send_problem
 from clocs.service.settings import LOOPBACK_NAMES, ServiceSettings
 
-GUARDED: Final = ("/api/", "/metrics")
-UNDER_ANY_NAME: Final = ("/healthz", "/readyz")
-"""Addresses that probes ask under whatever name they know; they hold no data."""
+TOKEN_PATHS: Final = ("/api/", "/metrics")
+ANY_HOST_PATHS: Final = ("/healthz", "/readyz")
+"""Paths that are answered under any host name, for health probes. They return no data."""
 SECURITY_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -27,7 +27,7 @@ SECURITY_HEADERS: Final = {
 
 
 class Access:
-    """Lets through what may be asked. Pure ASGI: nothing of a body is read before."""
+    """ASGI middleware that rejects unauthorized requests before it reads their bodies."""
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings) -> None:
         self._app = app
@@ -48,7 +48,7 @@ class Access:
         headers = {name: value for name, value in scope["headers"] if name in (b"host", b"origin", b"authorization")}
         host = headers.get(b"host", b"").decode("latin-1").lower()
         origin = headers.get(b"origin")
-        if scope["path"] not in UNDER_ANY_NAME and not self._is_known(_name_of(host)):
+        if scope["path"] not in ANY_HOST_PATHS and not self._is_known(_name_of(host)):
             return ProblemError(
                 421,
                 "wrong-host",
@@ -59,7 +59,7 @@ class Access:
             return ProblemError(
                 403, "foreign-origin", "Pages of other sites may not ask", "Use the service's own page."
             )
-        if self._token is None or not scope["path"].startswith(GUARDED):
+        if self._token is None or not scope["path"].startswith(TOKEN_PATHS):
             return None
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token):
@@ -74,7 +74,8 @@ class Access:
         )
 
     def _is_known(self, name: str) -> bool:
-        """Whether a host is named as the service is; in the network an IP address will do, which no page can forge."""
+        """Return True if a host name belongs to the service. On a network, IP addresses are accepted because no page
+        can forge them."""
         return name in self._hosts or (self._in_network and _is_address(name))
 
     def _is_own(self, origin: str, host: str) -> bool:
@@ -82,7 +83,7 @@ class Access:
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]

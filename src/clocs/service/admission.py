@@ -1,4 +1,4 @@
-"""Who is let in: decided from a request's head alone, so that a refusal costs next to nothing. Pure ASGI."""
+"""Admission control from the request head alone, so that a refusal is cheap."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RETRY_SECONDS: Final = 1
 PREFIX: Final = "/api/"
 
 
-class Gate:
-    """Places for requests: some are worked on, some wait, the rest are refused."""
+class RequestLimiter:
+    """Limit on the number of active and waiting requests; further requests are refused."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._places = limits.active + limits.waiting
@@ -32,7 +32,7 @@ class Gate:
         return self.inside >= self._places
 
     def enter(self) -> bool:
-        """Take a place, if there is one."""
+        """Admit a request, and return False if the service is full."""
         if self.is_full:
             return False
         self.inside += 1
@@ -40,13 +40,13 @@ class Gate:
         return True
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Release an admitted request."""
         self.inside -= 1
         self._metrics.waiting.dec()
 
     @contextlib.asynccontextmanager
     async def work(self) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it."""
+        """Wait for a slot, and hold it while the request is processed."""
         async with self._work:
             self._metrics.waiting.dec()
             self._metrics.active.inc()
@@ -58,26 +58,26 @@ class Gate:
 
 
 class Admission:
-    """Lets requests under /api in, as many as there are places; bounds the size of a body and the time it takes."""
+    """ASGI middleware that limits the number of API requests, and the size and duration of their bodies."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, limits: Limits) -> None:
-        self._app, self._gate, self._limits = app, gate, limits
+    def __init__(self, app: ASGIApp, limiter: RequestLimiter, limits: Limits) -> None:
+        self._app, self._limiter, self._limits = app, limiter, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
             return await self._app(scope, receive, send)
-        if _declared(scope) > self._limits.upload_bytes:
+        if _declared_length(scope) > self._limits.upload_bytes:
             return await send_problem(scope, send, too_large(self._limits))
-        if not self._gate.enter():
+        if not self._limiter.enter():
             return await send_problem(scope, send, busy())
         try:
-            await self._app(scope, _Bounded(receive, self._limits), send)
+            await self._app(scope, _BoundedReceive(receive, self._limits), send)
         finally:
-            self._gate.leave()
+            self._limiter.leave()
 
 
-class _Bounded:
-    """Receives a body until it is too large or too slow."""
+class _BoundedReceive:
+    """Receive channel that raises an error if a body is too large or too slow."""
 
     def __init__(self, receive: Receive, limits: Limits) -> None:
         self._receive, self._limits = receive, limits
@@ -101,7 +101,7 @@ class _Bounded:
         return message
 
 
-def _declared(scope: Scope) -> int:
+def _declared_length(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and len(value) < 20:
             return int(value)
@@ -109,7 +109,7 @@ def _declared(scope: Scope) -> int:
 
 
 def busy() -> ProblemError:
-    """The refusal of a request that there is no place for."""
+    """Return the refusal of a request while the service is full."""
     return ProblemError(
         503,
         "busy",

@@ -1,4 +1,4 @@
-"""The application: the endpoints behind their walls."""
+"""The ASGI application: endpoints, middlewares and OpenAPI document."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from starlette.exceptions import HTTPException
 
 from clocs import __version__
 from clocs.service.access import Access
-from clocs.service.admission import Admission, Gate
-from clocs.service.boundary import Boundary
+from clocs.service.admission import Admission, RequestLimiter
 from clocs.service.metrics import Metrics
-from clocs.service.problems import ProblemError, problem_of_status
+from clocs.service.outer_middleware import OuterMiddleware
+from clocs.service.problems import ProblemError, problem_from_status
 from clocs.service.routes import open_routes, routes
-from clocs.service.schemas import ProblemShown
+from clocs.service.schemas import ProblemDetails
 from clocs.service.settings import ServiceSettings
-from clocs.service.state import load, running
+from clocs.service.state import load_service, run_service
 
 VIEWER: Final = Path(__file__).parent / "viewer"
 NO_TELEMETRY: Final[Any] = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
-"""Newer FastAPI may send requests, with their values, wherever variables of the environment say."""
+"""Options that disable telemetry. Newer versions of FastAPI can send request values to an address from the environment.
+"""
 _DETAILS: Final = {
     404: "No such address. The endpoints are in /api/openapi.json.",
     405: "The address exists, but not with this method. The endpoints are in /api/openapi.json.",
@@ -34,13 +35,16 @@ _DETAILS: Final = {
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
-    """The service as an ASGI application, encoder and index loaded; parsing processes come with its lifespan."""
-    loaded, metrics = load(settings), Metrics()
-    gate = Gate(settings.limits, metrics)
+    """Create the service as an ASGI application.
+
+    The encoder and the index are loaded here. The application's lifespan starts the parsing processes.
+    """
+    loaded, metrics = load_service(settings), Metrics()
+    limiter = RequestLimiter(settings.limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with running(loaded, gate, metrics) as state:
+        async with run_service(loaded, limiter, metrics) as state:
             app.state.service = state
             yield
 
@@ -58,42 +62,42 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.include_router(routes)
     app.add_api_route("/", _page, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/viewer", StaticFiles(directory=VIEWER), name="viewer")
-    add_walls(app, settings, gate, metrics)
-    _document(app)
+    add_middlewares(app, settings, limiter, metrics)
+    _extend_openapi(app)
     return app
 
 
-def add_walls(app: FastAPI, settings: ServiceSettings, gate: Gate, metrics: Metrics) -> None:
-    """Put an application behind everything that checks, bounds, counts and logs its requests."""
-    app.state.gate, app.state.metrics = gate, metrics
-    app.add_exception_handler(HTTPException, _of_framework)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_middleware(Admission, gate=gate, limits=settings.limits)
+def add_middlewares(app: FastAPI, settings: ServiceSettings, limiter: RequestLimiter, metrics: Metrics) -> None:
+    """Add the middlewares that check, limit, count and log requests."""
+    app.state.limiter, app.state.metrics = limiter, metrics
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_middleware(Admission, limiter=limiter, limits=settings.limits)
     app.add_middleware(Access, settings=settings)
-    app.add_middleware(Boundary, metrics=metrics)
+    app.add_middleware(OuterMiddleware, metrics=metrics)
 
 
 async def _page() -> Response:
-    """The viewer."""
+    """Return the viewer."""
     return FileResponse(VIEWER / "index.html", media_type="text/html")
 
 
-async def _of_framework(request: Request, error: Exception) -> Response:
-    """Raised on to the boundary, where every refusal is sent."""
+async def _handle_http_error(request: Request, error: Exception) -> Response:
+    """Convert an error of the framework to a problem, which the outer middleware sends."""
     assert isinstance(error, HTTPException)
-    problem = problem_of_status(error.status_code, _DETAILS.get(error.status_code, "The request was refused."))
+    problem = problem_from_status(error.status_code, _DETAILS.get(error.status_code, "The request was refused."))
     raise ProblemError(problem.status, problem.kind, problem.title, problem.detail, dict(error.headers or {})) from None
 
 
-async def _of_validation(request: Request, error: Exception) -> Response:
-    """What is wrong with which option; not its value, which may be anything."""
+async def _handle_validation_error(request: Request, error: Exception) -> Response:
+    """Report which options are invalid, without their values."""
     assert isinstance(error, RequestValidationError)
     wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
     raise ProblemError(422, "wrong-option", "An option is wrong", wrong) from None
 
 
-def _document(app: FastAPI) -> None:
-    """Adds to the OpenAPI document what the framework cannot know: problems and the token."""
+def _extend_openapi(app: FastAPI) -> None:
+    """Add problems and the token to the OpenAPI document."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -101,7 +105,7 @@ def _document(app: FastAPI) -> None:
             document = plain()
             parts = document.setdefault("components", {})
             schemas = parts.setdefault("schemas", {})
-            schemas["ProblemShown"] = ProblemShown.model_json_schema()
+            schemas["ProblemShown"] = ProblemDetails.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

@@ -1,4 +1,4 @@
-"""Record who was looked for: an append-only list of searches, a JSON line each, on disk before the answer leaves."""
+"""Audit log of searches: append-only JSON lines, written to disk before the response is sent."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from clocs.core.errors import StoreError
 
 
 class AuditError(StoreError):
-    """A search cannot be written down."""
+    """A search that cannot be logged."""
 
 
 class AuditLog:
-    """An open log. Each line is one write to a file opened for appending, so lines of several services never mix.
+    """An open audit log.
 
-    A line that a full disk or a crash cut off is of a search without an answer; the next one does not continue it.
-    A file that is renamed or deleted takes no more lines: searches are refused until the log is opened again.
+    Each line is one write in append mode, so lines of several services never mix. A line that was cut off by a full
+    disk or a
+    crash belongs to a search without a response; the next line starts anew. After the file is renamed or deleted,
+    searches
+    are refused until the log is reopened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,10 +32,10 @@ class AuditLog:
         self._handle, self._cut_off = _opened(path)
 
     def write(self, **fields: Any) -> None:
-        """Add a line, and return when it is on disk in the file that has the log's name.
+        """Append a line and return when it is on disk.
 
         Raises:
-            AuditError: If there is no such line. Then there must be no answer to the search either.
+            AuditError: The line was not written, so the search must not be answered.
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, **fields}).encode() + b"\n"
@@ -46,10 +49,10 @@ class AuditLog:
             raise AuditError(f"a search could not be written down: {error.strerror}") from error
 
     def reopen(self) -> None:
-        """Open the file that has the log's name now, and make it where there is none.
+        """Open the file under the log's name, and create it if necessary.
 
         Raises:
-            AuditError: If it cannot be opened. The log stays as it was.
+            AuditError: It cannot be opened. The log stays unchanged.
         """
         with self._lock:
             before = self._handle
@@ -57,11 +60,11 @@ class AuditLog:
             os.close(before)
 
     def close(self) -> None:
-        """Close the file after the last search."""
+        """Close the file."""
         os.close(self._handle)
 
     def _check_name(self) -> None:
-        """Refuse a file that another took the place of, or that has no name: its lines would be lost."""
+        """Raise an error if the file was renamed, deleted or replaced, because its lines would be lost."""
         own = os.fstat(self._handle)
         try:
             named = os.stat(self._path)
@@ -82,7 +85,7 @@ class AuditLog:
 
 
 def _opened(path: Path) -> tuple[int, bool]:
-    """Return the open file, and whether it ends within a line."""
+    """Return the open file, and True if it ends within a line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""``clocs serve --demo``: made-up patients, embedded and indexed, so that a service can be tried without any data."""
+"""Demonstration for ``clocs serve --demo``: an index of synthetic patients."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from clocs.store.ingest import ingest
 from clocs.training.shipped import DEFAULT_ENCODER
 
 RECORDS: Final = 600
-"""Two of each patient, in five rhythms."""
+"""Number of recordings: two per patient, in five rhythms."""
 SEED: Final = 7
 
 
 @contextlib.contextmanager
 def demo_index(folder: Path | None, encoder: str | None) -> Iterator[Path]:
-    """The index of a demonstration: in the folder, made there if it is not yet; without one, gone at the end."""
+    """Yield the demonstration index in a folder, created if necessary; by default in a temporary folder."""
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clocs-demo-")))
@@ -30,9 +30,9 @@ def demo_index(folder: Path | None, encoder: str | None) -> Iterator[Path]:
 
 
 def make_demo(folder: Path, encoder: str, records: int = RECORDS) -> None:
-    """Store, archive of embeddings and index; what is there already stays."""
+    """Create store, archive and index, unless the index exists."""
     if (folder / "index" / MANIFEST_FILE).exists():
         return
-    ingest("synthetic", None, folder / "store", options={"records": records, "leads": 12, "seed": SEED})
+    ingest("synthetic", None, folder / "store", options={"num_records": records, "leads": 12, "seed": SEED})
     embed_store(encoder, folder / "store", folder / "archive")
     build_index(folder / "archive", folder / "index")

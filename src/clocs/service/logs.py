@@ -1,6 +1,6 @@
-"""Structured logs: a JSON object a line, in the package's own words, also for libraries and Python's warnings.
+"""Structured logs: one JSON object per line, also for libraries and Python warnings.
 
-No name of an uploaded file, no header field, no body, no address.
+Logs contain no file names of uploads, headers, bodies or addresses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any, Final, TextIO
 
 LOGGER: Final = logging.getLogger("clocs.service")
 CONSTANT_MESSAGES: Final = ("clocs.service.", "uvicorn.", "asyncio.")
-"""Loggers whose messages are constants, with values apart. Other libraries may write values into theirs."""
+"""Loggers with constant messages and separate values. Other libraries may format values into their messages."""
 
 
 class JsonLines(logging.Formatter):
-    """An event, its fields, and of an error its type and place; never its message, which may quote a file."""
+    """Formatter of an event with its fields. Errors are logged by type and code location, without messages that may
+    quote a file."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -29,19 +30,19 @@ class JsonLines(logging.Formatter):
             **_event(record),
         }
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = place_of(record.exc_info[1])
+            line["error"] = error_location(record.exc_info[1])
         return json.dumps(line)
 
 
 def _event(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what happened; values of other libraries' messages may be anything, so they are not filled in."""
+    """Return the event of a record. Messages of other libraries are omitted because they may contain values."""
     if f"{record.name}.".startswith(CONSTANT_MESSAGES):
         return {"event": str(record.msg).partition("\n")[0], **getattr(record, "fields", {})}
     return {"event": "library message", "logger": record.name, "place": f"{record.filename}:{record.lineno}"}
 
 
-def place_of(error: BaseException) -> list[str]:
-    """The types of an error and what caused it, each with the place in the code where it rose; no values."""
+def error_location(error: BaseException) -> list[str]:
+    """Return the types of an error and its causes, each with its code location."""
     found: list[str] = []
     seen: BaseException | None = error
     while seen is not None and len(found) < 5:
@@ -53,14 +54,14 @@ def place_of(error: BaseException) -> list[str]:
 
 
 def log(event: str, level: int = logging.INFO, error: BaseException | None = None, **fields: str | int | float) -> None:
-    """Write one line; the event is a constant of the code."""
+    """Log an event, which must be a constant, with its fields."""
     LOGGER.log(level, event, exc_info=error, extra={"fields": fields})
 
 
 def write_logs_to(stream: TextIO = sys.stderr) -> None:
-    """Send the logs of the service and of all libraries, and Python's warnings, to a stream.
+    """Send the logs of the service, of all libraries and of Python warnings to a stream.
 
-    ONNX Runtime writes its own warnings to the standard error as plain text: it has no way to pass them on.
+    ONNX Runtime writes its own warnings to standard error as plain text, because it cannot forward them.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
@@ -76,7 +77,7 @@ def write_logs_to(stream: TextIO = sys.stderr) -> None:
 
 
 def _writes_to_a_terminal(logger: logging.Logger) -> bool:
-    """Return whether a library has set a logger up to write plain text to a standard stream, as torch does."""
+    """Return True if a library writes a logger's messages to a standard stream, as torch does."""
     return any(type(handler) is logging.StreamHandler for handler in logger.handlers)
 
 
@@ -88,5 +89,5 @@ def _log_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Log a warning by its category and place; its message may quote anything."""
+    """Log a warning by category and code location, without its message."""
     log("warning", logging.WARNING, category=category.__name__, place=f"{Path(filename).name}:{lineno}")

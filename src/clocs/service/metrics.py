@@ -1,4 +1,4 @@
-"""Counts and durations for Prometheus. Labels are names of our own: nothing of a request's content is one."""
+"""Prometheus metrics. Labels are constants and never contain request content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class Metrics:
-    """Of one application."""
+    """Metrics of one application."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -39,5 +39,5 @@ class Metrics:
         self.searches = Counter("clocs_searches", "Searches for similar patients", registry=self._registry)
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """Return the metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""The outer wall: every request gets an id, every answer its headers, every error an answer, and all a log line."""
+"""Outer middleware: request ids, response headers, error responses, metrics and logs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from clocs.core.errors import ClocsError, IntegrityError
 from clocs.service.access import SECURITY_HEADERS
 from clocs.service.logs import log
 from clocs.service.metrics import Metrics
-from clocs.service.problems import REQUEST_ID, ProblemError, problem_of, send_problem, unexpected
+from clocs.service.problems import REQUEST_ID, ProblemError, problem_from_error, send_problem, unexpected_problem
 
 FILE_NAME: Final = re.compile(r"[\w.-]{1,80}")
 OTHER: Final = "other"
-"""What metrics and logs call an address that is none of ours."""
+"""Endpoint name in metrics and logs for unknown addresses."""
 
 
-class Boundary:
-    """Pure ASGI, so that nothing is buffered."""
+class OuterMiddleware:
+    """ASGI middleware around all others, without buffering."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -52,13 +52,13 @@ class Boundary:
         finally:
             endpoint = getattr(scope.get("route"), "path", OTHER)
             seconds = time.monotonic() - started
-            note_request(self._metrics, endpoint, scope["method"], status, seconds, scope[REQUEST_ID])
+            record_request(self._metrics, endpoint, scope["method"], status, seconds, scope[REQUEST_ID])
 
     def _problem(self, error: Exception, scope: Scope) -> ProblemError:
-        """Return the answer to an error; one that is not the client's is logged by its type and place."""
+        """Return the response to an error. Errors of the service are logged by type and code location."""
         if isinstance(error, ProblemError):
             return error
-        problem = problem_of(error) if isinstance(error, ClocsError) else unexpected()
+        problem = problem_from_error(error) if isinstance(error, ClocsError) else unexpected_problem()
         if isinstance(error, IntegrityError):
             self._metrics.integrity_errors.inc()
             log("damaged file", logging.ERROR, error, request_id=scope[REQUEST_ID], file=_damaged_file(error))
@@ -67,7 +67,7 @@ class Boundary:
         return problem
 
 
-def note_request(metrics: Metrics, endpoint: str, method: str, status: int, seconds: float, request_id: str) -> None:
+def record_request(metrics: Metrics, endpoint: str, method: str, status: int, seconds: float, request_id: str) -> None:
     """Count a request and write its log line."""
     metrics.requests.labels(endpoint, str(status)).inc()
     metrics.seconds.labels(endpoint).observe(seconds)
@@ -83,7 +83,7 @@ def note_request(metrics: Metrics, endpoint: str, method: str, status: int, seco
 
 
 def _damaged_file(error: IntegrityError) -> str:
-    """Return the name that the message starts with, without its folder; empty where it is none of the package's."""
+    """Return the file name at the start of the message, without its folder; empty if there is none."""
     name = Path(error.message.partition(": ")[0]).name
     return name if FILE_NAME.fullmatch(name) else ""
 

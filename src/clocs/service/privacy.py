@@ -1,4 +1,4 @@
-"""What answers say of patients: ages no finer than a file should tell them, and opaque handles instead of ids."""
+"""Protection of patients in responses: coarse ages, and opaque handles instead of record ids."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from typing import Final
 from clocs.core.errors import OptionError
 from clocs.datasets.redaction import POOLED_AGE
 
-INFANT: Final = 2.0
-"""Years below which an age is told in months."""
-ROUNDED: Final = 1e-5
-"""Months: 7/12 of a year is seven months, though an index has it in single precision."""
-MOST_HANDLES: Final = 20_000
-"""Handles that are remembered; the longest unused are forgotten."""
-HEX_SIGNS: Final = 20
+INFANT_YEARS: Final = 2.0
+"""Age in years below which ages are given in months."""
+MONTH_TOLERANCE: Final = 1e-5
+"""Tolerance in months for ages in single precision: 7/12 of a year is seven months."""
+MAX_HANDLES: Final = 20_000
+"""Maximum number of handles; the least recently used are forgotten."""
+HANDLE_DIGITS: Final = 20
 
 
-def shown_age(age: float | None) -> float | None:
-    """Completed years, below two completed months, as ``age_at`` has it; everyone above 90 is 90: few are that old."""
+def coarse_age(age: float | None) -> float | None:
+    """Return an age in completed years, in completed months below two years, and at most 90.
+
+    Ages above 90 are pooled because few people reach them.
+    """
     if age is None:
         return None
-    if age < INFANT:
-        return math.floor(age * 12 + ROUNDED) / 12
+    if age < INFANT_YEARS:
+        return math.floor(age * 12 + MONTH_TOLERANCE) / 12
     return float(math.floor(min(age, POOLED_AGE)))
 
 
-def age_band(first: float | None, last: float | None) -> tuple[float, float] | None:
-    """The ages of which ``shown_age`` shows ``first`` to ``last`` years; None: any.
+def age_range(first: float | None, last: float | None) -> tuple[float, float] | None:
+    """Return the range of exact ages that :func:`coarse_age` maps to ``first`` to ``last``; None for any age.
 
-    Parts of a year are left out: by asking for ever narrower bands, one could learn an exact age.
+    Fractions of a year are dropped. Otherwise ever narrower ranges would reveal an exact age.
     """
     if first is None and last is None:
         return None
@@ -45,26 +48,26 @@ def age_band(first: float | None, last: float | None) -> tuple[float, float] | N
 
 
 class Handles:
-    """Record ids by handle."""
+    """Map from opaque handles to record ids."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._records: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def give(self, record_id: str) -> str:
-        """The handle of a record; the same for the same record."""
+    def create(self, record_id: str) -> str:
+        """Return the handle of a record; the same record always has the same handle."""
         digest = hmac.new(self._key, record_id.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-        handle = f"p-{digest[:HEX_SIGNS]}"
+        handle = f"p-{digest[:HANDLE_DIGITS]}"
         with self._lock:
             self._records[handle] = record_id
             self._records.move_to_end(handle)
-            if len(self._records) > MOST_HANDLES:
+            if len(self._records) > MAX_HANDLES:
                 self._records.popitem(last=False)
         return handle
 
     def record(self, handle: str) -> str | None:
-        """The record of a handle that was given out."""
+        """Return the record of a handle, or None if the handle is unknown."""
         with self._lock:
             if handle in self._records:
                 self._records.move_to_end(handle)

@@ -1,4 +1,4 @@
-"""What goes wrong, as the answer says it: ``application/problem+json`` (RFC 9457), without what a file contains."""
+"""Error responses as ``application/problem+json`` (RFC 9457), without content of uploaded files."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from clocs.service.audit_log import AuditError
 
 MEDIA_TYPE: Final = "application/problem+json"
 REQUEST_ID: Final = "clocs.request_id"
-"""Where a request's scope keeps its id."""
+"""Key of the request id in the ASGI scope."""
 
 
 @dataclass(eq=False)
 class ProblemError(Exception):
-    """An answer that is a refusal."""
+    """An error that is sent as a problem response."""
 
     status: int
     kind: str
@@ -36,14 +36,14 @@ class ProblemError(Exception):
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self, request_id: str) -> bytes:
-        """As JSON; ``instance`` is the request's id, by which a log line is found."""
+        """Return the problem as JSON; ``instance`` is the request id, which also occurs in the log."""
         about = {"type": f"/problems/{self.kind}", "title": self.title, "status": self.status}
         return json.dumps({**about, "detail": self.detail, "instance": request_id}).encode()
 
 
 UNREADABLE: Final = "The file cannot be read as an ECG"
 UNSUITABLE: Final = "The recording is not fit for this"
-_OF_CLOCS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (
+_ERROR_PROBLEMS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (
     (FormatError, 422, "unreadable-file", UNREADABLE),
     (UnitError, 422, "unsuitable-recording", UNSUITABLE),
     (LeadError, 422, "unknown-leads", "The recording has other leads"),
@@ -52,7 +52,7 @@ _OF_CLOCS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (
     (AuditError, 503, "audit-log-unavailable", "Without the audit log there is no answer"),
     (MissingExtraError, 501, "not-installed", "The service lacks a part that this needs"),
 )
-_OF_STATUS: Final = {
+_STATUS_PROBLEMS: Final = {
     400: ("bad-request", "The request cannot be understood"),
     404: ("not-found", "There is nothing here"),
     405: ("method-not-allowed", "This address does not take such requests"),
@@ -60,12 +60,12 @@ _OF_STATUS: Final = {
 }
 
 
-def problem_of(error: ClocsError) -> ProblemError:
-    """An error of the package as an answer: its own words, but for advice on code.
+def problem_from_error(error: ClocsError) -> ProblemError:
+    """Convert an error of the package to a problem with its message.
 
-    Those of stores, and of options that are not the client's, name folders and records, so their words stay here.
+    Messages about stores and about the service's own options name folders and records, so they are not sent.
     """
-    for kind, status, name, title in _OF_CLOCS:
+    for kind, status, name, title in _ERROR_PROBLEMS:
         if isinstance(error, kind):
             return ProblemError(status, name, title, error.message)
     return ProblemError(
@@ -76,14 +76,14 @@ def problem_of(error: ClocsError) -> ProblemError:
     )
 
 
-def problem_of_status(status: int, detail: str) -> ProblemError:
-    """A refusal of the web framework's."""
-    kind, title = _OF_STATUS.get(status, ("refused", "The request was refused"))
+def problem_from_status(status: int, detail: str) -> ProblemError:
+    """Return the problem for a status of the web framework."""
+    kind, title = _STATUS_PROBLEMS.get(status, ("refused", "The request was refused"))
     return ProblemError(status, kind, title, detail)
 
 
-def unexpected() -> ProblemError:
-    """A fault of ours: nothing about it leaves but the request's id."""
+def unexpected_problem() -> ProblemError:
+    """Return the problem for an unexpected error, which reveals only the request id."""
     return ProblemError(
         500,
         "unexpected",
@@ -93,7 +93,7 @@ def unexpected() -> ProblemError:
 
 
 async def send_problem(scope: Scope, send: Send, problem: ProblemError) -> None:
-    """Answer at once, whether or not the body has come; its rest is the web server's to swallow."""
+    """Send a problem at once, even if the body has not arrived; the web server discards the rest."""
     body = problem.body(scope.get(REQUEST_ID, ""))
     headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]

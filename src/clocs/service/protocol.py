@@ -1,11 +1,12 @@
-"""HTTP at the edge: too many requests are refused before they are taken apart, and nothing slow is waited for.
+"""HTTP protocol that refuses excess requests before parsing them, and closes slow connections.
 
-A refusal by the application costs 0.6 ms, most of it in taking the request apart and making a task of it. At five times
-the sustainable load that alone would fill a processor, so a full gate refuses here, with bytes that are nearly ready.
+A refusal by the application costs 0.6 ms, mostly for parsing the request and creating a task. At five times the
+sustainable
+load, refusals alone would occupy a processor. While the service is full, this protocol sends a prepared response
+instead.
 
-Refusals are paced. Otherwise a crowd that asks again as soon as it is refused would be refused in one round of the
-event loop after another, and the few requests that are worked on would wait for each of these rounds: of 200 clients
-the service answered a sixth as many a second as of 8.
+Refusals are paced. Otherwise clients that retry at once would be refused in every round of the event loop, and active
+requests would wait for these rounds. Without pacing, 200 clients got a sixth of the throughput of 8 clients.
 """
 
 from __future__ import annotations
@@ -21,33 +22,35 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clocs.service.access import SECURITY_HEADERS
-from clocs.service.admission import PREFIX, Gate, busy
-from clocs.service.boundary import note_request
+from clocs.service.admission import PREFIX, RequestLimiter, busy
 from clocs.service.metrics import Metrics
+from clocs.service.outer_middleware import record_request
 from clocs.service.problems import MEDIA_TYPE
 
-MOST_CONNECTIONS: Final = 512
+MAX_CONNECTIONS: Final = 512
 LINGER_SECONDS: Final = 2.0
-"""How long the rest of a refused body is swallowed before the connection is closed: many clients read an answer only
-after all is sent. And how long a client may read nothing of an answer once the connection is to be closed."""
-EARLY: Final = PREFIX.rstrip("/")
-"""What metrics and logs call the address of a request that was not taken apart."""
+"""Time in seconds for which the rest of a refused body is discarded before the connection is closed, because many
+clients
+read a response only after sending everything. It also limits the time for which a client may stop reading a response.
+"""
+EARLY_ENDPOINT: Final = PREFIX.rstrip("/")
+"""Endpoint name in metrics and logs for requests that were refused unparsed."""
 PACE_SECONDS: Final = 0.01
 PACE_STEPS: Final = 100
-"""A step sends one of so many refusals that wait, and one at least. So they wait a second at most, however many."""
+"""Each step sends this fraction of the waiting refusals, at least one. A refusal therefore waits at most one second."""
 Seen = TypeVar("Seen")
-_BEGINNING: Final = f"POST {PREFIX}".encode()
+_REQUEST_START: Final = f"POST {PREFIX}".encode()
 
 
-class Refusals:
-    """Sends refusals a few at a time, so that requests that are worked on have their turn in between."""
+class PacedRefusals:
+    """Queue that sends refusals in small steps, so that active requests run in between."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_pausing = False
 
     def add(self, refuse: Callable[[], None]) -> None:
-        """Call ``refuse`` at once where none was sent within the last step, else in its turn."""
+        """Call ``refuse`` at once if no refusal was sent within the last step, otherwise later."""
         self._waiting.append(refuse)
         if not self._is_pausing:
             self._step()
@@ -60,9 +63,18 @@ class Refusals:
             asyncio.get_running_loop().call_later(PACE_SECONDS, self._step)
 
 
-def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11Protocol]:
-    """The protocol of a service; ``head_seconds``: for a request's head to be whole, or an answer to be read on."""
-    refusals = Refusals()
+def edge_protocol(head_seconds: float, limiter: RequestLimiter, metrics: Metrics) -> type[H11Protocol]:
+    """Return the protocol class of a service.
+
+    Args:
+        head_seconds: Time limit in seconds for a request head, and for a client that stops reading a response.
+        limiter: Limit on the number of requests.
+        metrics: Metrics of the service.
+
+    Returns:
+        A protocol class for uvicorn.
+    """
+    refusals = PacedRefusals()
 
     class Edge(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -71,7 +83,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             super().connection_made(transport)
             self._later(head_seconds, self._watch, None)
             self._watch_reading_every(head_seconds)
-            if len(self.connections) > MOST_CONNECTIONS:
+            if len(self.connections) > MAX_CONNECTIONS:
                 self._refuse("other")
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -82,13 +94,13 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
         def data_received(self, data: bytes) -> None:
             if self._refused:
                 return
-            if gate.is_full and data.startswith(_BEGINNING) and self._between_requests():
+            if limiter.is_full and data.startswith(_REQUEST_START) and self._between_requests():
                 self._refuse_in_turn("POST")
             else:
                 super().data_received(data)
 
         def timeout_keep_alive_handler(self) -> None:
-            """A connection that is refused meanwhile has its own end."""
+            """Keep a connection open that is being refused; it is closed separately."""
             if not self._refused:
                 super().timeout_keep_alive_handler()
 
@@ -98,7 +110,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
                 self._later(LINGER_SECONDS, self._close_unfinished, self.cycle)
 
         def resume_writing(self) -> None:
-            """What was written is nearly taken, and more will be: how much waits then says nothing about reading."""
+            """Reset the reading watch, because the write buffer is nearly empty and will be filled again."""
             super().resume_writing()
             self._unread = math.inf
 
@@ -112,7 +124,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             return answered and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
 
         def _refuse_in_turn(self, method: str) -> None:
-            """Read nothing more until it is this connection's turn to be refused."""
+            """Stop reading until this connection's refusal is due."""
             self._refused = True
             self._timers.pop("_watch").cancel()
             self.transport.pause_reading()
@@ -120,7 +132,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             refusals.add(lambda: self._refuse(method, asked))
 
         def _refuse(self, method: str, asked: float | None = None) -> None:
-            """Answer, end our side, and swallow what comes until the client ends its own."""
+            """Send the refusal, close the sending side, and discard input until the client closes."""
             if self.transport.is_closing():
                 return
             self._refused = True
@@ -130,7 +142,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             self.transport.write_eof()
             self._later(LINGER_SECONDS, self._close, None)
             waited = 0.0 if asked is None else self.loop.time() - asked
-            note_request(metrics, EARLY, method, 503, waited, request_id)
+            record_request(metrics, EARLY_ENDPOINT, method, 503, waited, request_id)
 
         def _later(self, seconds: float, look: Callable[[Seen], None], seen: Seen) -> None:
             if look.__name__ in self._timers:
@@ -138,7 +150,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             self._timers[look.__name__] = self.loop.call_later(seconds, look, seen)
 
         def _watch(self, before: object) -> None:
-            """Close the connection where a head was begun, or the first one not even that, before the last look."""
+            """Close the connection if no request head was completed since the last check."""
             now: object = self.cycle  # of the last request whose head was whole
             begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
             if now is before and (now is None or begun):
@@ -151,7 +163,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
             self._later(seconds, self._watch_reading, seconds)
 
         def _watch_reading(self, seconds: float) -> None:
-            """Break off where nothing of what waits to be sent was taken since the last look."""
+            """Abort the connection if the client read nothing since the last check."""
             before, self._unread = self._unread, self.transport.get_write_buffer_size()
             if 0 < before <= self._unread:
                 self.transport.abort()
@@ -171,7 +183,7 @@ def edge_protocol(head_seconds: float, gate: Gate, metrics: Metrics) -> type[H11
 
 
 def _refusal(request_id: str) -> bytes:
-    """The whole answer of a service that is busy."""
+    """Return the complete HTTP response of a busy service."""
     problem = busy()
     body = problem.body(request_id)
     headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}

@@ -1,6 +1,6 @@
-"""From what was found to what is answered: every reply of the API is put together here.
+"""Conversion of results to API responses.
 
-A preview is a recording as the viewer draws it: whole numbers, each lead to its own scale.
+A preview is a recording for drawing: integers, with one scale per lead.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
 from clocs.inference.results import Classification, Embeddings
 from clocs.service import schemas
-from clocs.service.archive_view import ArchiveView, Found, PatientsMap, Plane, Search
-from clocs.service.parsing.reading import beginning
-from clocs.service.privacy import Handles, shown_age
-from clocs.service.state import Loaded
+from clocs.service.archive_view import ArchiveView, IndexMap, MappedNeighbor, Plane, SearchResult
+from clocs.service.parsing.reading import first_seconds
+from clocs.service.privacy import Handles, coarse_age
+from clocs.service.state import LoadedService
 
 MICROVOLT: Final = 0.001
-"""Millivolt a step."""
+"""Millivolt per step."""
 MISSING: Final = -32768
 HIGHEST: Final = 32767
 
 
-def model_reply(loaded: Loaded) -> schemas.ModelAbout:
-    """The encoder, its classifiers and the index."""
+def model_reply(loaded: LoadedService) -> schemas.ModelInfo:
+    """Describe the encoder, its classifiers and the index."""
     encoder, limits = loaded.encoder, loaded.settings.limits
     takes, classifiers = encoder.input, [_classifier(*item) for item in encoder.classifiers.items()]
     first = classifiers[0] if classifiers else None
     assert takes.sampling_rate is not None
-    return schemas.ModelAbout(
+    return schemas.ModelInfo(
         encoder=loaded.encoder_name,
         embedding_dim=encoder.embedding_dim,
         sampling_rate=takes.sampling_rate,
@@ -45,7 +45,7 @@ def model_reply(loaded: Loaded) -> schemas.ModelAbout:
         index=_index(loaded.archive),
         shows_ids=loaded.settings.show_ids,
         embeddings=loaded.settings.allow_embeddings,
-        limits=schemas.LimitsAbout(
+        limits=schemas.LimitsInfo(
             upload_bytes=limits.upload_bytes,
             upload_files=limits.upload_files,
             longest_seconds=limits.longest_seconds,
@@ -55,10 +55,10 @@ def model_reply(loaded: Loaded) -> schemas.ModelAbout:
     )
 
 
-def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierAbout:
+def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierInfo:
     card = classifier.card
     classes = [
-        schemas.ClassOfModel(
+        schemas.ClassInfo(
             name=item.name,
             meaning=item.meaning,
             prevalence=item.prevalence,
@@ -66,7 +66,7 @@ def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierAbout:
         )
         for item in card.classes
     ]
-    return schemas.ClassifierAbout(
+    return schemas.ClassifierInfo(
         name=name,
         title=str(card.trained_on.get("title", "")),
         leads=list(card.leads),
@@ -76,11 +76,11 @@ def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierAbout:
     )
 
 
-def _index(archive: ArchiveView | None) -> schemas.IndexAbout | None:
+def _index(archive: ArchiveView | None) -> schemas.IndexInfo | None:
     if archive is None:
         return None
     about, rows = archive.manifest, archive.map.rows
-    return schemas.IndexAbout(
+    return schemas.IndexInfo(
         patients=about.patients,
         recordings=about.recordings,
         kind=about.kind,
@@ -89,10 +89,10 @@ def _index(archive: ArchiveView | None) -> schemas.IndexAbout | None:
     )
 
 
-def classes_reply(found: Classification) -> schemas.Classified:
-    """What a classifier says, with the track record of each probability."""
+def classes_reply(found: Classification) -> schemas.ClassificationResponse:
+    """Return class probabilities with their validation record."""
     classes = [
-        schemas.ClassFound(
+        schemas.ClassProbability(
             name=item.name,
             meaning=item.meaning,
             probability=item.probability,
@@ -102,7 +102,7 @@ def classes_reply(found: Classification) -> schemas.Classified:
         )
         for item in found.classes
     ]
-    return schemas.Classified(
+    return schemas.ClassificationResponse(
         classifier=found.classifier,
         multi_label=found.multi_label,
         classes=classes,
@@ -112,62 +112,62 @@ def classes_reply(found: Classification) -> schemas.Classified:
     )
 
 
-def similar_reply(search: Search, handles: Handles, show_ids: bool) -> schemas.SimilarFound:
-    """Neighbours under handles; with their ids only where that was asked for when the service was started."""
-    return schemas.SimilarFound(
-        neighbors=[_neighbour(found, handles, show_ids) for found in search.found],
-        query=schemas.QueryPlace(map=_place(search.at)),
+def similar_reply(search: SearchResult, handles: Handles, show_ids: bool) -> schemas.SimilarResponse:
+    """Return similar patients under handles, with ids only if the service was started with ``--show-ids``."""
+    return schemas.SimilarResponse(
+        neighbours=[_similar_patient(found, handles, show_ids) for found in search.found],
+        query=schemas.QueryPosition(map=_place(search.position)),
         notes=search.notes,
         notice=schemas.NOTICE,
     )
 
 
-def _neighbour(found: Found, handles: Handles, show_ids: bool) -> schemas.NeighbourFound:
+def _similar_patient(found: MappedNeighbor, handles: Handles, show_ids: bool) -> schemas.SimilarPatient:
     item = found.neighbor
     ids = {"patient_id": item.patient_id, "record_id": item.record_id} if show_ids else {}
-    return schemas.NeighbourFound(
-        handle=handles.give(item.record_id),
+    return schemas.SimilarPatient(
+        handle=handles.create(item.record_id),
         similarity=item.similarity,
         distance=item.distance,
         labels=list(item.labels),
-        age=shown_age(item.age),
+        age=coarse_age(item.age),
         sex=item.sex,  # type: ignore[arg-type]  # the index holds no other values
         site=item.site,
         recordings=item.recordings,
-        why=[schemas.LeadAlike(**vars(lead)) for lead in item.why],
-        map=_place(found.at),
+        why=[schemas.LeadSimilarity(**vars(lead)) for lead in item.why],
+        map=_place(found.position),
         **ids,
     )
 
 
-def _place(at: tuple[float, float] | None) -> list[float] | None:
-    return None if at is None else list(at)
+def _place(position: tuple[float, float] | None) -> list[float] | None:
+    return None if position is None else list(position)
 
 
-def neighbour_preview(archive: ArchiveView, record_id: str, seconds: float) -> bytes | None:
-    """A recording of the index, as previews of files are; None where it is no longer there."""
+def neighbor_preview(archive: ArchiveView, record_id: str, seconds: float) -> bytes | None:
+    """Return the preview of a recording of the index; None if it was deleted."""
     recording = archive.recording(record_id)
     if recording is None:
         return None
-    return preview_json(beginning(recording, seconds), recording.seconds)
+    return preview_json(first_seconds(recording, seconds), recording.seconds)
 
 
-def map_reply(found: PatientsMap, plane: Plane) -> schemas.MapShown:
-    """The points of a map and what is known of them."""
-    return schemas.MapShown(
+def map_reply(found: IndexMap, plane: Plane) -> schemas.MapResponse:
+    """Return the points of a map with their metadata."""
+    return schemas.MapResponse(
         method="pca",
         explained=list(plane.explained),
-        points=[list(row["at"]) for row in found.rows],
+        points=[list(row["position"]) for row in found.rows],
         label=[next(iter(row["labels"]), "") for row in found.rows],
-        age=[shown_age(row["age"]) for row in found.rows],
+        age=[coarse_age(row["age"]) for row in found.rows],
         sex=[row["sex"] for row in found.rows],
         site=[row["site"] for row in found.rows],
     )
 
 
-def embeddings_reply(made: Embeddings) -> schemas.Embedded:
-    """Embeddings of a recording."""
-    return schemas.Embedded(
+def embeddings_reply(made: Embeddings) -> schemas.EmbeddingResponse:
+    """Return the embeddings of a recording."""
+    return schemas.EmbeddingResponse(
         embedding=made.pooled().tolist(),
         rows=made.values.tolist(),
         leads=list(made.lead),
@@ -177,9 +177,16 @@ def embeddings_reply(made: Embeddings) -> schemas.Embedded:
 
 
 def preview_json(recording: Recording, seconds: float) -> bytes:
-    """The body of a preview; ``seconds``: of the whole recording, of which this may be the beginning.
+    """Return the body of a preview.
 
-    Leads are written one by one, so that no single call keeps other threads waiting.
+    Leads are serialized one by one, so that no single call blocks other threads for long.
+
+    Args:
+        recording: The recording, or its beginning.
+        seconds: Duration of the whole recording in seconds.
+
+    Returns:
+        JSON.
     """
     derived = recording.provenance.derived_leads
     about = {
@@ -205,6 +212,6 @@ def preview_json(recording: Recording, seconds: float) -> bytes:
 
 
 def _scale(peak: float, unit: str) -> float:
-    """A microvolt, or one step of a recording without a gain; more only where values would not fit."""
+    """Return one microvolt, or one step of a recording without a gain; more if the values would not fit."""
     finest = MICROVOLT if unit == "mV" else 1.0
     return finest if peak <= HIGHEST * finest else float(f"{peak / HIGHEST:.6g}") * 1.000001

@@ -1,6 +1,6 @@
-"""The endpoints: each takes a request apart, has the work done elsewhere, and sends the reply.
+"""Endpoints of the API.
 
-Replies are sent as they are made: the response models are for the OpenAPI document, and for the tests.
+Responses are sent as they are built. The response models only serve the OpenAPI document and the tests.
 """
 
 from __future__ import annotations
@@ -15,69 +15,71 @@ from clocs.core.errors import OptionError
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
-from clocs.service.privacy import age_band
+from clocs.service.privacy import age_range
 from clocs.service.problems import REQUEST_ID, ProblemError
 from clocs.service.replies import (
     classes_reply,
     embeddings_reply,
     map_reply,
     model_reply,
-    neighbour_preview,
+    neighbor_preview,
     preview_json,
     similar_reply,
 )
 from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems
-from clocs.service.settings import MOST_SHOWN
+from clocs.service.settings import MAX_SHOWN_SECONDS
 from clocs.service.state import ServiceState
-from clocs.service.uploads import received
+from clocs.service.uploads import receive_upload
 from clocs.similarity.index.filters import Filter
 
-MOST_NEIGHBOURS: Final = 100
-LONGEST_VALUE: Final = 200
-OLDEST: Final = 200.0
-"""Years."""
+MAX_NEIGHBORS: Final = 100
+MAX_VALUE_LENGTH: Final = 200
+MAX_AGE: Final = 200.0
+"""Maximum age in years."""
 UPLOADS: Final = problems(400, 401, 403, 408, 413, 415, 421, 422, 500, 501, 503, 504)
 PLAIN: Final = problems(401, 403, 404, 421, 422, 500, 503)
 FIGURES: Final = {"png": "image/png", "pdf": "application/pdf"}
 
 
-async def known_options_only(request: Request) -> None:
-    """A filter that is misspelled must not be taken for none: everyone would be found."""
+async def reject_unknown_options(request: Request) -> None:
+    """Reject unknown query options, because a misspelled filter would return all patients."""
     known = [field.alias for field in request.scope["route"].dependant.query_params]
     if any(name not in known for name in request.query_params):
         raise OptionError(f"an option of this request is unknown; there are: {', '.join(known) or 'none'}")
 
 
 open_routes = APIRouter(tags=["service"])
-routes = APIRouter(prefix="/api/v1", tags=["ECG"], dependencies=[Depends(known_options_only)])
+routes = APIRouter(prefix="/api/v1", tags=["ECG"], dependencies=[Depends(reject_unknown_options)])
 
 
 async def state_of(request: Request) -> ServiceState:
-    """What the service is made of."""
+    """Return the state of the service."""
     found: ServiceState = request.app.state.service
     return found
 
 
 State = Annotated[ServiceState, Depends(state_of)]
 AnyLead = Annotated[bool, Query(description="Take also leads that the encoder was not trained on.")]
-Value = Annotated[str | None, Query(max_length=LONGEST_VALUE)]
+Value = Annotated[str | None, Query(max_length=MAX_VALUE_LENGTH)]
 Years = Annotated[
     float | None,
-    Query(ge=0, le=OLDEST, description="Whole years, included: 60 is up to the 61st birthday, 90 and more is one age."),
+    Query(
+        ge=0, le=MAX_AGE, description="Whole years, included: 60 is up to the 61st birthday, 90 and more is one age."
+    ),
 ]
 
 
 @open_routes.head("/healthz", include_in_schema=False)
 @open_routes.get("/healthz", openapi_extra=NO_TOKEN)
 async def health() -> schemas.Health:
-    """Whether the service runs."""
+    """Report that the service is running."""
     return schemas.Health(status="ok", version=__version__)
 
 
 @open_routes.head("/readyz", include_in_schema=False)
 @open_routes.get("/readyz", responses=problems(503), openapi_extra=NO_TOKEN)
 async def ready(state: State) -> schemas.Ready:
-    """Whether it can parse now, and how its parsing processes are confined."""
+    """Report that the service can parse uploads, and how its parsing processes are confined."""
     if not state.pool.pids:
         raise ProblemError(503, "not-ready", "The service is not ready", "Its parsing processes are starting.")
     return schemas.Ready(status="ok", version=__version__, confinement=state.loaded.confinement.level)
@@ -85,46 +87,49 @@ async def ready(state: State) -> schemas.Ready:
 
 @open_routes.get("/metrics", response_class=Response, responses=problems(401))
 async def metrics(state: State) -> Response:
-    """Counts and durations, as Prometheus reads them."""
+    """Return counts and durations in the text format of Prometheus."""
     return Response(state.metrics.text(), media_type=MEDIA_TYPE)
 
 
-@routes.get("/model", responses=PLAIN, response_model=schemas.ModelAbout)
+@routes.get("/model", responses=PLAIN, response_model=schemas.ModelInfo)
 async def model(state: State) -> Response:
-    """The encoder, its classes with their track record, its card, and the index."""
+    """Describe the encoder, its classes with validation results, its model card and the index."""
     return _json(await state.threads.run(model_reply, state.loaded))
 
 
 @routes.post("/preview", responses=UPLOADS, response_model=schemas.Preview, openapi_extra=UPLOAD_BODY)
 async def preview(request: Request, state: State) -> Response:
-    """The recording of a file, to draw: at most its first minute."""
-    async with received(request, state.settings.limits) as upload, state.gate.work():
+    """Return the recording of a file for drawing, at most its first minute."""
+    async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         parsed = await state.pool.beginning(upload)
         body = await state.threads.run(preview_json, parsed.recording, parsed.seconds)
     return Response(body, media_type="application/json")
 
 
 @routes.post(
-    "/classify", responses=UPLOADS | problems(404), response_model=schemas.Classified, openapi_extra=UPLOAD_BODY
+    "/classify",
+    responses=UPLOADS | problems(404),
+    response_model=schemas.ClassificationResponse,
+    openapi_extra=UPLOAD_BODY,
 )
 async def classify(request: Request, state: State, classifier: Value = None, any_lead: AnyLead = False) -> Response:
-    """How probable each class is, and how often such a probability was right on validation patients."""
+    """Estimate the probability of each class, with validation results of similar probabilities."""
     encoder = state.loaded.encoder
     if not encoder.classifiers or (classifier and classifier not in encoder.classifiers):
         raise _absent(f"No such classifier; this encoder has: {', '.join(encoder.classifiers) or 'none'}.")
-    async with received(request, state.settings.limits) as upload, state.gate.work():
+    async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(encoder.classify, recording, classifier=classifier or None, any_lead=any_lead)
     return _json(classes_reply(found))
 
 
 @routes.post(
-    "/similar", responses=UPLOADS | problems(404), response_model=schemas.SimilarFound, openapi_extra=UPLOAD_BODY
+    "/similar", responses=UPLOADS | problems(404), response_model=schemas.SimilarResponse, openapi_extra=UPLOAD_BODY
 )
 async def similar(
     request: Request,
     state: State,
-    k: Annotated[int, Query(ge=1, le=MOST_NEIGHBOURS, description="How many patients.")] = 10,
+    k: Annotated[int, Query(ge=1, le=MAX_NEIGHBORS, description="How many patients.")] = 10,
     label: Value = None,
     sex: Literal["female", "male", ""] | None = None,
     age_from: Years = None,
@@ -132,10 +137,10 @@ async def similar(
     site: Value = None,
     any_lead: AnyLead = False,
 ) -> Response:
-    """The patients of the index most like the one in the file. Every search is written down in the audit log."""
+    """Find the patients of the index most similar to the recording. Every search is written to the audit log."""
     archive = _archive(state)
-    wanted = Filter(site or None, age_band(age_from, age_to), sex or None, label or None)
-    async with received(request, state.settings.limits) as upload, state.gate.work():
+    wanted = Filter(site or None, age_range(age_from, age_to), sex or None, label or None)
+    async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(archive.similar, recording, k, wanted, any_lead)
         reply = similar_reply(found, state.handles, state.settings.show_ids)
@@ -146,7 +151,7 @@ async def similar(
             k=k,
             filters={"label": label, "sex": sex, "age_from": age_from, "age_to": age_to, "site": site},
             upload_sha256=upload.sha256,
-            handles=[neighbor.handle for neighbor in reply.neighbors],
+            handles=[neighbor.handle for neighbor in reply.neighbours],
             records=[item.neighbor.record_id for item in found.found],
         )
     state.metrics.searches.inc()
@@ -154,14 +159,14 @@ async def similar(
 
 
 @routes.get("/neighbours/{handle}/preview", responses=PLAIN, response_model=schemas.Preview)
-async def preview_of_neighbour(handle: str, request: Request, state: State) -> Response:
-    """A neighbour's recording, the one most like the query, to draw beside it. Written down in the audit log."""
+async def preview_neighbor(handle: str, request: Request, state: State) -> Response:
+    """Return the most similar recording of a neighbour for drawing. Every request is written to the audit log."""
     archive = _archive(state)
     record_id = state.handles.record(handle)
     if record_id is None:
         raise _unknown_handle()
-    async with state.gate.work():
-        body = await state.threads.run(neighbour_preview, archive, record_id, state.settings.limits.shown_seconds)
+    async with state.limiter.work():
+        body = await state.threads.run(neighbor_preview, archive, record_id, state.settings.limits.shown_seconds)
         if body is None:
             raise _unknown_handle()
         await state.threads.run(
@@ -174,11 +179,11 @@ async def preview_of_neighbour(handle: str, request: Request, state: State) -> R
     return Response(body, media_type="application/json")
 
 
-@routes.get("/map", responses=PLAIN, response_model=schemas.MapShown)
+@routes.get("/map", responses=PLAIN, response_model=schemas.MapResponse)
 async def patients_map(state: State) -> Response:
-    """Patients of the index in the plane, alike ones near each other."""
+    """Return a two-dimensional map of the index's patients."""
     archive = _archive(state)
-    async with state.gate.work():
+    async with state.limiter.work():
         found = await state.threads.run(lambda: archive.map)
         if found.plane is None:
             raise _absent("The index has too few patients for a map.")
@@ -186,9 +191,9 @@ async def patients_map(state: State) -> Response:
     return _json(reply)
 
 
-@routes.post("/embed", responses=UPLOADS, response_model=schemas.Embedded, openapi_extra=UPLOAD_BODY)
+@routes.post("/embed", responses=UPLOADS, response_model=schemas.EmbeddingResponse, openapi_extra=UPLOAD_BODY)
 async def embed(request: Request, state: State, any_lead: AnyLead = False) -> Response:
-    """Embeddings of a recording; only where the service was started with --allow-embeddings."""
+    """Return the embeddings of a recording, if the service was started with --allow-embeddings."""
     if not state.settings.allow_embeddings:
         raise ProblemError(
             403,
@@ -196,7 +201,7 @@ async def embed(request: Request, state: State, any_lead: AnyLead = False) -> Re
             "Embeddings are not given out",
             "They are personal data. Who runs the service can allow them: clocs serve --allow-embeddings.",
         )
-    async with received(request, state.settings.limits) as upload, state.gate.work():
+    async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         made = await state.threads.run(state.loaded.encoder.embed, recording, any_lead=any_lead)
         reply = await state.threads.run(embeddings_reply, made)
@@ -213,17 +218,17 @@ async def figure(
     request: Request,
     state: State,
     form: Annotated[Literal["png", "pdf"], Query(alias="format", description="Of the picture.")] = "png",
-    seconds: Annotated[float, Query(gt=0, le=MOST_SHOWN, description="How much of the recording.")] = 10.0,
+    seconds: Annotated[float, Query(gt=0, le=MAX_SHOWN_SECONDS, description="How much of the recording.")] = 10.0,
 ) -> Response:
-    """The recording on ECG paper, true to scale: 25 mm/s, 10 mm/mV."""
-    async with received(request, state.settings.limits) as upload, state.gate.work():
+    """Plot the recording on ECG paper at 25 mm/s and 10 mm/mV."""
+    async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         drawn = await state.pool.drawing(upload, form, seconds)
     headers = {"content-disposition": f'attachment; filename="ecg.{form}"'}
     return Response(drawn, media_type=FIGURES[form], headers=headers)
 
 
 def _json(reply: BaseModel) -> Response:
-    """Fields that were not set, such as ids, are left out."""
+    """Serialize a response without unset fields, such as ids."""
     return Response(reply.model_dump_json(exclude_unset=True), media_type="application/json")
 
 

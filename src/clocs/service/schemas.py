@@ -1,4 +1,4 @@
-"""What the API answers, with examples: the source of the OpenAPI document."""
+"""Response models of the API, with examples for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 NOTICE: Final = "For research. Not a medical device; not a diagnosis."
 Sex = Literal["female", "male"]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Place = Annotated[list[float], Field(min_length=2, max_length=2, description="x and y on the map")]
+MapPoint = Annotated[list[float], Field(min_length=2, max_length=2, description="x and y on the map")]
 
 Age = Annotated[
     float | None,
@@ -17,25 +17,25 @@ Age = Annotated[
 ]
 
 
-class _Answer(BaseModel):
+class _Response(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Health(_Answer):
-    """That the service runs."""
+class Health(_Response):
+    """The service is running."""
 
     status: Literal["ok"]
     version: str = Field(examples=["0.1.0"])
 
 
 class Ready(Health):
-    """That the service can parse."""
+    """The service can parse uploads."""
 
     confinement: str = Field(examples=["seccomp+landlock 7", "seccomp", "none"])
 
 
-class ReliabilityBin(_Answer):
-    """Validation patients whose probability was over ``low`` and up to ``high``: how many of them had the class."""
+class ReliabilityBin(_Response):
+    """Validation patients with a probability above ``low`` and up to ``high``, and the share that had the class."""
 
     low: Probability
     high: Probability
@@ -44,8 +44,8 @@ class ReliabilityBin(_Answer):
     observed: Probability
 
 
-class ClassOfModel(_Answer):
-    """A class that the classifier knows."""
+class ClassInfo(_Response):
+    """A class of a classifier."""
 
     name: str = Field(examples=["AFIB"])
     meaning: str = Field(examples=["atrial fibrillation and flutter"])
@@ -53,18 +53,18 @@ class ClassOfModel(_Answer):
     reliability: list[ReliabilityBin]
 
 
-class ClassifierAbout(_Answer):
-    """One of the encoder's classifiers."""
+class ClassifierInfo(_Response):
+    """A classifier of the encoder."""
 
     name: str = Field(examples=["chapman"])
     title: str = Field(description="Of the data it was trained on.")
     leads: list[str] = Field(description="Those it was fitted on; empty: not known.", examples=[["II", "V2"]])
     multi_label: bool
-    classes: list[ClassOfModel]
+    classes: list[ClassInfo]
     limitations: list[str]
 
 
-class IndexAbout(_Answer):
+class IndexInfo(_Response):
     """The index that is searched."""
 
     patients: int = Field(examples=[300])
@@ -74,8 +74,8 @@ class IndexAbout(_Answer):
     sites: list[str] = Field(description="Sites that patients on the map have.", examples=[["synthetic"]])
 
 
-class LimitsAbout(_Answer):
-    """What the viewer should know before it sends."""
+class LimitsInfo(_Response):
+    """Limits that a client should know before uploading."""
 
     upload_bytes: int = Field(examples=[67108864])
     upload_files: int = Field(examples=[16])
@@ -83,8 +83,8 @@ class LimitsAbout(_Answer):
     shown_seconds: float = Field(description="In a preview or a picture.", examples=[60.0])
 
 
-class ModelAbout(_Answer):
-    """The encoder, its classifier and the index."""
+class ModelInfo(_Response):
+    """The encoder, its classifiers and the index."""
 
     encoder: str = Field(examples=["cmsc-chapman"])
     embedding_dim: int = Field(examples=[128])
@@ -92,26 +92,26 @@ class ModelAbout(_Answer):
     seconds: float = Field(description="Of a frame.", examples=[5.0])
     leads: list[str] = Field(examples=[["II", "V2", "aVL", "aVR"]])
     multi_label: bool
-    classes: list[ClassOfModel]
+    classes: list[ClassInfo]
     limitations: list[str]
-    classifiers: list[ClassifierAbout] = Field(description="All; what stands above is the first's.")
+    classifiers: list[ClassifierInfo] = Field(description="All; what stands above is the first's.")
     card: str = Field(description="The encoder's README, Markdown.")
-    index: IndexAbout | None
+    index: IndexInfo | None
     shows_ids: bool
     embeddings: bool
-    limits: LimitsAbout
+    limits: LimitsInfo
     notice: str = Field(examples=[NOTICE])
 
 
-class LeadShown(_Answer):
+class PreviewLead(_Response):
     """A lead of a preview."""
 
     name: str = Field(examples=["aVR"])
     derived: bool = Field(description="Computed from I and II, not in the file.")
 
 
-class SignalShown(_Answer):
-    """Samples: value = number x the lead's scale, in the preview's unit."""
+class PreviewSignal(_Response):
+    """Samples as integers: value = integer x scale of the lead, in the unit of the preview."""
 
     scale: dict[str, float] = Field(
         description="Of each lead: 0.001 mV or one step, more only where its values would not fit.",
@@ -121,8 +121,8 @@ class SignalShown(_Answer):
     samples: dict[str, list[int]] = Field(examples=[{"II": [12, 15, 21, 30]}])
 
 
-class Preview(_Answer):
-    """A recording to draw."""
+class Preview(_Response):
+    """A recording for drawing."""
 
     format: str = Field(examples=["muse-xml"])
     sampling_rate: float = Field(description="Hz", examples=[500.0])
@@ -132,13 +132,13 @@ class Preview(_Answer):
     age: Age
     sex: Sex | None
     labels: list[str] = Field(description="Of a neighbour's recording; of a file none are told.", examples=[["AFIB"]])
-    leads: list[LeadShown]
-    signal: SignalShown
+    leads: list[PreviewLead]
+    signal: PreviewSignal
     notes: list[str]
 
 
-class ClassFound(_Answer):
-    """A class and how probable it is."""
+class ClassProbability(_Response):
+    """A class with its probability."""
 
     name: str = Field(examples=["AFIB"])
     meaning: str = Field(examples=["atrial fibrillation and flutter"])
@@ -148,26 +148,26 @@ class ClassFound(_Answer):
     track_record: str = Field(examples=["of 120 validation patients with 80 to 90%, 78% had it"])
 
 
-class Classified(_Answer):
-    """What the classifier says, the most probable first."""
+class ClassificationResponse(_Response):
+    """Class probabilities, the most probable class first."""
 
     classifier: str = Field(description="Its name.", examples=["chapman"])
     multi_label: bool
-    classes: list[ClassFound]
+    classes: list[ClassProbability]
     limitations: list[str]
     notes: list[str]
     notice: str = Field(examples=[NOTICE])
 
 
-class LeadAlike(_Answer):
-    """How alike one lead is: the cosine of its embeddings."""
+class LeadSimilarity(_Response):
+    """Similarity of one lead: cosine of its embeddings."""
 
     lead: str = Field(examples=["II"])
     similarity: float = Field(examples=[0.97])
 
 
-class NeighbourFound(_Answer):
-    """A patient near the query. The ids are there only where the service was started with --show-ids."""
+class SimilarPatient(_Response):
+    """A patient similar to the query. Ids are present only if the service was started with --show-ids."""
 
     handle: str = Field(examples=["p-3f9c0d6c1f2e4b5a6d70"])
     similarity: float = Field(examples=[0.93])
@@ -177,40 +177,40 @@ class NeighbourFound(_Answer):
     sex: Sex | None
     site: str = Field(examples=["synthetic"])
     recordings: int
-    why: list[LeadAlike]
-    map: Place | None
+    why: list[LeadSimilarity]
+    map: MapPoint | None
     patient_id: str | None = None
     record_id: str | None = None
 
 
-class QueryPlace(_Answer):
-    """Where the query lies on the map."""
+class QueryPosition(_Response):
+    """Position of the query on the map."""
 
-    map: Place | None
+    map: MapPoint | None
 
 
-class SimilarFound(_Answer):
-    """Patients like the one who was recorded, the nearest first."""
+class SimilarResponse(_Response):
+    """Patients similar to the query, the most similar first."""
 
-    neighbors: list[NeighbourFound]
-    query: QueryPlace
+    neighbours: list[SimilarPatient]
+    query: QueryPosition
     notes: list[str]
     notice: str = Field(examples=[NOTICE])
 
 
-class MapShown(_Answer):
-    """Patients of the index in the plane; nobody's id. At most 5,000, drawn by a fixed lot."""
+class MapResponse(_Response):
+    """Patients of the index on a map, without ids; a fixed random sample of at most 5,000."""
 
     method: Literal["pca"]
     explained: list[Probability] = Field(min_length=2, max_length=2, examples=[[0.31, 0.12]])
-    points: list[Place]
+    points: list[MapPoint]
     label: list[str] = Field(description="Of each point the first label, or empty.")
     age: list[Age]
     sex: list[Sex | None]
     site: list[str]
 
 
-class Embedded(_Answer):
+class EmbeddingResponse(_Response):
     """Embeddings of a recording. They are personal data."""
 
     embedding: list[float] = Field(description="The mean over all leads and frames.")
@@ -220,8 +220,8 @@ class Embedded(_Answer):
     notes: list[str]
 
 
-class ProblemShown(_Answer):
-    """A refusal (RFC 9457)."""
+class ProblemDetails(_Response):
+    """An error response (RFC 9457)."""
 
     type: str = Field(examples=["/problems/unreadable-file"])
     title: str = Field(examples=["The file cannot be read as an ECG"])
@@ -231,7 +231,7 @@ class ProblemShown(_Answer):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Refusals that an endpoint may answer with, for its documentation."""
+    """Return the documentation of an endpoint's error responses."""
     known = {
         400: "The body is broken, or holds no file",
         401: "A token is needed",
@@ -255,7 +255,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 NO_TOKEN: Final[dict[str, Any]] = {"security": []}
-"""For the documentation: what may be asked without a token."""
+"""OpenAPI fields of endpoints that need no token."""
 UPLOAD_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -277,4 +277,4 @@ UPLOAD_BODY: Final[dict[str, Any]] = {
         },
     }
 }
-"""For the documentation: bodies are read by ``uploads``, not by the framework."""
+"""OpenAPI fields of endpoints with an upload, which ``uploads`` reads instead of the framework."""

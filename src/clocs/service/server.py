@@ -1,6 +1,6 @@
-"""Runs the service: listens, answers, and at SIGTERM lets every accepted request end.
+"""Web server of the service.
 
-SIGHUP opens the audit log again, as after its rotation.
+SIGTERM stops it after every accepted request is answered. SIGHUP reopens the audit log, as after a rotation.
 """
 
 from __future__ import annotations
@@ -24,40 +24,45 @@ from clocs.core.errors import ConfigError
 from clocs.service.app import create_app
 from clocs.service.audit_log import AuditError, AuditLog
 from clocs.service.logs import log, write_logs_to
-from clocs.service.parsing.pool import PATIENCE
+from clocs.service.parsing.pool import WALL_CLOCK_FACTOR
 from clocs.service.protocol import edge_protocol
 from clocs.service.settings import Limits, ServiceSettings
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 15
 SWITCH_SECONDS = 0.001
-"""How long a working thread may keep the event loop waiting for the interpreter."""
+"""Maximum time in seconds for which a worker thread keeps the event loop waiting for the interpreter."""
 SPARE_SECONDS = 15.0
 
 
 def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address: None) -> None:
-    """Serve until SIGTERM or Ctrl-C; ``ready`` is called with the address once requests are answered."""
-    with _listener(settings.host, settings.port) as listener, _ignored(signal.SIGHUP):
+    """Serve until SIGTERM or Ctrl-C.
+
+    Args:
+        settings: Settings of the service.
+        ready: Called with the address when requests are answered.
+    """
+    with _listener(settings.host, settings.port) as listener, _ignore_signals(signal.SIGHUP):
         write_logs_to()
         app = create_app(settings)
         sys.setswitchinterval(SWITCH_SECONDS)
         address = _address(settings.host, listener.getsockname()[1])
         log("starting", address=address)
-        with _ignored(signal.SIGTERM, signal.SIGINT):  # the web server raises again the one it has stopped for
-            _Server(web_server(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
+        with _ignore_signals(signal.SIGTERM, signal.SIGINT):  # the web server raises again the one it has stopped for
+            _Server(server_config(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
     log("stopped")
 
 
 def check_address(host: str, port: int) -> None:
-    """Refuse what cannot be listened on, before work is done for it."""
+    """Raise an error if the service cannot listen on an address."""
     _listener(host, port).close()
 
 
-def web_server(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """Return the configuration of the web server before an application behind its walls."""
+def server_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """Return the configuration of the web server for an application with its middlewares."""
     return uvicorn.Config(
         app,
-        http=edge_protocol(limits.head_seconds, app.state.gate, app.state.metrics),
+        http=edge_protocol(limits.head_seconds, app.state.limiter, app.state.metrics),
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -67,13 +72,13 @@ def web_server(app: FastAPI, limits: Limits) -> uvicorn.Config:
         date_header=True,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(limits.upload_seconds + PATIENCE * limits.parse_seconds + SPARE_SECONDS),
+        timeout_graceful_shutdown=int(limits.upload_seconds + WALL_CLOCK_FACTOR * limits.parse_seconds + SPARE_SECONDS),
         backlog=BACKLOG,
     )
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and heeds SIGHUP."""
+    """Web server that reports when it is ready and handles SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -85,15 +90,15 @@ class _Server(uvicorn.Server):
         gc.freeze()  # what was loaded stays: looking through it again and again held requests up for 0.2 s
         await super().startup(sockets)
         if self.started:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log("stopping")
         await super().shutdown(sockets)
 
-    def _hang_up(self) -> None:
-        """Open the audit log again; where the terminal is gone that the service was started on, end."""
+    def _on_hangup(self) -> None:
+        """Reopen the audit log, or stop if the terminal that started the service is gone."""
         if self._has_terminal and not os.isatty(0):
             self.should_exit = True
         else:
@@ -110,8 +115,8 @@ def _reopen(audit: AuditLog) -> None:
 
 
 @contextlib.contextmanager
-def _ignored(*numbers: signal.Signals) -> Iterator[None]:
-    """Let signals do nothing, in this process and not in those it starts."""
+def _ignore_signals(*numbers: signal.Signals) -> Iterator[None]:
+    """Ignore signals in this process, but not in its child processes."""
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     try:
         yield

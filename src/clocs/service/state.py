@@ -1,4 +1,4 @@
-"""What a running service holds: loaded before it listens, given back when it stops."""
+"""State of a running service."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from pathlib import Path
 
 from clocs.core.errors import ConfigError
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
-from clocs.service.admission import Gate
+from clocs.service.admission import RequestLimiter
 from clocs.service.archive_view import ArchiveView
 from clocs.service.audit_log import AuditLog
-from clocs.service.inference import Threads
+from clocs.service.inference import WorkerThreads
 from clocs.service.logs import log
 from clocs.service.metrics import Metrics
 from clocs.service.parsing.confinement import Confinement
+from clocs.service.parsing.confinement_check import check_confinement, check_folders
 from clocs.service.parsing.pool import ParsingPool
-from clocs.service.parsing.trial import check_folders, try_confinement
 from clocs.service.privacy import Handles
 from clocs.service.settings import ServiceSettings
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """What needs no event loop; a fault in it is said before anything listens."""
+class LoadedService:
+    """Parts that need no event loop. They are loaded before the service listens, so that errors are reported early."""
 
     settings: ServiceSettings
     encoder: PretrainedEncoder
     encoder_name: str
-    """Without its folder's place."""
+    """Name of the encoder without its folder."""
     card: str
-    """The encoder's README; empty where it has none."""
+    """README of the encoder; empty if it has none."""
     archive: ArchiveView | None
     audit: AuditLog
     confinement: Confinement
-    """Of the parsing processes."""
+    """Confinement of the parsing processes."""
 
 
 @dataclass(frozen=True, eq=False)
 class ServiceState:
-    """All parts of a service."""
+    """All parts of a running service."""
 
-    loaded: Loaded
+    loaded: LoadedService
     handles: Handles
     metrics: Metrics
-    gate: Gate
-    threads: Threads
+    limiter: RequestLimiter
+    threads: WorkerThreads
     pool: ParsingPool
 
     @property
@@ -56,16 +56,16 @@ class ServiceState:
         return self.loaded.settings
 
 
-def load(settings: ServiceSettings) -> Loaded:
-    """Open the encoder, the index and the audit log, once it is known that uploads can be parsed safely."""
-    confinement = try_confinement(without_landlock=settings.without_landlock, unconfined=settings.unconfined)
+def load_service(settings: ServiceSettings) -> LoadedService:
+    """Check the confinement of uploads, then open encoder, index and audit log."""
+    confinement = check_confinement(without_landlock=settings.without_landlock, unconfined=settings.unconfined)
     archive = ArchiveView(settings.index, settings.encoder, settings.device) if settings.index else None
-    check_folders(confinement.folders, _private(settings, archive))
+    check_folders(confinement.folders, _private_paths(settings, archive))
     encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default, device=settings.device)
     if encoder.input.sampling_rate is None:
         raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
     card = encoder.folder / "README.md"
-    return Loaded(
+    return LoadedService(
         settings=settings,
         encoder=encoder,
         encoder_name=Path(encoder.name).name,
@@ -76,17 +76,17 @@ def load(settings: ServiceSettings) -> Loaded:
     )
 
 
-def _private(settings: ServiceSettings, archive: ArchiveView | None) -> dict[str, Path]:
-    """Return what parsing processes must not be able to read, by what it is."""
+def _private_paths(settings: ServiceSettings, archive: ArchiveView | None) -> dict[str, Path]:
+    """Return the paths that parsing processes must not be able to read, by description."""
     token = {"token file": settings.token_file} if settings.token_file else {}
     return {"audit log": settings.audit_log, **token, **(archive.folders if archive else {})}
 
 
 @contextlib.asynccontextmanager
-async def running(loaded: Loaded, gate: Gate, metrics: Metrics) -> AsyncIterator[ServiceState]:
-    """Start the parsing processes; at the end, leave nothing behind."""
+async def run_service(loaded: LoadedService, limiter: RequestLimiter, metrics: Metrics) -> AsyncIterator[ServiceState]:
+    """Start the parsing processes, yield the state, and release everything at the end."""
     limits = loaded.settings.limits
-    threads = Threads(limits.active)
+    threads = WorkerThreads(limits.active)
 
     def report(outcome: str, place: str) -> None:
         metrics.parsing.labels(outcome).inc()
@@ -109,7 +109,7 @@ async def running(loaded: Loaded, gate: Gate, metrics: Metrics) -> AsyncIterator
             loaded=loaded,
             handles=Handles(),
             metrics=metrics,
-            gate=gate,
+            limiter=limiter,
             threads=threads,
             pool=pool,
         )

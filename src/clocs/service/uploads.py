@@ -1,7 +1,8 @@
-"""From a request's body to the files in it: sizes and time are checked while it streams, names cleaned.
+"""Streaming of multipart uploads with limits on size and time.
 
-Nothing gets a name on disk: a small upload stays in memory, a larger one goes to a temporary file that has no name,
-so that even a killed service leaves nothing behind.
+Uploads have no name on disk. Small ones stay in memory, larger ones go to an unnamed temporary file, so that even a
+killed
+service leaves no files behind.
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from clocs.service.problems import ProblemError, problem_of_status
+from clocs.service.problems import ProblemError, problem_from_status
 from clocs.service.settings import Limits
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 FIELD: Final = b"files"
-IN_MEMORY: Final = 1 << 20
-"""Bytes of an upload that are kept in memory."""
-LONGEST_NAME: Final = 80
-LONGEST_ENDING: Final = 16
+MAX_MEMORY_BYTES: Final = 1 << 20
+"""Maximum size in bytes of an upload that is kept in memory."""
+MAX_NAME_LENGTH: Final = 80
+MAX_SUFFIX_LENGTH: Final = 16
 
 
 @dataclass(frozen=True)
 class Upload:
-    """The files of a request."""
+    """Files of a request."""
 
     content: IO[bytes]
-    """All files, one after another."""
+    """Content of all files, concatenated."""
     files: tuple[tuple[str, int], ...]
-    """Cleaned names, and bytes."""
+    """Cleaned names and sizes in bytes."""
     sha256: str
-    """Of the hashes of all files, in the order of their names."""
+    """Hash of the hashes of all files, in the order of their names."""
 
     @property
     def size(self) -> int:
@@ -48,20 +49,22 @@ class Upload:
 
 
 @asynccontextmanager
-async def received(request: Request, limits: Limits) -> AsyncIterator[Upload]:
-    """The files of a multipart request; gone afterwards."""
+async def receive_upload(request: Request, limits: Limits) -> AsyncIterator[Upload]:
+    """Receive the files of a multipart request, which are deleted afterwards."""
     media, options = parse_options_header(request.headers.get("content-type", ""))
     if media != b"multipart/form-data" or not options.get(b"boundary"):
-        raise problem_of_status(415, "Send the file as multipart/form-data, in a part named 'files'.")
-    with tempfile.SpooledTemporaryFile(IN_MEMORY) as content:
+        raise problem_from_status(415, "Send the file as multipart/form-data, in a part named 'files'.")
+    with tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES) as content:
         parts = _Parts(content, limits.upload_files)
         try:
             parser = MultipartParser(options[b"boundary"], parts.callbacks())
             await _stream(request, parser)
         except FormParserError:
-            raise problem_of_status(400, "The multipart body is broken: its parts do not end as they should.") from None
+            raise problem_from_status(
+                400, "The multipart body is broken: its parts do not end as they should."
+            ) from None
         if not parts.complete:
-            raise problem_of_status(400, "The multipart body breaks off before its last boundary.")
+            raise problem_from_status(400, "The multipart body breaks off before its last boundary.")
         yield parts.upload()
 
 
@@ -72,12 +75,12 @@ async def _stream(request: Request, parser: MultipartParser) -> None:
                 parser.write(piece)
                 await asyncio.sleep(0)
     except ClientDisconnect:
-        raise problem_of_status(400, "The body broke off.") from None
+        raise problem_from_status(400, "The body broke off.") from None
 
 
 @dataclass
 class _Parts:
-    """The parts of a body as they arrive."""
+    """Parser callbacks that collect the parts of a body."""
 
     content: IO[bytes]
     most: int
@@ -104,7 +107,7 @@ class _Parts:
 
     def upload(self) -> Upload:
         if not self._files:
-            raise problem_of_status(400, "The request holds no file: send it in a part named 'files'.")
+            raise problem_from_status(400, "The request holds no file: send it in a part named 'files'.")
         digests = b"".join(digest for _, (_, digest) in sorted(self._files.items()))
         files = tuple((name, size) for name, (size, _) in self._files.items())
         return Upload(self.content, files, hashlib.sha256(digests).hexdigest())
@@ -126,12 +129,12 @@ class _Parts:
     def _open(self) -> None:
         _, options = parse_options_header(self._disposition)
         if options.get(b"name") != FIELD or b"filename" not in options:
-            raise problem_of_status(400, "Every part must be a file and be named 'files'.")
+            raise problem_from_status(400, "Every part must be a file and be named 'files'.")
         if len(self._files) >= self.most:
-            raise problem_of_status(400, f"At most {self.most} files make one recording here.")
+            raise problem_from_status(400, f"At most {self.most} files make one recording here.")
         self._name = clean_name(options[b"filename"].decode("utf-8", "replace"))
         if self._name in self._files:
-            raise problem_of_status(400, "Two files of the request have the same name.")
+            raise problem_from_status(400, "Two files of the request have the same name.")
         self._hash, self._size = hashlib.sha256(), 0
 
     def _data(self, data: bytes, start: int, end: int) -> None:
@@ -148,17 +151,17 @@ class _Parts:
 
 
 def clean_name(given: str) -> str:
-    """The base name, without signs that cannot be seen: it is in memory only, and a header may name it as it is."""
+    """Return the base name without invisible characters. It is used in memory only, as headers may refer to it."""
     base = given.replace("\\", "/").rsplit("/", 1)[-1]
     clean = "".join(sign for sign in base if sign.isprintable()).lstrip(".")
     stem, dot, ending = clean.rpartition(".")
     if not dot:
-        return clean[:LONGEST_NAME] or "file"
-    return f"{stem[:LONGEST_NAME] or 'file'}.{ending[:LONGEST_ENDING]}"
+        return clean[:MAX_NAME_LENGTH] or "file"
+    return f"{stem[:MAX_NAME_LENGTH] or 'file'}.{ending[:MAX_SUFFIX_LENGTH]}"
 
 
 def too_large(limits: Limits) -> ProblemError:
-    """The refusal of a body over the limit."""
+    """Return the refusal of a body that is too large."""
     return ProblemError(
         413,
         "too-large",
@@ -168,7 +171,7 @@ def too_large(limits: Limits) -> ProblemError:
 
 
 def too_slow(limits: Limits) -> ProblemError:
-    """The refusal of a body that does not arrive in time."""
+    """Return the refusal of a body that does not arrive in time."""
     return ProblemError(
         408, "too-slow", "The upload took too long", f"The body did not arrive within {limits.upload_seconds:g} s."
     )

@@ -52,7 +52,7 @@ def answers(folder: Path, sample: Path) -> Iterator[Any]:
         IntegrityError: A request was answered 503; the message is what the service logged.
     """
     logged: list[str] = []
-    confined = patch("clocs.service.state.try_confinement", return_value=Confinement(True, 1, ()))
+    confined = patch("clocs.service.state.check_confinement", return_value=Confinement(True, 1, ()))
     with patch("clocs.service.state.ParsingPool", _Pool), confined, _logged_to(logged):
         _Pool.recording_read = read(sample)
         found = asyncio.run(_ask(folder, sample.read_bytes()))

@@ -18,10 +18,10 @@ from pydantic import SecretStr
 
 from clocs.core.errors import ConfigError
 from clocs.service.parsing.confinement import PACKAGE
+from clocs.service.parsing.confinement_check import check_confinement, check_folders, parser_environment
 from clocs.service.parsing.landlock import landlock_version
-from clocs.service.parsing.trial import check_folders, parser_environment, try_confinement
 from clocs.service.settings import ServiceSettings
-from clocs.service.state import load
+from clocs.service.state import load_service
 from tests.service.parsing.launching import hiding, lower_priority
 from tests.service.samples import sample
 from tests.service.uploading import TOKEN, multipart
@@ -82,7 +82,7 @@ def test_an_empty_element_of_the_path_is_not_the_root(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PYTHONPATH", given)
     (tmp_path / "packages").mkdir()
     assert parser_environment()["PYTHONPATH"] == f"{tmp_path / 'packages'}{os.pathsep}{PACKAGE.parent}"
-    folders = try_confinement().folders
+    folders = check_confinement().folders
     assert str(tmp_path / "packages") in folders
     assert not {"/", str(tmp_path)} & set(folders)
     monkeypatch.setenv("PYTHONPATH", "")
@@ -90,7 +90,7 @@ def test_an_empty_element_of_the_path_is_not_the_root(monkeypatch: pytest.Monkey
 
 
 def test_readable_folders_are_of_python_and_clocs() -> None:
-    folders = try_confinement().folders
+    folders = check_confinement().folders
     for module in (os, pytest, sys.modules["clocs"]):
         assert any(Path(str(module.__file__)).resolve().is_relative_to(folder) for folder in folders), module
     assert not any(Path(folder) in Path.home().parents or Path(folder) == Path.home() for folder in folders)
@@ -128,7 +128,7 @@ def test_a_service_that_would_show_its_files_is_not_loaded(
         audit_log=tmp_path / "logs" / "searches.jsonl",
     )
     with pytest.raises(ConfigError, match=f"Parsing processes may read {folders[what]}, .* contains the {what}"):
-        load(settings)
+        load_service(settings)
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from clocs.service.parsing.confinement import Confinement
+from clocs.service.parsing.confinement_check import check_confinement
 from clocs.service.parsing.landlock import landlock_version
 from clocs.service.parsing.pool import ParsingPool
-from clocs.service.parsing.trial import try_confinement
 from clocs.service.problems import ProblemError
 from clocs.service.settings import Limits
 from tests.conftest import ROOT
@@ -54,7 +54,7 @@ def confinement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Confinemen
     path = [str(about.parent), str(ROOT), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path))
-        yield try_confinement()
+        yield check_confinement()
 
 
 @pytest.fixture(scope="module")

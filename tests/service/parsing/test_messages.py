@@ -13,37 +13,37 @@ import pytest
 from clocs.core.recording import Recording, missing_value, to_int32
 from clocs.service.parsing.messages import (
     HEAD,
-    MOST_JSON,
-    MOST_RAW,
-    Answer,
-    Told,
+    MAX_JSON_BYTES,
+    MAX_RAW_BYTES,
+    ParsedRecording,
+    ParseResponse,
     WireError,
-    packed,
+    decode_recording,
+    encode_recording,
+    pack_message,
     read_message,
     receive_message,
-    recording_of,
-    told_of,
 )
 from tests.conftest import make_recording
 
 
-def sent(recording: Recording) -> tuple[Told, bytes]:
+def sent(recording: Recording) -> tuple[ParsedRecording, bytes]:
     """A recording as it arrives, through the JSON."""
-    told, raw = told_of(recording, recording.seconds)
-    message = read_message(io.BytesIO(packed(Answer(told=told), len(raw)) + raw))
+    told, raw = encode_recording(recording, recording.seconds)
+    message = read_message(io.BytesIO(pack_message(ParseResponse(recording=told), len(raw)) + raw))
     assert message is not None
-    arrived = Answer.model_validate(message[0]).told
+    arrived = ParseResponse.model_validate(message[0]).recording
     assert arrived is not None
     return arrived, message[1]
 
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_recording_arrives_exactly(wide: bool) -> None:
-    plain = make_recording(("I", "II", "V2"), num_samples=501, sampling_rate=333.25, labels=("AFIB",))
-    digital = to_int32(plain.digital) if wide else plain.digital.copy()
+    redact = make_recording(("I", "II", "V2"), num_samples=501, sampling_rate=333.25, labels=("AFIB",))
+    digital = to_int32(redact.digital) if wide else redact.digital.copy()
     digital[1, 7] = missing_value(digital.dtype)
     recording = replace(
-        plain,
+        redact,
         digital=digital,
         gain=np.array([1000.0, 1 / 3, 204.8]),
         baseline=np.array([0, -5, 77], np.int32),
@@ -51,10 +51,10 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
         sex="female",
         site="a hospital",
         provenance=replace(
-            plain.provenance, format="muse-xml", derived_leads=("II",), notes=("a note",), heart_rate=61.0
+            redact.provenance, format="muse-xml", derived_leads=("II",), notes=("a note",), heart_rate=61.0
         ),
     )
-    back = recording_of(*sent(recording))
+    back = decode_recording(*sent(recording))
     assert np.array_equal(back.digital, recording.digital)
     assert back.digital.dtype == recording.digital.dtype
     assert np.array_equal(back.gain, recording.gain)
@@ -71,14 +71,14 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
 
 
 def test_lengths_that_do_not_fit_are_refused() -> None:
-    told, raw = told_of(make_recording(("I",), num_samples=600), 1.2)
+    told, raw = encode_recording(make_recording(("I",), num_samples=600), 1.2)
     for wrong in (raw[:-2], raw + raw):
         with pytest.raises(WireError):
-            recording_of(told, wrong)
+            decode_recording(told, wrong)
     with pytest.raises(WireError):
-        recording_of(told.model_copy(update={"gain": (1.0, 2.0)}), raw)
+        decode_recording(told.model_copy(update={"gain": (1.0, 2.0)}), raw)
     with pytest.raises(WireError):
-        recording_of(told.model_copy(update={"baseline": (2**40,)}), raw)
+        decode_recording(told.model_copy(update={"baseline": (2**40,)}), raw)
 
 
 async def arrived(data: bytes) -> object:
@@ -91,8 +91,8 @@ async def arrived(data: bytes) -> object:
 @pytest.mark.parametrize(
     "data",
     [
-        HEAD.pack(MOST_JSON + 1, 0),
-        HEAD.pack(2, MOST_RAW + 1),
+        HEAD.pack(MAX_JSON_BYTES + 1, 0),
+        HEAD.pack(2, MAX_RAW_BYTES + 1),
         HEAD.pack(2, 0) + b"[]",
         HEAD.pack(2, 0) + b"{x",
         HEAD.pack(4000, 0) + b"[" * 4000,
@@ -109,5 +109,5 @@ def test_a_stream_that_ends_is_noticed() -> None:
     with pytest.raises(asyncio.IncompleteReadError):
         asyncio.run(arrived(HEAD.pack(20, 0) + b"{}"))
     assert read_message(io.BytesIO(b"")) is None
-    message = packed(Answer(), 10) + b"short"
+    message = pack_message(ParseResponse(), 10) + b"short"
     assert read_message(io.BytesIO(message)) is None

@@ -22,9 +22,9 @@ from clocs.core.errors import FormatError, SignalError
 from clocs.formats import FORMATS
 from clocs.service.parsing import confinement
 from clocs.service.parsing import pool as pool_module
+from clocs.service.parsing.confinement_check import check_confinement
 from clocs.service.parsing.pool import ParsingPool
-from clocs.service.parsing.reading import beginning, read_upload
-from clocs.service.parsing.trial import try_confinement
+from clocs.service.parsing.reading import first_seconds, read_upload
 from clocs.service.problems import ProblemError
 from clocs.service.settings import Limits
 from clocs.service.uploads import Upload
@@ -36,7 +36,7 @@ from tests.service.parsing.test_reading import zipped
 from tests.service.samples import SAMPLES, sample, sample_upload
 from tests.service.uploading import upload_of
 
-usual_confinement = functools.cache(try_confinement)
+usual_confinement = functools.cache(check_confinement)
 Outcomes = list[str]
 
 
@@ -161,7 +161,7 @@ def test_one_that_hangs_is_replaced(real_data: Path) -> None:
         async with opened(parse_seconds=0.1) as (pool, outcomes):
             (hanging,) = pool.pids
             assert await refused(pool, sample_upload(real_data, "cpsc")) == 504  # never wakes up
-            process = await pool._free()
+            process = await pool._acquire()
             assert process.pid != hanging
             assert outcomes == ["timeout"]
 
@@ -221,7 +221,7 @@ def test_every_kind_of_file_is_parsed(real_data: Path) -> None:
             formats = set()
             for kind in {name for about in KINDS.values() for name in about.pools}:
                 files = file_pool(real_data, kind)[0]
-                wanted = beginning(read_upload(files), 60)
+                wanted = first_seconds(read_upload(files), 60)
                 found = (await pool.beginning(upload_of(files))).recording
                 assert np.array_equal(found.digital, wanted.digital), kind
                 assert found.provenance == wanted.provenance

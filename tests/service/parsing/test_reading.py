@@ -16,15 +16,15 @@ from clocs.core.recording import Provenance
 from clocs.formats import read
 from clocs.formats.writing import write
 from clocs.service.parsing import reading
-from clocs.service.parsing.messages import MOST_VALUES, Told
+from clocs.service.parsing.messages import MAX_SAMPLES, ParsedRecording
 from clocs.service.parsing.reading import (
     MemorySource,
-    beginning,
-    failure_of,
-    nameless,
+    check_length,
+    failure_from_error,
+    first_seconds,
     read_upload,
+    remove_identity,
     upload_source,
-    whole,
 )
 from clocs.signals.leads import STANDARD_LEADS
 from tests.conftest import make_recording
@@ -99,8 +99,8 @@ def test_a_real_file_is_read_as_the_package_reads_it(name: str, real_data: Path,
 @pytest.mark.parametrize("name", ["cpsc", "muse-xml"])
 def test_a_zip_of_it_is_as_good(name: str, real_data: Path) -> None:
     files = sample(real_data, name)
-    packed = zipped({f"folder/{file}": data for file, data in files.items()})
-    assert np.array_equal(read_upload({"ecg.zip": packed}).digital, read_upload(files).digital)
+    pack_message = zipped({f"folder/{file}": data for file, data in files.items()})
+    assert np.array_equal(read_upload({"ecg.zip": pack_message}).digital, read_upload(files).digital)
 
 
 def test_what_lies_beside_a_recording_in_a_zip_is_passed_over(real_data: Path) -> None:
@@ -178,13 +178,13 @@ def test_names_that_can_be_typed_in_are_replaced() -> None:
         site="St. Winter",
     )
     noted = replace(recording.provenance, notes=("lead Ada Winterbottom left out", "2 samples missing"), source="x.xml")
-    found = nameless(replace(recording, provenance=noted))
+    found = remove_identity(replace(recording, provenance=noted))
     assert found.leads == ("I", "V2", "lead 1")
     assert "Winter" not in repr(replace(found, digital=found.digital[:, :1]))
     assert found.provenance.notes == ("lead ... ... left out", "2 samples missing")
     assert found.age == 90
-    assert nameless(replace(recording, age=63.4713)).age == 63
-    assert nameless(replace(recording, age=0.5123)).age == 0.5
+    assert remove_identity(replace(recording, age=63.4713)).age == 63
+    assert remove_identity(replace(recording, age=0.5123)).age == 0.5
     assert np.array_equal(found.digital[2], recording.digital[0])
 
 
@@ -195,7 +195,7 @@ def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
         *("derived_leads", "notes"),  # cleaned
         *("format", "num_declared_samples", "heart_rate"),
     }
-    assert set(Told.model_fields) == {
+    assert set(ParsedRecording.model_fields) == {
         *(
             "leads",
             "gain",
@@ -214,16 +214,16 @@ def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
 
 def test_only_so_much_of_a_recording_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = make_recording(num_samples=5000)
-    assert whole(recording, 10.0) is recording
+    assert check_length(recording, 10.0) is recording
     with pytest.raises(SignalError, match=r"3 leads of 10 s; this service takes up to 9 s"):
-        whole(recording, 9.0)
-    assert beginning(recording, 4.0).num_samples == 2000
-    assert beginning(recording, 40.0).num_samples == 5000
+        check_length(recording, 9.0)
+    assert first_seconds(recording, 4.0).num_samples == 2000
+    assert first_seconds(recording, 40.0).num_samples == 5000
     monkeypatch.setattr(reading, "MOST_VALUES", 3000)
-    assert beginning(recording, 40.0).num_samples == 1000
+    assert first_seconds(recording, 40.0).num_samples == 1000
     with pytest.raises(SignalError, match="3,000 samples"):
-        whole(recording, 10.0)
-    assert MOST_VALUES > 12 * 600 * 1000
+        check_length(recording, 10.0)
+    assert MAX_SAMPLES > 12 * 600 * 1000
 
 
 def test_any_format_that_can_be_written_is_read(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_any_format_that_can_be_written_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_failures(error: Exception, name: str, words: str) -> None:
-    failure = failure_of(error)
+    failure = failure_from_error(error)
     assert failure.error == name
     assert words in failure.message
 
@@ -252,7 +252,7 @@ def test_of_an_unexpected_error_only_type_and_place_are_told() -> None:
     try:
         int("Winterbottom")
     except ValueError as error:
-        failure = failure_of(error)
+        failure = failure_from_error(error)
     assert failure.error == "unexpected"
     assert failure.place.startswith("ValueError test_reading.py:")
     assert "Winterbottom" not in failure.model_dump_json()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.service.parsing.plain_words import LEFT_OUT, plain
+from clocs.service.parsing.redaction import REDACTED, redact
 
 OWN = [
     "holds no sample",
@@ -22,44 +22,44 @@ OWN = [
 
 @pytest.mark.parametrize("message", OWN)
 def test_what_the_package_says_stays(message: str) -> None:
-    assert plain(message) == message
+    assert redact(message) == message
 
 
 @pytest.mark.parametrize(
     ("message", "left"),
     [
-        ("signal line 'Winterbottom, Ada 16' names no format", f"signal line {LEFT_OUT} names no format"),
+        ("signal line 'Winterbottom, Ada 16' names no format", f"signal line {REDACTED} names no format"),
         (
             "signal file '4711' lies outside the record's folder",
-            f"signal file {LEFT_OUT} lies outside the record's folder",
+            f"signal file {REDACTED} lies outside the record's folder",
         ),
         (
             "gain is no number: could not convert string to float: 'O'Brien 12'",
-            f"gain is no number: could not convert string to float: {LEFT_OUT}",
+            f"gain is no number: could not convert string to float: {REDACTED}",
         ),
-        ("lead Winterbottom has no samples", f"lead {LEFT_OUT} has no samples"),
-        ("a rate of 19450312 Hz is out of range", f"a rate of {LEFT_OUT} Hz is out of range"),
-        ("a rate of 1.94503e+07 Hz is out of range", f"a rate of {LEFT_OUT} Hz is out of range"),
-        ("born 1945-03-12, 12.03.1945 or 12/03/1945", f"{LEFT_OUT} {LEFT_OUT}, {LEFT_OUT} or {LEFT_OUT}"),
-        ("claims 99999999 samples", f"claims {LEFT_OUT} samples"),
-        ("the file of Müller-Lüdenscheidt is damaged", f"the file of {LEFT_OUT} is damaged"),
-        ("lead <script>alert(1)</script> has no samples", f"lead <{LEFT_OUT}> has no samples"),
+        ("lead Winterbottom has no samples", f"lead {REDACTED} has no samples"),
+        ("a rate of 19450312 Hz is out of range", f"a rate of {REDACTED} Hz is out of range"),
+        ("a rate of 1.94503e+07 Hz is out of range", f"a rate of {REDACTED} Hz is out of range"),
+        ("born 1945-03-12, 12.03.1945 or 12/03/1945", f"{REDACTED} {REDACTED}, {REDACTED} or {REDACTED}"),
+        ("claims 99999999 samples", f"claims {REDACTED} samples"),
+        ("the file of Müller-Lüdenscheidt is damaged", f"the file of {REDACTED} is damaged"),
+        ("lead <script>alert(1)</script> has no samples", f"lead <{REDACTED}> has no samples"),
     ],
 )
 def test_what_the_file_says_goes(message: str, left: str) -> None:
-    assert plain(message) == left
+    assert redact(message) == left
 
 
 def test_names_become_the_upload() -> None:
-    assert plain("mrs-smith.hea: damaged in its archive", "mrs-smith.hea") == "the upload: damaged in its archive"
+    assert redact("mrs-smith.hea: damaged in its archive", "mrs-smith.hea") == "the upload: damaged in its archive"
 
 
 @pytest.mark.parametrize("name", ["1", "e", "ecg", "sampling_rate", "Hz", "a.csv"])
 def test_short_and_ordinary_names_leave_the_words_whole(name: str) -> None:
     """``e`` stands in many words, ``sampling_rate`` is what the message is about, ``1`` is a number of it."""
     message = "a rate of -1 Hz is out of range; the ecg is damaged, tera.csv too"
-    assert plain(message, name) == plain(message)
-    assert plain(f"{message}: e_x.csv", "e_x.csv") == f"{plain(message)}: the upload"
+    assert redact(message, name) == redact(message)
+    assert redact(f"{message}: e_x.csv", "e_x.csv") == f"{redact(message)}: the upload"
 
 
 WORDS = st.text(st.characters(categories=["L"]), min_size=5, max_size=12)
@@ -69,14 +69,14 @@ WORDS = st.text(st.characters(categories=["L"]), min_size=5, max_size=12)
 def test_strange_words_never_stay(words: list[str]) -> None:
     """Words with a sign that is nowhere in the package cannot be the package's."""
     planted = [f"{word}ẞq{word}" for word in words]
-    said = plain(f"lead {' '.join(planted)} has no samples '{planted[0]}'")
+    said = redact(f"lead {' '.join(planted)} has no samples '{planted[0]}'")
     assert not any(word in said for word in planted)
 
 
 @given(st.integers(min_value=100_000))
 def test_long_numbers_never_stay(number: int) -> None:
-    assert str(number) not in plain(f"holds {number} samples, from {number}: '{number}'")
+    assert str(number) not in redact(f"holds {number} samples, from {number}: '{number}'")
 
 
 def test_messages_are_bounded() -> None:
-    assert len(plain("sample " * 10_000)) <= 600
+    assert len(redact("sample " * 10_000)) <= 600

@@ -18,7 +18,7 @@ from clocs.service.demo import make_demo
 from clocs.training.shipped import DEFAULT_ENCODER
 
 RECORDS = 120
-PATIENCE = 1_800_000
+TIMEOUT_MS = 1_800_000
 """Milliseconds that a page may take for one step: only a fault takes so long, however busy the machine is."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
 
@@ -71,7 +71,7 @@ def browser() -> Iterator[Browser]:
     if chromium is None:
         pytest.skip("no chromium; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=TIMEOUT_MS)
         yield browser
         browser.close()
 
@@ -126,7 +126,7 @@ def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) ->
     """A fresh page, 1280 x 900 or as ``request.param`` says; an error, violation or foreign request fails the test."""
     settings = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
     context: BrowserContext = browser.new_context(**settings)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MS)
     context.add_init_script(INIT)
     watch = Watch(service.address)
     page = context.new_page()

@@ -1,1 +1,1 @@
-"""Uploads are parsed in processes of their own, with limits on time, memory and what they may read."""
+"""Parsing of uploads in confined processes with limits on time, memory and file access."""

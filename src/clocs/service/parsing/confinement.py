@@ -1,7 +1,8 @@
-"""Confine a parsing process once its libraries are loaded: it may compute and read its libraries, nothing else.
+"""Confinement of parsing processes: they can compute and read their libraries, and nothing else.
 
-An upload arrives through a pipe, so no file of the user's is needed. Native code is held by two layers: seccomp filters
-system calls and Landlock guards files. An audit hook stops Python code before that, and resource limits hold for both.
+Uploads arrive through a pipe, so no user file is needed. Two layers restrict native code: seccomp filters system calls
+and
+Landlock restricts files. An audit hook stops Python code earlier, and resource limits apply to both.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from clocs.service.parsing.seccomp import WRITING, install_filter
 
 OPEN_FILES: Final = 64
 NICENESS: Final = 10
-"""Added to the niceness of what works, so that a busy machine still answers at once, if only that it is busy."""
+"""Increase of the niceness of worker processes and threads, so that a busy service still responds at once."""
 STATM: Final = "/proc/self/statm"
 PACKAGE: Final = Path(__file__).parents[2]
-_FORBIDDEN: Final = (
+_FORBIDDEN_EVENTS: Final = (
     "subprocess.",
     "socket.",
     "os.exec",
@@ -49,12 +50,12 @@ _FORBIDDEN: Final = (
 
 @dataclass(frozen=True)
 class Confinement:
-    """What a parsing process gives up.
+    """Restrictions of a parsing process.
 
     Args:
-        seccomp: System calls are filtered.
-        landlock: Version of Landlock that guards files; 0: none does.
-        folders: Folders that may still be read.
+        seccomp: True if system calls are filtered.
+        landlock: Version of Landlock that restricts files; 0 for no restriction.
+        folders: Folders that can be read.
     """
 
     seccomp: bool
@@ -63,41 +64,41 @@ class Confinement:
 
     @property
     def level(self) -> str:
-        """The layers by name, such as ``seccomp+landlock 7``, ``seccomp`` or ``none``."""
+        """Names of the layers, such as ``seccomp+landlock 7``, ``seccomp`` or ``none``."""
         layers = ["seccomp"] * self.seccomp + [f"landlock {self.landlock}"] * (self.landlock > 0)
         return "+".join(layers) or "none"
 
 
 def on_linux() -> bool:
-    """Return whether the kernel is Linux, the only one that processes are confined on."""
+    """Return True if the system is Linux, the only one with confinement."""
     return sys.platform == "linux"
 
 
 def confine(confinement: Confinement) -> None:
-    """Confine this process. It cannot be undone.
+    """Confine this process irrevocably.
 
     Raises:
-        OSError: A layer could not be put in place.
+        OSError: A layer could not be installed.
     """
     if confinement.landlock:
         restrict_files(confinement.folders, confinement.landlock)
     if confinement.seccomp:
         install_filter()
-    raise_fence(confinement.folders)
+    install_audit_hook(confinement.folders)
 
 
 def library_folders() -> tuple[str, ...]:
-    """Return the folders of Python's library, its packages and clocs, without those that lie in others."""
+    """Return the folders of Python's standard library, its packages and clocs, without nested ones."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     found = {str(PACKAGE), *(sysconfig.get_path(name) for name in names), *sys.path}
     real = sorted({os.path.realpath(folder) for folder in found if os.path.isdir(folder or os.curdir)})
     return tuple(folder for folder in real if not any(_within(folder, other) for other in real if other != folder))
 
 
-def raise_fence(folders: Sequence[str]) -> None:
-    """Let Python code read files of these folders, and neither write, start nor connect to anything.
+def install_audit_hook(folders: Sequence[str]) -> None:
+    """Restrict Python code irrevocably to reading files in these folders.
 
-    It cannot be taken down.
+    It cannot write files, start processes or open connections.
     """
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
@@ -108,7 +109,7 @@ def raise_fence(folders: Sequence[str]) -> None:
             place = os.path.realpath(os.fsdecode(path))
             if (flags or 0) & WRITING or not any(_within(place, folder) for folder in folders):
                 raise PermissionError("not while parsing")
-        elif event.startswith(_FORBIDDEN):
+        elif event.startswith(_FORBIDDEN_EVENTS):
             raise PermissionError("not while parsing")
 
     sys.addaudithook(check)
@@ -118,14 +119,14 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
-def give_way() -> None:
-    """Let the thread that answers go before this one, and before all that it starts."""
+def lower_priority() -> None:
+    """Lower the scheduling priority of this thread and its children below that of the event loop."""
     if on_linux():  # elsewhere this would hold for the whole process
         os.nice(NICENESS)  # relative: whoever was started niced must not ask for more than it has
 
 
 def limit_resources(memory_bytes: int) -> None:
-    """Allow so much more memory, no file to be written, few to be open, and no core to be dumped."""
+    """Limit additional memory, forbid writing files and core dumps, and limit the number of open files."""
     limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: OPEN_FILES, resource.RLIMIT_CORE: 0}
     if os.path.exists(STATM):  # elsewhere than on Linux, address space is neither reported nor limited
         with open(STATM) as file:
@@ -135,7 +136,7 @@ def limit_resources(memory_bytes: int) -> None:
 
 
 def limit_cpu(seconds: float) -> None:
-    """Allow so much more of the processor's time; beyond, the kernel ends the process."""
+    """Limit additional processor time in seconds; the kernel ends the process beyond it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = math.ceil(used.ru_utime + used.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))

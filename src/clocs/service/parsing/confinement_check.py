@@ -1,6 +1,6 @@
-"""Find out how parsing processes are confined on this machine, before any is started.
+"""Check of the confinement that this machine supports, before parsing processes are started.
 
-A short-lived process, ``python -m clocs.service.parsing.trial``, confines itself as they do and reports what held.
+The short-lived process ``python -m clocs.service.parsing.confinement_check`` confines itself and reports the layers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clocs.core.errors import ConfigError
 from clocs.service.parsing.confinement import Confinement, confine, library_folders, on_linux
 from clocs.service.parsing.landlock import landlock_version
 
-_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "MPLCONFIGDIR", "XDG_CACHE_HOME")
+_INHERITED_VARIABLES: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "MPLCONFIGDIR", "XDG_CACHE_HOME")
 _SINGLE_THREADED: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -27,36 +27,44 @@ _SINGLE_THREADED: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MPLBACKEND": "agg",
 }
-"""Landlock holds for the thread that asks for it, so libraries must not have started another by then."""
+"""Settings that keep libraries single-threaded, because Landlock applies only to the thread that requests it."""
 
 
 def python_command(module: str) -> tuple[str, ...]:
-    """Return the command that runs a module of the package without the working directory on its path."""
+    """Return the command that runs a module of this package without the working directory on its path."""
     return (sys.executable, "-P", "-m", f"clocs.service.parsing.{module}")
 
 
 def parser_environment() -> dict[str, str]:
     """Return the environment of parsing processes.
 
-    An empty element of PYTHONPATH means the working directory, theirs being the root, so it is left out.
+    Empty elements of PYTHONPATH are dropped: they mean the working directory, which is the root folder there.
     """
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    kept = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     folders = [os.path.abspath(item) for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     return kept | _SINGLE_THREADED | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
 
 
-def try_confinement(*, without_landlock: bool = False, unconfined: bool = False) -> Confinement:
-    """Return how parsing processes are confined here.
+def check_confinement(*, without_landlock: bool = False, unconfined: bool = False) -> Confinement:
+    """Return the confinement that this machine supports.
 
     Args:
-        without_landlock: Accept a kernel that has no Landlock.
-        unconfined: Accept a system that is not Linux.
+        without_landlock: Accept a kernel without Landlock.
+        unconfined: Accept a system other than Linux.
+
+    Returns:
+        The confinement of parsing processes.
 
     Raises:
-        ConfigError: A layer that is not optional cannot be put in place.
+        ConfigError: A required layer cannot be installed.
     """
     done = subprocess.run(
-        python_command("trial"), env=parser_environment(), cwd="/", capture_output=True, text=True, check=False
+        python_command("confinement_check"),
+        env=parser_environment(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -77,14 +85,14 @@ def try_confinement(*, without_landlock: bool = False, unconfined: bool = False)
 
 
 def check_folders(folders: tuple[str, ...], private: Mapping[str, Path]) -> None:
-    """Refuse readable folders that contain what parsing processes must not read.
+    """Check that readable folders do not contain private files.
 
     Args:
-        folders: Folders that parsing processes may read.
-        private: Files and folders by what they are, such as ``{"token file": path}``.
+        folders: Folders that parsing processes can read.
+        private: Private files and folders by description, such as ``{"token file": path}``.
 
     Raises:
-        ConfigError: A folder is the root, or contains one of them.
+        ConfigError: A folder is the root folder, or contains a private file.
     """
     for folder in map(Path, folders):
         if folder == Path(folder.anchor):
@@ -101,7 +109,7 @@ def check_folders(folders: tuple[str, ...], private: Mapping[str, Path]) -> None
 
 
 def main() -> None:
-    """Confine this process and print how."""
+    """Confine this process and print the layers."""
     is_linux = on_linux()
     found = Confinement(is_linux, landlock_version() if is_linux else 0, library_folders())
     try:

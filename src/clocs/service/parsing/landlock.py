@@ -1,4 +1,4 @@
-"""Confine the files of a process by Landlock (Linux 5.13 and newer): it may read some folders and nothing else."""
+"""Restriction of file access by Landlock (Linux 5.13 and newer)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Final
 from clocs.service.parsing.syscalls import NO_NEW_PRIVILEGES, system_call
 
 NEWEST_VERSION: Final = 7
-"""The newest version of Landlock whose rights are known here."""
+"""Newest version of Landlock that this module supports."""
 _FILE_RIGHTS: Final = ((5, 16), (3, 15), (2, 14), (1, 13))
-"""Versions of Landlock, and how many rights over files they know from then on."""
+"""Versions of Landlock, and the number of file rights since then."""
 _NETWORK_VERSION, _SCOPE_VERSION = 4, 6
 _CONNECT_AND_BIND, _SOCKETS_AND_SIGNALS = 3, 3
 _READING: Final = 1 << 2 | 1 << 3
-"""The rights to read files and to list folders."""
+"""Rights to read files and to list folders."""
 _ASK_VERSION, _BENEATH = 1, 1
 _THREADS: Final = "/proc/self/task"
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock that can be used; 0 if the kernel has none or hides it."""
+    """Return the usable version of Landlock; 0 if the kernel does not offer it."""
     try:
         return min(system_call("landlock_create_ruleset", 0, 0, _ASK_VERSION), NEWEST_VERSION)
     except OSError:
@@ -32,14 +32,14 @@ def landlock_version() -> int:
 
 
 def restrict_files(folders: Sequence[str], version: int) -> None:
-    """Let this process read beneath these folders only, and write nowhere. It cannot be undone.
+    """Restrict this process irrevocably to reading these folders.
 
     Args:
         folders: Existing folders.
-        version: Of Landlock; the kernel's or a lower one.
+        version: Version of Landlock, at most the kernel's.
 
     Raises:
-        OSError: The kernel refused it, or another thread runs, for which it would not hold.
+        OSError: The kernel refused the restriction, or another thread is running, to which it would not apply.
     """
     threads = sorted(Path(_THREADS, thread, "comm").read_text().strip() for thread in os.listdir(_THREADS))
     if len(threads) != 1:

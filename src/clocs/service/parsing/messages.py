@@ -1,4 +1,4 @@
-"""How the service and its parsing processes talk: a length, JSON, and raw bytes. Never pickle."""
+"""Messages between the service and its parsing processes: lengths, JSON and raw bytes, never pickle."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from clocs.service.parsing.confinement import Confinement
 
 HEAD: Final = struct.Struct("<II")
 """Lengths of the JSON and of the raw bytes."""
-MOST_JSON: Final = 1 << 20
-MOST_RAW: Final = 64 << 20
-MOST_LEADS: Final = 256
-MOST_VALUES: Final = 1 << 23
-"""Samples over all leads that leave a parsing process: twelve leads of ten minutes at 1 kHz, and some more."""
+MAX_JSON_BYTES: Final = 1 << 20
+MAX_RAW_BYTES: Final = 64 << 20
+MAX_LEADS: Final = 256
+MAX_SAMPLES: Final = 1 << 23
+"""Maximum number of samples over all leads: somewhat more than twelve leads of ten minutes at 1 kHz."""
 
 Message = tuple[dict[str, Any], bytes]
 
 
 class WireError(Exception):
-    """The other side says what it cannot mean; it is not trusted any further."""
+    """An invalid message. Its sender is no longer trusted."""
 
 
 class Start(BaseModel):
-    """What a parsing process is given once."""
+    """Settings that a parsing process receives once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,64 +38,64 @@ class Start(BaseModel):
     confinement: Confinement
 
 
-class Ask(BaseModel):
-    """One upload to parse; its files follow as raw bytes, one after another."""
+class ParseRequest(BaseModel):
+    """A request to parse one upload. The files follow as raw bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     files: tuple[tuple[str, int], ...]
-    """Names and bytes."""
-    want: Literal["recording", "beginning", "png", "pdf"]
-    """A whole recording, or refused if too long; its beginning; its beginning drawn."""
+    """Names and sizes in bytes."""
+    output: Literal["recording", "beginning", "png", "pdf"]
+    """Requested output: the whole recording, its beginning, or a picture of its beginning."""
     seconds: float
-    """The longest recording, or how much of it."""
+    """Maximum duration of a whole recording, or duration of the beginning, in seconds."""
 
 
-class Told(BaseModel):
-    """A recording's own words; its samples follow as raw bytes."""
+class ParsedRecording(BaseModel):
+    """Metadata of a recording. The samples follow as raw bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    leads: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_LEADS)]
+    leads: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LEADS)]
     gain: tuple[float, ...]
     baseline: tuple[int, ...]
     dtype: Literal["int16", "int32"]
-    num_samples: int = Field(ge=1, le=MOST_VALUES)
+    num_samples: int = Field(ge=1, le=MAX_SAMPLES)
     sampling_rate: float = Field(gt=0)
     unit: Literal["mV", "adu"]
     age: float | None
     sex: Literal["female", "male"] | None
     provenance: Provenance
     seconds: float = Field(gt=0)
-    """Of the whole recording, of which the samples may be the beginning."""
+    """Duration of the whole recording in seconds; the samples may be its beginning."""
 
 
 class Failure(BaseModel):
-    """Why an upload was not parsed, in words that are safe to repeat."""
+    """Reason why an upload was not parsed, safe to be sent to the client."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     error: Literal["FormatError", "LeadError", "SignalError", "MissingExtraError", "MemoryError", "unexpected"]
     message: str = Field(max_length=4000)
     place: str = Field(default="", max_length=200)
-    """Of an unexpected error: its type and where in the code."""
+    """Type and code location of an unexpected error."""
 
 
-class Answer(BaseModel):
-    """What a parsing process says to an ``Ask``: a recording, a drawing (raw bytes alone) or a failure.
+class ParseResponse(BaseModel):
+    """Response to a ``ParseRequest``: a recording, a picture (raw bytes only) or a failure.
 
-    The first one says that it is ready, or why it could not be confined.
+    The first response reports that the process is ready, or why it could not be confined.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    told: Told | None = None
+    recording: ParsedRecording | None = None
     failure: Failure | None = None
 
 
-def told_of(recording: Recording, seconds: float) -> tuple[Told, bytes]:
-    """What is sent of a recording; its ids, site and labels are not."""
-    told = Told(
+def encode_recording(recording: Recording, seconds: float) -> tuple[ParsedRecording, bytes]:
+    """Return metadata and samples of a recording, without ids, site and labels."""
+    told = ParsedRecording(
         leads=recording.leads,
         gain=tuple(recording.gain.tolist()),
         baseline=tuple(recording.baseline.tolist()),
@@ -111,8 +111,12 @@ def told_of(recording: Recording, seconds: float) -> tuple[Told, bytes]:
     return told, recording.digital.tobytes()
 
 
-def recording_of(told: Told, raw: bytes) -> Recording:
-    """The recording as it was sent; lengths that do not fit are refused."""
+def decode_recording(told: ParsedRecording, raw: bytes) -> Recording:
+    """Return the recording of a message.
+
+    Raises:
+        WireError: The metadata and the samples do not match.
+    """
     values = np.frombuffer(raw, told.dtype)
     if values.size != len(told.leads) * told.num_samples:
         raise WireError("samples do not fit the leads")
@@ -132,14 +136,14 @@ def recording_of(told: Told, raw: bytes) -> Recording:
         raise WireError("not a recording") from error
 
 
-def packed(body: BaseModel, raw_bytes: int = 0) -> bytes:
-    """The beginning of a message, after which its raw bytes follow."""
+def pack_message(body: BaseModel, raw_bytes: int = 0) -> bytes:
+    """Return the head and JSON of a message; its raw bytes follow."""
     text = body.model_dump_json().encode()
     return HEAD.pack(len(text), raw_bytes) + text
 
 
 def read_message(stream: BinaryIO) -> Message | None:
-    """The next message of a blocking stream; None at its end."""
+    """Read the next message from a blocking stream; None at its end."""
     head = stream.read(HEAD.size)
     if len(head) < HEAD.size:
         return None
@@ -149,7 +153,7 @@ def read_message(stream: BinaryIO) -> Message | None:
 
 
 async def receive_message(stream: asyncio.StreamReader) -> Message:
-    """The next message; one that is too long is refused before it is read."""
+    """Receive the next message. A message that is too long raises an error before it is read."""
     json_bytes, raw_bytes = _lengths(await stream.readexactly(HEAD.size))
     text = await stream.readexactly(json_bytes)
     return _parsed(text), await stream.readexactly(raw_bytes)
@@ -157,7 +161,7 @@ async def receive_message(stream: asyncio.StreamReader) -> Message:
 
 def _lengths(head: bytes) -> tuple[int, int]:
     json_bytes, raw_bytes = HEAD.unpack(head)
-    if json_bytes > MOST_JSON or raw_bytes > MOST_RAW:
+    if json_bytes > MAX_JSON_BYTES or raw_bytes > MAX_RAW_BYTES:
         raise WireError("a message is too long")
     return json_bytes, raw_bytes
 

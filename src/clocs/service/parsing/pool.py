@@ -1,4 +1,4 @@
-"""The parsing processes: asked one upload at a time, watched, and replaced when they die, hang or grow old."""
+"""Pool of parsing processes, which are replaced when they crash, hang or have parsed many uploads."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from pydantic import ValidationError
 from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
 from clocs.core.recording import Recording
 from clocs.service.parsing.confinement import Confinement
+from clocs.service.parsing.confinement_check import parser_environment, python_command
 from clocs.service.parsing.messages import (
-    Answer,
-    Ask,
     Failure,
+    ParseRequest,
+    ParseResponse,
     Start,
     WireError,
-    packed,
+    decode_recording,
+    pack_message,
     receive_message,
-    recording_of,
 )
-from clocs.service.parsing.trial import parser_environment, python_command
 from clocs.service.problems import UNREADABLE, ProblemError
 from clocs.service.settings import Limits
 from clocs.service.uploads import Upload
 
 START_SECONDS: Final = 120.0
-"""For the libraries of a process to load, on a busy machine."""
+"""Time limit in seconds for the start of a process, including its libraries, on a busy machine."""
 RETRY_SECONDS: Final = 2.0
-FREE_SECONDS: Final = 30.0
-PIECE: Final = 1 << 18
+ACQUIRE_SECONDS: Final = 30.0
+CHUNK_BYTES: Final = 1 << 18
 """Bytes of an upload that are passed on at once."""
-PATIENCE: Final = 3
-"""The limit is of processor time, which a process that computes ends by itself; on a busy machine that takes longer."""
+WALL_CLOCK_FACTOR: Final = 3
+"""Wall-clock limit divided by the limit of processor time; a busy machine needs longer."""
 GRACE_SECONDS: Final = 1.0
-"""For a process that has closed its pipe to end."""
+"""Time in seconds for a process to end after it closed its pipe."""
 _ERRORS: Final[dict[str, type[ClocsError]]] = {
     "FormatError": FormatError,
     "LeadError": LeadError,
@@ -49,22 +49,22 @@ _ERRORS: Final[dict[str, type[ClocsError]]] = {
 }
 Result = TypeVar("Result")
 Report = Callable[[str, str], None]
-"""Called with the outcome of each upload (ok, refused, memory, crashed, timeout, unexpected) and a place in code; also
-where a process ended without work, or could not be started."""
+"""Callback with an outcome (ok, refused, memory, crashed, timeout, unexpected, ended idle, not started) and a code
+location."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What came out of an upload."""
+    """Result of parsing an upload."""
 
     recording: Recording
-    """All of it, or its beginning."""
+    """The recording, or its beginning."""
     seconds: float
-    """Of all of it."""
+    """Duration of the whole recording in seconds."""
 
 
 class _Process:
-    """One parsing process."""
+    """A parsing process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -86,25 +86,25 @@ class _Process:
         )
         made = cls(process)
         try:
-            made._requests.write(packed(start))
+            made._requests.write(pack_message(start))
             body, _ = await asyncio.wait_for(receive_message(made._answers), START_SECONDS)
-            if (failure := Answer.model_validate(body).failure) is not None:
+            if (failure := ParseResponse.model_validate(body).failure) is not None:
                 raise OSError(failure.message)
         except BaseException:
             await made.end()
             raise
         return made
 
-    async def ask(self, ask: Ask, content: IO[bytes]) -> tuple[Answer, bytes]:
+    async def ask(self, ask: ParseRequest, content: IO[bytes]) -> tuple[ParseResponse, bytes]:
         self.files += 1
-        self._requests.write(packed(ask, sum(size for _, size in ask.files)))
+        self._requests.write(pack_message(ask, sum(size for _, size in ask.files)))
         content.seek(0)
-        while piece := content.read(PIECE):
+        while piece := content.read(CHUNK_BYTES):
             self._requests.write(piece)
             await self._requests.drain()
         body, raw = await receive_message(self._answers)
         try:
-            return Answer.model_validate(body), raw
+            return ParseResponse.model_validate(body), raw
         except ValidationError as error:
             raise WireError("not an answer") from error
 
@@ -117,7 +117,7 @@ class _Process:
         return self._process.returncode is None
 
     async def ended(self) -> None:
-        """Returns when it is no more, whatever ended it."""
+        """Wait until the process has ended."""
         await self._process.wait()
         self._requests.close()
 
@@ -127,7 +127,7 @@ class _Process:
                 os.kill(self.pid, signal.SIGKILL)  # the library's own way may lose the code
 
     async def end(self, grace: float = 0) -> int:
-        """Ended by itself within so many seconds, or killed: the code it ended with."""
+        """Wait for the process to end, kill it after ``grace`` seconds, and return its exit code."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 return await self._process.wait()
@@ -137,7 +137,7 @@ class _Process:
 
 
 class ParsingPool:
-    """Parses uploads; made in a running event loop."""
+    """Parses uploads; must be created in a running event loop."""
 
     def __init__(self, limits: Limits, confinement: Confinement, report: Report = lambda outcome, place: None) -> None:
         self._limits, self._report = limits, report
@@ -147,15 +147,15 @@ class ParsingPool:
         self._idle: asyncio.Queue[_Process] = asyncio.Queue()
         self._all: set[_Process] = set()
         self._watching: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._check_safety = False
 
     async def open(self) -> None:
-        """Start every process; returns when all are ready."""
+        """Start all processes and wait until they are ready."""
         await asyncio.gather(*(self._add() for _ in range(self._limits.parsing_processes)))
 
     async def close(self) -> None:
-        """End every process."""
-        self._closed = True
+        """End all processes."""
+        self._check_safety = True
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
@@ -164,29 +164,31 @@ class ParsingPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that run now."""
+        """Ids of the running processes."""
         return [process.pid for process in self._all if process.is_alive]
 
     async def recording(self, upload: Upload) -> Recording:
-        """The whole recording of an upload; refused where it is too long."""
-        ask = Ask(files=upload.files, want="recording", seconds=self._limits.longest_seconds)
-        return (await self._answered(ask, upload, _parsed)).recording
+        """Return the whole recording of an upload, unless it is too long."""
+        ask = ParseRequest(files=upload.files, output="recording", seconds=self._limits.longest_seconds)
+        return (await self._submit(ask, upload, _parsed)).recording
 
     async def beginning(self, upload: Upload) -> Parsed:
-        """The beginning of an upload's recording."""
-        ask = Ask(files=upload.files, want="beginning", seconds=self._limits.shown_seconds)
-        return await self._answered(ask, upload, _parsed)
+        """Return the beginning of an upload's recording."""
+        ask = ParseRequest(files=upload.files, output="beginning", seconds=self._limits.shown_seconds)
+        return await self._submit(ask, upload, _parsed)
 
     async def drawing(self, upload: Upload, form: Literal["png", "pdf"], seconds: float) -> bytes:
-        """A recording's beginning on ECG paper, as PNG or PDF."""
-        ask = Ask(files=upload.files, want=form, seconds=seconds)
-        return await self._answered(ask, upload, lambda answer, raw: raw)
+        """Return the beginning of a recording on ECG paper, as PNG or PDF."""
+        ask = ParseRequest(files=upload.files, output=form, seconds=seconds)
+        return await self._submit(ask, upload, lambda answer, raw: raw)
 
-    async def _answered(self, ask: Ask, upload: Upload, take: Callable[[Answer, bytes], Result]) -> Result:
-        process = await self._free()
+    async def _submit(
+        self, ask: ParseRequest, upload: Upload, take: Callable[[ParseResponse, bytes], Result]
+    ) -> Result:
+        process = await self._acquire()
         usable = False
         try:
-            async with asyncio.timeout(PATIENCE * self._limits.parse_seconds):
+            async with asyncio.timeout(WALL_CLOCK_FACTOR * self._limits.parse_seconds):
                 answer, raw = await process.ask(ask, upload.content)
             found = None if answer.failure else take(answer, raw)
             usable = True
@@ -200,16 +202,16 @@ class ParsingPool:
             self._report("crashed", "")
             raise _crashed() from None
         finally:
-            self._give_back(process, usable)
+            self._release(process, usable)
         if answer.failure is not None:
             raise self._refusal(answer.failure)
         self._report("ok", "")
         return cast(Result, found)
 
-    async def _free(self) -> _Process:
-        """A process without work; there is one soon, unless none can be started."""
+    async def _acquire(self) -> _Process:
+        """Wait for an idle process; raise an error if none becomes idle in time."""
         try:
-            async with asyncio.timeout(FREE_SECONDS):
+            async with asyncio.timeout(ACQUIRE_SECONDS):
                 process = await self._idle.get()
                 while not process.is_alive:  # another is started in its place
                     process = await self._idle.get()
@@ -226,7 +228,7 @@ class ParsingPool:
             return MissingExtraError("serve", "reading this format")
         return _ERRORS[failure.error](failure.message)
 
-    def _give_back(self, process: _Process, usable: bool) -> None:
+    def _release(self, process: _Process, usable: bool) -> None:
         if usable and process.files < self._limits.files_per_process:
             self._offer(process)
         else:
@@ -245,12 +247,12 @@ class ParsingPool:
         task.add_done_callback(self._watching.discard)
 
     async def _replace(self, process: _Process) -> None:
-        """Wait until a process is no more, and start another in its place."""
+        """Wait until a process has ended, and start another one."""
         await process.ended()
         self._all.discard(process)
         if process.is_idle:
             self._report("ended idle", "")
-        while not self._closed:
+        while not self._check_safety:
             try:
                 return await self._add()
             except (OSError, EOFError, TimeoutError, WireError):
@@ -258,10 +260,10 @@ class ParsingPool:
                 await asyncio.sleep(RETRY_SECONDS)
 
 
-def _parsed(answer: Answer, raw: bytes) -> Parsed:
-    if answer.told is None:
+def _parsed(answer: ParseResponse, raw: bytes) -> Parsed:
+    if answer.recording is None:
         raise WireError("no recording")
-    return Parsed(recording_of(answer.told, raw), answer.told.seconds)
+    return Parsed(decode_recording(answer.recording, raw), answer.recording.seconds)
 
 
 def _too_slow(seconds: float) -> ProblemError:

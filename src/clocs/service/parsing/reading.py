@@ -1,6 +1,6 @@
-"""Read the files of an upload into one recording without an identity, or into a failure without one.
+"""Reading of uploaded files into one de-identified recording, or a de-identified failure.
 
-Uploaded files are in memory only: a header that names a file elsewhere finds none.
+Uploaded files exist in memory only. A header that refers to a file elsewhere finds none.
 """
 
 from __future__ import annotations
@@ -19,65 +19,75 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
 from clocs.datasets.redaction import deidentify_recording, replace_values, searchable_values
 from clocs.formats.reading import detect_format, read_from, read_identity_from
-from clocs.service.parsing.messages import MOST_VALUES, Failure
-from clocs.service.parsing.plain_words import LEFT_OUT, plain
-from clocs.service.privacy import shown_age
+from clocs.service.parsing.messages import MAX_SAMPLES, Failure
+from clocs.service.parsing.redaction import REDACTED, redact
+from clocs.service.privacy import coarse_age
 from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 
-MOST_MEMBERS: Final = 64
-"""Files of an upload, those within an archive included."""
+MAX_FILES: Final = 64
+"""Maximum number of files in an upload, including those within an archive."""
 _NO_KEY: Final = PatientKey(bytes(32))
-"""Pseudonyms are thrown away at once."""
+"""Throwaway key, because pseudonyms are discarded at once."""
 _KINDS: Final = {FormatError: "FormatError", LeadError: "LeadError", SignalError: "SignalError"}
-PLACE = "the upload"
+UPLOAD_NAME = "the upload"
 
 
 def read_upload(files: Mapping[str, bytes]) -> Recording:
-    """The one ECG of an upload, as ``clocs.read`` gives it, without ids, names, labels; faults are ``ClocsError``."""
+    """Read the single ECG of an upload, without ids, names and labels.
+
+    Args:
+        files: Contents by file name.
+
+    Returns:
+        The recording, as :func:`clocs.read` returns it, with derived leads.
+
+    Raises:
+        ClocsError: The upload cannot be read. The message contains no content of the files.
+    """
     source: Source = MemorySource(files)
     name = ""
     try:
         source = upload_source(files)
-        name = _chosen(source)
-        return nameless(add_derived_leads(read_from(source, name)))
+        name = _select_file(source)
+        return remove_identity(add_derived_leads(read_from(source, name)))
     except (MemoryError, MissingExtraError):
         raise
     except ClocsError as error:
         kind = next((kind for kind in _KINDS if isinstance(error, kind)), FormatError)
-        raise kind(_safe(str(error), source, name)) from None
+        raise kind(_sanitize_message(str(error), source, name)) from None
 
 
-def nameless(recording: Recording) -> Recording:
-    """A recording without what may say whose it is, in the leads' usual order; notes in the package's own words."""
+def remove_identity(recording: Recording) -> Recording:
+    """Return a recording without identifying information, with leads in standard order and redacted notes."""
     free = deidentify_recording(recording, _NO_KEY, name="", patient="", keep=("notes",))
-    origin = replace(free.provenance, source="", sha256="", notes=tuple(plain(note) for note in free.provenance.notes))
+    origin = replace(free.provenance, source="", sha256="", notes=tuple(redact(note) for note in free.provenance.notes))
     leads = sorted(
         free.leads, key=lambda lead: STANDARD_LEADS.index(lead) if lead in STANDARD_LEADS else len(STANDARD_LEADS)
     )
-    free = replace(free, record_id="", patient_id="", age=shown_age(free.age), provenance=origin)
+    free = replace(free, record_id="", patient_id="", age=coarse_age(free.age), provenance=origin)
     return free.select(tuple(leads))
 
 
-def whole(recording: Recording, longest: float) -> Recording:
-    """The recording, refused where it is longer than a service takes."""
-    if recording.seconds > longest or recording.digital.size > MOST_VALUES:
+def check_length(recording: Recording, longest: float) -> Recording:
+    """Return the recording, or raise an error if it is longer than the service accepts."""
+    if recording.seconds > longest or recording.digital.size > MAX_SAMPLES:
         raise SignalError(
             f"the recording has {len(recording.leads)} leads of {recording.seconds:.0f} s; this service takes up to "
-            f"{longest:g} s and {MOST_VALUES:,} samples. Cut a part of it out."
+            f"{longest:g} s and {MAX_SAMPLES:,} samples. Cut a part of it out."
         )
     return recording
 
 
-def beginning(recording: Recording, seconds: float) -> Recording:
-    """Its first seconds, fewer where there are very many samples."""
+def first_seconds(recording: Recording, seconds: float) -> Recording:
+    """Return the first seconds of a recording, fewer if it has very many samples."""
     num_samples = min(
-        recording.num_samples, max(1, round(seconds * recording.sampling_rate)), MOST_VALUES // len(recording.leads)
+        recording.num_samples, max(1, round(seconds * recording.sampling_rate)), MAX_SAMPLES // len(recording.leads)
     )
     return replace(recording, digital=recording.digital[:, :num_samples])
 
 
-def failure_of(error: BaseException) -> Failure:
-    """What is said about an error; of an unexpected one, only its type and where in the code it rose."""
+def failure_from_error(error: BaseException) -> Failure:
+    """Return the failure for an error. Unexpected errors are described only by type and code location."""
     if isinstance(error, MemoryError):
         return Failure(error="MemoryError", message="reading this file takes more memory than the service gives it")
     if isinstance(error, MissingExtraError):
@@ -91,13 +101,13 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(error="unexpected", message=message, place=f"{type(error).__name__} {place}")
 
 
-def _chosen(source: Source) -> str:
-    """The file that stands for the recording: the one whose format is known."""
+def _select_file(source: Source) -> str:
+    """Return the file that represents the recording: the one with a known format."""
     names = []
     for name in source.names():
         names.append(name)
-        if len(names) > MOST_MEMBERS:
-            raise FormatError(f"the upload holds over {MOST_MEMBERS} files; send one recording")
+        if len(names) > MAX_FILES:
+            raise FormatError(f"the upload holds over {MAX_FILES} files; send one recording")
     if not names:
         raise FormatError("the upload holds no file")
     known = [name for name in names if detect_format(source, name) is not None]
@@ -108,25 +118,25 @@ def _chosen(source: Source) -> str:
     raise FormatError(f"the upload holds {len(known)} recordings; send one at a time")
 
 
-def _safe(message: str, source: Source, name: str) -> str:
-    """A message without names, and without what the file says about anybody."""
+def _sanitize_message(message: str, source: Source, name: str) -> str:
+    """Return a message without file names and without personal information of the file."""
     message = message.removeprefix(f"{name}: ")
     names = (name, *name.split("/"))
     with suppress(Exception):
-        message = replace_values(message, searchable_values(read_identity_from(source, name)), LEFT_OUT)
+        message = replace_values(message, searchable_values(read_identity_from(source, name)), REDACTED)
     if "that it names is not there" in message:
         return (
             "the header names a signal file that is not in the upload. Send both together, the signal file under the "
             "name that the header gives, or send a zip of them"
         )
-    return plain(message, *names) or "the file cannot be read"
+    return redact(message, *names) or "the file cannot be read"
 
 
 class MemorySource:
-    """Files by name."""
+    """Source of files in memory."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        self.path = PLACE
+        self.path = UPLOAD_NAME
         self._files = files
 
     def names(self) -> Iterator[str]:
@@ -148,16 +158,16 @@ class MemorySource:
 
 
 class _Archive(io.BytesIO):
-    """What ``ZipSource`` needs of a path: that it can be opened, and a name for its messages."""
+    """In-memory archive with the interface that ``ZipSource`` needs of a path."""
 
-    name = PLACE
+    name = UPLOAD_NAME
 
     def __str__(self) -> str:
-        return PLACE
+        return UPLOAD_NAME
 
 
 def upload_source(files: Mapping[str, bytes]) -> Source:
-    """The files as they are, or those in the one archive, which is read in place."""
+    """Return a source of the files, or of the members of a single zip archive."""
     archives = [name for name in files if name.lower().endswith(".zip")]
     if not archives:
         return MemorySource(files)

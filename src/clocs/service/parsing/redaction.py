@@ -1,8 +1,8 @@
-"""Messages of readers without what a file contains: a word leaves only if the package's own code wrote it.
+"""Redaction of error messages: only words that occur in the package's own code are kept.
 
-Readers quote what they stumble over, and that may be a name. So: what stands in quotation marks goes, unless the
-package quotes it itself; a word stays if it is in a text of the package's code; a number stays if it is short, and so
-does the name of a chest lead.
+Readers quote values that they cannot parse, which may be names. Quoted text is removed unless the package's code
+contains it.
+Other words are kept if they occur in a text of the code. Short numbers and names of chest leads are kept.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
 
-ROOMS: Final = ("core", "signals", "formats", "datasets", "service")
-"""Folders of the package whose texts make the vocabulary: all that reading may say."""
-PYTHONS: Final = (
+SOURCE_FOLDERS: Final = ("core", "signals", "formats", "datasets", "service")
+"""Folders of the package that provide the vocabulary."""
+PYTHON_MESSAGES: Final = (
     "could not convert string to float; invalid literal for int() with base 10; Bad magic number for file header; "
     "not well-formed (invalid token); mismatched tag; undefined entity; no element found; unclosed token; "
     "junk after document element; duplicate attribute; unbound prefix"
 )
-"""What Python's own readers of numbers, archives and XML say."""
-LEFT_OUT: Final = "..."
-LONGEST: Final = 600
-"""Characters of a message."""
+"""Messages of Python's own parsers of numbers, archives and XML."""
+REDACTED: Final = "..."
+MAX_LENGTH: Final = 600
+"""Maximum length of a message in characters."""
 _NUMBER = re.compile(r"[+-]?\d{1,5}(\.\d{1,3})?%?")
 _CHEST_LEAD = re.compile(r"V\d{1,2}R?")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -33,42 +33,43 @@ _QUOTED = re.compile(r"(?<![^\W_])(['\"]).*\1(?![^\W_])", re.DOTALL)
 _MARKS = "'\"()[]{}<>,.;:!?`"
 
 
-def plain(message: str, *names: str) -> str:
-    """A message without file names (``names``, with the words that stand for them: ``the upload``) and content."""
+def redact(message: str, *names: str) -> str:
+    """Return a message without content of files, with file ``names`` replaced by ``the upload``."""
     for name in sorted((name for name in names if name), key=len, reverse=True):
-        if not _is_of_messages(name):
+        if not _is_own_word(name):
             message = re.sub(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", "the upload", message)
-    message = _QUOTED.sub(_kept_quote, message)
-    return " ".join(_kept(chunk) for chunk in message.split())[:LONGEST]
+    message = _QUOTED.sub(_redact_quote, message)
+    return " ".join(_redact_chunk(chunk) for chunk in message.split())[:MAX_LENGTH]
 
 
-def _is_of_messages(name: str) -> bool:
-    """A word or number that messages use themselves, as ``rate`` or ``1``: one cannot tell where it is the name."""
+def _is_own_word(name: str) -> bool:
+    """Return True for a name that messages use as a word or number, such as ``rate`` or ``1``, so that it cannot be
+    replaced."""
     return name.lower() in _own_words() or _NUMBER.fullmatch(name) is not None
 
 
-def _kept_quote(found: re.Match[str]) -> str:
-    return found[0] if found[0] in _own_text() else LEFT_OUT
+def _redact_quote(found: re.Match[str]) -> str:
+    return found[0] if found[0] in _own_text() else REDACTED
 
 
-def _kept(chunk: str) -> str:
+def _redact_chunk(chunk: str) -> str:
     core = chunk.strip(_MARKS)
-    if not core or core == LEFT_OUT.strip(_MARKS):
+    if not core or core == REDACTED.strip(_MARKS):
         return chunk
     if any(sign.isdigit() for sign in core):
         known = bool(_NUMBER.fullmatch(core) or _CHEST_LEAD.fullmatch(core)) or core in _own_chunks()
     else:
         words = _WORD.findall(core)
         known = all(word.lower() in _own_words() for word in words)
-    return chunk if known else chunk.replace(core, LEFT_OUT)
+    return chunk if known else chunk.replace(core, REDACTED)
 
 
 @functools.cache
 def _own_text() -> str:
-    """Every text in the code of the readers, docstrings left out."""
+    """Return all texts in the readers' code except docstrings."""
     package = resources.files("clocs")
-    files = [file for room in ROOMS for file in _sources(package / room)]
-    return "\n".join((PYTHONS, *(text for file in files for text in _texts(file.read_bytes()))))
+    files = [file for room in SOURCE_FOLDERS for file in _sources(package / room)]
+    return "\n".join((PYTHON_MESSAGES, *(text for file in files for text in _texts(file.read_bytes()))))
 
 
 @functools.cache

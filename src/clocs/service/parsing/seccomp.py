@@ -1,6 +1,6 @@
-"""Filter the system calls of a process: it may compute, read and write its open files, and start threads.
+"""Filter of system calls: a process can compute, use its open files and start threads.
 
-The filter is a program of classic BPF that the kernel runs before each call. A refused call fails with EPERM.
+The filter is a classic BPF program that the kernel runs before each call. A refused call fails with EPERM.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from clocs.service.parsing.syscalls import (
 )
 
 Instruction = tuple[int, int, int, int]
-"""Operation, instructions to skip if a comparison holds, to skip if not, and its value."""
+"""Operation, instructions to skip if the comparison is true, instructions to skip if it is false, and value."""
 
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALLOW, _ERROR, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _DENY: Final = _ERROR | errno.EPERM
 _ABSENT: Final = _ERROR | errno.ENOSYS
-"""Refused as if the kernel lacked the call, so that libraries fall back to an older one."""
+"""Refusal as if the kernel lacked the call, so that libraries fall back to an older one."""
 _SET_FILTER, _ALL_THREADS = 1, 1
 
 WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CLONE_THREAD: Final = 0x00010000
 _NEW_NAMESPACES: Final = 0x7E020000
 _OWNER_OF_SIGNALS: Final = (8, 10, 15, 1024, 1026)
-"""Commands of ``fcntl`` by which files signal any process: F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY."""
+"""Commands of ``fcntl`` that let files signal other processes: F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY.
+"""
 _DESCRIPTOR_REQUESTS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Requests of ``ioctl`` about a descriptor itself: TCGETS (is it a terminal), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
+"""Requests of ``ioctl`` about a descriptor itself: TCGETS (terminal check), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 
 
 def install_filter() -> None:
-    """Filter all further calls of this process, in each of its threads. It cannot be undone.
+    """Filter all further calls of this process and its threads irrevocably.
 
     Raises:
         OSError: The kernel refused the filter, or the architecture is not supported.
@@ -56,7 +57,7 @@ def install_filter() -> None:
 
 
 def install(program: Iterable[Instruction]) -> None:
-    """Give the kernel a filter for this process and all its threads."""
+    """Install a filter for this process and all its threads."""
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     held = ctypes.create_string_buffer(code, len(code))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(held)))
@@ -85,17 +86,17 @@ def parser_filter(pid: int) -> list[Instruction]:
 
 
 def refusing_filter(calls: Iterable[int], error: int) -> list[Instruction]:
-    """Return a filter under which these calls fail with this error, and all others work."""
+    """Return a filter that fails these calls with this error and allows all others."""
     return [*_for_this_machine(), *refuse(calls, error), _end(_ALLOW)]
 
 
 def refuse(calls: Iterable[int], error: int) -> list[Instruction]:
-    """Return instructions that fail these calls; the number of the call is loaded before and after."""
+    """Return instructions that fail these calls; the call number stays loaded."""
     return [step for number in calls for step in ((_EQUAL, 0, 1, number), _end(_ERROR | error))]
 
 
 def _for_this_machine() -> list[Instruction]:
-    """End a process that calls as another architecture, refuse x32, and load the number of the call."""
+    """Return instructions that end a process of another architecture, refuse x32, and load the call number."""
     machine = this_machine()
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
@@ -122,7 +123,7 @@ def _values(argument: int, values: tuple[int, ...], verdict: int) -> list[Instru
 
 
 def _load(argument: int) -> Instruction:
-    """Load the lower half of an argument: all that the kernel regards of the arguments that are compared here."""
+    """Load the lower half of an argument, which is all that the kernel uses of the compared arguments."""
     return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)
 
 

@@ -1,4 +1,4 @@
-"""Make system calls that Python has no function for, and know their numbers on x86-64 and aarch64."""
+"""System calls without a Python function, and their numbers on x86-64 and aarch64."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 NEWEST_CALL: Final = 469
-"""The highest number that was considered (Linux 6.17). Newer calls are refused as if the kernel lacked them."""
+"""Highest call number that was reviewed (Linux 6.17). Newer calls are refused as if the kernel lacked them."""
 NO_NEW_PRIVILEGES: Final = 38
-"""The operation of ``prctl`` without which unprivileged processes may confine themselves in no way."""
+"""Operation of ``prctl`` that unprivileged processes need before they confine themselves."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor architecture whose system calls are known."""
+    """A supported processor architecture."""
 
     column: int
-    """Of the two numbers of each call, the one that is this machine's."""
+    """Column of this machine's call numbers in the tables."""
     audit_arch: int
-    """How the kernel names the architecture to a filter."""
+    """Architecture as the kernel passes it to a filter."""
     foreign_bit: int | None
-    """Bit of the numbers of a second set of calls (x32)."""
+    """Bit in the numbers of a second set of calls (x32)."""
 
 
 MACHINES: Final = {"x86_64": Machine(0, 0xC000003E, 0x40000000), "aarch64": Machine(1, 0xC00000B7, None)}
@@ -34,7 +34,7 @@ def this_machine() -> Machine:
     """Return the architecture of this process.
 
     Raises:
-        OSError: Its system calls are not known.
+        OSError: The architecture is not supported.
     """
     name = platform.machine()
     if name not in MACHINES or sys.maxsize < 2**32 or sys.byteorder != "little":
@@ -43,7 +43,7 @@ def this_machine() -> Machine:
 
 
 def system_call(name: str, *arguments: int) -> int:
-    """Make a system call and return what it returns.
+    """Make a system call and return its result.
 
     Raises:
         OSError: The kernel refused it.
@@ -59,7 +59,7 @@ def system_call(name: str, *arguments: int) -> int:
 
 
 def numbers(table: str, *names: str) -> list[int]:
-    """Return the numbers of a table's calls on this machine, or of those named; calls it does not have are left out."""
+    """Return the numbers of a table's calls on this machine, or of the named ones, without calls that it lacks."""
     column = this_machine().column
     rows = [row.split() for row in table.replace("\n", ",").split(",") if row.strip()]
     return [int(row[1 + column]) for row in rows if row[1 + column] != "-" and (not names or row[0] in names)]
@@ -71,7 +71,7 @@ landlock_create_ruleset 444 444, landlock_add_rule 445 445, landlock_restrict_se
 clone 56 220, clone3 435 435, open 2 -, openat 257 56, openat2 437 437, fcntl 72 25, ioctl 16 29, prlimit64 302 261
 kill 62 129, tkill 200 130, tgkill 234 131
 """
-"""Name, number on x86-64 and number on aarch64 of the calls that are made, or allowed with some arguments only."""
+"""Name, number on x86-64 and number on aarch64 of calls that are made, or allowed with certain arguments only."""
 
 SOCKETS: Final = """
 socket 41 198, socketpair 53 199, connect 42 203, accept 43 202, accept4 288 242, bind 49 200, listen 50 201
@@ -106,7 +106,7 @@ setdomainname 171 162, vhangup 153 58
 setuid 105 146, setgid 106 144, setreuid 113 145, setregid 114 143, setresuid 117 147, setresgid 119 149
 setgroups 116 159, setfsuid 122 151, setfsgid 123 152, capset 126 91
 """
-"""Calls that reach deep into the kernel, and those for which processes need privileges."""
+"""Calls into kernel subsystems, and calls that need privileges."""
 FILE_CHANGES: Final = """
 creat 85 -, truncate 76 45, ftruncate 77 46, fallocate 285 47, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -
 unlinkat 263 35, rename 82 -, renameat 264 38, renameat2 316 276, link 86 -, linkat 265 37, symlink 88 -
@@ -116,4 +116,4 @@ setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, setxattrat 463 463, removexatt
 fremovexattr 199 16, removexattrat 466 466, file_setattr 469 469, name_to_handle_at 303 264, open_by_handle_at 304 265
 fanotify_init 300 262, fanotify_mark 301 263, inotify_init 253 -, inotify_init1 294 26, inotify_add_watch 254 27
 """
-"""Calls that change, watch or open files by other ways than ``open``."""
+"""Calls that change, watch or open files by other means than ``open``."""

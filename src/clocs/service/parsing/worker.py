@@ -1,4 +1,4 @@
-"""A parsing process: ``python -m clocs.service.parsing.worker``. It is asked through its input until that ends."""
+"""Main loop of a parsing process, ``python -m clocs.service.parsing.worker``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ from typing import Any, BinaryIO, Final
 
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
-from clocs.service.parsing.confinement import confine, give_way, limit_cpu, limit_resources
-from clocs.service.parsing.messages import Answer, Ask, Failure, Start, packed, read_message, told_of
-from clocs.service.parsing.plain_words import plain
-from clocs.service.parsing.reading import beginning, failure_of, read_upload, whole
+from clocs.service.parsing.confinement import confine, limit_cpu, limit_resources, lower_priority
+from clocs.service.parsing.messages import (
+    Failure,
+    ParseRequest,
+    ParseResponse,
+    Start,
+    encode_recording,
+    pack_message,
+    read_message,
+)
+from clocs.service.parsing.reading import check_length, failure_from_error, first_seconds, read_upload
+from clocs.service.parsing.redaction import redact
 from clocs.service.schemas import NOTICE
 
 DPI: Final = 200
@@ -27,7 +35,7 @@ DRAWING: Final = ("clocs.drawing.ecg_paper", "matplotlib.backends.backend_agg", 
 
 
 def main() -> None:
-    """Load, confine, then answer one upload after another."""
+    """Load libraries, confine the process, and parse uploads until the input ends."""
     for number in (signal.SIGTERM, signal.SIGINT):  # sent to a whole group; the service lets requests end first
         signal.signal(number, signal.SIG_IGN)
     requests, answers = _private_streams()
@@ -35,28 +43,28 @@ def main() -> None:
     if message is None:
         return
     start = Start.model_validate(message[0])
-    give_way()
+    lower_priority()
     _load()
     limit_resources(start.memory_bytes)
     try:
         confine(start.confinement)
     except OSError as error:
         failure = Failure(error="unexpected", message=error.strerror or str(error))
-        answers.write(packed(Answer(failure=failure)))
+        answers.write(pack_message(ParseResponse(failure=failure)))
         return answers.close()
-    answers.write(packed(Answer()))
+    answers.write(pack_message(ParseResponse()))
     answers.flush()
     while (message := read_message(requests)) is not None:
         limit_cpu(start.cpu_seconds)
-        answer, raw = _answer(Ask.model_validate(message[0]), message[1])
+        answer, raw = _answer(ParseRequest.model_validate(message[0]), message[1])
         del message  # the upload
-        answers.write(packed(answer, len(raw)))
+        answers.write(pack_message(answer, len(raw)))
         answers.write(raw)
         answers.flush()
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the service, taken away from whatever else may print or read."""
+    """Return the pipes to the service, and redirect the standard streams to nothing."""
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -65,17 +73,17 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _load() -> None:
-    """Everything that reading and drawing may import, while files can still be opened."""
+    """Import everything that reading and drawing may need, while files can still be opened."""
     warnings.simplefilter("ignore")
     list(FORMATS)
-    plain("a word")
-    for name in (*_imported_late(), *DRAWING):
+    redact("a word")
+    for name in (*_lazy_imports(), *DRAWING):
         with contextlib.suppress(ImportError):  # an extra that is not installed; who needs it says so
             importlib.import_module(name)
 
 
-def _imported_late() -> set[str]:
-    """Modules that readers import only when they are used."""
+def _lazy_imports() -> set[str]:
+    """Return the modules that readers import only when they are used."""
     found: set[str] = set()
     for module in [module for name, module in sys.modules.items() if name.startswith("clocs.formats.")]:
         for node in ast.walk(ast.parse(inspect.getsource(module))):
@@ -86,24 +94,24 @@ def _imported_late() -> set[str]:
     return found
 
 
-def _answer(ask: Ask, content: bytes) -> tuple[Answer, bytes]:
+def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
     try:
         ends = list(itertools.accumulate(size for _, size in ask.files))
         files = {name: content[end - size : end] for (name, size), end in zip(ask.files, ends, strict=True)}
         recording = read_upload(files)
         seconds = recording.seconds
-        if ask.want == "recording":
-            told, raw = told_of(whole(recording, ask.seconds), seconds)
-        elif ask.want == "beginning":
-            told, raw = told_of(beginning(recording, ask.seconds), seconds)
+        if ask.output == "recording":
+            told, raw = encode_recording(check_length(recording, ask.seconds), seconds)
+        elif ask.output == "beginning":
+            told, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)
         else:
-            return Answer(), _drawn(beginning(recording, ask.seconds), ask.want)
-        return Answer(told=told), raw
+            return ParseResponse(), _draw(first_seconds(recording, ask.seconds), ask.output)
+        return ParseResponse(recording=told), raw
     except Exception as error:
-        return Answer(failure=failure_of(error)), b""
+        return ParseResponse(failure=failure_from_error(error)), b""
 
 
-def _drawn(recording: Recording, form: str) -> bytes:
+def _draw(recording: Recording, form: str) -> bytes:
     from clocs.drawing.ecg_paper import draw_recording
 
     metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {}

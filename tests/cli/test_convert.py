@@ -75,7 +75,7 @@ def test_nothing_written_is_a_failure(convert: Command, tmp_path: Path) -> None:
     [
         (("nowhere.hea", "a.edf"), "no such file"),
         (("{in}", "out"), "say what to convert to: wfdb, dicom, edf"),
-        (("{in}/r.hea", "r.doc"), "no format is written under this ending"),
+        (("{in}/r.hea", "r.doc"), "no format has this extension"),
         (("{in}/r.hea", "r.doc", "--to", "ecg"), "unknown writer 'ecg'"),
     ],
 )

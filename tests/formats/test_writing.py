@@ -104,7 +104,7 @@ def test_the_disk_fails_at_every_call(name: str, tmp_path: Path) -> None:
 
 def test_endings_and_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
     recording = make_recording()
-    with pytest.raises(ConfigError, match=r"r\.xyz: no format is written under this ending. Use one of \.hea \(wfdb\)"):
+    with pytest.raises(ConfigError, match=r"r\.xyz: no format has this extension. Use one of \.hea \(wfdb\)"):
         clocs.write(recording, tmp_path / "r.xyz")
     with pytest.raises(ConfigError, match=r"unknown writer 'dicm'\. Did you mean 'dicom'"):
         clocs.write(recording, tmp_path / "r.xyz", "dicm")

@@ -1,4 +1,4 @@
-"""Layer 1: one file format each, bytes to ``Recording``; found by content, never by extension."""
+"""Readers and writers of ECG file formats. Files are recognised by their content, never by their extension."""
 
 from clocs.formats.reading import FORMATS, Format, read, read_from
 

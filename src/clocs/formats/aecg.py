@@ -1,4 +1,4 @@
-"""HL7 annotated ECG: leads as lists of digits with origin and scale, the rhythm apart from representative beats."""
+"""Read HL7 annotated ECG (aECG). Only the rhythm series is read, not the representative beats."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ TIMES: Final = ("TIME_ABSOLUTE", "TIME_RELATIVE")
 SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 HEART_RATE: Final = "MDC_ECG_HEART_RATE"
 REPORTED_AGE: Final = "21612-7"
-"""LOINC."""
+"""LOINC code of the reported age."""
 WHOLE_RATE_TOLERANCE: Final = 5e-4
+"""Relative difference below which a sampling rate may be a rounded integer."""
 MAX_DENOMINATOR: Final = 1000
+"""Largest factor by which digital values are scaled to represent the origin exactly."""
 
 IDENTITY: Final = (
     ("patient_id", r"trialSubject/id@\w+|subjectDemographicPerson/(Second)?PatientID"),
@@ -74,11 +76,11 @@ def _read(source: Source, name: str) -> Recording:
         for sequences in series.findall("component/sequenceSet")
     ]
     if not sets:
-        raise FormatError(f"{name}: holds no waveform, no sequenceSet in a series of code RHYTHM")
+        raise FormatError(f"{name}: holds no waveform: no series of code RHYTHM has a sequenceSet")
     chosen = max(sets, key=lambda sequences: len(_leads(sequences)))
     leads = _leads(chosen)
     if not leads:
-        raise FormatError(f"{name}: holds no waveform, no sequence whose code is a lead ({LEAD}...)")
+        raise FormatError(f"{name}: holds no waveform: no sequence has the code of a lead ({LEAD}...)")
     return recording_from_channels(
         [_channel(sequence, name) for sequence in leads],
         _rate(chosen, name),
@@ -102,41 +104,41 @@ def _leads(sequences: Element) -> list[Element]:
 def _notes(chosen: Element, sets: int) -> list[str]:
     codes = [code for code, _ in _sequences(chosen)]
     others = sum(not code.startswith(LEAD) and code not in TIMES for code in codes)
-    notes = [f"left out {others} sequences that are no leads"] if others else []
+    notes = [f"left out {others} sequences that are not leads"] if others else []
     return notes + ([f"left out {sets - 1} more sets of rhythm sequences"] if sets > 1 else [])
 
 
 def _channel(sequence: Element, name: str) -> Channel:
-    """value = origin + scale x digit. An origin between two steps asks for finer ones."""
+    """Read one lead, where value = origin + scale * digit. Scale the digits if the origin lies between two of them."""
     lead = find_text(sequence, "code@code").removeprefix(LEAD)
-    steps = find_integers(sequence, "value/digits", name)
+    digits = find_integers(sequence, "value/digits", name)
     gain = gain_from_resolution(
         find_number(sequence, "value/scale@value", name), find_text(sequence, "value/scale@unit"), name
     )
     origin = _origin(sequence, gain, name)
-    return Channel(lead, steps * origin.denominator, gain * origin.denominator, -origin.numerator)
+    return Channel(lead, digits * origin.denominator, gain * origin.denominator, -origin.numerator)
 
 
 def _origin(sequence: Element, gain: float, name: str) -> Fraction:
-    """Where digit 0 lies, in steps."""
+    """Return the value of digit 0, in digital units."""
     value = find_number(sequence, "value/origin@value", name) if find_text(sequence, "value/origin@value") else 0.0
     unit = millivolts(find_text(sequence, "value/origin@unit"))
     if value and not unit:
-        raise FormatError(f"{name}: an origin is given in no unit of voltage")
-    steps = value * (unit or 0.0) * gain
-    if not abs(steps) < 2**31:
-        raise FormatError(f"{name}: an origin of {steps:.3g} steps is out of range")
-    fraction = Fraction(steps).limit_denominator(MAX_DENOMINATOR)
-    if abs(float(fraction) - steps) > 1e-9 * max(1.0, abs(steps)):
-        raise FormatError(f"{name}: an origin lies between two steps, and no {MAX_DENOMINATOR} times finer one hits it")
+        raise FormatError(f"{name}: the unit of an origin is not a voltage")
+    origin = value * (unit or 0.0) * gain
+    if not abs(origin) < 2**31:
+        raise FormatError(f"{name}: an origin of {origin:.3g} digital units is out of range")
+    fraction = Fraction(origin).limit_denominator(MAX_DENOMINATOR)
+    if abs(float(fraction) - origin) > 1e-9 * max(1.0, abs(origin)):
+        raise FormatError(f"{name}: an origin is not a multiple of the scale, nor of 1/{MAX_DENOMINATOR} of it")
     return fraction
 
 
 def _rate(sequences: Element, name: str) -> float:
-    """From the increment of the time sequence, which is one over the rate, written with some decimals."""
+    """Return the sampling rate in Hz: one over the increment of the time sequence, which files round."""
     times = [sequence for code, sequence in _sequences(sequences) if code in TIMES]
     if not times:
-        raise FormatError(f"{name}: its leads have no time sequence ({' or '.join(TIMES)}), so no rate")
+        raise FormatError(f"{name}: no time sequence ({' or '.join(TIMES)}) gives the sampling rate")
     text = find_text(times[0], "value/increment@value")
     unit = SECONDS.get(find_text(times[0], "value/increment@unit"), 0.0)
     increment = find_number(times[0], "value/increment@value", name)
@@ -152,7 +154,7 @@ def _rate(sequences: Element, name: str) -> float:
 
 
 def _rounds_to(value: float, text: str) -> bool:
-    """Whether a number, rounded to the decimals of another, is that: 1/300 is written 0.0033333."""
+    """Return whether a number, rounded to the decimals of a text, equals it: 1/300 rounds to 0.0033333."""
     try:
         decimals = -int(Decimal(text).as_tuple().exponent)
     except (InvalidOperation, ValueError):
@@ -161,12 +163,12 @@ def _rounds_to(value: float, text: str) -> bool:
 
 
 def _heart_rate(root: Element) -> float | None:
-    stated = [item for item in root.iter("annotation") if find_text(item, "code@code") == HEART_RATE]
-    return find_optional_number(stated[0], "value@value") if stated else None
+    annotations = [item for item in root.iter("annotation") if find_text(item, "code@code") == HEART_RATE]
+    return find_optional_number(annotations[0], "value@value") if annotations else None
 
 
 def _demographics(root: Element) -> Demographics:
-    """The reported age where there is one, else that of the day of recording."""
+    """Return the reported age, or else the age on the day of the recording, and the sex."""
     subject = root.find("componentOf/timepointEvent/componentOf/subjectAssignment/subject/trialSubject")
     reported = [item for item in root.iter("relatedObservation") if find_text(item, "code@code") == REPORTED_AGE]
     age = parse_age(find_text(reported[0], "value@value"), find_text(reported[0], "value@unit")) if reported else None
@@ -177,8 +179,8 @@ def _demographics(root: Element) -> Demographics:
 
 
 def _acquired(root: Element) -> str:
-    places = [f"{above}effectiveTime/{end}@value" for above in ("", "component/series/") for end in ("low", "center")]
-    return next(filter(None, (find_text(root, place) for place in places)), "")
+    paths = [f"{parent}effectiveTime/{end}@value" for parent in ("", "component/series/") for end in ("low", "center")]
+    return next(filter(None, (find_text(root, path) for path in paths)), "")
 
 
 def _read_identity(source: Source, name: str) -> Identity:

@@ -1,4 +1,4 @@
-"""AliveCor's ATC, from KardiaMobile devices: blocks of 16-bit steps, one a lead, each with a checksum."""
+"""Read AliveCor ATC files of KardiaMobile devices: one block of 16-bit samples per lead, each with a checksum."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SIGNATURE: Final = b"ALIVE\0\0\0"
 BLOCKS_OFFSET: Final = 12
 MAX_BLOCKS: Final = 1000
 SAMPLING_RATE_RANGE: Final = (200, 450)
-"""Hz. Every device records at 300."""
+"""Valid sampling rates in Hz. Every known device records at 300 Hz."""
 LEADS: Final = {
     b"ecg" + f"{number:x}".encode() if number > 1 else b"ecg ": STANDARD_LEADS[number - 1] for number in range(1, 13)
 }
-"""Leads by block. Blocks ``avg`` and ``med`` hold an averaged beat, which is no recording."""
+"""Leads by block identifier. Blocks ``avg`` and ``med`` contain an averaged beat and are not read."""
 INFO_FIELDS: Final = {"date": (0, 32), "uuid": (32, 40), "phone": (72, 44), "device": (212, 52)}
-"""Fields of the info block: place and length."""
+"""Offset and length in bytes of the fields of the info block."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -37,23 +37,23 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 
 
 def _blocks(raw: bytes, name: str) -> Iterator[tuple[bytes, bytes]]:
-    """Identifier and content of each block whose checksum holds."""
-    at = BLOCKS_OFFSET
+    """Iterate over the identifier and content of each block, and verify the checksums."""
+    offset = BLOCKS_OFFSET
     for _ in range(MAX_BLOCKS):
-        if at >= len(raw):
+        if offset >= len(raw):
             return
-        kind, length = unpack("<4sI", raw, at, name)
-        block = raw[at : at + 8 + length]
-        (checksum,) = unpack("<I", raw, at + 8 + length, name)
+        kind, length = unpack("<4sI", raw, offset, name)
+        block = raw[offset : offset + 8 + length]
+        (checksum,) = unpack("<I", raw, offset + 8 + length, name)
         if checksum not in _checksums(block):
-            raise FormatError(f"{name}: a block at byte {at} does not match its checksum; the file is damaged")
+            raise FormatError(f"{name}: a block at byte {offset} does not match its checksum; the file is damaged")
         yield kind, block[8:]
-        at += 12 + length
+        offset += 12 + length
     raise FormatError(f"{name}: over {MAX_BLOCKS} blocks; the file is damaged")
 
 
 def _checksums(block: bytes) -> tuple[int, int, int]:
-    """What writers store: the sum of the bytes, the sum of them as signed numbers, or the CRC-32 that is specified."""
+    """Return the checksums that writers use: the sum of unsigned bytes, of signed bytes, or the specified CRC-32."""
     values = np.frombuffer(block, np.uint8)
     total = int(values.sum(dtype=np.int64))
     signed = total - 256 * int(np.count_nonzero(values > 127))
@@ -67,9 +67,9 @@ def _read(source: Source, name: str) -> Recording:
         raise FormatError(f"{name}: no format block; the file is damaged")
     kind, sampling_rate, resolution = unpack("<BHH", blocks[b"fmt "], 0, name)
     if kind != 1:
-        raise FormatError(f"{name}: ECG format {kind} is not supported; 1, 16-bit numbers, is")
+        raise FormatError(f"{name}: ECG format {kind} is not supported; supported: 1 (16-bit integers)")
     if not SAMPLING_RATE_RANGE[0] <= sampling_rate <= SAMPLING_RATE_RANGE[1]:
-        raise FormatError(f"{name}: a rate of {sampling_rate} Hz, but AliveCor's devices record at 300")
+        raise FormatError(f"{name}: a sampling rate of {sampling_rate} Hz; AliveCor's devices record at 300")
     found = {lead: blocks[block] for block, lead in LEADS.items() if block in blocks}
     if not found:
         raise FormatError(f"{name}: no ECG block")
@@ -90,9 +90,9 @@ def _read(source: Source, name: str) -> Recording:
 
 def _read_identity(source: Source, name: str) -> Identity:
     info = dict(_blocks(source.read(name), name)).get(b"info", b"")
-    about = {field: decode_text(info[at : at + length]) for field, (at, length) in INFO_FIELDS.items()}
+    fields = {field: decode_text(info[start : start + length]) for field, (start, length) in INFO_FIELDS.items()}
     return make_identity(
-        acquired=[_iso(about["date"])], order=[about["uuid"]], device_serial=[about["phone"], about["device"]]
+        acquired=[_iso(fields["date"])], order=[fields["uuid"]], device_serial=[fields["phone"], fields["device"]]
     )
 
 

@@ -1,7 +1,7 @@
-"""The Apple Watch's ECG as the Health app exports it: a few lines about it in the user's language, then microvolts.
+"""Read Apple Watch ECGs exported by the Health app: some lines of metadata, then one value per line.
 
-The words differ by language and the decimal mark by country, so the lines are told apart by their order
-and form: the device is always ``Watch6,1`` or the like, the rate follows it, and the unit stands last.
+The words depend on the language and the decimal mark on the country. The lines are therefore identified by their
+order and form: the device is ``Watch6,1`` or similar, the sampling rate follows it, and the unit is last.
 """
 
 from __future__ import annotations
@@ -30,44 +30,49 @@ if TYPE_CHECKING:
 
 NAME: Final = "apple-watch"
 GAIN: Final = 1e6
-"""Steps per millivolt: 1 nV, for the files have three decimals of a microvolt."""
+"""Digital units per millivolt. The resolution is 1 nV, because the files have three decimals of a microvolt."""
 MAX_MILLIVOLT: Final = 1000.0
 SAMPLING_RATE_RANGE: Final = (400.0, 650.0)
-"""Hz. Watches record at 512, or nearly."""
-SECONDS, MIN_COMPLETE_SECONDS = 30, 29
-"""Of a recording, and of one that is whole: a shorter one is part of it."""
+"""Valid sampling rates in Hz. Watches record at about 512 Hz."""
+SECONDS: Final = 30
+"""Duration of a recording."""
+MIN_COMPLETE_SECONDS: Final = 29
+"""Duration below which a recording counts as incomplete."""
 
 _DEVICE = re.compile(r'^"?Watch\d+,\d+"?$')
 _RATE = re.compile(r'^"?(\d{2,4}(?:[.,]\d+)?)\s*[^\d\s,.][^\d]*"?$')
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d) ?([+-]\d\d):?(\d\d)")
+_DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d) ?([+-]\d\d):?(\d\d)")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 @dataclass(frozen=True)
 class _Header:
     rows: tuple[str, ...]
-    """The values of the lines before the device: name, birth, moment, then what was found."""
+    """Values of the lines before the device: name, date of birth, time of recording, then the classification."""
     sampling_rate: float
+    """Sampling rate in Hz."""
     lead: str
+    """Name of the lead."""
     millivolts: float
-    """Of one of the file's unit."""
+    """Size of the file's unit in millivolt."""
     samples_offset: int
+    """Offset of the first sample in bytes."""
 
 
 def _line_values(head: bytes) -> Iterator[tuple[str, int]]:
-    """The value of each line that has one, and where the next line starts."""
-    at = len(head) - len(head.removeprefix(b"\xef\xbb\xbf"))
-    while at < len(head):
-        end = head.find(b"\n", at)
+    """Iterate over the value of each line, and the offset of the next line."""
+    start = len(head) - len(head.removeprefix(b"\xef\xbb\xbf"))
+    while start < len(head):
+        end = head.find(b"\n", start)
         if end < 0:
             return
-        line, at = head[at:end].decode("utf-8", "replace").strip(), end + 1
-        mark = re.search(r"[,;\t]", line)
-        yield (line[mark.end() :].strip() if mark else ""), at
+        line, start = head[start:end].decode("utf-8", "replace").strip(), end + 1
+        separator = re.search(r"[,;\t]", line)
+        yield (line[separator.end() :].strip() if separator else ""), start
 
 
 def _header(head: bytes) -> _Header | None:
-    """What stands before the samples; None where it is not such a file."""
+    """Parse the lines before the samples. Return None if the file has another format."""
     lines = list(_line_values(head))
     values = [value for value, _ in lines]
     device = next((row for row, value in enumerate(values) if _DEVICE.match(value)), None)
@@ -102,29 +107,30 @@ def _read(source: Source, name: str) -> Recording:
     if header is None:
         raise FormatError(f"{name}: no device, rate and unit before the samples; the file is damaged")
     if not SAMPLING_RATE_RANGE[0] <= header.sampling_rate <= SAMPLING_RATE_RANGE[1]:
-        raise FormatError(f"{name}: a rate of {header.sampling_rate:g} Hz, but an Apple Watch records at about 512")
-    steps = _digital_values(raw, header, name)
+        raise FormatError(
+            f"{name}: a sampling rate of {header.sampling_rate:g} Hz; an Apple Watch records at about 512"
+        )
+    digital = _digital_values(raw, header, name)
+    is_complete = len(digital) >= MIN_COMPLETE_SECONDS * header.sampling_rate
     return recording_from_channels(
-        [Channel(header.lead, steps, GAIN)],
+        [Channel(header.lead, digital, GAIN)],
         header.sampling_rate,
         raw,
         name,
         NAME,
         demographics=Demographics(age=age_at(_birth(header), _recorded(header))),
-        num_declared_samples=round(SECONDS * header.sampling_rate)
-        if len(steps) < MIN_COMPLETE_SECONDS * header.sampling_rate
-        else None,
+        num_declared_samples=None if is_complete else round(SECONDS * header.sampling_rate),
     )
 
 
 def _digital_values(raw: bytes, header: _Header, name: str) -> Digital:
-    """(samples,), some rows at a time: as text a zero takes two bytes, as a number eight."""
+    """Read the samples, shape (samples,), in batches to limit memory."""
     import pyarrow as pa
 
     try:
         blocks = [_quantize_batch(batch, header, name) for batch in _batches(raw[header.samples_offset :])]
     except pa.ArrowException:
-        raise FormatError(f"{name}: holds something else than one number a row after its unit") from None
+        raise FormatError(f"{name}: expected one number per line after the unit") from None
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [to_int32(block) for block in blocks]
     return np.concatenate([np.empty(0, np.int16), *blocks])
@@ -154,7 +160,7 @@ def _quantize_batch(batch: pa.RecordBatch, header: _Header, name: str) -> Digita
 
 
 def _recorded(header: _Header) -> date | None:
-    found = next((match for row in header.rows if (match := _MOMENT.search(row))), None)
+    found = next((match for row in header.rows if (match := _DATETIME.search(row))), None)
     try:
         return date.fromisoformat(found.group(1)) if found else None
     except ValueError:
@@ -162,7 +168,7 @@ def _recorded(header: _Header) -> date | None:
 
 
 def _birth(header: _Header) -> date | None:
-    """From forms that mean one day only: 1980-12-31, 31.12.1980, Dec 31, 1980, 31 Dec 1980."""
+    """Parse the date of birth if its form is unambiguous: 1980-12-31, 31.12.1980, Dec 31, 1980 or 31 Dec 1980."""
     text = header.rows[1].lower() if len(header.rows) > 1 else ""
     numbers = [int(number) for number in re.findall(r"(?<!\d)\d{1,4}(?!\d)", text)]
     months = [number + 1 for number, month in enumerate(_MONTHS) if re.search(rf"\b{month}", text)]
@@ -186,13 +192,13 @@ def _read_identity(source: Source, name: str) -> Identity:
     return make_identity(
         patient_name=[patient_name],
         birth_date=[birth],
-        acquired=[_iso(row) for row in others if _MOMENT.search(row)],
-        free_text=[row for row in others if not _MOMENT.search(row) and not re.fullmatch(r"[\d.]*", row)],
+        acquired=[_iso(row) for row in others if _DATETIME.search(row)],
+        free_text=[row for row in others if not _DATETIME.search(row) and not re.fullmatch(r"[\d.]*", row)],
     )
 
 
 def _iso(text: str) -> str:
-    found = _MOMENT.search(text)
+    found = _DATETIME.search(text)
     try:
         return datetime.fromisoformat("{}T{}{}:{}".format(*found.groups())).isoformat() if found else text
     except ValueError:

@@ -1,4 +1,4 @@
-"""Numbers, texts and identities out of the bytes of a file that may be damaged; for formats to share."""
+"""Extract numbers, texts and identities from the bytes of files that may be damaged. Shared by the formats."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from clocs.core.errors import ClocsError, FormatError
 from clocs.core.identity import Identity
 
 
-def unpack(layout: str, data: bytes, at: int, name: str) -> tuple[Any, ...]:
-    """The numbers of a ``struct`` layout at a place; a place outside the data is a ``FormatError``."""
+def unpack(layout: str, data: bytes, offset: int, name: str) -> tuple[Any, ...]:
+    """Unpack a ``struct`` layout at an offset in bytes.
+
+    Raises:
+        FormatError: If the layout does not fit within the data.
+    """
     size = struct.calcsize(layout)
-    if not 0 <= at <= len(data) - size:
-        raise FormatError(f"{name}: breaks off; {size} bytes at {at} are beyond its {len(data)}")
-    return struct.unpack_from(layout, data, at)
+    if not 0 <= offset <= len(data) - size:
+        raise FormatError(f"{name}: breaks off; {size} bytes at {offset} are beyond its {len(data)}")
+    return struct.unpack_from(layout, data, offset)
 
 
 def decode_text(data: bytes) -> str:
-    """A text that ends at a zero byte: UTF-8 where it can be that, else Latin-1."""
+    """Decode a text up to its first zero byte, as UTF-8 if it is valid, else as Latin-1."""
     plain = data.partition(b"\0")[0]
     try:
         return plain.decode().strip()
@@ -28,15 +32,15 @@ def decode_text(data: bytes) -> str:
         return plain.decode("latin-1").strip()
 
 
-def make_identity(**found: Iterable[str]) -> Identity:
-    """An identity of what was found: empty values left out, repeated ones named once."""
-    filled = {field: tuple(dict.fromkeys(filter(None, map(str.strip, values)))) for field, values in found.items()}
-    return {field: values for field, values in filled.items() if values}
+def make_identity(**fields: Iterable[str]) -> Identity:
+    """Build an identity from the values of each field, without empty and repeated values."""
+    unique = {field: tuple(dict.fromkeys(filter(None, map(str.strip, values)))) for field, values in fields.items()}
+    return {field: values for field, values in unique.items() if values}
 
 
 @contextmanager
 def wrap_library_errors(name: str, what: str) -> Iterator[None]:
-    """Whatever a library raises at a damaged file becomes a ``FormatError`` that quotes nothing of the file."""
+    """Turn every error of a library into a ``FormatError`` that quotes nothing of the file."""
     try:
         yield
     except (ClocsError, MemoryError):

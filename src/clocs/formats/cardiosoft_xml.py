@@ -1,4 +1,4 @@
-"""CardioSoft XML (GE): a strip of comma-separated steps per lead, beside median beats and full disclosure."""
+"""Read CardioSoft XML (GE). Only the strip is read, not the median beats and the full disclosure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _read(source: Source, name: str) -> Recording:
     root = parse(raw, name)
     strip = root.find("StripData")
     if strip is None:
-        raise FormatError(f"{name}: holds no StripData; a median beat alone is no recording")
+        raise FormatError(f"{name}: holds no StripData; a median beat alone is not a recording")
     if find_text(strip, "Resolution@units") != "uVperLsb" or find_text(strip, "SampleRate@units") != "Hz":
         raise FormatError(f"{name}: StripData is not in uVperLsb at a rate in Hz")
     gain = gain_from_resolution(find_number(strip, "Resolution", name), "uV", name)
@@ -70,34 +70,32 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _demographics(root: Element) -> Demographics:
-    about = root.find("PatientInfo")
-    age = parse_age(find_text(about, "Age"), find_text(about, "Age@units"))
+    patient = root.find("PatientInfo")
+    age = parse_age(find_text(patient, "Age"), find_text(patient, "Age@units"))
     if age is None:
-        birth, acquired = (
-            _parse_time(root.find(path)) for path in ("PatientInfo/BirthDateTime", "ObservationDateTime")
-        )
-        age = age_at(birth, acquired)
-    return Demographics(age, parse_sex(find_text(about, "Gender")))
+        birth, acquired = root.find("PatientInfo/BirthDateTime"), root.find("ObservationDateTime")
+        age = age_at(_parse_datetime(birth), _parse_datetime(acquired))
+    return Demographics(age, parse_sex(find_text(patient, "Gender")))
 
 
 def _time_text(time: Element | None) -> str:
-    """``1965-1-1`` or ``2018-7-19 14:19:39`` from elements of their own."""
+    """Join the elements of a date and a time to ``1965-1-1`` or ``2018-7-19 14:19:39``."""
     date, clock = (
         [find_text(time, part) for part in parts] for parts in (("Year", "Month", "Day"), ("Hour", "Minute", "Second"))
     )
     return ("-".join(date) if all(date) else "") + (" " + ":".join(clock) if all(clock) else "")
 
 
-def _parse_time(time: Element | None) -> datetime | None:
+def _parse_datetime(time: Element | None) -> datetime | None:
     return parse_datetime(_time_text(time), ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d"))
 
 
 def _read_identity(source: Source, name: str) -> Identity:
     root = parse(source.read(name), name)
     acquired, birth = root.find("ObservationDateTime"), _time_text(root.find("PatientInfo/BirthDateTime"))
-    known = _parse_time(acquired)
-    more = {"birth_date": [birth] if birth else []}
-    return collect_identity(root, IDENTITY, known.isoformat() if known else _time_text(acquired), more)
+    parsed = _parse_datetime(acquired)
+    extra = {"birth_date": [birth] if birth else []}
+    return collect_identity(root, IDENTITY, parsed.isoformat() if parsed else _time_text(acquired), extra)
 
 
 CARDIOSOFT_XML = Format(NAME, "CardioSoft XML: the strip of a resting ECG", _matches, _read, _read_identity)

@@ -1,4 +1,4 @@
-"""From the leads of a file, each with its own steps and scale, to one ``Recording``; for formats to share."""
+"""Build a ``Recording`` from the channels of a file. Shared by the formats."""
 
 from __future__ import annotations
 
@@ -19,55 +19,57 @@ from clocs.signals.leads import canonical_lead, computed_leads
 DigitalValues = npt.NDArray[np.integer[Any]]
 
 SAMPLING_RATE_RANGE: Final = (1.0, 1e6)
-"""Hz."""
+"""Valid sampling rates in Hz."""
 HEART_RATE_RANGE: Final = (10.0, 400.0)
-"""Beats a minute; what a file states beyond these stands for none."""
+"""Plausible heart rates in beats per minute. Values outside are ignored."""
 GAIN_RANGE: Final = (1e-9, 1e12)
-"""Steps per millivolt; beyond these a file is damaged, and its millivolts would not be numbers."""
+"""Valid gains in digital units per millivolt. A file with another gain is damaged."""
 MAX_CHANNELS: Final = 256
 MAX_LEAD_NAME: Final = 40
 MAX_SAMPLES: Final = 1 << 62
-"""A longer claim is no number that a store can hold."""
+"""Maximum declared length. A store cannot represent a larger number."""
 SKEW_NOTE: Final = "its channels were not sampled at the same moments (channel skew); they are not shifted"
 DERIVED_LEAD_TEXT: Final = "computed from leads I and II"
-"""Of a channel, in files that clocs writes."""
+"""Description of a derived channel in files that clocs writes."""
 NO_DEMOGRAPHICS: Final = Demographics()
 _MILLIVOLT: Final = {"v": 1e3, "mv": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "nv": 1e-6}
-_WORDS: Final = {"volts": "v", "millivolts": "mv", "microvolts": "uv", "nanovolts": "nv"}
+_UNIT_NAMES: Final = {"volts": "v", "millivolts": "mv", "microvolts": "uv", "nanovolts": "nv"}
 
 
 @dataclass(frozen=True)
 class Channel:
-    """One lead as a file holds it: millivolts are ``(steps - baseline) / gain``."""
+    """One lead of a file. Its value in millivolt is ``(digital - baseline) / gain``."""
 
     lead: str
+    """Name of the lead in the file."""
     digital: DigitalValues
-    """(samples,)"""
+    """Digital values, shape (samples,)."""
     gain: float
-    """Steps per millivolt."""
+    """Digital units per millivolt."""
     baseline: int = 0
+    """Digital value of 0 mV."""
     missing: npt.NDArray[np.bool_] | None = None
-    """(samples,), True where the file marks a sample as missing; None: nowhere."""
+    """Mask of missing samples, shape (samples,). None if no sample is missing."""
     is_derived: bool = False
-    """Whether the file says that it follows from leads I and II."""
+    """True if the file states that the lead was computed from I and II."""
 
 
 def record_id_from_name(name: str) -> str:
-    """A file's name without folders and ending."""
+    """Return the name of a file without its folders and extension."""
     return strip_extension(name).rsplit("/", 1)[-1]
 
 
 def millivolts(unit: str) -> float | None:
-    """How many millivolts one of a unit is; None where it is no voltage."""
+    """Return the size of a unit in millivolt, or None if it is not a unit of voltage."""
     plain = unit.strip().lower()
-    return _MILLIVOLT.get(_WORDS.get(plain, plain))
+    return _MILLIVOLT.get(_UNIT_NAMES.get(plain, plain))
 
 
-def gain_from_resolution(step: float, unit: str, name: str) -> float:
-    """Steps per millivolt, where a step is so much of a unit."""
-    size = step * (millivolts(unit) or 0.0)
+def gain_from_resolution(resolution: float, unit: str, name: str) -> float:
+    """Return the gain in digital units per millivolt, given the size of one digital unit."""
+    size = resolution * (millivolts(unit) or 0.0)
     if not 1 / GAIN_RANGE[1] <= abs(size) <= 1 / GAIN_RANGE[0]:
-        raise FormatError(f"{name}: a step of {step:g} is no voltage in V, mV, uV or nV")
+        raise FormatError(f"{name}: a resolution of {resolution:g} is not a voltage in V, mV, uV or nV")
     return 1 / size
 
 
@@ -83,7 +85,22 @@ def recording_from_channels(
     heart_rate: float | None = None,
     notes: Sequence[str] = (),
 ) -> Recording:
-    """A recording of a file's leads, named after the file; whatever cannot be one is a ``FormatError``."""
+    """Build a recording from the channels of a file.
+
+    Args:
+        channels: Channels of equal length.
+        sampling_rate: Sampling rate in Hz.
+        raw: Content of the file, for its hash.
+        name: Name of the file, which also gives the record id.
+        format_name: Name of the format.
+        demographics: Age and sex of the patient.
+        num_declared_samples: Number of samples that the file declares.
+        heart_rate: Heart rate in beats per minute that the device reported.
+        notes: Notes on how the file was read.
+
+    Raises:
+        FormatError: If the channels do not form a valid recording.
+    """
     _check(channels, sampling_rate, name)
     leads = make_unique([canonical_lead(channel.lead[:MAX_LEAD_NAME]) or "ECG" for channel in channels])
     return Recording(
@@ -111,7 +128,7 @@ def recording_from_channels(
 
 def _check(channels: Sequence[Channel], sampling_rate: float, name: str) -> None:
     if not 1 <= len(channels) <= MAX_CHANNELS:
-        raise FormatError(f"{name}: {len(channels)} leads; 1 to {MAX_CHANNELS} are read")
+        raise FormatError(f"{name}: {len(channels)} leads; expected 1 to {MAX_CHANNELS}")
     if not SAMPLING_RATE_RANGE[0] <= sampling_rate <= SAMPLING_RATE_RANGE[1]:
         raise FormatError(f"{name}: sampling rate of {sampling_rate:g} Hz is out of range")
     lengths = sorted({len(channel.digital) for channel in channels})
@@ -121,14 +138,16 @@ def _check(channels: Sequence[Channel], sampling_rate: float, name: str) -> None
         raise FormatError(f"{name}: holds no sample")
     for channel in channels:
         if not GAIN_RANGE[0] <= abs(channel.gain) <= GAIN_RANGE[1] or abs(channel.baseline) >= 2**31:
-            raise FormatError(f"{name}: {channel.gain:g} steps per mV from {channel.baseline:.3g} is out of range")
+            raise FormatError(
+                f"{name}: a gain of {channel.gain:g} per mV with baseline {channel.baseline:.3g} is out of range"
+            )
 
 
 def _stack(channels: Sequence[Channel], name: str) -> Digital:
-    """(leads, samples) of the narrowest type that holds every step and is left a value for missing ones."""
+    """Stack the channels to shape (leads, samples), in the smallest type with a spare value for missing samples."""
     peak = max(map(_peak, channels))
     if peak > np.iinfo(np.int32).max:
-        raise FormatError(f"{name}: holds steps that do not fit 32 bits; the file is damaged")
+        raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
     dtype = np.int16 if peak <= np.iinfo(np.int16).max else np.int32
     digital: Digital = np.empty((len(channels), len(channels[0].digital)), dtype)
     for row, channel in zip(digital, channels, strict=True):
@@ -139,13 +158,13 @@ def _stack(channels: Sequence[Channel], name: str) -> Digital:
 
 
 def _peak(channel: Channel) -> int:
-    """The largest step in size that is not missing."""
-    there = True if channel.missing is None else ~channel.missing
-    return max(-int(channel.digital.min(initial=0, where=there)), int(channel.digital.max(initial=0, where=there)))
+    """Return the largest absolute digital value that is not missing."""
+    valid = True if channel.missing is None else ~channel.missing
+    return max(-int(channel.digital.min(initial=0, where=valid)), int(channel.digital.max(initial=0, where=valid)))
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:
-    """Tell repeated names apart: ``ECG``, ``ECG 2``."""
+    """Number repeated names: ``ECG``, ``ECG 2``."""
     seen: dict[str, int] = {}
     out: list[str] = []
     for name in names:

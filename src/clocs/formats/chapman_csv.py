@@ -1,4 +1,4 @@
-"""The Chapman-Shaoxing CSV: twelve columns of microvolt at 500 Hz, no header line."""
+"""Read Chapman-Shaoxing CSV: twelve columns of microvolt at 500 Hz, without a header line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SAMPLING_RATE = 500.0
 NUM_COLUMNS = len(STANDARD_LEADS)
 MAX_MICROVOLT = 1e6
-"""Beyond 1 V a number is damage, not a heart."""
+"""Maximum absolute value in microvolt. A file with a larger value is damaged."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -53,19 +53,19 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
-    """(12, samples), missing where a field is empty, NaN or cut off with the file."""
+    """Parse the digital values, shape (12, samples). Empty, NaN and truncated fields are missing samples."""
     import pyarrow as pa
 
     last = raw[raw.rstrip().rfind(b"\n") + 1 :]
-    short_by = NUM_COLUMNS - 1 - last.count(b",")
+    num_missing = NUM_COLUMNS - 1 - last.count(b",")
     notes: tuple[str, ...] = ()
-    if short_by > 0:
-        raw = raw.rstrip() + b"," * short_by
-        notes = (f"breaks off inside its last row: {short_by} of {NUM_COLUMNS} fields missing",)
+    if num_missing > 0:
+        raw = raw.rstrip() + b"," * num_missing
+        notes = (f"breaks off inside its last row: {num_missing} of {NUM_COLUMNS} fields missing",)
     try:
         blocks = [_digital_batch(batch, name) for batch in _batches(raw)]
-    except pa.ArrowException:  # it quotes the row
-        raise FormatError(f"{name}: not {NUM_COLUMNS} numbers a row") from None
+    except pa.ArrowException:  # Its message quotes the row.
+        raise FormatError(f"{name}: expected {NUM_COLUMNS} numbers per row") from None
     if not sum(block.shape[1] for block in blocks):
         raise FormatError(f"{name}: holds no sample")
     if any(block.dtype == np.int32 for block in blocks):
@@ -74,7 +74,7 @@ def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
 
 
 def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
-    """Some rows at a time: as text a zero takes two bytes, as a number eight."""
+    """Parse the rows in batches, because numbers take up to four times the memory of their text."""
     import pyarrow as pa
     from pyarrow import csv
 

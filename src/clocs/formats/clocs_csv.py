@@ -1,8 +1,8 @@
-"""The CSV that clocs writes: ``#`` lines of what is known, a line of names, then a row a sample.
+"""Read the CSV that clocs writes: ``#`` lines with metadata, a line of column names, then one row per sample.
 
-Only the first line and the rate are needed, so it is also the plainest way into clocs for what no other format
-here holds. Without a unit, values are millivolt; without gains, they are taken in steps of 1 uV. Where a column of
-times is there, it must fit the rate.
+Only the first line and the sampling rate are required, so this is the simplest format for data of other sources.
+Without a unit, values are in millivolt. Without gains, values are stored with a resolution of 1 uV. A column of times
+must agree with the sampling rate.
 """
 
 from __future__ import annotations
@@ -62,25 +62,29 @@ KEYS: Final = (
     "derived",
 )
 MAX_TIME_ERROR: Final = 0.01
-"""Between the times of the first and the last sample and what the rate says: this part of it, and one sample."""
+"""Maximum relative difference between the column of times and the sampling rate, in addition to one sample."""
 MAX_HEADER_BYTES: Final = 1 << 20
-"""Bytes before the samples."""
+"""Maximum number of bytes before the samples."""
 
 
 @dataclass(frozen=True)
 class _Header:
     names: list[str]
-    """Columns, the time too where there is one."""
+    """Names of the columns, including the time."""
     sampling_rate: float
+    """Sampling rate in Hz."""
     gain: npt.NDArray[np.float64]
-    """(leads,), steps per mV, or per adu."""
+    """Digital units per mV or adu, shape (leads,)."""
     baseline: npt.NDArray[np.int32]
+    """Digital value of 0, shape (leads,)."""
     unit: Literal["mV", "adu"]
+    """Unit of the recording."""
     unit_factor: float
-    """Of a written 1, in mV or adu."""
+    """Size of the file's unit in mV or adu."""
     fields: dict[str, Any]
+    """Metadata by key."""
     data_offset: int
-    """Where the samples begin."""
+    """Offset of the first sample in bytes."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -119,8 +123,8 @@ def _read_identity(source: Source, name: str) -> Identity:
     raw = source.read(name)
     fields, end = _parse_fields(raw, name)
     lines = [line[1:].strip() for line in raw[:end].decode("utf-8", "replace").splitlines()[1:]]
-    typed = [line for line in lines if line.partition(":")[0].strip() not in KEYS]
-    return make_identity(patient_id=[str(fields.get("patient", ""))], free_text=typed)
+    free_text = [line for line in lines if line.partition(":")[0].strip() not in KEYS]
+    return make_identity(patient_id=[str(fields.get("patient", ""))], free_text=free_text)
 
 
 def _leads(names: list[str]) -> list[str]:
@@ -141,7 +145,7 @@ def _parse_header(raw: bytes, name: str) -> _Header:
         )
         baseline = np.array(fields.get("baseline", [0] * count), np.int32)
     except (ValueError, TypeError, OverflowError, csv.Error):
-        raise FormatError(f"{name}: its names, rate, gains or baselines cannot be read") from None
+        raise FormatError(f"{name}: its lead names, sampling rate, gains or baselines cannot be read") from None
     if not 1 <= count <= MAX_CHANNELS or not gain.shape == baseline.shape == (count,):
         raise FormatError(f"{name}: {count} leads with {gain.size} gains and {baseline.size} baselines")
     if (
@@ -149,45 +153,45 @@ def _parse_header(raw: bytes, name: str) -> _Header:
         or not ((np.abs(gain) >= GAIN_RANGE[0]) & (np.abs(gain) <= GAIN_RANGE[1])).all()
     ):
         raise FormatError(
-            f"{name}: its rate or a gain is out of range; a line '# sampling_rate: 500' gives the rate in Hz"
+            f"{name}: its sampling rate or a gain is out of range; state the rate in Hz by '# sampling_rate: 500'"
         )
     return _Header(names, sampling_rate, gain, baseline, unit, unit_factor, fields, last + 1)
 
 
 def _unit(fields: dict[str, Any], name: str) -> tuple[Literal["mV", "adu"], float]:
-    """What values are in, and how much of it a written 1 is."""
-    written = fields.get("unit", "mV")
-    if written == "adu":
+    """Return the unit of the recording, and the size of the file's unit in it."""
+    unit = fields.get("unit", "mV")
+    if unit == "adu":
         return "adu", 1.0
-    unit_factor = millivolts(written) if isinstance(written, str) else None
+    unit_factor = millivolts(unit) if isinstance(unit, str) else None
     if unit_factor is None:
-        raise FormatError(f"{name}: its unit is none of V, mV, uV, nV and adu; a line '# unit: \"mV\"' gives it")
+        raise FormatError(f"{name}: its unit is not V, mV, uV, nV or adu; state it by a line '# unit: \"mV\"'")
     return "mV", unit_factor
 
 
 def _parse_fields(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
-    """What the ``# key: JSON`` lines say, and where they end."""
+    """Parse the ``# key: JSON`` lines. Return their values, and the offset of their end."""
     fields: dict[str, Any] = {}
     end = 0
     while raw.startswith(b"#", end):
         last = raw.find(b"\n", end, MAX_HEADER_BYTES)
         if last < 0:
-            raise FormatError(f"{name}: its '#' lines have no end")
+            raise FormatError(f"{name}: its '#' lines do not end")
         key, _, value = raw[end + 1 : last].decode("utf-8", "replace").partition(":")
         if value:
             try:
                 fields[key.strip()] = json.loads(value)
-                # JSON can spell half a character, which nothing can store
+                # JSON may contain lone surrogates, which cannot be stored.
                 json.dumps(fields[key.strip()], ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
-                what = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
-                raise FormatError(f"{name}: what {what} says is no JSON of whole characters") from error
+                line = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
+                raise FormatError(f"{name}: the value of {line} is not valid JSON") from error
         end = last + 1
     return fields, end
 
 
 def _declared_samples(raw: bytes, header: _Header, name: str) -> int | None:
-    """How many samples the head says there are; a file that says so also ends its last row."""
+    """Return the declared number of samples. A file that declares it must also end its last row."""
     num_samples = header.fields.get("num_samples")
     if not isinstance(num_samples, int) or not 0 < num_samples <= MAX_SAMPLES:
         return None
@@ -197,52 +201,54 @@ def _declared_samples(raw: bytes, header: _Header, name: str) -> int | None:
 
 
 def _text_list(key: str, header: _Header, name: str) -> tuple[str, ...]:
-    given = header.fields.get(key, [])
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-        raise FormatError(f"{name}: {key} are a list of texts")
-    return tuple(given)
+    texts = header.fields.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise FormatError(f"{name}: expected a list of texts for '{key}'")
+    return tuple(texts)
 
 
 def _derived(header: _Header, leads: tuple[str, ...], name: str) -> tuple[str, ...]:
     named = _text_list("derived", header, name)
     if not {canonical_lead(lead) for lead in named} <= set(LEAD_EQUATIONS):
-        raise FormatError(f"{name}: 'derived' lists leads that follow from I and II: {', '.join(LEAD_EQUATIONS)}")
+        raise FormatError(
+            f"{name}: 'derived' may only list leads that follow from I and II: {', '.join(LEAD_EQUATIONS)}"
+        )
     return computed_leads(named, leads)
 
 
-def _episodes(given: Any, name: str) -> Iterator[Episode]:
-    if not isinstance(given, list):
-        raise FormatError(f"{name}: episodes are a list of [start, end, label]")
-    for one in given:
-        match one:
+def _episodes(items: Any, name: str) -> Iterator[Episode]:
+    if not isinstance(items, list):
+        raise FormatError(f"{name}: expected episodes as a list of [start, end, label]")
+    for item in items:
+        match item:
             case [int(start), int(end), str(label)] if 0 <= start <= end <= MAX_SAMPLES:
                 yield Episode(start, end, label)
             case _:
-                raise FormatError(f"{name}: an episode is [start, end, label], in samples")
+                raise FormatError(f"{name}: expected an episode as [start, end, label], in samples")
 
 
 def _digital(raw: bytes, header: _Header, name: str) -> Digital:
-    """(leads, samples), missing where a field is empty or NaN."""
+    """Parse the digital values, shape (leads, samples). Empty and NaN fields are missing samples."""
     import pyarrow as pa
 
     times: list[float] = []
     try:
         blocks = [_digital_batch(batch, header, times, name) for batch in _batches(raw, header)]
-    except pa.ArrowException:  # it quotes the row
-        raise FormatError(f"{name}: no samples, or not {len(header.names)} numbers a row") from None
+    except pa.ArrowException:  # Its message quotes the row.
+        raise FormatError(f"{name}: expected rows of {len(header.names)} numbers") from None
     num_samples = sum(block.shape[1] for block in blocks)
     if not num_samples:
         raise FormatError(f"{name}: holds no sample")
     expected = (num_samples - 1) / header.sampling_rate
     if times and not abs(times[-1] - times[0] - expected) <= MAX_TIME_ERROR * expected + 1 / header.sampling_rate:
-        raise FormatError(f"{name}: its times are not those of {num_samples} samples at {header.sampling_rate:g} Hz")
+        raise FormatError(f"{name}: its times do not agree with {num_samples} samples at {header.sampling_rate:g} Hz")
     if any(block.dtype == np.int32 for block in blocks):
         blocks = [to_int32(block) for block in blocks]
     return np.concatenate(blocks, axis=1)
 
 
 def _batches(raw: bytes, header: _Header) -> Iterator[Any]:
-    """Some rows at a time: as text a zero takes two bytes, as a number eight."""
+    """Parse the rows in batches, because numbers take up to four times the memory of their text."""
     import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
@@ -258,7 +264,7 @@ def _batches(raw: bytes, header: _Header) -> Iterator[Any]:
 
 
 def _digital_batch(batch: Any, header: _Header, times: list[float], name: str) -> Digital:
-    """(leads, rows of a batch); where there is a column of times, the first and the last are added to ``times``."""
+    """Convert a batch to digital values, shape (leads, rows). Append its first and last time to ``times``."""
     columns = batch.columns[len(header.names) - len(header.gain) :]
     if len(columns) < len(header.names) and len(batch):
         ends = (batch.columns[0][0].as_py(), batch.columns[0][-1].as_py())
@@ -267,13 +273,13 @@ def _digital_batch(batch: Any, header: _Header, times: list[float], name: str) -
     peak = 0.0
     for row, column, gain, zero in zip(digital, columns, header.gain, header.baseline, strict=True):
         with np.errstate(over="ignore"):
-            steps = np.rint(column.to_numpy(zero_copy_only=False) * (gain * header.unit_factor) + zero)
-        missing = np.isnan(steps)
-        steps[missing] = 0
-        peak = max(peak, float(np.abs(steps).max(initial=0)))
+            values = np.rint(column.to_numpy(zero_copy_only=False) * (gain * header.unit_factor) + zero)
+        missing = np.isnan(values)
+        values[missing] = 0
+        peak = max(peak, float(np.abs(values).max(initial=0)))
         if not peak <= np.iinfo(np.int32).max:
             raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
-        row[:] = steps
+        row[:] = values
         row[missing] = missing_value(np.int32)
     return to_int16(digital) if peak <= np.iinfo(np.int16).max else digital
 

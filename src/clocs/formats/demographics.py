@@ -1,4 +1,4 @@
-"""Age and sex from the many ways in which files and tables write them; for formats and datasets to share."""
+"""Parse age, sex and dates as files and tables write them. Shared by formats and datasets."""
 
 from __future__ import annotations
 
@@ -21,21 +21,30 @@ _PATTERN_BY_LENGTH: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 @dataclass(frozen=True)
 class Demographics:
-    """What a recording may say about who was recorded."""
+    """Age and sex of a patient."""
 
     age: float | None = None
-    """Years."""
+    """Age in years."""
     sex: Sex | None = None
+    """Sex, or None if it is not stated."""
 
 
 def parse_sex(value: object) -> Sex | None:
-    """``M``, ``Male``, ``MALE`` and their counterparts; None for anything else: other words are not guessed at."""
+    """Parse ``m``, ``male``, ``f`` and ``female`` in any case. Return None for every other value."""
     plain = str(value).strip().lower()
     return "male" if plain in ("m", "male") else "female" if plain in ("f", "female") else None
 
 
 def parse_age(value: object, unit: str = "years") -> float | None:
-    """Years, from a number in years, months, weeks, days or hours (or their UCUM codes); None where it is none."""
+    """Return an age in years.
+
+    Args:
+        value: Number, or text of a number.
+        unit: ``years``, ``months``, ``weeks``, ``days``, ``hours``, or their UCUM codes.
+
+    Returns:
+        The age in years, or None if it is not a number from 0 to 150 or the unit is unknown.
+    """
     factor = _PER_YEAR.get(unit.strip().lower())
     try:
         age = float(str(value)) * factor if factor else None
@@ -45,7 +54,10 @@ def parse_age(value: object, unit: str = "years") -> float | None:
 
 
 def age_at(birth: date | None, acquired: date | None) -> float | None:
-    """Completed years, and below two completed months: finer, an age would give away the day of birth."""
+    """Return the age in completed years, or in completed months below two years.
+
+    A more precise age would reveal the date of birth.
+    """
     if birth is None or acquired is None:
         return None
     months = (acquired.year - birth.year) * 12 + acquired.month - birth.month - (acquired.day < birth.day)
@@ -54,7 +66,7 @@ def age_at(birth: date | None, acquired: date | None) -> float | None:
 
 
 def parse_datetime(text: str, patterns: Sequence[str]) -> datetime | None:
-    """A date, perhaps with its time, in the first of ``strptime``'s patterns that fits."""
+    """Parse a date, with or without a time, by the first ``strptime`` pattern that matches."""
     if len(text) > _MAX_DATE_LENGTH:
         return None
     for pattern in patterns:
@@ -66,9 +78,9 @@ def parse_datetime(text: str, patterns: Sequence[str]) -> datetime | None:
 
 
 def parse_compact_datetime(text: str) -> datetime | None:
-    """``20021122``, ``200211220910`` or ``20021122091000.5``, as HL7 and DICOM write it; a zone behind it is left out.
+    """Parse ``20021122``, ``200211220910`` or ``20021122091000.5``, as HL7 and DICOM write it, without a time zone.
 
-    By the number of digits: ``strptime`` may take ``1122`` for a month, a day, an hour and a minute.
+    The number of digits selects the pattern, because ``strptime`` may split the same digits in several ways.
     """
     found = _DIGITS.match(text.strip())
     if found is None:
@@ -79,12 +91,12 @@ def parse_compact_datetime(text: str) -> datetime | None:
 
 
 def parse_date(text: str, patterns: Sequence[str]) -> date | None:
-    """Only the date of ``parse_datetime``."""
+    """Parse the date of a text with ``parse_datetime``."""
     found = parse_datetime(text, patterns)
     return found.date() if found else None
 
 
 def parse_compact_date(text: str) -> date | None:
-    """Only the date of ``parse_compact_datetime``, whatever follows it."""
+    """Parse the first eight digits of a text as a date, whatever follows them."""
     found = parse_compact_datetime(text.strip()[:8])
     return found.date() if found else None

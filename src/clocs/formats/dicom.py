@@ -1,4 +1,4 @@
-"""DICOM waveforms, whatever their class: the rhythm among their multiplex groups, and of it the ECG channels."""
+"""Read DICOM waveforms of any class: the ECG channels of the multiplex group that contains the rhythm."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 NAME: Final = "dicom"
 MAGIC_OFFSET, MAGIC = 128, b"DICM"
 DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
-"""Its unpacked size is known only once it is unpacked."""
+"""Transfer syntax that is not supported, because the decompressed size is not known in advance."""
 ECG_CLASSES: Final = "1.2.840.10008.5.1.4.1.1.9.1."
 TYPES: Final = {"SB": "i1", "UB": "u1", "SS": "i2", "US": "u2", "SL": "i4"}
 AVERAGED: Final = re.compile(r"MEDIAN|AVERAGE|REPRESENTATIVE|TEMPLATE|BEAT")
 MIN_DERIVED_SECONDS: Final = 2.0
-"""Seconds. What is derived and shorter is an averaged beat, also where its label does not say so."""
+"""Minimum duration of a derived group in seconds. A shorter one is an averaged beat, even if its label differs."""
 HEART_RATE, INTERVAL = "8867-4", "5.10.2.1-3"
-"""Annotations: beats a minute (LOINC), and milliseconds from beat to beat (SCP-ECG)."""
+"""Codes of annotations: heart rate in beats per minute (LOINC), and RR interval in milliseconds (SCP-ECG)."""
 AGE_UNITS: Final = {"Y": "years", "M": "months", "W": "weeks", "D": "days"}
 MDC_BASE: Final = 2 << 16
-"""MDC writes lead 1 as ``2:1``, as this number plus 1, or as ``MDC_ECG_LEAD_I``."""
+"""Base of MDC lead numbers. MDC writes lead 1 as ``2:1``, as this number plus 1, or as ``MDC_ECG_LEAD_I``."""
 
 _SCP_CODE = re.compile(r"5\.6\.3-9-(\d{1,3})")
 _MDC_CODE = re.compile(r"2:(\d{1,3})|(\d{6})")
@@ -68,14 +68,18 @@ _MEANING = re.compile(r"(?:ECG )?(?:Lead )?(\w{1,4})(?: \(.*\)|,.*)?", re.IGNORE
 
 
 class _WaveformGroup(NamedTuple):
-    """A multiplex group, with what makes it the rhythm."""
+    """A multiplex group. The first three fields rank the groups; the highest is read."""
 
-    original: bool
-    rhythm: bool
-    size: int
+    is_original: bool
+    """True for originally acquired data."""
+    is_rhythm: bool
+    """True if the label contains "RHYTHM"."""
+    num_values: int
+    """Number of samples of all ECG channels."""
     contents: Dataset
+    """Element of the waveform sequence."""
     leads: list[str | None]
-    """Of its channels; None where one is no ECG."""
+    """Lead of each channel; None if the channel is not an ECG."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -84,16 +88,17 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
 
 @contextmanager
 def _open_dataset(raw: bytes, name: str) -> Iterator[Dataset]:
-    """The file's elements, which pydicom converts as they are asked for; whatever it says of them is kept quiet.
+    """Open a DICOM file without warnings and log messages of pydicom.
 
-    Its warnings and its log quote values of the file, which may be a name or a date.
+    They would quote values of the file, such as a name or a date. pydicom converts elements on access, so the file
+    has to be read within this context.
     """
     try:
         import pydicom
     except ImportError as error:
         raise MissingExtraError("formats", "reading DICOM files") from error
     if DEFLATED in raw:
-        raise FormatError(f"{name}: deflated DICOM is not supported; unpack it first (dcmconv does)")
+        raise FormatError(f"{name}: deflated DICOM is not supported; convert it first, for example with dcmconv")
     log = logging.getLogger("pydicom")
     silent, log.disabled = log.disabled, True
     try:
@@ -108,7 +113,7 @@ def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     with _open_dataset(raw, name) as dataset:
         group, notes = _rhythm(dataset, name)
-        channels, more = _channels(dataset, group.contents, group.leads, name)
+        channels, channel_notes = _channels(dataset, group.contents, group.leads, name)
         return recording_from_channels(
             channels,
             float(group.contents.SamplingFrequency),
@@ -118,37 +123,35 @@ def _read(source: Source, name: str) -> Recording:
             demographics=_demographics(dataset),
             num_declared_samples=int(group.contents.NumberOfWaveformSamples),
             heart_rate=_heart_rate(dataset) if HEART_RATE.encode() in raw or INTERVAL.encode() in raw else None,
-            notes=[*notes, *more],
+            notes=[*notes, *channel_notes],
         )
 
 
 def _rhythm(dataset: Dataset, name: str) -> tuple[_WaveformGroup, list[str]]:
-    """The group to read: original before derived, labelled rhythm before not, more ECG before less."""
-    ecg_class = _is_ecg_class(dataset)
-    groups = [group for item in dataset.get("WaveformSequence") or () if (group := _describe_group(item, ecg_class))]
+    """Select the group to read: original before derived, then labelled as rhythm, then with more ECG samples."""
+    is_ecg_class = str(dataset.get("SOPClassUID") or "").startswith(ECG_CLASSES)
+    groups = [group for item in dataset.get("WaveformSequence") or () if (group := _describe_group(item, is_ecg_class))]
     if not groups:
-        raise FormatError(f"{name}: holds no rhythm; other DICOM objects and averaged beats are no recordings")
-    with_ecg = [group for group in groups if group.size]
+        raise FormatError(f"{name}: holds no rhythm; other DICOM objects and averaged beats are not recordings")
+    with_ecg = [group for group in groups if group.num_values]
     if not with_ecg:
-        raise FormatError(f"{name}: none of its channels is an ECG in V, mV or uV")
+        raise FormatError(f"{name}: no channel is an ECG in V, mV or uV")
     best = max(with_ecg, key=lambda group: group[:3])
-    equals = sum(group[:2] == best[:2] for group in with_ecg) - 1
-    return best, [f"left out {equals} more groups of the same kind"] if equals else []
+    num_others = sum(group[:2] == best[:2] for group in with_ecg) - 1
+    return best, [f"left out {num_others} more groups of the same kind"] if num_others else []
 
 
-def _describe_group(contents: Dataset, ecg_class: bool) -> _WaveformGroup | None:
+def _describe_group(contents: Dataset, is_ecg_class: bool) -> _WaveformGroup | None:
+    """Return a group with its rank, or None if it is an averaged beat."""
     label = str(contents.get("MultiplexGroupLabel") or "").upper()
     num_samples = int(contents.NumberOfWaveformSamples)
-    original = str(contents.get("WaveformOriginality") or "ORIGINAL").upper() == "ORIGINAL"
-    short = num_samples < MIN_DERIVED_SECONDS * float(contents.SamplingFrequency)
-    if (AVERAGED.search(label) and "RHYTHM" not in label) or (short and not original):
+    is_original = str(contents.get("WaveformOriginality") or "ORIGINAL").upper() == "ORIGINAL"
+    is_short = num_samples < MIN_DERIVED_SECONDS * float(contents.SamplingFrequency)
+    if (AVERAGED.search(label) and "RHYTHM" not in label) or (is_short and not is_original):
         return None
-    leads = [_lead(definition, ecg_class) for definition in contents.ChannelDefinitionSequence]
-    return _WaveformGroup(original, "RHYTHM" in label, num_samples * (len(leads) - leads.count(None)), contents, leads)
-
-
-def _is_ecg_class(dataset: Dataset) -> bool:
-    return str(dataset.get("SOPClassUID") or "").startswith(ECG_CLASSES)
+    leads = [_lead(definition, is_ecg_class) for definition in contents.ChannelDefinitionSequence]
+    num_values = num_samples * (len(leads) - leads.count(None))
+    return _WaveformGroup(is_original, "RHYTHM" in label, num_values, contents, leads)
 
 
 def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: str) -> tuple[list[Channel], list[str]]:
@@ -166,35 +169,35 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     ]
     zeros = [zero for _, zero in scales]
     missing = sum(int(np.count_nonzero(mask)) for channel in channels if (mask := channel.missing) is not None)
-    notes += [f"left out {len(leads) - len(kept)} channels that are no ECG"] if len(kept) < len(leads) else []
+    notes += [f"left out {len(leads) - len(kept)} channels that are not ECG"] if len(kept) < len(leads) else []
     notes += [f"{missing} samples are padding and taken as missing"] if missing else []
     if any(abs(zero - round(zero)) > 1e-6 for zero in zeros):
-        notes.append("zero lies between two steps; the nearer one is taken")
+        notes.append("the baseline is rounded to the nearest digital value")
     if any(_number(definitions[row], f"Channel{kind}Skew", 0.0) for row in kept for kind in ("Time", "Sample")):
         notes.append(SKEW_NOTE)
     return channels, notes
 
 
 def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.NDArray[np.integer[Any]]:
-    """(samples, channels), as many as are there: the gate compares with those announced."""
+    """Return all samples in the file, shape (samples, channels). The quality gate checks whether some are missing."""
     kind = str(group.WaveformSampleInterpretation)
     if kind not in TYPES:
-        raise FormatError(f"{name}: samples of another kind than {', '.join(TYPES)} are not supported")
+        raise FormatError(f"{name}: sample interpretation is not supported; supported: {', '.join(TYPES)}")
     if not 1 <= channels <= MAX_CHANNELS or channels != int(group.NumberOfWaveformChannels):
-        raise FormatError(f"{name}: {channels} channels are described, another number announced")
+        raise FormatError(f"{name}: {channels} channels are described, but the header declares another number")
     order = ">" if dataset.original_encoding[1] is False else "<"
     dtype: np.dtype[np.integer[Any]] = np.dtype(order + TYPES[kind])
     if int(group.WaveformBitsAllocated) != 8 * dtype.itemsize:
-        raise FormatError(f"{name}: {kind} samples with other bits than {8 * dtype.itemsize} are damaged")
+        raise FormatError(f"{name}: {kind} samples must have {8 * dtype.itemsize} bits; the file is damaged")
     data = group.WaveformData
     num_samples = len(data) // (channels * dtype.itemsize)
     if len(data) - channels * dtype.itemsize * int(group.NumberOfWaveformSamples) == 1:
-        num_samples = int(group.NumberOfWaveformSamples)  # a byte makes their number even
+        num_samples = int(group.NumberOfWaveformSamples)  # One byte of padding makes the length even.
     return np.frombuffer(data, dtype, num_samples * channels).reshape(num_samples, channels)
 
 
 def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]]:
-    """Values that mean a missing sample: the declared one, and the lowest of 16 bits also undeclared."""
+    """Return the values that mark missing samples: the declared one, and always the lowest 16-bit value."""
     lowest = [-(2**15)] if dtype == np.int16 else []
     declared = group.get("WaveformPaddingValue")
     if declared is None:
@@ -202,25 +205,27 @@ def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]
     value = int(np.frombuffer(bytes(declared)[: dtype.itemsize], dtype)[0])
     if value:
         return [*lowest, value], []
-    return lowest, ["padding is declared to be 0, which is also a sample: zeros are kept"]
+    return lowest, ["the declared padding value is 0, which is also a valid sample; zeros are kept"]
 
 
-def _channel(lead: str, steps: npt.NDArray[np.integer[Any]], scale: tuple[float, float], padding: list[int]) -> Channel:
-    missing = np.zeros(len(steps), np.bool_)
+def _channel(
+    lead: str, digital: npt.NDArray[np.integer[Any]], scale: tuple[float, float], padding: list[int]
+) -> Channel:
+    missing = np.zeros(len(digital), np.bool_)
     for value in padding:
-        missing |= steps == value
-    return Channel(lead, steps, scale[0], round(scale[1]), missing if missing.any() else None)
+        missing |= digital == value
+    return Channel(lead, digital, scale[0], round(scale[1]), missing if missing.any() else None)
 
 
 def _scale(definition: Dataset, name: str) -> tuple[float, float]:
-    """Steps per mV, and the step that means zero: the baseline is given in the unit, not in steps."""
+    """Return the gain per mV and the digital value of 0 mV. The file states the baseline in physical units."""
     unit = str(definition.ChannelSensitivityUnitsSequence[0].CodeValue)
-    step = _number(definition, "ChannelSensitivity", 0.0)
-    step *= _number(definition, "ChannelSensitivityCorrectionFactor", 1.0)
-    zero = -_number(definition, "ChannelBaseline", 0.0) / step if step else math.inf
+    resolution = _number(definition, "ChannelSensitivity", 0.0)
+    resolution *= _number(definition, "ChannelSensitivityCorrectionFactor", 1.0)
+    zero = -_number(definition, "ChannelBaseline", 0.0) / resolution if resolution else math.inf
     if not abs(zero) < 2**31:
         raise FormatError(f"{name}: a channel's sensitivity or baseline is out of range")
-    return gain_from_resolution(step, unit, name), zero
+    return gain_from_resolution(resolution, unit, name), zero
 
 
 def _number(item: Dataset, keyword: str, default: float) -> float:
@@ -228,8 +233,8 @@ def _number(item: Dataset, keyword: str, default: float) -> float:
     return default if value is None or value == "" else float(value)
 
 
-def _lead(definition: Dataset, ecg_class: bool) -> str | None:
-    """The lead by its code, else by what the code is said to mean; None where the channel is no ECG."""
+def _lead(definition: Dataset, is_ecg_class: bool) -> str | None:
+    """Return the lead by its code, or else by the meaning of the code. Return None if the channel is not an ECG."""
     units = definition.get("ChannelSensitivityUnitsSequence")
     if not units or millivolts(str(units[0].CodeValue)) is None:
         return None
@@ -238,10 +243,10 @@ def _lead(definition: Dataset, ecg_class: bool) -> str | None:
     if found := _SCP_CODE.fullmatch(code) or _MDC_CODE.fullmatch(code):
         numbers = [int(group) for group in found.groups() if group]
         number = numbers[0] % MDC_BASE
-        return LEADS.get(number) or CALCULATED_LEADS.get(number) or ("ECG" if ecg_class else None)
+        return LEADS.get(number) or CALCULATED_LEADS.get(number) or ("ECG" if is_ecg_class else None)
     found = _MDC_NAME.fullmatch(code) or _MEANING.fullmatch(meaning)
     lead = canonical_lead(found.group(1)) if found else ""
-    return lead if lead in STANDARD_LEADS or _CHEST.fullmatch(lead) else "ECG" if ecg_class else None
+    return lead if lead in STANDARD_LEADS or _CHEST.fullmatch(lead) else "ECG" if is_ecg_class else None
 
 
 def _heart_rate(dataset: Dataset) -> float | None:
@@ -284,8 +289,9 @@ IDENTITY_KEYWORDS: Final = (
     ),
     ("free_text", r"\w*(Description|Comments?|Reason\w*|History|Alerts|Allergies|TextValue|Occupation|SpecialNeeds)"),
 )
-"""Identity fields by keyword. Any other name of a person counts as a physician's, any other long text as typed."""
-PRIVATE_TEXT: Final = "a maker's own text"
+"""Identity fields by keyword. Every other person name counts as a physician, every other long text as free text."""
+PRIVATE_TEXT: Final = "private text"
+"""Kind of a text in a private element of a manufacturer."""
 DATETIME_KEYWORDS: Final = (
     ("AcquisitionDateTime", ""),
     ("AcquisitionDate", "AcquisitionTime"),
@@ -298,7 +304,7 @@ IDENTITY_FIELD_BY_KIND: Final = {
 }
 SKIPPED_KINDS: Final = ("SQ", "OB", "OW", "OF", "OD", "OL", "OV", "UN")
 MAX_VALUES: Final = 100
-"""In one element; more of them are measurements, or damage."""
+"""Maximum number of values of an element. Elements with more contain measurements, or are damaged."""
 
 
 def _read_identity(source: Source, name: str) -> Identity:
@@ -314,28 +320,31 @@ def _read_identity(source: Source, name: str) -> Identity:
 
 
 def _values(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
-    """Keyword, kind and text of every element, nested ones and those of the file's own header too."""
+    """Iterate over keyword, kind and text of every element, including nested elements and the file header."""
     for part in (dataset.file_meta, dataset):
         for element in part.iterall():
             if element.VR not in SKIPPED_KINDS and 0 < element.VM <= MAX_VALUES:
                 values = element.value if element.VM > 1 else [element.value]
-                own = element.tag.is_private and not element.tag.is_private_creator and element.VR in ("LO", "SH", "UC")
+                is_private = (
+                    element.tag.is_private and not element.tag.is_private_creator and element.VR in ("LO", "SH", "UC")
+                )
                 yield from (
-                    (str(element.keyword), PRIVATE_TEXT if own else str(element.VR), str(value)) for value in values
+                    (str(element.keyword), PRIVATE_TEXT if is_private else str(element.VR), str(value))
+                    for value in values
                 )
 
 
 def _acquired(dataset: Dataset) -> str:
-    """The day and time of the recording."""
-    for days, times in DATETIME_KEYWORDS:
-        text = "".join(str(dataset.get(keyword) or "") for keyword in (days, times) if keyword)
+    """Return the date and time of the recording."""
+    for date_keyword, time_keyword in DATETIME_KEYWORDS:
+        text = "".join(str(dataset.get(keyword) or "") for keyword in (date_keyword, time_keyword) if keyword)
         if len(text) >= 12:
             return _iso(text)
     return ""
 
 
 def _iso(text: str) -> str:
-    """DICOM's 20021122091000 or 20021122 in ISO 8601; as it is where it is neither."""
+    """Convert 20021122091000 or 20021122 to ISO 8601. Return every other text unchanged."""
     found = parse_compact_datetime(text)
     if found is None:
         return text

@@ -1,6 +1,7 @@
-"""EDF, EDF+ and BDF (24 bits): a text header of fixed places, then data records, in each the samples of every signal.
+"""Read EDF, EDF+ and BDF (24 bits): a text header with fixed fields, then data records with samples of every signal.
 
-Read here from bytes: ``pyedflib`` needs a file on disk. The tests hold every value against it and ``edfio``.
+Files are read from bytes, because ``pyedflib`` needs a file on disk. The tests compare every value with ``pyedflib``
+and ``edfio``.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ NAME: Final = "edf"
 FIXED_BYTES: Final = 256
 MAX_SIGNALS: Final = 512
 WIDTHS: Final = (16, 80, 8, 8, 8, 8, 8, 80, 8, 32)
-"""Of a signal: label, transducer, unit, physical and digital limits, filter, samples a record, reserved."""
+"""Length of each field of a signal: label, transducer, unit, physical and digital limits, filter, samples per record,
+reserved."""
 SAMPLE_BYTES: Final = {b"0       ": 2, b"\xffBIOSEMI": 3}
-"""Bytes a sample, by the first bytes: EDF, BDF."""
+"""Bytes per sample, by the first bytes of the file: EDF, BDF."""
 MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 MAX_EXPONENT: Final = 12
 MIN_GAP_SECONDS: Final = Decimal("0.00001")
-"""Seconds; less is rounding."""
+"""Minimum duration of a gap in seconds. Smaller differences are rounding errors."""
 MAX_ANNOTATED_RECORDS: Final = 300_000
-"""Data records whose annotations are looked at: over three days of one a second."""
+"""Maximum number of data records whose annotations are read: over three days of one record per second."""
 
 _ECG = re.compile(r"^(ECG|EKG)(?![A-Z])[\s_\-:.]*", re.IGNORECASE)
 _LEAD = re.compile(r"^(M?L?I{1,3}|aV[RLF]|M?V[1-9]R?|CM5|CC5|MCL[1-6])$", re.IGNORECASE)
@@ -57,9 +59,9 @@ class _Signal:
     limits: tuple[Decimal, Decimal, Decimal, Decimal]
     """Physical minimum and maximum, digital minimum and maximum."""
     num_samples: int
-    """In a data record."""
+    """Number of samples in a data record."""
     offset: int
-    """First byte in a data record."""
+    """Offset within a data record in bytes."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,12 @@ class _Header:
     reserved: str
     records: int
     seconds: Decimal
-    """Of a data record."""
+    """Duration of a data record."""
     is_rounded: bool
-    """Whether its seconds fill their field, and may have lost digits."""
+    """True if the duration fills its field, so that digits may be lost."""
     signals: tuple[_Signal, ...]
     sample_bytes: int
-    """Bytes a sample."""
+    """Bytes per sample."""
     record_bytes: int
     data_offset: int
 
@@ -94,7 +96,7 @@ def _number(text: str, what: str, name: str) -> Decimal:
     try:
         value = Decimal(text.strip().replace(",", "."))
     except InvalidOperation:
-        raise FormatError(f"{name}: its {what} is no number") from None
+        raise FormatError(f"{name}: its {what} is not a number") from None
     if not value.is_finite() or (value and not -MAX_EXPONENT <= value.adjusted() <= MAX_EXPONENT):
         raise FormatError(f"{name}: its {what} is out of range")
     return value
@@ -147,10 +149,10 @@ def _read(source: Source, name: str) -> Recording:
     header = _header(raw, name)
     data = _data(raw, header)
     if header.reserved.startswith(("EDF+D", "BDF+D")):
-        _refuse_gaps(data, header, name)
+        _check_gaps(data, header, name)
     signals, notes = _select_signals(header, name)
     if any(_scale(signal, name)[1].denominator > 1 for signal in signals):
-        notes.append("zero lies between two steps; the nearer one is taken")
+        notes.append("the baseline is rounded to the nearest digital value")
     return recording_from_channels(
         [_channel(data, signal, header.sample_bytes, name) for signal in signals],
         _rate(signals[0].num_samples, header),
@@ -164,7 +166,7 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _rate(num_samples: int, header: _Header) -> float:
-    """Hz. 2 samples in 0.007812 s, all that a field holds of 0.0078125, mean 256."""
+    """Return the sampling rate in Hz. For example, 2 samples in 0.007812 s, rounded from 0.0078125, mean 256 Hz."""
     exact = Fraction(num_samples) / Fraction(header.seconds)
     last_digit = Fraction(10) ** int(header.seconds.as_tuple().exponent)
     if (
@@ -177,14 +179,14 @@ def _rate(num_samples: int, header: _Header) -> float:
 
 
 def _data(raw: bytes, header: _Header) -> npt.NDArray[np.uint8]:
-    """(data records, bytes of one), as many as are there: the gate compares with those announced."""
+    """Return all data records in the file, shape (records, bytes). The quality gate checks whether some are missing."""
     records = (len(raw) - header.data_offset) // header.record_bytes
     data = np.frombuffer(raw, np.uint8, records * header.record_bytes, header.data_offset)
     return data.reshape(records, header.record_bytes)
 
 
 def _lead(signal: _Signal) -> str | None:
-    """The lead of a signal; None where it is no ECG."""
+    """Return the lead of a signal, or None if it is not an ECG."""
     if millivolts(signal.unit) is None or _ANNOTATIONS.match(signal.label) or not signal.num_samples:
         return None
     bare = _ECG.sub("", signal.label).strip()
@@ -194,41 +196,41 @@ def _lead(signal: _Signal) -> str | None:
 
 
 def _select_signals(header: _Header, name: str) -> tuple[list[_Signal], list[str]]:
-    """The ECG signals of one rate: that of most of them, of two the higher."""
+    """Select the ECG signals of the most common sampling rate, the higher one in case of a tie."""
     ecg_signals = [signal for signal in header.signals if _lead(signal)]
     if not ecg_signals:
-        raise FormatError(f"{name}: none of its {len(header.signals)} signals is an ECG in V, mV or uV by its label")
+        raise FormatError(f"{name}: none of its {len(header.signals)} signals has the label of an ECG in V, mV or uV")
     num_signals_by_length = Counter(signal.num_samples for signal in ecg_signals)
-    num_samples = max(num_signals_by_length, key=lambda each: (num_signals_by_length[each], each))
+    num_samples = max(num_signals_by_length, key=lambda length: (num_signals_by_length[length], length))
     others = sum(not _lead(signal) and not _ANNOTATIONS.match(signal.label) for signal in header.signals)
-    notes = [f"left out {others} signals that are no ECG"] if others else []
+    notes = [f"left out {others} signals that are not ECG"] if others else []
     if len(ecg_signals) > num_signals_by_length[num_samples]:
         notes.append(f"left out {len(ecg_signals) - num_signals_by_length[num_samples]} ECG signals of other rates")
     return [signal for signal in ecg_signals if signal.num_samples == num_samples], notes
 
 
 def _scale(signal: _Signal, name: str) -> tuple[Fraction, Fraction]:
-    """The unit's worth of a step, and the step that means zero."""
+    """Return the size of one digital unit, and the digital value of 0."""
     low, high, lowest, highest = map(Fraction, signal.limits)
     if low == high or lowest >= highest:
-        raise FormatError(f"{name}: the limits of a signal give no scale")
-    step = (high - low) / (highest - lowest)
-    zero = lowest - low / step
+        raise FormatError(f"{name}: the limits of a signal are invalid")
+    resolution = (high - low) / (highest - lowest)
+    zero = lowest - low / resolution
     if abs(zero) >= 2**31:
-        raise FormatError(f"{name}: the zero of a signal lies beyond its steps")
-    return step, zero
+        raise FormatError(f"{name}: the baseline of a signal is out of range")
+    return resolution, zero
 
 
 def _channel(data: npt.NDArray[np.uint8], signal: _Signal, sample_bytes: int, name: str) -> Channel:
-    step, zero = _scale(signal, name)
+    resolution, zero = _scale(signal, name)
     block = data[:, signal.offset : signal.offset + signal.num_samples * sample_bytes].reshape(-1, sample_bytes)
-    gain = gain_from_resolution(float(step), signal.unit, name)
+    gain = gain_from_resolution(float(resolution), signal.unit, name)
     is_derived = signal.transducer == DERIVED_LEAD_TEXT
     return Channel(_lead(signal) or "ECG", _samples(block), gain, round(zero), is_derived=is_derived)
 
 
 def _samples(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.integer[Any]]:
-    """(samples,) from (samples, bytes of one)."""
+    """Convert bytes of shape (samples, bytes per sample) to samples of shape (samples,)."""
     if block.shape[1] == 2:
         return np.ascontiguousarray(block).view("<i2").reshape(-1)
     wide = np.empty((len(block), 4), np.uint8)
@@ -238,20 +240,22 @@ def _samples(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.integer[Any]]:
 
 
 def _annotations(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[bytes]:
-    """The bytes of the first annotation signal, data record by data record."""
+    """Iterate over the bytes of the first annotation signal in each data record."""
     found = next((signal for signal in header.signals if _ANNOTATIONS.match(signal.label)), None)
     if found:
         for record in data[:MAX_ANNOTATED_RECORDS]:
             yield record[found.offset : found.offset + found.num_samples * header.sample_bytes].tobytes()
 
 
-def _refuse_gaps(data: npt.NDArray[np.uint8], header: _Header, name: str) -> None:
-    """A recording with interruptions has no single time axis; one that only could have had some is whole."""
+def _check_gaps(data: npt.NDArray[np.uint8], header: _Header, name: str) -> None:
+    """Raise an error for a recording with gaps. A file of type EDF+D without gaps is valid."""
     seen = [_ONSET.match(annotation) for annotation in _annotations(data, header)]
     onsets = [Decimal(match.group(1).decode()) for match in seen if match]
     gaps = any(abs(after - before - header.seconds) > MIN_GAP_SECONDS for before, after in pairwise(onsets))
     if len(onsets) < len(data) or gaps:
-        raise FormatError(f"{name}: an interrupted recording (EDF+D); export its parts as files of their own")
+        raise FormatError(
+            f"{name}: an interrupted recording (EDF+D) is not supported; export each part as a separate file"
+        )
 
 
 def _day(text: str) -> date | None:
@@ -263,7 +267,7 @@ def _day(text: str) -> date | None:
 
 
 def _start(header: _Header) -> datetime | None:
-    """When it began: EDF's two digits of the year mean 1985 to 2084, EDF+ gives all four."""
+    """Return the start of the recording. Two digits of a year mean 1985 to 2084; EDF+ also states all four."""
     numbers = re.findall(r"\d\d", header.start)
     try:
         day, month, year, hour, minute, second = map(int, numbers)
@@ -275,7 +279,7 @@ def _start(header: _Header) -> datetime | None:
 
 
 def _patient(header: _Header) -> tuple[str, str, str, str]:
-    """Code, sex, birth date and name as EDF+ has them; in plain EDF the whole field stands for the code."""
+    """Return code, sex, date of birth and name as EDF+ stores them. In plain EDF the whole field is the code."""
     fields = header.patient.split()
     if len(fields) >= 4 and fields[1] in ("F", "M", "X") and (fields[2] == "X" or _day(fields[2])):
         return fields[0], fields[1], fields[2], " ".join(fields[3:])
@@ -308,10 +312,10 @@ def _read_identity(source: Source, name: str) -> Identity:
 
 
 def _annotation_texts(data: npt.NDArray[np.uint8], header: _Header) -> Iterator[str]:
-    """The texts of annotations; each list of them starts with its time."""
+    """Iterate over the texts of annotations. Each list of texts starts with its time."""
     for annotation in _annotations(data, header):
-        for listed in annotation.split(b"\0"):
-            yield from (text.decode("utf-8", "replace") for text in listed.split(b"\x14")[1:])
+        for texts in annotation.split(b"\0"):
+            yield from (text.decode("utf-8", "replace") for text in texts.split(b"\x14")[1:])
 
 
 EDF = Format(NAME, "EDF, EDF+ and BDF: the ECG signals among those they hold", _matches, _read, _read_identity)

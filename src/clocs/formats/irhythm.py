@@ -1,4 +1,4 @@
-"""The iRhythm test set: raw 16-bit steps at 200 Hz, with a committee's episodes in JSON beside it."""
+"""Read the iRhythm test set: 16-bit samples at 200 Hz, with episodes annotated by a committee in a JSON file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SAMPLING_RATE = 200.0
 EPISODE_SUFFIXES = tuple(f"_grp{number}.episodes.json" for number in range(3))
 MAX_JSON_BYTES = 1 << 20
 MAX_EPISODE_END = 1 << 40
-"""An episode may outlast a strip that was cut, but it must stay a number that a store can hold."""
+"""Maximum end of an episode in samples. An episode may end after a strip that was cut."""
 
 
 def _episode_file(source: Source, name: str) -> str | None:
-    """The committee's file of a strip."""
+    """Return the name of the episode file of a recording, or None."""
     stem = name.removesuffix(".ecg")
     return next((stem + ending for ending in EPISODE_SUFFIXES if source.exists(stem + ending)), None)
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
-    # The signal file is bare numbers: only its companion tells what it is.
+    # The signal file has no header: only its companion identifies the format.
     return name.endswith(".ecg") and not head.startswith(b"ISHNE") and _episode_file(source, name) is not None
 
 
@@ -39,7 +39,7 @@ def _read(source: Source, name: str) -> Recording:
     raw, text = source.read(name), source.read(episode_file)
     num_samples = len(raw) // 2
     if not num_samples or len(raw) % 2:
-        raise FormatError(f"{name}: {len(raw)} bytes are no whole number of 16-bit samples")
+        raise FormatError(f"{name}: {len(raw)} bytes are not a whole number of 16-bit samples")
     episodes = _episodes(text, episode_file, num_samples)
     return Recording(
         digital=np.frombuffer(raw, "<i2").reshape(1, -1).astype(np.int16),
@@ -56,16 +56,16 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _companions(source: Source, name: str) -> dict[str, int | None]:
-    """A committee's file, where none is there and no other format claims the strip."""
+    """Return the episode file that is missing, unless another format matches the file."""
     if not name.endswith(".ecg") or _episode_file(source, name) or detect_format(source, name):
         return {}
     return {name.removesuffix(".ecg") + EPISODE_SUFFIXES[0]: None}
 
 
 def _episodes(text: bytes, name: str, num_samples: int) -> tuple[Episode, ...]:
-    """Onsets count from 1 and offsets are inclusive in the file; here [start, end) from 0."""
+    """Parse the episodes. Onsets count from 1 and offsets are inclusive in the file; [start, end) counts from 0."""
     if len(text) > MAX_JSON_BYTES:
-        raise FormatError(f"{name}: {len(text)} bytes, at most {MAX_JSON_BYTES} expected")
+        raise FormatError(f"{name}: {len(text)} bytes; expected at most {MAX_JSON_BYTES}")
     try:
         found = [_episode(entry) for entry in json.loads(text)["episodes"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
@@ -79,8 +79,8 @@ def _episodes(text: bytes, name: str, num_samples: int) -> tuple[Episode, ...]:
 def _episode(entry: dict[str, Any]) -> Episode:
     onset, offset, label = entry["onset"], entry["offset"], entry["rhythm_name"]
     if not isinstance(onset, int) or not isinstance(offset, int) or not isinstance(label, str):
-        raise TypeError("onset and offset must be whole numbers, rhythm_name a text")
-    label.encode()  # JSON can spell half a character, which nothing can store
+        raise TypeError("onset and offset must be integers, rhythm_name a text")
+    label.encode()  # JSON may contain lone surrogates, which cannot be stored.
     return Episode(onset - 1, offset, label)
 
 

@@ -1,4 +1,4 @@
-"""ISHNE Holter (Badilini 1998): a header of fixed places, then 16-bit samples, lead by lead in turn."""
+"""Read ISHNE Holter files (Badilini 1998): a header with fixed offsets, then 16-bit samples, interleaved by lead."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class _Header:
     leads: int
     codes: tuple[int, ...]
     resolutions: tuple[int, ...]
-    """Nanovolt a step."""
+    """Size of one digital unit of each lead in nanovolt."""
     sampling_rate: int
     has_no_checksum: bool
+    """True if the checksum is 0, so that the header cannot be verified."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -64,8 +65,8 @@ def _header(raw: bytes, name: str) -> _Header:
         num_samples=num_samples,
         samples_offset=samples_offset,
         sex=sex,
-        birth=_day(raw, 132, name),
-        recorded=_day(raw, 138, name),
+        birth=_date(raw, 132, name),
+        recorded=_date(raw, 138, name),
         leads=leads,
         codes=unpack("<12h", raw, 158, name)[:leads],
         resolutions=unpack("<12h", raw, 206, name)[:leads],
@@ -74,8 +75,8 @@ def _header(raw: bytes, name: str) -> _Header:
     )
 
 
-def _day(raw: bytes, at: int, name: str) -> date | None:
-    day, month, year = unpack("<3h", raw, at, name)
+def _date(raw: bytes, offset: int, name: str) -> date | None:
+    day, month, year = unpack("<3h", raw, offset, name)
     try:
         return date(year, month, day)
     except ValueError:
@@ -85,17 +86,17 @@ def _day(raw: bytes, at: int, name: str) -> date | None:
 def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     header = _header(raw, name)
-    there = (len(raw) - header.samples_offset) // 2
-    # Some writers count the samples of one lead, some of all.
-    declared = header.num_samples // header.leads if header.num_samples == there else header.num_samples
-    num_samples = there // header.leads
+    num_values = (len(raw) - header.samples_offset) // 2
+    # Some writers declare the number of samples of one lead, others that of all leads.
+    declared = header.num_samples // header.leads if header.num_samples == num_values else header.num_samples
+    num_samples = num_values // header.leads
     frames = np.frombuffer(raw, "<i2", num_samples * header.leads, header.samples_offset).reshape(
         num_samples, header.leads
     )
     return recording_from_channels(
         [
-            Channel(LEADS.get(code, "ECG"), frames[:, row], gain_from_resolution(step, "nV", name))
-            for row, (code, step) in enumerate(zip(header.codes, header.resolutions, strict=True))
+            Channel(LEADS.get(code, "ECG"), frames[:, row], gain_from_resolution(resolution, "nV", name))
+            for row, (code, resolution) in enumerate(zip(header.codes, header.resolutions, strict=True))
         ],
         float(header.sampling_rate),
         raw,
@@ -114,7 +115,7 @@ def _read_identity(source: Source, name: str) -> Identity:
         patient_name=[decode_text(raw[28:68]), decode_text(raw[68:108])],
         patient_id=[decode_text(raw[108:128])],
         birth_date=[header.birth.isoformat() if header.birth else ""],
-        acquired=[_moment(header.recorded, *unpack("<3h", raw, 150, name))],
+        acquired=[_datetime_text(header.recorded, *unpack("<3h", raw, 150, name))],
         free_text=[
             decode_text(raw[274:354]),
             decode_text(raw[354:434]),
@@ -123,7 +124,7 @@ def _read_identity(source: Source, name: str) -> Identity:
     )
 
 
-def _moment(day: date | None, hour: int, minute: int, second: int) -> str:
+def _datetime_text(day: date | None, hour: int, minute: int, second: int) -> str:
     if day is None:
         return ""
     try:

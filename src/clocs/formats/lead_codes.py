@@ -1,4 +1,4 @@
-"""Lead numbers of SCP-ECG (ISO 11073-91064), which DICOM, the MDC vocabulary and MFER share; for formats to share."""
+"""Lead numbers of SCP-ECG (ISO 11073-91064), which DICOM, the MDC vocabulary and MFER also use."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LEADS: Final[dict[int, str]] = {
     },
     **{number: f"MCL{number - 91}" for number in range(92, 98)},
 }
-"""Names by number."""
+"""Lead names by number."""
 
 CALCULATED_LEADS: Final[dict[int, str]] = {
     **{number: LEADS[number - 30] for number in range(31, 61)},
     **{number: LEADS[number - 13] for number in range(79, 86)},
     **{number: LEADS[number - 50] for number in range(111, 115)},
 }
-"""Leads that a device worked out from others; by the numbers that SCP-ECG and MDC have for such."""
+"""Names of leads that a device calculated from others, by the separate numbers that SCP-ECG and MDC define for them."""

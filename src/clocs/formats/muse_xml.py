@@ -1,4 +1,4 @@
-"""GE MUSE XML: leads of 16-bit steps in base64, the rhythm and often a median beat before it."""
+"""Read GE MUSE XML. Only the rhythm is read, not the median beat."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 NAME: Final = "muse-xml"
 DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
 UNAPPLIED_OFFSETS: Final = ("LeadOffsetFirstSample", "FirstSampleBaseline", "LeadTimeOffset")
-"""0 in every file seen; what another number would mean is not published."""
+"""Elements that are 0 in every known file. The meaning of other values is not published."""
 
 IDENTITY: Final = (
     ("birth_date", "DateofBirth"),
@@ -51,7 +51,7 @@ IDENTITY: Final = (
     ("free_text", r"PatientDemographics/(?!PatientAge|AgeUnits|Gender|Race|Height|Weight)\w+"),
     ("free_text", r"TestDemographics/(?!Acquisition|Status|EditListStatus|Priority|HISStatus|DataType|\w*Version)\w+"),
 )
-"""What stands beside the known elements about patient and test counts as typed."""
+"""Identity field of each path. Unknown elements about the patient and the test count as free text."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -65,8 +65,10 @@ def _read(source: Source, name: str) -> Recording:
         waveform for waveform in root.findall("Waveform") if find_text(waveform, "WaveformType").lower() == "rhythm"
     ]
     if not rhythms:
-        kinds = len(root.findall("Waveform"))
-        raise FormatError(f"{name}: none of its {kinds} Waveform elements is a Rhythm; a median beat is no recording")
+        num_waveforms = len(root.findall("Waveform"))
+        raise FormatError(
+            f"{name}: none of its {num_waveforms} Waveform elements is a Rhythm; a median beat is not a recording"
+        )
     rhythm, *others = rhythms
     leads = rhythm.findall("LeadData")
     notes = [note for lead in leads for note in _notes(lead)]
@@ -85,7 +87,7 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _rate(waveform: Element, name: str) -> float:
-    """The waveform's own: measurements state other bases, some of them 0."""
+    """Return the sampling rate of a waveform in Hz. Measurements state other bases, some of them 0."""
     base = find_number(waveform, "SampleBase", name)
     exponent = find_number(waveform, "SampleExponent", name) if find_text(waveform, "SampleExponent") else 0.0
     if not -9 <= exponent <= 9:
@@ -95,17 +97,16 @@ def _rate(waveform: Element, name: str) -> float:
 
 def _channel(lead: Element, name: str) -> Channel:
     label = find_text(lead, "LeadID")[:MAX_LEAD_NAME]
-    lead_text = f"lead {label}" if canonical_lead(label) in STANDARD_LEADS else "a lead"
+    lead_name = f"lead {label}" if canonical_lead(label) in STANDARD_LEADS else "a lead"
     size = find_text(lead, "LeadSampleSize") or "2"
     data = find_base64(lead, "WaveFormData", name)
     if size != "2" or len(data) % 2:
-        raise FormatError(f"{name}: {lead_text} has no samples of two bytes, which MUSE files have")
+        raise FormatError(f"{name}: {lead_name} has samples of other than two bytes, which is not supported")
     if find_text(lead, "LeadDataCRC32") and find_count(lead, "LeadDataCRC32") != zlib.crc32(data):
-        raise FormatError(f"{name}: the samples of {lead_text} do not match their LeadDataCRC32; the file is damaged")
-    step = find_number(lead, "LeadAmplitudeUnitsPerBit", name)
-    return Channel(
-        label, np.frombuffer(data, "<i2"), gain_from_resolution(step, find_text(lead, "LeadAmplitudeUnits"), name)
-    )
+        raise FormatError(f"{name}: the samples of {lead_name} do not match their LeadDataCRC32; the file is damaged")
+    resolution = find_number(lead, "LeadAmplitudeUnitsPerBit", name)
+    gain = gain_from_resolution(resolution, find_text(lead, "LeadAmplitudeUnits"), name)
+    return Channel(label, np.frombuffer(data, "<i2"), gain)
 
 
 def _notes(lead: Element) -> list[str]:
@@ -119,19 +120,16 @@ def _is_nonzero(lead: Element, tag: str) -> bool:
 
 
 def _demographics(root: Element) -> Demographics:
-    about = root.find("PatientDemographics")
-    age = parse_age(find_text(about, "PatientAge"), find_text(about, "AgeUnits") or "years")
+    patient = root.find("PatientDemographics")
+    age = parse_age(find_text(patient, "PatientAge"), find_text(patient, "AgeUnits") or "years")
     if age is None:
         acquired = _acquired(root)
-        age = age_at(parse_date(find_text(about, "DateofBirth"), DATES), acquired.date() if acquired else None)
-    return Demographics(age, parse_sex(find_text(about, "Gender")))
+        age = age_at(parse_date(find_text(patient, "DateofBirth"), DATES), acquired.date() if acquired else None)
+    return Demographics(age, parse_sex(find_text(patient, "Gender")))
 
 
 def _acquired(root: Element) -> datetime | None:
-    date, time = (
-        find_text(root, "TestDemographics/AcquisitionDate"),
-        find_text(root, "TestDemographics/AcquisitionTime"),
-    )
+    date, time = (find_text(root, f"TestDemographics/Acquisition{part}") for part in ("Date", "Time"))
     return parse_datetime(f"{date} {time}", [f"{pattern} %H:%M:%S" for pattern in DATES]) or parse_datetime(date, DATES)
 
 

@@ -1,6 +1,7 @@
-"""Philips XML (SierraECG, PhilipsECG): all leads in one base64 text, packed by XLI.
+"""Read Philips XML (SierraECG, PhilipsECG), which stores all leads in one base64 text, compressed by XLI.
 
-XLI holds a block of LZW codes per lead. Unpacked, a block is second differences, high bytes before low.
+XLI stores a block of LZW codes for each lead. A decompressed block contains second differences: first all high
+bytes, then all low bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 NAME: Final = "philips-xml"
 VERSIONS: Final = ("1.03", "1.04", "1.04.01", "1.04.02")
 TWELVE_LEAD_TYPES: Final = ("STD-12", "10-WIRE")
-"""Names of the lead set of files that do not name each lead."""
+"""Acquisition types of files with the twelve standard leads that do not name each lead."""
 AGE_UNITS: Final = ("years", "months", "weeks", "days", "hours")
 DATES: Final = ("%Y-%m-%d", "%m/%d/%Y")
 
@@ -57,17 +58,17 @@ IDENTITY: Final = (
     ),
 )
 HEADER_BYTES: Final = 8
-"""Of a block: its length in 4 bytes, 2 bytes that mean nothing here, and in 2 bytes the first difference."""
+"""Length of the header of a block: 4 bytes for its length, 2 unused bytes, 2 bytes for the first difference."""
 CODE_BITS: Final = 10
 LAST_CODE: Final = (1 << CODE_BITS) - 2
-"""The one after it ends a block."""
+"""Last code with a meaning. The next code ends a block."""
 DIFFERENCE_OFFSET: Final = 64
-"""Differences are stored as so much more than they are."""
+"""Offset that is added to every stored difference."""
 MAX_BLOCKS: Final = 256
 MAX_UNPACKED: Final = 2 << 20
-"""Bytes of all leads. Sixteen of 11 s at 500 Hz take a twelfth of it; LZW could make 600 times its size."""
+"""Maximum decompressed size of all leads in bytes: twelve times sixteen leads of 11 s at 500 Hz."""
 CHUNK_BYTES: Final = 5 << 12
-"""Unpacked into bits at once; a multiple of 5, for four codes take five bytes."""
+"""Number of bytes that are converted to bits at once. A multiple of 5, because four codes take five bytes."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -78,19 +79,21 @@ def _read(source: Source, name: str) -> Recording:
     raw = source.read(name)
     root = parse(raw, name)
     if find_text(root, "documentinfo/documentversion") not in VERSIONS:
-        raise FormatError(f"{name}: documentversion is none of {', '.join(VERSIONS)}, which are supported")
-    parsed, about = root.find("waveforms/parsedwaveforms"), root.find("dataacquisition/signalcharacteristics")
+        raise FormatError(f"{name}: documentversion is not supported; supported: {', '.join(VERSIONS)}")
+    parsed, characteristics = root.find("waveforms/parsedwaveforms"), root.find("dataacquisition/signalcharacteristics")
     if parsed is None:
-        raise FormatError(f"{name}: holds no waveform, no parsedwaveforms")
-    sampling_rate = _number_setting(parsed, about, "samplespersecond", "samplingrate", name)
-    gain = gain_from_resolution(_number_setting(parsed, about, "resolution", "signalresolution", name), "uV", name)
-    zero = _number_setting(parsed, about, "signaloffset", "signaloffset", name)
+        raise FormatError(f"{name}: holds no waveform: no parsedwaveforms")
+    sampling_rate = _number_setting(parsed, characteristics, "samplespersecond", "samplingrate", name)
+    gain = gain_from_resolution(
+        _number_setting(parsed, characteristics, "resolution", "signalresolution", name), "uV", name
+    )
+    zero = _number_setting(parsed, characteristics, "signaloffset", "signaloffset", name)
     if zero != round(zero):
-        raise FormatError(f"{name}: a signaloffset of {zero:g} is no whole step")
-    labels = _labels(parsed, about, name)
+        raise FormatError(f"{name}: a signaloffset of {zero:g} is not an integer")
+    labels = _labels(parsed, characteristics, name)
     leads, spare = _leads(parsed, labels, name)
     return recording_from_channels(
-        [Channel(lead, steps, gain, int(zero)) for lead, steps in zip(labels, leads, strict=True)],
+        [Channel(lead, values, gain, int(zero)) for lead, values in zip(labels, leads, strict=True)],
         sampling_rate,
         raw,
         name,
@@ -102,11 +105,13 @@ def _read(source: Source, name: str) -> Recording:
     )
 
 
-def _number_setting(parsed: Element, about: Element | None, attribute: str, older: str, name: str) -> float:
-    """A number beside the waveforms; version 1.03, and sometimes 1.04, has it among the signal's characteristics."""
+def _number_setting(
+    parsed: Element, characteristics: Element | None, attribute: str, old_name: str, name: str
+) -> float:
+    """Return a number from the waveforms or, as in version 1.03, from the signal characteristics."""
     if parsed.get(attribute):
         return find_number(parsed, f"@{attribute}", name)
-    return find_number(about, attribute if find_text(about, attribute) else older, name)
+    return find_number(characteristics, attribute if find_text(characteristics, attribute) else old_name, name)
 
 
 def _num_declared_samples(parsed: Element, sampling_rate: float) -> int | None:
@@ -114,12 +119,12 @@ def _num_declared_samples(parsed: Element, sampling_rate: float) -> int | None:
     return round(milliseconds * sampling_rate / 1000) if milliseconds and 0 < sampling_rate < math.inf else None
 
 
-def _labels(parsed: Element, about: Element | None, name: str) -> list[str]:
+def _labels(parsed: Element, characteristics: Element | None, name: str) -> list[str]:
     labels = find_text(parsed, "@leadlabels").split()
     if labels:
         return labels[: find_count(parsed, "@numberofleads")]
-    count = find_count(about, "numberchannelsallocated")
-    if find_text(about, "acquisitiontype") not in TWELVE_LEAD_TYPES or count != len(STANDARD_LEADS):
+    count = find_count(characteristics, "numberchannelsallocated")
+    if find_text(characteristics, "acquisitiontype") not in TWELVE_LEAD_TYPES or count != len(STANDARD_LEADS):
         raise FormatError(
             f"{name}: neither leadlabels nor an acquisitiontype of {' or '.join(TWELVE_LEAD_TYPES)} names its leads"
         )
@@ -127,67 +132,71 @@ def _labels(parsed: Element, about: Element | None, name: str) -> list[str]:
 
 
 def _leads(parsed: Element, labels: list[str], name: str) -> tuple[list[DigitalValues], list[DigitalValues]]:
-    """The steps of each named lead, and of channels without a name: XLI fills up to sixteen."""
+    """Return the digital values of each named lead, and of spare channels: XLI always stores sixteen."""
     if (
         find_text(parsed, "@dataencoding") != "Base64"
         or _text_setting(parsed, "bitspersample", "nbitspersample") != "16"
     ):
-        raise FormatError(f"{name}: parsedwaveforms are not Base64 of 16 bits a sample, which are supported")
+        raise FormatError(
+            f"{name}: parsedwaveforms are not Base64 with 16 bits per sample; no other encoding is supported"
+        )
     data = find_base64(parsed, ".", name)
-    packed = _text_setting(parsed, "compression", "compressmethod") or "Uncompressed"
+    compression = _text_setting(parsed, "compression", "compressmethod") or "Uncompressed"
     stored: list[DigitalValues] = []
-    if packed == "XLI":
+    if compression == "XLI":
         stored += unpack_xli(data, name)
-    elif packed == "Uncompressed" and labels and len(data) % (2 * len(labels)) == 0:
+    elif compression == "Uncompressed" and labels and len(data) % (2 * len(labels)) == 0:
         stored += list(np.frombuffer(data, "<i2").reshape(len(labels), -1))
     else:
-        raise FormatError(f"{name}: parsedwaveforms are neither XLI nor {len(labels)} whole leads without compression")
-    if len(stored) < len(labels) or len({len(steps) for steps in stored}) > 1:
-        raise FormatError(f"{name}: {len(labels)} leads are named, others are there; the file is damaged")
+        raise FormatError(
+            f"{name}: parsedwaveforms are neither XLI nor {len(labels)} complete leads without compression"
+        )
+    if len(stored) < len(labels) or len({len(values) for values in stored}) > 1:
+        raise FormatError(f"{name}: {len(labels)} leads are named, but the data hold other leads; the file is damaged")
     leads, spare = stored[: len(labels)], stored[len(labels) :]
-    return _restore_limb_leads(labels, leads, name) if packed == "XLI" else leads, spare
+    return _restore_limb_leads(labels, leads, name) if compression == "XLI" else leads, spare
 
 
 def _restore_limb_leads(labels: list[str], leads: list[DigitalValues], name: str) -> list[DigitalValues]:
-    """In XLI, four limb leads are stored as what they differ from their equations, halves rounded down."""
+    """Restore III, aVR, aVL and aVF, which XLI stores as differences from their equations, with halves rounded down."""
     limbs, named = STANDARD_LEADS[:6], [canonical_lead(label) for label in labels]
     if not set(limbs) <= set(named):
         if set(named) & set(limbs[2:]):
-            raise FormatError(f"{name}: limb leads packed as XLI cannot be had without all six of them")
+            raise FormatError(f"{name}: limb leads packed as XLI cannot be restored without all six of them")
         return leads
     one, two, three, right, left, foot = (leads[named.index(limb)] for limb in limbs)
     three = two - one - three
     right, left, foot = -right - (one + two) // 2, (one - three) // 2 - left, (two + three) // 2 - foot
     rebuilt = dict(zip(limbs, (one, two, three, right, left, foot), strict=True))
-    return [rebuilt.get(label, steps) for label, steps in zip(named, leads, strict=True)]
+    return [rebuilt.get(label, values) for label, values in zip(named, leads, strict=True)]
 
 
 def _calibration(labels: list[str], leads: list[DigitalValues], spare: list[DigitalValues]) -> list[str]:
-    """Every lead ends with the pulse of 1 mV that a channel without an electrode holds alone."""
+    """Return notes on the calibration pulse at the end of every lead. A spare channel contains only this pulse."""
     if not leads or not spare or not spare[0].any():
         return []
-    others = [np.flatnonzero(steps != spare[0]) for steps in leads]
+    others = [np.flatnonzero(values != spare[0]) for values in leads]
     ends = [int(found[-1]) + 1 if len(found) else 0 for found in others]
     notes = [f"samples from {max(ends)} on hold a calibration pulse and no ECG"] if max(ends) < len(spare[0]) else []
     empty = [label[:MAX_LEAD_NAME] for label, end in zip(labels, ends, strict=True) if not end]
     return notes + [f"lead {label} holds a calibration pulse and no ECG" for label in empty]
 
 
-def _text_setting(parsed: Element, attribute: str, older: str) -> str:
-    return find_text(parsed, f"@{attribute}") or find_text(parsed, f"@{older}")
+def _text_setting(parsed: Element, attribute: str, old_name: str) -> str:
+    return find_text(parsed, f"@{attribute}") or find_text(parsed, f"@{old_name}")
 
 
 def _demographics(root: Element) -> Demographics:
-    """The stated age, else that of the day of recording; ``defaultage`` is a setting of the machine."""
-    about = root.find("patient/generalpatientdata")
-    stated = (parse_age(find_text(about, f"age/{unit}"), unit) for unit in AGE_UNITS)
+    """Return the stated age, or else the age on the day of the recording, and the sex. ``defaultage`` is ignored."""
+    patient = root.find("patient/generalpatientdata")
+    stated = (parse_age(find_text(patient, f"age/{unit}"), unit) for unit in AGE_UNITS)
     age = next((found for found in stated if found is not None), None)
     if age is None:
         age = age_at(
-            parse_date(find_text(about, "age/dateofbirth"), DATES),
+            parse_date(find_text(patient, "age/dateofbirth"), DATES),
             parse_date(find_text(root, "dataacquisition@date"), DATES),
         )
-    return Demographics(age, parse_sex(find_text(about, "sex")))
+    return Demographics(age, parse_sex(find_text(patient, "sex")))
 
 
 def _read_identity(source: Source, name: str) -> Identity:
@@ -199,25 +208,25 @@ def _read_identity(source: Source, name: str) -> Identity:
 
 
 def unpack_xli(data: bytes, name: str) -> list[npt.NDArray[np.int64]]:
-    """The leads of a text's bytes, each (samples,), as they are stored."""
+    """Decompress XLI data to the stored values of each lead, each of shape (samples,)."""
     remaining = MAX_UNPACKED
     leads: list[npt.NDArray[np.int64]] = []
-    at = 0
-    while at < len(data):
-        header = data[at : at + HEADER_BYTES]
+    offset = 0
+    while offset < len(data):
+        header = data[offset : offset + HEADER_BYTES]
         length = int.from_bytes(header[:4], "little")
-        at += HEADER_BYTES
-        if len(header) < HEADER_BYTES or at + length > len(data) or len(leads) >= MAX_BLOCKS:
+        offset += HEADER_BYTES
+        if len(header) < HEADER_BYTES or offset + length > len(data) or len(leads) >= MAX_BLOCKS:
             raise FormatError(f"{name}: XLI block {len(leads) + 1} is not within the data; the file is damaged")
-        plain = unpack_lzw(data[at : at + length], remaining, name)
+        plain = unpack_lzw(data[offset : offset + length], remaining, name)
         remaining -= len(plain)
         leads.append(_integrate(plain, int.from_bytes(header[6:], "little", signed=True)))
-        at += length
+        offset += length
     return leads
 
 
 def unpack_lzw(data: bytes, limit: int, name: str) -> bytes:
-    """Bytes from codes of 10 bits, highest bit first; once all codes have a meaning, meanings stay."""
+    """Decompress LZW codes of 10 bits, highest bit first. The dictionary does not change once it is full."""
     entries = [bytes([value]) for value in range(256)]
     out = bytearray()
     previous = b""
@@ -225,7 +234,7 @@ def unpack_lzw(data: bytes, limit: int, name: str) -> bytes:
         if code > LAST_CODE:
             break
         if code > len(entries) or (code == len(entries) and not previous):
-            raise FormatError(f"{name}: an XLI block has a code without a meaning; the file is damaged")
+            raise FormatError(f"{name}: an XLI block has an undefined code; the file is damaged")
         text = entries[code] if code < len(entries) else previous + previous[:1]
         if previous and len(entries) <= LAST_CODE:
             entries.append(previous + text[:1])
@@ -238,13 +247,13 @@ def unpack_lzw(data: bytes, limit: int, name: str) -> bytes:
 
 def _codes(data: bytes) -> Iterator[int]:
     bit_values = 1 << np.arange(CODE_BITS)[::-1]
-    for at in range(0, len(data), CHUNK_BYTES):
-        bits = np.unpackbits(np.frombuffer(data[at : at + CHUNK_BYTES], np.uint8))
+    for start in range(0, len(data), CHUNK_BYTES):
+        bits = np.unpackbits(np.frombuffer(data[start : start + CHUNK_BYTES], np.uint8))
         yield from (bits[: len(bits) // CODE_BITS * CODE_BITS].reshape(-1, CODE_BITS) @ bit_values).tolist()
 
 
 def _integrate(plain: bytes, first: int) -> npt.NDArray[np.int64]:
-    """Samples from 16-bit numbers: two samples, then differences of differences, each one place late."""
+    """Integrate 16-bit numbers: two samples, then second differences, each delayed by one sample."""
     half = -(-len(plain) // 2)
     high, low = (np.frombuffer(part.ljust(half, b"\0"), np.uint8) for part in (plain[:half], plain[half:]))
     stored = ((high.astype(np.uint16) << 8) | low).view(np.int16).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Finding the format of a file by its content, and reading it."""
+"""Detect the format of an ECG file by its content, and read it."""
 
 from __future__ import annotations
 
@@ -16,47 +16,73 @@ from clocs.core.sources import Source, file_size, open_source
 from clocs.signals.leads import add_derived_leads
 
 HEAD_BYTES = 4096
+"""Number of bytes at the start of a file that ``Format.matches`` receives."""
 
 
-class _Recognises(Protocol):
+class _MatchFunction(Protocol):
     def __call__(self, head: bytes, source: Source, name: str) -> bool: ...
 
 
-class _Reads(Protocol):
+class _ReadFunction(Protocol):
     def __call__(self, source: Source, name: str) -> Recording: ...
 
 
-class _Identifies(Protocol):
+class _ReadIdentityFunction(Protocol):
     def __call__(self, source: Source, name: str) -> Identity: ...
 
 
-class _Needs(Protocol):
+class _CompanionsFunction(Protocol):
     def __call__(self, source: Source, name: str) -> Mapping[str, int | None]: ...
 
 
-def _nobody(source: Source, name: str) -> Identity:
+def _no_identity(source: Source, name: str) -> Identity:
+    """Return an empty identity, for formats that contain none."""
     return {}
 
 
-def _nothing(source: Source, name: str) -> Mapping[str, int | None]:
+def _no_companions(source: Source, name: str) -> Mapping[str, int | None]:
+    """Return no companion files, for formats of a single file."""
     return {}
 
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: how it is told apart, and how it is read."""
+    """File format for ECG recordings.
+
+    Register an instance in ``FORMATS``, or through the entry point group ``clocs.formats``, to make
+    ``clocs.read`` and the command line read the format.
+
+    Args:
+        name: Short name, for example ``"muse-xml"``.
+        description: One line for lists of formats.
+        matches: Function ``(head, source, name) -> bool``. It returns whether a file has this format, given its first
+            4,096 bytes. It may look at other files of the source. It must be fast and must not raise.
+        read: Function ``(source, name) -> Recording``. It returns only the leads in the file, and no identity. It
+            raises ``FormatError`` for every invalid file.
+        read_identity: Function ``(source, name) -> Identity``. It returns what the file contains about the patient,
+            the staff and the time of the recording. It raises ``FormatError`` for every invalid file.
+        companions: Function ``(source, name) -> Mapping``. It returns the other files that ``read`` needs, with the
+            size of each in bytes, or None where any size is valid. It is called for files of every format, so it
+            should check the name first.
+
+    Example:
+        >>> from clocs.core.recording import Recording
+        >>> def matches(head, source, name):
+        ...     return head.startswith(b"RAW1")
+        >>> def read_raw(source, name):
+        ...     digital = np.frombuffer(source.read(name)[4:], "<i2").reshape(1, -1)
+        ...     return Recording(digital, np.array([200.0]), np.zeros(1, np.int32), 500.0, ("II",))
+        >>> raw = Format("raw", "16-bit samples of lead II at 500 Hz", matches, read_raw)
+        >>> raw.matches(b"RAW1...", None, "ecg.raw")
+        True
+    """
 
     name: str
     description: str
-    matches: _Recognises
-    """From the first bytes of a file and what lies beside it; quick, and never an error."""
-    read: _Reads
-    """The recording in a file, its own leads only and nobody's identity; any fault of the file is a ``FormatError``."""
-    read_identity: _Identifies = _nobody
-    """What the file says about who was recorded, by whom and when; faults as in ``read``."""
-    companions: _Needs = _nothing
-    """Other files that are read with a file, and the bytes each must have; None: any number. Asked of files of every
-    format, so it looks at the name first; faults as in ``read``."""
+    matches: _MatchFunction
+    read: _ReadFunction
+    read_identity: _ReadIdentityFunction = _no_identity
+    companions: _CompanionsFunction = _no_companions
 
 
 FORMATS: Registry[Format] = Registry(
@@ -83,83 +109,133 @@ FORMATS: Registry[Format] = Registry(
 
 
 def read(path: str | os.PathLike[str], *, derive_leads: bool = True) -> Recording:
-    """Read an ECG file; its format is found by its content.
+    """Read an ECG file.
 
-    A WFDB record may be named by its header, its signal file or without an ending. III, aVR, aVL and
-    aVF are derived where a file has I and II but lacks them; ``provenance.derived_leads`` says so.
-    A file inside a zip is named ``archive.zip/folder/file``.
+    The format is detected from the content of the file, never from its extension.
+
+    Args:
+        path: Path of the file. A WFDB record may be named by its header, by its signal file or without an extension.
+            A file inside a zip archive is named ``archive.zip/folder/file``.
+        derive_leads: Add III, aVR, aVL and aVF where the file has I and II but lacks them. The added leads are listed
+            in ``provenance.derived_leads``.
+
+    Returns:
+        The recording, without anything that identifies the patient.
+
+    Raises:
+        FormatError: If the file does not exist, has no known format or is damaged.
+        ConfigError: If ``path`` is a folder.
+
+    Example:
+        >>> digital = np.zeros((2, 2500), np.int16)
+        >>> recording = clocs.Recording(digital, np.full(2, 200.0), np.zeros(2, np.int32), 500.0, ("I", "II"))
+        >>> written = clocs.write(recording, "ecg.edf")
+        >>> clocs.read("ecg.edf").leads
+        ('I', 'II', 'III', 'aVR', 'aVL', 'aVF')
+        >>> clocs.read("ecg.edf", derive_leads=False).leads
+        ('I', 'II')
     """
-    recording = read_from(*_located(path))
+    recording = read_from(*_source_and_name(path))
     return add_derived_leads(recording) if derive_leads else recording
 
 
 def read_identity(path: str | os.PathLike[str], *fields: str) -> Identity:
-    """What a file says about who was recorded, by whom and when: the fields asked for by name.
+    """Read what a file contains about the patient, the staff and the time of the recording.
 
-    A recording never holds any of it. The fields and what they cover: ``clocs.core.identity.IDENTITY_FIELDS``.
+    A recording never contains any of it, so every field has to be requested by name.
+
+    Args:
+        path: Path of the file, as in ``read``.
+        fields: Names of the requested fields, see ``clocs.core.identity.IDENTITY_FIELDS``.
+
+    Returns:
+        The values of each requested field that the file contains.
     """
     check_identity_fields(fields)
-    found = read_identity_from(*_located(path))
-    return {field: found[field] for field in fields if field in found}
+    identity = read_identity_from(*_source_and_name(path))
+    return {field: identity[field] for field in fields if field in identity}
 
 
 def read_from(source: Source, name: str) -> Recording:
-    """Read one file of a source, its own leads only."""
-    form, candidate = _recognised(source, name)
+    """Read one file of a source.
+
+    Args:
+        source: Folder or archive, for example from ``clocs.core.sources.open_source``.
+        name: Name of the file within the source, with ``/`` between folders.
+
+    Returns:
+        The recording with only the leads in the file; no leads are derived.
+
+    Raises:
+        FormatError: If the file does not exist, has no known format or is damaged.
+
+    Example:
+        >>> from clocs.core.sources import open_source
+        >>> digital = np.zeros((1, 500), np.int16)
+        >>> recording = clocs.Recording(digital, np.array([200.0]), np.zeros(1, np.int32), 250.0, ("II",))
+        >>> written = clocs.write(recording, "ecg.csv")
+        >>> read_from(open_source("."), "ecg.csv").num_samples
+        500
+    """
+    format, candidate = _detect(source, name)
     try:
-        return form.read(source, candidate)
+        return format.read(source, candidate)
     except RecursionError as error:
         raise FormatError(f"{candidate}: nested too deeply to be read") from error
 
 
 def read_identity_from(source: Source, name: str) -> Identity:
-    """Everything that one file of a source says about identities."""
-    form, candidate = _recognised(source, name)
+    """Read every identity field that one file of a source contains."""
+    format, candidate = _detect(source, name)
     try:
-        return form.read_identity(source, candidate)
+        return format.read_identity(source, candidate)
     except RecursionError as error:
         raise FormatError(f"{candidate}: nested too deeply to be read") from error
 
 
-def _located(path: str | os.PathLike[str]) -> tuple[Source, str]:
-    place = Path(path)
-    if place.is_dir():
+def _source_and_name(path: str | os.PathLike[str]) -> tuple[Source, str]:
+    file = Path(path)
+    if file.is_dir():
         raise ConfigError(
-            f"{path} is a folder; this takes one file at a time. A folder of ECGs becomes a store by 'clocs data "
-            "ingest folder', and a store is embedded as a whole by 'clocs embed'"
+            f"{path} is a folder; expected one file. Make a store of a folder of ECGs with 'clocs data ingest folder', "
+            "and embed a whole store with 'clocs embed'."
         )
-    return open_source(place.parent), place.name
+    return open_source(file.parent), file.name
 
 
-def _recognised(source: Source, name: str) -> tuple[Format, str]:
-    """The format of a file, and the name it goes by (a WFDB record's header)."""
+def _detect(source: Source, name: str) -> tuple[Format, str]:
+    """Return the format of a file and the name to read it by (the header of a WFDB record)."""
     for candidate in _candidates(source, name):
-        form = detect_format(source, candidate)
-        if form is not None:
-            return form, candidate
+        format = detect_format(source, candidate)
+        if format is not None:
+            return format, candidate
     if not source.exists(name):
         raise FormatError(f"{name}: no such file in {source.path}")
     raise FormatError(f"{name}: not a format clocs knows ({', '.join(FORMATS.names())})")
 
 
 def detect_format(source: Source, name: str) -> Format | None:
-    """The format of a file, or None."""
+    """Return the format of a file, or None if no format matches."""
     head = source.head(name, HEAD_BYTES)
-    return next((form for form in FORMATS if form.matches(head, source, name)), None)
+    return next((format for format in FORMATS if format.matches(head, source, name)), None)
 
 
 def missing_companions(source: Source, name: str) -> dict[str, int | None]:
-    """Files that one file needs and that are not as it says: the bytes of each; None where it is absent."""
+    """Return the companion files that are missing or have an unexpected size.
+
+    Returns:
+        The actual size of each such file in bytes; None for a missing file.
+    """
     try:
-        needed = {file: size for form in FORMATS for file, size in form.companions(source, name).items()}
-    except FormatError:  # which the file's own size stands for
+        expected = {file: size for format in FORMATS for file, size in format.companions(source, name).items()}
+    except FormatError:  # The file itself is damaged, so its own size identifies its state.
         return {}
-    found = {file: file_size(source, file) for file in needed}
-    return {file: size for file, size in found.items() if size is None or needed[file] not in (None, size)}
+    actual = {file: file_size(source, file) for file in expected}
+    return {file: size for file, size in actual.items() if size is None or expected[file] not in (None, size)}
 
 
 def _candidates(source: Source, name: str) -> list[str]:
-    """The file itself, then the header that may stand for it (``A0001``, ``A0001.mat`` -> ``A0001.hea``)."""
+    """Return the file itself, then a WFDB header of the same name (``A0001``, ``A0001.mat`` -> ``A0001.hea``)."""
     stem = name.rsplit(".", 1)[0] if "." in name.rsplit("/", 1)[-1] else name
     headers = [f"{name}.hea", f"{stem}.hea"]
     return [candidate for candidate in (name, *headers) if source.exists(candidate)]

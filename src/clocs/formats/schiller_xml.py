@@ -1,4 +1,4 @@
-"""Schiller XML (SEMA): comma-separated steps per channel, the rhythms beside averaged beats."""
+"""Read Schiller XML (SEMA). Only the rhythm is read, not the averaged beats."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _read(source: Source, name: str) -> Recording:
     root = parse(raw, name)
     waves = [wave for wave in root.findall("eventdata/event/wavedata") if find_text(wave, "type") == RHYTHMS]
     if not waves:
-        raise FormatError(f"{name}: holds no wavedata of type {RHYTHMS}; averaged beats are no recording")
+        raise FormatError(f"{name}: holds no wavedata of type {RHYTHMS}; averaged beats are not a recording")
     wave, *others = waves
     channels = wave.findall("channel")
-    step, unit = find_number(wave, "resolution/yres/unitperbit", name), find_text(wave, "resolution/yres/units")
-    gain = gain_from_resolution(step, unit, name)
+    resolution = find_number(wave, "resolution/yres/unitperbit", name)
+    gain = gain_from_resolution(resolution, find_text(wave, "resolution/yres/units"), name)
     return recording_from_channels(
-        [Channel(find_text(item, "name"), _digital_values(item, name), gain) for item in channels],
+        [Channel(find_text(channel, "name"), _digital_values(channel, name), gain) for channel in channels],
         _rate(wave, name),
         raw,
         name,
@@ -58,7 +58,7 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _rate(wave: Element, name: str) -> float:
-    """500 with exponent 1 is 500 Hz, as the beats of a real file show: what another exponent means is not known."""
+    """Return the sampling rate in Hz. A value of 500 with exponent 1 is 500 Hz; other exponents are not documented."""
     exponent = find_text(wave, "resolution/samplerate/exponent")
     if exponent not in ("", "1"):
         raise FormatError(f"{name}: samplerate has an exponent other than 1, which is not supported")

@@ -1,4 +1,4 @@
-"""XML as hospitals write it, read without trust: no DTD fetched, no entity expanded, size and depth bounded."""
+"""Parse XML from hospitals safely: no DTD is fetched, no entity is expanded, size and depth are limited."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_ELEMENTS: Final = 100_000
 MAX_DEPTH: Final = 50
 MAX_NAME_LENGTH: Final = 64
 MAX_NAME_EXPANSION: Final = 16
-"""Names with their namespaces spelled out may take so many times the file's size; more is an attack."""
+"""Maximum total length of names with their expanded namespaces, as a multiple of the file size. More is an attack."""
 MAX_MARKUP_BYTES: Final = 1 << 20
-"""Markup that gives no element and no text: one tag, comment or declaration longer than this is refused."""
+"""Maximum length of one tag, comment or declaration in bytes."""
 FEED_BYTES: Final = 1 << 16
 PROLOG_BYTES: Final = 1 << 16
-"""How far the first element is looked for."""
+"""Number of bytes in which the first element is searched."""
 CHUNK_CHARACTERS: Final = 1 << 16
-"""Characters of a list of numbers that are converted at once."""
+"""Number of characters of a list of numbers that are converted at once."""
 
 _DECLARED = re.compile(rb"""^<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 _ASCII_BASED = re.compile(r"^(utf-8|ascii|iso8859-\d+|cp125\d|cp437|cp85\d|koi8-[ru]|gb\w+|big5|euc_\w+|shift_jis)$")
@@ -38,12 +38,12 @@ _ROOT = re.compile(r"<(?:[\w.\-]{1,200}:)?([\w.\-]{1,200})")
 
 
 def root_name(head: bytes, source: Source, name: str) -> str:
-    """The first element's name without its namespace, from a file's first bytes; empty where it is no XML."""
+    """Return the name of the first element without its namespace, or an empty text if the file is not XML."""
     text = _decode_prolog(head)
     if not text.startswith("<"):
         return ""
     found = _first_element(text)
-    if found is None and len(head) >= HEAD_BYTES:  # long comments stand before it
+    if found is None and len(head) >= HEAD_BYTES:  # Long comments may precede it.
         found = _first_element(_decode_prolog(source.head(name, PROLOG_BYTES)))
     return found or ""
 
@@ -54,30 +54,30 @@ def _decode_prolog(head: bytes) -> str:
 
 
 def _first_element(text: str) -> str | None:
-    at = 0
-    while at < len(text):
-        if text.startswith("<?", at):
-            end, closing = text.find("?>", at), 2
-        elif text.startswith("<!--", at):
-            end, closing = text.find("-->", at), 3
-        elif text.startswith("<!", at):
-            end, closing = text.find(">", at), 1
-            subset = text.find("[", at, end)
+    position = 0
+    while position < len(text):
+        if text.startswith("<?", position):
+            end, closing = text.find("?>", position), 2
+        elif text.startswith("<!--", position):
+            end, closing = text.find("-->", position), 3
+        elif text.startswith("<!", position):
+            end, closing = text.find(">", position), 1
+            subset = text.find("[", position, end)
             if subset >= 0:
                 end, closing = text.find("]", subset), 1
-        elif text[at].isspace() or text[at] in "]>":
-            end, closing = at, 1
+        elif text[position].isspace() or text[position] in "]>":
+            end, closing = position, 1
         else:
-            match = _ROOT.match(text, at)
+            match = _ROOT.match(text, position)
             return match.group(1) if match else ""
         if end < 0:
             return None
-        at = end + closing
+        position = end + closing
     return None
 
 
 def _detect_unicode(raw: bytes) -> tuple[str, int]:
-    """The UTF that the first bytes show, and how many of them are its mark."""
+    """Return the Unicode encoding that the first bytes indicate, and the length of its byte order mark."""
     for mark, encoding in ((codecs.BOM_UTF8, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if raw.startswith(mark):
             return encoding, len(mark)
@@ -85,9 +85,9 @@ def _detect_unicode(raw: bytes) -> tuple[str, int]:
 
 
 def _utf8_chunks(raw: bytes) -> Iterator[bytes]:
-    """The file in UTF-8, piece by piece. A declared encoding counts where the bytes can be in it.
+    """Iterate over the file in chunks of UTF-8. The declared encoding is used if the bytes are valid in it.
 
-    Files declare UTF-16 and hold UTF-8, or declare UTF-8 and hold a name in Latin-1.
+    Real files declare UTF-16 and are UTF-8, or declare UTF-8 and contain a name in Latin-1.
     """
     encoding, skipped = _detect_unicode(raw)
     if not encoding:
@@ -97,15 +97,15 @@ def _utf8_chunks(raw: bytes) -> Iterator[bytes]:
             encoding = "utf-8" if _can_decode(raw, "utf-8") else "latin-1"
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     started = False
-    for at in range(skipped, len(raw), FEED_BYTES):
-        text = decoder.decode(raw[at : at + FEED_BYTES])
+    for start in range(skipped, len(raw), FEED_BYTES):
+        text = decoder.decode(raw[start : start + FEED_BYTES])
         text = text if started else text.lstrip()
         started = started or bool(text)
         yield text.encode("utf-8", "replace")
 
 
 def _codec_name(encoding: str) -> str:
-    """Python's name of a declared encoding; UTF-8 where it is unknown, or one that these bytes cannot be in."""
+    """Return Python's name of a declared encoding, or UTF-8 if it is unknown or not based on ASCII."""
     try:
         found = codecs.lookup(encoding).name
     except LookupError:
@@ -116,8 +116,8 @@ def _codec_name(encoding: str) -> str:
 def _can_decode(raw: bytes, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
-        for at in range(0, len(raw), FEED_BYTES):
-            decoder.decode(raw[at : at + FEED_BYTES])
+        for start in range(0, len(raw), FEED_BYTES):
+            decoder.decode(raw[start : start + FEED_BYTES])
         decoder.decode(b"", True)
     except UnicodeDecodeError:
         return False
@@ -125,7 +125,7 @@ def _can_decode(raw: bytes, encoding: str) -> bool:
 
 
 class _Builder:
-    """Makes elements without namespaces, each with all text that stands directly in it, stripped."""
+    """Builds elements without namespaces. The text of an element is all text directly inside it, stripped."""
 
     def __init__(self, size: int, name: str) -> None:
         self.root: Element | None = None
@@ -167,7 +167,11 @@ class _Builder:
 
 
 def parse(raw: bytes, name: str) -> Element:
-    """The tree of an XML file; anything wrong with it is a ``FormatError`` that quotes no content."""
+    """Parse an XML file.
+
+    Raises:
+        FormatError: If the file is invalid. The message quotes no content.
+    """
     try:
         from defusedxml.common import DefusedXmlException
         from defusedxml.ElementTree import DefusedXMLParser, ParseError
@@ -177,12 +181,12 @@ def parse(raw: bytes, name: str) -> Element:
         raise FormatError(f"{name}: XML larger than {MAX_BYTES >> 20} MiB is refused")
     builder = _Builder(len(raw), name)
     parser: Any = DefusedXMLParser(target=builder, encoding="utf-8")
-    parser.parser.specified_attributes = True  # none from a DTD: a default could be repeated without end
+    parser.parser.specified_attributes = True  # A DTD could repeat a default without limit.
     num_markup_bytes, seen = 0, 0
     try:
-        for piece in _utf8_chunks(raw):
-            parser.feed(piece)
-            num_markup_bytes = num_markup_bytes + len(piece) if builder.events == seen else 0
+        for chunk in _utf8_chunks(raw):
+            parser.feed(chunk)
+            num_markup_bytes = num_markup_bytes + len(chunk) if builder.events == seen else 0
             seen = builder.events
             if num_markup_bytes > MAX_MARKUP_BYTES:
                 raise FormatError(f"{name}: XML markup longer than {MAX_MARKUP_BYTES} bytes is refused")
@@ -197,16 +201,16 @@ def parse(raw: bytes, name: str) -> Element:
 
 
 def find_text(element: Element | None, path: str = ".") -> str:
-    """The text of the first element at a path, empty where there is none; ``a/b@c`` is an attribute."""
-    where, _, attribute = path.partition("@")
-    found = element.find(where or ".") if element is not None else None
+    """Return the text of the first element at a path, or an empty text. ``a/b@c`` is an attribute."""
+    element_path, _, attribute = path.partition("@")
+    found = element.find(element_path or ".") if element is not None else None
     if found is None:
         return ""
     return found.get(attribute, "").strip() if attribute else found.text or ""
 
 
 def find_number(element: Element | None, path: str, name: str) -> float:
-    """The number at a path as in ``find_text``; none, or an endless one, is a ``FormatError`` that names the place."""
+    """Return the finite number at a path as in ``find_text``, or raise a ``FormatError`` that names the path."""
     value = find_optional_number(element, path)
     if value is None:
         raise FormatError(f"{name}: no number in {_location(element, path)}")
@@ -214,13 +218,13 @@ def find_number(element: Element | None, path: str, name: str) -> float:
 
 
 def find_count(element: Element | None, path: str) -> int | None:
-    """A whole number at a path, as far as one is there: what a file claims about itself."""
+    """Return the integer at a path, or None."""
     text = find_text(element, path)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def find_optional_number(element: Element | None, path: str) -> float | None:
-    """A number at a path, as far as one is there: what a device measured."""
+    """Return the finite number at a path, or None."""
     try:
         value = float(find_text(element, path))
     except ValueError:
@@ -229,31 +233,31 @@ def find_optional_number(element: Element | None, path: str) -> float | None:
 
 
 def find_integers(element: Element | None, path: str, name: str, separator: str | None = None) -> npt.NDArray[np.int64]:
-    """Whole numbers of 32 bits between separators, by default white space.
+    """Return the 32-bit integers of a list, separated by white space unless a separator is given.
 
-    They are converted some at a time, for as objects they take ten times their text.
+    The list is converted in chunks, because Python integers take ten times the memory of their text.
     """
     text = find_text(element, path).rstrip(separator)
-    gap = re.compile(re.escape(separator) if separator else r"\s+")
-    pieces, at = [np.empty(0, np.int64)], 0
+    separators = re.compile(re.escape(separator) if separator else r"\s+")
+    chunks, start = [np.empty(0, np.int64)], 0
     try:
         if not text.isascii() or "_" in text:
             raise ValueError
-        while at < len(text):
-            found = gap.search(text, at + CHUNK_CHARACTERS)
+        while start < len(text):
+            found = separators.search(text, start + CHUNK_CHARACTERS)
             stop, following = found.span() if found else (len(text), len(text))
-            pieces.append(np.array([int(field) for field in text[at:stop].split(separator)], np.int64))
-            at = following
+            chunks.append(np.array([int(field) for field in text[start:stop].split(separator)], np.int64))
+            start = following
     except (ValueError, OverflowError):
         raise FormatError(f"{name}: no list of whole numbers in {_location(element, path)}") from None
-    values = np.concatenate(pieces)
+    values = np.concatenate(chunks)
     if max(-int(values.min(initial=0)), int(values.max(initial=0))) >= 2**31:
         raise FormatError(f"{name}: numbers of more than 32 bits in {_location(element, path)}")
     return values
 
 
 def find_base64(element: Element | None, path: str, name: str) -> bytes:
-    """What base64 holds at a path."""
+    """Decode the base64 text at a path."""
     try:
         return a2b_base64("".join(find_text(element, path).split()), strict_mode=True)
     except ValueError:
@@ -265,15 +269,20 @@ def _location(element: Element | None, path: str) -> str:
 
 
 Rules = Sequence[tuple[str, str]]
-"""Identity fields, each with a pattern for the places it is in: ``patient/name`` or, of an attribute, ``a/b@c``."""
+"""Pairs of an identity field and a pattern of its paths: ``patient/name``, or ``a/b@c`` for an attribute."""
 
 
 def collect_identity(
     root: Element, rules: Rules, acquired: str, extra: Mapping[str, Sequence[str]] | None = None
 ) -> Identity:
-    """Everything in a tree that stands at the places of identities; the first rule that fits a place counts.
+    """Collect the identity fields of a tree.
 
-    A pattern is held against the end of a place, its last elements.
+    Args:
+        root: Root of the tree.
+        rules: Pairs of a field and a pattern. A pattern must match the last elements of a path. The first rule that
+            matches a path applies.
+        acquired: Date and time of the recording.
+        extra: Further values by field.
     """
     compiled = [(field, re.compile(rf"(?:^|.*/)(?:{pattern})$")) for field, pattern in rules]
     found: dict[str, dict[str, None]] = {field: dict.fromkeys(values) for field, values in (extra or {}).items()}
@@ -289,7 +298,7 @@ def collect_identity(
 
 
 def _located_values(root: Element) -> Iterator[tuple[str, str]]:
-    """Every text and attribute that is not empty, with its place."""
+    """Iterate over every text and attribute that is not empty, with its path."""
     pending: list[tuple[str, Element]] = [("", root)]
     while pending:
         parent, element = pending.pop()

@@ -155,7 +155,7 @@ def test_any_origin_is_met_where_steps_a_thousand_times_finer_can(
 def test_beats_are_not_taken_for_the_rhythm() -> None:
     beats = aecg_series(aecg_time(), aecg_lead("I", "9 9"), code="REPRESENTATIVE_BEAT")
     assert made(aecg(beats, aecg_series())).digital.tolist() == [list(steps) for steps in TWO.values()]
-    refused(aecg(beats), "holds no waveform, no sequenceSet in a series of code RHYTHM")
+    refused(aecg(beats), "holds no waveform: no series of code RHYTHM")
 
 
 def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
@@ -164,7 +164,7 @@ def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
     )
     recording = made(aecg(small, aecg_series()))
     assert (recording.leads, recording.provenance.notes) == (("I", "II"), ("left out 1 more sets of rhythm sequences",))
-    assert made(aecg(small)).provenance.notes == ("left out 1 sequences that are no leads",)
+    assert made(aecg(small)).provenance.notes == ("left out 1 sequences that are not leads",)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
         ("<AnnotatedECG/>", "holds no waveform"),
         (
             aecg(aecg_series(aecg_time())),
-            "no sequence whose code is a lead",
+            "no sequence has the code of a lead",
         ),
-        (aecg(aecg_series(aecg_lead("I", "1"))), "have no time sequence"),
+        (aecg(aecg_series(aecg_lead("I", "1"))), "no time sequence"),
         (aecg(aecg_series(aecg_time('value="2" unit="min"'), aecg_lead("I", "1"))), "increment"),
         (aecg(aecg_series(aecg_time('value="0" unit="s"'), aecg_lead("I", "1"))), "increment"),
         (aecg(aecg_series(aecg_time('value="1e999999999" unit="s"'), aecg_lead("I", "1"))), "no number"),
@@ -186,10 +186,10 @@ def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
         (aecg(aecg_series(aecg_time(), aecg_lead("I", ""))), "holds no sample"),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 x"))), "no list of whole numbers in <sequence> value/digits"),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale=""))), "no number in <sequence> value/scale@value"),
-        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale='value="1" unit="mm"'))), "is no voltage"),
-        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1" unit="mm"'))), "no unit of voltage"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale='value="1" unit="mm"'))), "is not a voltage"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1" unit="mm"'))), "unit of an origin is not a voltage"),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1e300" unit="V"'))), "out of range"),
-        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="0.123457" unit="uV"'))), "between two steps"),
+        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="0.123457" unit="uV"'))), "not a multiple of the scale"),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 2"), aecg_lead("II", "1"))), "differ in length"),
     ],
 )

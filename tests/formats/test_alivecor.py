@@ -114,7 +114,7 @@ def test_leads_of_different_length_are_cut() -> None:
         (atc_file(b"ecg " + struct.pack("<I", 2**32 - 1)), "breaks off"),
         (atc_file(atc_block(b"ecg ", b"")), "holds no sample"),
         (atc_file(atc_block(b"fmt ", b"\2\0\0\0\0\0\0\0"), *atc_leads()), "ECG format 2"),
-        (atc_file(atc_block(b"fmt ", struct.pack("<BHH3x", 1, 300, 0)), *atc_leads()), "no voltage"),
+        (atc_file(atc_block(b"fmt ", struct.pack("<BHH3x", 1, 300, 0)), *atc_leads()), "not a voltage"),
         (atc_file(*[atc_block(b"note", b"")] * 1001), "over 1000 blocks"),
     ],
 )

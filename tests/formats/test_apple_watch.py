@@ -118,8 +118,8 @@ def test_another_table_is_not_taken_for_one(without: str) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (["1", "two", "3"], "something else than one number a row"),
-        (["1.5", "2,5", "3"], "something else than one number a row"),
+        (["1", "two", "3"], "expected one number per line"),
+        (["1.5", "2,5", "3"], "expected one number per line"),
         (["1", "nan"], "over 1000 mV|something else"),
         (["1", "2000000"], "over 1000 mV"),
         ([], "holds no sample"),

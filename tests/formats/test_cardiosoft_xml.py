@@ -89,7 +89,7 @@ def test_the_person_and_what_was_left_out(hospital_files: Path) -> None:
         (cardiosoft({"I": ()}), "holds no sample"),
         (cardiosoft({"I": (1, 2), "II": (1,)}), "differ in length"),
         (cardiosoft(resolution='<Resolution units="mV">1</Resolution>'), "not in uVperLsb"),
-        (cardiosoft(resolution='<Resolution units="uVperLsb">0</Resolution>'), "is no voltage"),
+        (cardiosoft(resolution='<Resolution units="uVperLsb">0</Resolution>'), "is not a voltage"),
         (cardiosoft().replace("300", "3OO"), "no list of whole numbers in <WaveformData>"),
         (cardiosoft().replace('"Hz">500', '"Hz">fast'), "no number in <StripData> SampleRate"),
         (cardiosoft().replace('"Hz"', '"ms"'), "rate in Hz"),

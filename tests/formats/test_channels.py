@@ -73,8 +73,8 @@ def test_a_claim_that_no_store_holds_is_dropped(declared: int | None, kept: int 
         ((channel(),), 1e9, "rate of 1e\\+09 Hz"),
         ((channel(), channel("II", (1,))), 500.0, "differ in length, 1 to 3"),
         ((channel(steps=()),), 500.0, "holds no sample"),
-        ((channel(gain=0.0),), 500.0, "0 steps per mV"),
-        ((channel(gain=float("inf")),), 500.0, "inf steps per mV"),
+        ((channel(gain=0.0),), 500.0, "a gain of 0 per mV"),
+        ((channel(gain=float("inf")),), 500.0, "a gain of inf per mV"),
         ((channel(baseline=2**31),), 500.0, "out of range"),
         ((channel(steps=(2**31,)),), 500.0, "do not fit 32 bits"),
     ],
@@ -105,7 +105,7 @@ def test_a_gain_is_steps_per_millivolt() -> None:
     assert gain_from_resolution(5, "uV", "x") == pytest.approx(200.0)
     assert gain_from_resolution(-2.5, "uV", "x") == pytest.approx(-400.0)
     for step, unit in ((0.0, "uV"), (1.0, "kg"), (float("nan"), "uV"), (1e-300, "uV"), (1e300, "V")):
-        with pytest.raises(FormatError, match=r"x: a step of .* is no voltage"):
+        with pytest.raises(FormatError, match=r"x: a resolution of .* is not a voltage"):
             gain_from_resolution(step, unit, "x")
 
 

@@ -98,9 +98,9 @@ def test_large_beats_are_kept_in_32_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (ROW + "\n1,2,3\n" + ROW + "\n", "not 12 numbers a row"),
-        (ROW + "\n" + ROW + ",5\n", "not 12 numbers a row"),
-        (ROW + "\n" + ROW.replace("10.5", "x") + "\n", "not 12 numbers a row"),
+        (ROW + "\n1,2,3\n" + ROW + "\n", "expected 12 numbers per row"),
+        (ROW + "\n" + ROW + ",5\n", "expected 12 numbers per row"),
+        (ROW + "\n" + ROW.replace("10.5", "x") + "\n", "expected 12 numbers per row"),
         (ROW + "\n" + ROW.replace("10.5", "1e9") + "\n", "over 1e[+]06 uV"),
         (ROW + "\n" + ROW.replace("10.5", "inf") + "\n", "MUSE_1.csv"),
     ],

@@ -90,7 +90,7 @@ def test_whole_characters_beyond_the_first_plane_are_texts(tmp_path: Path) -> No
 
 def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(START + '# patient: "Smith\\ud800"\nI\n1\n')
-    with pytest.raises(FormatError, match="'patient' says is no JSON") as refusal:
+    with pytest.raises(FormatError, match="the value of 'patient' is not valid JSON") as refusal:
         read_identity_from(open_source(tmp_path), "r.csv")
     assert "Smith" not in str(refusal.value)
 
@@ -98,35 +98,35 @@ def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("# clocs ECG 2\nI\n1\n", "its rate or a gain is out of range"),
-        ("# clocs ECG 2\n# sampling_rate: x\nI\n1\n", "'sampling_rate' says is no JSON"),
+        ("# clocs ECG 2\nI\n1\n", "its sampling rate or a gain is out of range"),
+        ("# clocs ECG 2\n# sampling_rate: x\nI\n1\n", "the value of 'sampling_rate' is not valid JSON"),
         ("# clocs ECG 2\n# sampling_rate: [1]\nI\n1\n", "cannot be read"),
         (START + "# gain: [0]\nI\n1\n", "out of range"),
-        (START + '# unit: "parsec"\nI\n1\n', "none of V, mV, uV, nV and adu"),
-        (START + '# unit: "ADU"\nI\n1\n', "none of V, mV, uV, nV and adu"),
-        (START + "# unit: [1]\nI\n1\n", "none of V, mV, uV, nV and adu"),
+        (START + '# unit: "parsec"\nI\n1\n', "not V, mV, uV, nV or adu"),
+        (START + '# unit: "ADU"\nI\n1\n', "not V, mV, uV, nV or adu"),
+        (START + "# unit: [1]\nI\n1\n", "not V, mV, uV, nV or adu"),
         (START + "# gain: [1, 2]\nI\n1\n", "1 leads with 2 gains"),
         (START + '# gain: {"a": 1}\nI\n1\n', "cannot be read"),
         (START + "# baseline: [1e30]\nI\n1\n", "cannot be read"),
-        (START + "# labels: [1]\nI\n1\n", "labels are a list of texts"),
-        (START + '# labels: ["\\ud800"]\nI\n1\n', "'labels' says is no JSON of whole characters"),
-        (START + '# episodes: [[0, 1, "a\\ud800"]]\nI\n1\n', "'episodes' says is no JSON of whole characters"),
-        (START + "# derived: 5\nI,II,III\n1,2,1\n", "derived are a list of texts"),
+        (START + "# labels: [1]\nI\n1\n", "labels: expected a list of texts"),
+        (START + '# labels: ["\\ud800"]\nI\n1\n', "the value of 'labels' is not valid JSON"),
+        (START + '# episodes: [[0, 1, "a\\ud800"]]\nI\n1\n', "the value of 'episodes' is not valid JSON"),
+        (START + "# derived: 5\nI,II,III\n1,2,1\n", "derived: expected a list of texts"),
         (START + '# derived: ["V2"]\nI,II,V2\n1,2,1\n', "that follow from I and II: III, aVR, aVL, aVF"),
-        (START + "# episodes: [[2, 1, 3]]\nI\n1\n", "an episode is"),
-        (START + "# episodes: 5\nI\n1\n", "episodes are a list"),
+        (START + "# episodes: [[2, 1, 3]]\nI\n1\n", "expected an episode as"),
+        (START + "# episodes: 5\nI\n1\n", "expected episodes as a list"),
         (START, "0 leads"),
         (START + "time\n1\n", "0 leads"),
         (START + "I,i\n1,2\n", "named twice"),
-        (START + "I,II\n", "no samples"),
+        (START + "I,II\n", "expected rows of 2 numbers"),
         (START + "# num_samples: 2\nI\n1\n2", "breaks off inside its last row"),
-        (START + "time,I\n0,1\n0.004,1\n0.008,1\n0.012,1\n", "not those of 4 samples at 500 Hz"),
-        (START + "I,II\n1,2\n3\n", "not 2 numbers a row"),
-        (START + "I,II\n1,hello\n", "not 2 numbers a row"),
+        (START + "time,I\n0,1\n0.004,1\n0.008,1\n0.012,1\n", "do not agree with 4 samples at 500 Hz"),
+        (START + "I,II\n1,2\n3\n", "expected rows of 2 numbers"),
+        (START + "I,II\n1,hello\n", "expected rows of 2 numbers"),
         (START + "I\n1e30\n", "do not fit 32 bits"),
         (START + "I\ninf\n", "do not fit 32 bits"),
-        (START + "#" + "x" * (2 << 20), "have no end"),
-        (START + "# labels: " + "[" * 100_000 + "\nI\n1\n", "no JSON"),
+        (START + "#" + "x" * (2 << 20), "do not end"),
+        (START + "# labels: " + "[" * 100_000 + "\nI\n1\n", "is not valid JSON"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, said: str, tmp_path: Path) -> None:

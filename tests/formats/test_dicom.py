@@ -81,7 +81,7 @@ def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path,
 def test_zeros_stay_zeros_where_padding_is_declared_to_be_0(hospital_files: Path) -> None:
     recording = read_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
     assert (recording.digital == 0).sum() == 1269
-    assert recording.provenance.notes == ("padding is declared to be 0, which is also a sample: zeros are kept",)
+    assert recording.provenance.notes == ("the declared padding value is 0, which is also a valid sample; zeros are kept",)
 
 
 def test_what_the_files_say_about_people(hospital_files: Path) -> None:
@@ -204,9 +204,9 @@ def test_ecgs_among_other_signals_in_a_class_that_is_not_ecg() -> None:
     recording = made(raw)
     assert recording.leads == ("II",)
     assert recording.digital.tolist() == [[3, 4]]
-    assert recording.provenance.notes == ("left out 2 channels that are no ECG",)
+    assert recording.provenance.notes == ("left out 2 channels that are not ECG",)
     alone = dicom_group({"I": (1, 2, 3, 4)}, [pressure])
-    with pytest.raises(FormatError, match="none of its channels is an ECG"):
+    with pytest.raises(FormatError, match="no channel is an ECG"):
         made(dicom_file(alone))
     assert made(dicom_file(alone, dicom_group({"II": (3, 4)}), sop_class=HEMODYNAMIC)).digital.tolist() == [[3, 4]]
 
@@ -232,7 +232,7 @@ def test_sensitivity_correction_and_baseline_are_as_pydicom_applies_them(
 def test_a_baseline_between_two_steps_is_noted() -> None:
     raw = dicom_file(dicom_group({"I": (1, -2, 300)}, [dicom_channel("I", ChannelBaseline="1")]))
     recording = made(raw)
-    assert recording.provenance.notes == ("zero lies between two steps; the nearer one is taken",)
+    assert recording.provenance.notes == ("the baseline is rounded to the nearest digital value",)
     np.testing.assert_allclose(recording.signal, bare(raw), atol=0.00125)
 
 
@@ -276,9 +276,9 @@ def test_fewer_samples_than_announced_are_read_as_far_as_they_go() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"NumberOfWaveformChannels": 3}, "2 channels are described, another number announced"),
-        ({"WaveformSampleInterpretation": "MB"}, "samples of another kind than SB, UB, SS, US, SL"),
-        ({"WaveformBitsAllocated": 8}, "other bits than 16"),
+        ({"NumberOfWaveformChannels": 3}, "2 channels are described, but the header declares another number"),
+        ({"WaveformSampleInterpretation": "MB"}, "sample interpretation is not supported; supported: SB, UB, SS, US, SL"),
+        ({"WaveformBitsAllocated": 8}, "must have 16 bits"),
         ({"SamplingFrequency": "0"}, "0 Hz is out of range"),
     ],
 )

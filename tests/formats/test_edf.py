@@ -73,7 +73,7 @@ def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, 
         37855,
         37855,
     )
-    assert recording.provenance.notes == ("zero lies between two steps; the nearer one is taken",)
+    assert recording.provenance.notes == ("the baseline is rounded to the nearest digital value",)
     (tmp_path / "c.edf").write_bytes(raw)
     theirs = edfio.read_edf(io.BytesIO(raw))
     assert [signal.label for signal in theirs.signals] == list(recording.leads)
@@ -139,7 +139,7 @@ def test_only_ecgs_of_one_rate_are_kept(tmp_path: Path) -> None:
     assert (recording.leads, recording.sampling_rate) == (("I", "V5"), 500.0)
     np.testing.assert_allclose(1000 * recording.signal[1], expected["V5"], rtol=1e-6, atol=0.02)
     assert recording.provenance.notes[:2] == (
-        "left out 3 signals that are no ECG",
+        "left out 3 signals that are not ECG",
         "left out 1 ECG signals of other rates",
     )
 
@@ -164,12 +164,12 @@ def test_labels_that_name_an_ecg(label: str, lead: str) -> None:
 
 @pytest.mark.parametrize("label", ["EEG C3", "Anna", "ECGraph", "X", "", "EMG II"])
 def test_labels_that_name_none(label: str) -> None:
-    with pytest.raises(FormatError, match="none of its 1 signals is an ECG"):
+    with pytest.raises(FormatError, match="none of its 1 signals has the label of an ECG"):
         made(edf_file({label: (1, 2, 3)}))
 
 
 def test_an_ecg_in_no_voltage_is_none() -> None:
-    with pytest.raises(FormatError, match="none of its 1 signals is an ECG"):
+    with pytest.raises(FormatError, match="none of its 1 signals has the label of an ECG"):
         made(edf_file({"ECG": (1, 2, 3)}, units=["bpm"]))
 
 
@@ -234,10 +234,10 @@ def test_an_interrupted_recording_is_refused_and_one_without_gaps_read() -> None
         (edf_file(seconds="0"), "hold no signal"),
         (edf_file(seconds="-1"), "hold no signal"),
         (edf_file(seconds="nan"), "out of range"),
-        (edf_file(seconds="fast"), "its duration of a data record is no number"),
-        (edf_file(limits=("5", "5", "0", "10")), "give no scale"),
-        (edf_file(limits=("0", "5", "10", "10")), "give no scale"),
-        (edf_file(limits=("999999.9", "1000000", "0", "32767")), "beyond its steps"),
+        (edf_file(seconds="fast"), "its duration of a data record is not a number"),
+        (edf_file(limits=("5", "5", "0", "10")), "limits of a signal are invalid"),
+        (edf_file(limits=("0", "5", "10", "10")), "limits of a signal are invalid"),
+        (edf_file(limits=("999999.9", "1000000", "0", "32767")), "baseline of a signal is out of range"),
         (edf_file()[:300], "does not fit its 300 bytes"),
         (edf_file()[:768], "holds no sample"),
         (edf_file().replace(b"4       0.002   2   ", b"4       0.002   999 "), "the header of 999 signals"),

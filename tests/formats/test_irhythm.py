@@ -114,5 +114,5 @@ def test_episodes_out_of_order_are_refused_with_their_file(tmp_path: Path, episo
 def test_half_a_sample_is_refused(tmp_path: Path, length: int) -> None:
     path = make(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(FormatError, match="no whole number of 16-bit samples"):
+    with pytest.raises(FormatError, match="not a whole number of 16-bit samples"):
         read(path)

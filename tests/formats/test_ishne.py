@@ -100,7 +100,7 @@ def changed(at: int, layout: str, value: int) -> bytes:
         (changed(22, "<i", 10**9), "start at byte 1000000000"),
         (changed(156, "<h", 0), "0 leads"),
         (changed(156, "<h", 13), "13 leads"),
-        (changed(206, "<h", 0), "no voltage"),
+        (changed(206, "<h", 0), "not a voltage"),
         (changed(272, "<h", 0), "0 Hz is out of range"),
         (ishne_file()[:400], "start at byte 522 of 400"),
         (ishne_file()[:522], "holds no sample"),

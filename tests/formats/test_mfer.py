@@ -36,7 +36,7 @@ def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_
     source = open_source(hospital_files)
     recording = read_from(source, MONITOR)
     assert (recording.leads, recording.sampling_rate, recording.num_samples) == (("II", "V5"), 250.0, 180_000)
-    assert recording.provenance.notes == ("left out 4 channels that are no ECG",)
+    assert recording.provenance.notes == ("left out 4 channels that are not ECG",)
     (tmp_path / "theirs.mwf").write_bytes(source.read(MONITOR))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -73,7 +73,7 @@ def test_sequences_are_strung_together() -> None:
 
 def test_counts_that_do_not_fit_the_samples_are_refused_or_told() -> None:
     rows: Rows = {"I": (1, 2, 5), "II": (3, 4, 7)}
-    with pytest.raises(FormatError, match="not whole sequences of 8 bytes"):
+    with pytest.raises(FormatError, match="not complete sequences of 8 bytes"):
         made(mfer_file(rows, mfer_tag(0x04, b"\2")))
     announced = made(mfer_file(rows, mfer_tag(0x06, struct.pack("<I", 10**9))))
     assert announced.digital.tolist() == steps(rows)
@@ -110,7 +110,7 @@ def test_a_frequency_in_hertz_is_as_good() -> None:
 
 def test_an_averaged_beat_is_no_recording() -> None:
     beat = mfer_tag(0x08, b"\x09")
-    with pytest.raises(FormatError, match="an averaged beat is no recording"):
+    with pytest.raises(FormatError, match="an averaged beat is not a recording"):
         made(mfer_file(TWO, beat))
     longer = mfer_tag(0x1E, np.zeros(100, "<i2").tobytes())
     assert made(mfer_file(TWO, beat, longer, mfer_tag(0x08, b"\1"))).digital.tolist() == steps()
@@ -120,7 +120,7 @@ def test_an_averaged_beat_is_no_recording() -> None:
 def test_a_waveform_may_be_described(order: str) -> None:
     """After its two bytes."""
     beat, long_term = (struct.pack(f"{order}H", code) for code in (9, 2))
-    with pytest.raises(FormatError, match="an averaged beat is no recording"):
+    with pytest.raises(FormatError, match="an averaged beat is not a recording"):
         made(mfer_file(TWO, mfer_tag(0x08, beat + b"Dominant"), order=order))
     unnamed = mfer_channel(1, mfer_tag(0x09, b""))
     recording = made(mfer_file(TWO, mfer_tag(0x08, long_term + b"Long term"), unnamed, order=order))
@@ -164,13 +164,13 @@ def test_what_a_file_says_about_people() -> None:
     [
         ([mfer_tag(0x05, b"\0")], "0 channels"),
         ([mfer_tag(0x05, struct.pack("<I", 10**9))], "1000000000 channels"),
-        ([mfer_tag(0x04, struct.pack("<I", 10**9))], "a sequence of 4000000000 bytes"),
+        ([mfer_tag(0x04, struct.pack("<I", 10**9))], "a sequence has 4000000000 bytes"),
         ([mfer_tag(0x0A, b"\7")], "MFER type 7"),
         ([mfer_tag(0x0E, b"\1")], "compressed MFER"),
         ([mfer_tag(0x0B, b"\2\0\1")], "no sampling rate"),
         ([mfer_tag(0x0B, b"\1\0\0")], "no sampling rate"),
         ([mfer_tag(0x0C, b"")], "none of its 2 channels is an ECG"),
-        ([mfer_tag(0x0C, b"\0\0\0")], "no voltage"),
+        ([mfer_tag(0x0C, b"\0\0\0")], "not a voltage"),
         ([b"\x16\x80"], "is not supported"),
         ([b"\x16\x84\xff\xff\xff\xff"], "breaks off"),
         ([b"\x3f\xff"], "breaks off|not supported"),

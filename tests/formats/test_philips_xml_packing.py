@@ -81,7 +81,7 @@ def test_without_an_end_all_codes_count() -> None:
 
 @pytest.mark.parametrize("codes", [[300], [256], [65, 258], [65, 66, 1000]])
 def test_a_code_without_a_meaning_is_refused(codes: list[int]) -> None:
-    with pytest.raises(FormatError, match="x: an XLI block has a code without a meaning"):
+    with pytest.raises(FormatError, match="x: an XLI block has an undefined code"):
         unpack_lzw(bits(codes), 1000, "x")
 
 

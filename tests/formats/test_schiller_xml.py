@@ -71,7 +71,7 @@ def test_rate_and_scale_are_those_of_the_files_own_measurements(hospital_files: 
         (schiller({"I": (1, 2), "II": (1,)}), "differ in length"),
         (schiller(exponent="2"), "exponent other than 1"),
         (schiller(form="BASE64"), "not COMMASEPARATE"),
-        (schiller().replace(">UV<", ">BPM<"), "is no voltage"),
+        (schiller().replace(">UV<", ">BPM<"), "is not a voltage"),
         (schiller().replace("300", ""), "no list of whole numbers in <channel> data"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str
         ("r 1 360 4\nr.dat 310 200/mV 16 0 0 0 0 I\n", r"format 310 is not supported; supported: \[16, 24"),
         ("r 1 360 4\nr.dat x 200/mV 16 0 0 0 0 I\n", "names no format"),
         ("r 1 360 4\nr.dat\n", "names no format"),
-        ("r 2 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n", "2 signals announced, 1 described"),
+        ("r 2 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n", "2 signals declared, 1 described"),
         ("r 0 360 4\n", "is not a record"),
         ("r 1000000000 360 4\nr.dat 16\n", "is not a record"),
         ("r 1 0 4\nr.dat 16\n", "is not a record"),
@@ -89,12 +89,12 @@ def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str
         ("r 1 360 many\nr.dat 16\n", "the record line is not"),
         ("r 1 360 4\nr.dat 16 1e999/mV 16 0 0 0 0 I\n", "out of range"),
         ("r 1 360 4\nr.dat 16 200(99999999999)/mV 16 0 0 0 0 I\n", "out of range"),
-        ("r 1 360 4\nr.dat 16 200/mV 16 zero 0 0 0 I\n", "is no number"),
-        ("r 1 360 4\nabsent.dat 16 200/mV 16 0 0 0 0 I\n", "a signal file that it names is not there"),
+        ("r 1 360 4\nr.dat 16 200/mV 16 zero 0 0 0 I\n", "is not a number"),
+        ("r 1 360 4\nabsent.dat 16 200/mV 16 0 0 0 0 I\n", "a signal file that it names is missing"),
         ("r 1 360 4\nr.dat 16+99 200/mV 16 0 0 0 0 I\n", "hold no sample"),
         ("r 1 360 4\nr.dat 516 200/mV 16 0 0 0 0 I\n", "r.hea: damaged FLAC"),
-        ("r 3 360 4\nr.dat 16\nx.dat 16\nr.dat 16\n", "must stand together"),
-        ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must stand together"),
+        ("r 3 360 4\nr.dat 16\nx.dat 16\nr.dat 16\n", "must be consecutive"),
+        ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must be consecutive"),
     ],
 )
 def test_headers_that_are_not_read_say_why(tmp_path: Path, header: str, said: str) -> None:
@@ -152,7 +152,7 @@ def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path
 
 def test_what_is_no_code_is_left_out_with_a_note(tmp_path: Path) -> None:
     recording = make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n#Dx: Mr Smith,AFIB\n#Dx: born 1950\n")
-    assert recording.provenance.notes == ("left out 2 entries of Dx that are no codes",)
+    assert recording.provenance.notes == ("left out 2 entries of Dx that are not codes",)
 
 
 def test_signal_files_of_several_lengths_are_cut_with_a_note(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_signal_files_of_several_lengths_are_cut_with_a_note(tmp_path: Path) -> 
 
 def test_a_long_header_costs_nothing() -> None:
     start = time.process_time()
-    with pytest.raises(FormatError, match="a header of 50000000 bytes is none"):
+    with pytest.raises(FormatError, match="a header of 50000000 bytes is too long"):
         parse_header(b"#\n" * 25_000_000, "r.hea")
     assert time.process_time() - start < 1
 

@@ -203,7 +203,7 @@ def _declared_samples(raw: bytes, header: _Header, name: str) -> int | None:
 def _text_list(key: str, header: _Header, name: str) -> tuple[str, ...]:
     texts = header.fields.get(key, [])
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise FormatError(f"{name}: expected a list of texts for '{key}'")
+        raise FormatError(f"{name}: {key}: expected a list of texts")
     return tuple(texts)
 
 

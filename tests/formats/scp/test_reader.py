@@ -90,7 +90,7 @@ def test_a_record_cut_at_64_kib_a_lead_holds_the_first_steps_of_its_edf_copy(hos
     ours, copy = read_from(source, "scp/contec_0000050.scp"), read_from(source, "edf/contec_0000050.edf")
     np.testing.assert_array_equal(ours.digital, copy.digital[:, :32767])
     assert ours.provenance.num_declared_samples == copy.num_samples == 37855
-    assert ours.provenance.notes == ("12 leads hold fewer samples than announced",)
+    assert ours.provenance.notes == ("12 leads hold fewer samples than declared",)
 
 
 def test_what_the_files_say_about_people(hospital_files: Path) -> None:
@@ -173,20 +173,20 @@ def test_a_record_whose_own_checksum_alone_fails_is_read_with_a_note() -> None:
     raw[0] ^= 1
     recording = made(bytes(raw))
     np.testing.assert_array_equal(recording.digital, SMALL)
-    assert recording.provenance.notes == ("the record's checksum does not match; its sections' do",)
+    assert recording.provenance.notes == ("the checksum of the record does not match; those of its sections do",)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({3: b"\0\0"}, "section 3 names no lead"),
-        ({3: struct.pack("<BBIIB", 1, 12, 5, 4, 1)}, "a lead from sample 5 to 4 is none"),
+        ({3: b"\0\0"}, "section 3 lists no leads"),
+        ({3: struct.pack("<BBIIB", 1, 12, 5, 4, 1)}, "a lead from sample 5 to 4 is invalid"),
         ({3: struct.pack("<BBIIB", 1, 12, 1, 10**9, 1)}, "claims 1000000000 samples"),
         ({3: b"\2\0" + struct.pack("<IIB", 1, 2, 1)}, "breaks off"),
         ({2: struct.pack("<H", 0)}, "0 Huffman tables"),
         ({2: struct.pack("<HH", 1, 60000)}, "a Huffman table of 60000 codes"),
         ({2: struct.pack("<HHBBBhI", 1, 1, 30, 30, 1, 0, 0)}, "codes of 1 to 18 bits"),
-        ({6: struct.pack("<HHBB", 0, 2000, 0, 0) + struct.pack("<HH", 2, 2) + bytes(4)}, "no voltage"),
+        ({6: struct.pack("<HHBB", 0, 2000, 0, 0) + struct.pack("<HH", 2, 2) + bytes(4)}, "not a voltage"),
         ({6: struct.pack("<HHBB", 2500, 0, 0, 0) + struct.pack("<HH", 2, 2) + bytes(4)}, "interval of 0 us"),
         ({6: struct.pack("<HHBB", 2500, 2000, 0, 0) + struct.pack("<HH", 20, 2) + bytes(22)}, "holds 19 bytes more"),
         ({6: struct.pack("<HHBB", 2500, 2000, 0, 0) + struct.pack("<HH", 2, 2) + bytes(24)}, "holds 20 bytes more"),

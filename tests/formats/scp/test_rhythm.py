@@ -120,7 +120,7 @@ def test_tables_are_switched_within_a_lead_and_start_anew_with_the_next() -> Non
 def test_bits_that_are_no_code_and_switches_to_no_table_are_refused(bits: str) -> None:
     scp = Scp({2: struct.pack("<H", 1) + table([("0", 0, 1, 1), ("10", 0, 0, 9)]), 3: lead_section([(1, 1, 6)])})
     scp.sections[6] = struct.pack("<HHBBH", 2500, 2000, 0, 0, 8) + packed(bits)
-    with pytest.raises(FormatError, match="bits that are no Huffman code"):
+    with pytest.raises(FormatError, match="an invalid Huffman code"):
         made(scp)
 
 
@@ -165,7 +165,7 @@ def test_the_reference_beat_is_put_back(nanovolts: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(recording.signal, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("number", "said"), [(4, "names no heartbeats"), (5, "has no section 5, the reference beat")])
+@pytest.mark.parametrize(("number", "said"), [(4, "does not list the heartbeats"), (5, "has no section 5, the reference beat")])
 def test_a_rhythm_less_its_reference_beat_needs_that_beat(number: int, said: str) -> None:
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     del scp.sections[number]
@@ -239,7 +239,7 @@ def test_from_version_3_on_the_flag_means_nothing() -> None:
 def test_rates_that_do_not_go_together_are_refused() -> None:
     scp = bimodal(np.array([wave(6), wave(7)]), BEATS, minus=True)
     scp.sections[6] = struct.pack("<HH", 5000, 3000) + scp.sections[6][4:]
-    with pytest.raises(FormatError, match="intervals of 3000 and 2000 us do not go together"):
+    with pytest.raises(FormatError, match="intervals of 3000 and 2000 us do not match"):
         made(scp)
 
 
@@ -262,7 +262,7 @@ def test_heartbeats_without_room_are_refused(beats: Beats) -> None:
     """They were added up for hours: 65,535 fit a record, times 255 leads."""
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     scp.sections[4] = beat_section(300, FIDUCIAL, beats)
-    with pytest.raises(FormatError, match="more than 1000 samples have room for"):
+    with pytest.raises(FormatError, match="do not fit in 1000 samples"):
         made(scp)
 
 
@@ -290,4 +290,4 @@ def test_calculated_leads_are_noted_and_unknown_numbers_named_ecg() -> None:
     recording = made(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6], [7, 8, 9]])}))
     assert recording.leads == ("I", "III", "ECG")
     assert recording.digital.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    assert recording.provenance.notes == ("1 leads are said to be calculated from others",)
+    assert recording.provenance.notes == ("1 leads are stated to be calculated from others",)

@@ -1,6 +1,6 @@
-"""SCP-ECG files as a format: the recording, and who was recorded, by whom and when.
+"""Read the recording, the demographics and the identity of an SCP-ECG file.
 
-Section 1 of a record names the person, section 8 holds the statements.
+Section 1 of a record identifies the patient, section 8 contains the statements.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ TECHNICIAN: Final = 22
 END: Final = 255
 AGE_UNITS: Final = {1: "years", 2: "months", 3: "weeks", 4: "days", 5: "hours"}
 SEXES: Final[dict[int, Sex]] = {1: "male", 2: "female"}
-DEVICE_TEXTS_AT: Final = 35
-STATEMENTS_AT: Final = 9
+DEVICE_TEXTS_OFFSET: Final = 35
+STATEMENTS_OFFSET: Final = 9
 
 Tags = list[tuple[int, bytes]]
 
@@ -50,17 +50,17 @@ def _read(source: Source, name: str) -> Recording:
         name,
         NAME,
         demographics=read_demographics(record),
-        num_declared_samples=rhythm.declared,
+        num_declared_samples=rhythm.num_declared_samples,
         heart_rate=_heart_rate(record),
         notes=[
             *rhythm.notes,
-            *([] if record.is_intact else ["the record's checksum does not match; its sections' do"]),
+            *([] if record.is_intact else ["the checksum of the record does not match; those of its sections do"]),
         ],
     )
 
 
 def _heart_rate(record: Record) -> float | None:
-    """From the average interval in milliseconds of section 7; nothing else needs that section to be whole."""
+    """Return the heart rate from the mean RR interval of section 7, or None if the section is missing or damaged."""
     try:
         section = record.section(7)
         interval = unpack("<BBH", section.body, 0, record.name)[2] if section else 0
@@ -74,50 +74,50 @@ def _read_identity(source: Source, name: str) -> Identity:
 
 
 def _tags(record: Record) -> Tags:
-    """The values of section 1, as far as it can be followed."""
+    """Return the tags and values of section 1, up to the first invalid one."""
     section = record.section(1)
-    body, at, found = section.body if section else b"", 0, []
-    while at + 3 <= len(body) and body[at] != END:
-        length = int.from_bytes(body[at + 1 : at + 3], "little")
-        found.append((body[at], body[at + 3 : at + 3 + length]))
-        at += 3 + length
-    return found
+    body, start, tags = section.body if section else b"", 0, []
+    while start + 3 <= len(body) and body[start] != END:
+        length = int.from_bytes(body[start + 1 : start + 3], "little")
+        tags.append((body[start], body[start + 3 : start + 3 + length]))
+        start += 3 + length
+    return tags
 
 
-def _day(value: bytes) -> date | None:
-    """A day; some writers put the year's bytes the wrong way round, and then it is not to be trusted."""
+def _parse_date(value: bytes) -> date | None:
+    """Parse a date. Some writers swap the bytes of the year; such a date is invalid here."""
     try:
         return date(int.from_bytes(value[:2], "little"), value[2], value[3])
     except (ValueError, IndexError):
         return None
 
 
-def _first(tags: Tags, wanted: int) -> bytes:
-    return next((value for tag, value in tags if tag == wanted), b"")
+def _first(tags: Tags, number: int) -> bytes:
+    return next((value for tag, value in tags if tag == number), b"")
 
 
 def read_demographics(record: Record) -> Demographics:
-    """Age, as stated or from the dates, and sex."""
+    """Return the stated age, or else the age on the day of the recording, and the sex."""
     tags = _tags(record)
     stated, sex = _first(tags, AGE), _first(tags, SEX)
     unit = AGE_UNITS.get(stated[2]) if len(stated) >= 3 else None
     age = parse_age(str(int.from_bytes(stated[:2], "little")), unit) if unit else None
     if age is None:
-        age = age_at(_day(_first(tags, BIRTH)), _day(_first(tags, DATE)))
+        age = age_at(_parse_date(_first(tags, BIRTH)), _parse_date(_first(tags, DATE)))
     return Demographics(age, SEXES.get(sex[0]) if sex else None)
 
 
 def read_record_identity(record: Record) -> Identity:
-    """Everything identifying that the record says."""
+    """Return every identity field of a record."""
     tags = _tags(record)
 
-    def texts(*wanted: int, skipped: int = 0) -> list[str]:
-        return [decode_text(value[skipped:]) for tag, value in tags if tag in wanted]
+    def texts(*numbers: int, skipped: int = 0) -> list[str]:
+        return [decode_text(value[skipped:]) for tag, value in tags if tag in numbers]
 
     return make_identity(
         patient_name=texts(LAST_NAME, FIRST_NAME, SECOND_NAME),
         patient_id=texts(PATIENT_ID),
-        birth_date=[_written(_first(tags, BIRTH))],
+        birth_date=[_date_text(_first(tags, BIRTH))],
         physician=texts(*PHYSICIANS),
         operator=texts(TECHNICIAN),
         institution=texts(*INSTITUTIONS),
@@ -128,15 +128,15 @@ def read_record_identity(record: Record) -> Identity:
     )
 
 
-def _written(value: bytes) -> str:
-    """A day in ISO 8601, also one whose year has its bytes the wrong way round."""
+def _date_text(value: bytes) -> str:
+    """Return a date in ISO 8601, also if the bytes of its year are swapped."""
     swapped = value[1:2] + value[:1] + value[2:]
-    found = _day(value) or _day(swapped)
+    found = _parse_date(value) or _parse_date(swapped)
     return found.isoformat() if found else ""
 
 
 def _acquired(tags: Tags) -> str:
-    day, clock = _written(_first(tags, DATE)), _first(tags, TIME)
+    day, clock = _date_text(_first(tags, DATE)), _first(tags, TIME)
     try:
         return datetime.combine(date.fromisoformat(day), time(*clock[:3])).isoformat() if day else ""
     except ValueError:
@@ -144,19 +144,19 @@ def _acquired(tags: Tags) -> str:
 
 
 def _serial(value: bytes) -> str:
-    """The device's serial number, after the revision of its program, whose length stands before it."""
-    texts = value[DEVICE_TEXTS_AT:]
+    """Return the serial number of a device, which follows the length and text of its software revision."""
+    texts = value[DEVICE_TEXTS_OFFSET:]
     return decode_text(texts[1 + texts[0] :]) if texts else ""
 
 
 def _statements(record: Record) -> Iterator[str]:
-    """The lines of section 8: each has a number, a length and a text."""
+    """Iterate over the lines of section 8. Each has a number, a length and a text."""
     section = record.section(8)
-    body, at = section.body if section else b"", STATEMENTS_AT
-    while at + 3 <= len(body):
-        length = int.from_bytes(body[at + 1 : at + 3], "little")
-        yield decode_text(body[at + 3 : at + 3 + length])
-        at += 3 + length
+    body, start = section.body if section else b"", STATEMENTS_OFFSET
+    while start + 3 <= len(body):
+        length = int.from_bytes(body[start + 1 : start + 3], "little")
+        yield decode_text(body[start + 3 : start + 3 + length])
+        start += 3 + length
 
 
 SCP = Format(NAME, "SCP-ECG (EN 1064, ISO 11073-91064)", _matches, _read, _read_identity)

@@ -1,4 +1,4 @@
-"""The frame of an SCP-ECG record: sections, found by the pointers of section 0, each with a checksum."""
+"""Access the sections of an SCP-ECG record through the pointers of section 0, and verify their checksums."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from clocs.core.errors import FormatError
 from clocs.formats.byte_fields import unpack
 
 RECORD_HEADER: Final = 6
-"""Bytes before section 0: the record's checksum and size."""
+"""Number of bytes before section 0: the checksum and the size of the record."""
 SECTION_HEADER: Final = 16
+"""Number of bytes of the header of a section."""
 POINTER: Final = 10
+"""Number of bytes of a pointer in section 0."""
 MAX_SECTIONS: Final = 1024
 
 
 def is_scp(head: bytes) -> bool:
-    """Whether a file starts with a section 0 whose first pointer is to itself."""
+    """Return whether a file starts with a section 0 that points to itself."""
     if len(head) < RECORD_HEADER + SECTION_HEADER + POINTER:
         return False
     number, length = int.from_bytes(head[8:10], "little"), int.from_bytes(head[10:14], "little")
@@ -29,15 +31,16 @@ def is_scp(head: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Section:
-    """What a section holds after its header."""
+    """Content of a section after its header."""
 
     protocol: int
     """Version of the standard times ten."""
     body: bytes
+    """Bytes after the header."""
 
 
 class Record:
-    """An SCP-ECG record; a section is checked when it is asked for."""
+    """An SCP-ECG record. Each section is verified on access."""
 
     def __init__(self, raw: bytes, name: str) -> None:
         self.name = name
@@ -48,29 +51,31 @@ class Record:
             for entry in range(min((length - SECTION_HEADER) // POINTER, MAX_SECTIONS))
         ]
         if not pointers or pointers[0][2] != RECORD_HEADER + 1:
-            raise FormatError(f"{name}: does not conform to SCP-ECG: its pointers must count from 1, to section 0 at 7")
+            raise FormatError(
+                f"{name}: does not conform to SCP-ECG: the first pointer must be 7, the position of section 0"
+            )
         self._pointers = {number: (first - 1, size) for number, size, first in pointers if size > SECTION_HEADER}
 
     @property
     def is_intact(self) -> bool:
-        """Whether the checksum over the whole record holds."""
+        """Return whether the checksum of the whole record is correct."""
         stated, size = unpack("<HI", self._raw, 0, self.name)
         return bool(binascii.crc_hqx(memoryview(self._raw)[2:size], 0xFFFF) == stated)
 
     def section(self, number: int) -> Section | None:
-        """A section of the record, or None where it has none; a damaged one is a ``FormatError``."""
+        """Return a section, or None if the record lacks it. Raise a ``FormatError`` if it is damaged."""
         if number not in self._pointers:
             return None
-        at, size = self._pointers[number]
-        checksum, stated, length, _, protocol = unpack("<HHIBB", self._raw, at, self.name)
-        if stated != number or length != size or at + size > len(self._raw):
+        start, size = self._pointers[number]
+        checksum, stated, length, _, protocol = unpack("<HHIBB", self._raw, start, self.name)
+        if stated != number or length != size or start + size > len(self._raw):
             raise FormatError(f"{self.name}: section {number} is not where its pointer says; the file is damaged")
-        if binascii.crc_hqx(memoryview(self._raw)[at + 2 : at + size], 0xFFFF) != checksum:
+        if binascii.crc_hqx(memoryview(self._raw)[start + 2 : start + size], 0xFFFF) != checksum:
             raise FormatError(f"{self.name}: section {number} does not match its checksum; the file is damaged")
-        return Section(protocol, self._raw[at + SECTION_HEADER : at + size])
+        return Section(protocol, self._raw[start + SECTION_HEADER : start + size])
 
     def required_section(self, number: int, what: str) -> Section:
-        """A section without which the record cannot be read."""
+        """Return a section, or raise a ``FormatError`` if the record lacks it."""
         found = self.section(number)
         if found is None:
             raise FormatError(f"{self.name}: has no section {number}, {what}")

@@ -1,5 +1,5 @@
-"""WFDB records, as PhysioNet publishes them: a text header and signal files beside it.
+"""Reader of WFDB records, as PhysioNet publishes them: a text header and signal files.
 
-Read here from bytes, not through the ``wfdb`` package: that one needs files on disk, trusts a header's
-sizes, and spends most of its time on the header. The tests hold every value against it.
+Records are read from bytes, not through the ``wfdb`` package, which needs files on disk, trusts the sizes in a header,
+and spends most of its time on the header. The tests compare every value with it.
 """

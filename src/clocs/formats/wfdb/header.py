@@ -1,7 +1,4 @@
-"""The header of a WFDB record: how many signals, where they lie, what their steps mean, and what its comments say.
-
-Comments hold ages, sexes and diagnoses as PhysioNet writes them, and whatever people typed.
-"""
+"""Parse the header of a WFDB record: its signals, and the age, sex and diagnoses in its comments."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from clocs.formats.demographics import Sex, parse_age, parse_sex
 from clocs.signals.leads import LEAD_EQUATIONS, canonical_lead
 
 MAX_HEADER = 1 << 20
-"""Bytes."""
+"""Maximum length of a header in bytes."""
 
 _SIGNAL_FORMAT = re.compile(r"^(\d+)(?:x(\d+))?(?::(-?\d+))?(?:\+(\d+))?$")
 _GAIN = re.compile(r"^([-+\d.eE]+)(?:\(([-+]?\d+)\))?(?:/(\S+))?$")
 _DIAGNOSIS_CODE = re.compile(r"[\w.+/-]{1,40}")
-"""Of a diagnosis. What has blanks may be anything, a name too."""
+"""Code of a diagnosis. A text with spaces may be anything, such as a name."""
 _DERIVED = "derived from i and ii"
 
 
@@ -32,31 +29,45 @@ class SignalLine:
     """One signal of a header."""
 
     file: str
+    """Name of the signal file."""
     format: int
+    """Number of the signal format."""
     offset: int
+    """Number of bytes before the samples in the signal file."""
     gain: float
-    """Steps per unit; 0: the header gives none."""
+    """Digital units per physical unit; 0 if the header states no gain."""
     baseline: int
+    """Digital value of 0."""
     unit: str
+    """Physical unit."""
     name: str
+    """Name of the signal."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a ``.hea`` file says."""
+    """Content of a ``.hea`` file."""
 
     sampling_rate: float
+    """Sampling rate in Hz."""
     num_samples: int | None
+    """Declared number of samples, or None."""
     signals: tuple[SignalLine, ...]
+    """Signals in the order of the header."""
     comments: tuple[str, ...]
+    """Comment lines without ``#``."""
     start: tuple[str, ...] = ()
-    """Time and date, as far as the record line has them."""
+    """Time and date of the record line, if present."""
 
 
 def parse_header(data: bytes, name: str) -> Header:
-    """Read a header; anything out of order is a ``FormatError``."""
+    """Parse a header.
+
+    Raises:
+        FormatError: If the header is invalid or not supported.
+    """
     if len(data) > MAX_HEADER:
-        raise FormatError(f"{name}: a header of {len(data)} bytes is none; {MAX_HEADER} are the most that is read")
+        raise FormatError(f"{name}: a header of {len(data)} bytes is too long; expected at most {MAX_HEADER}")
     lines = [decode_text(line) for line in data.splitlines()]
     body = [line for line in lines if line and not line.startswith("#")]
     comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
@@ -78,7 +89,7 @@ def parse_header(data: bytes, name: str) -> Header:
             f"{name}: {num_signals} signals of {num_samples} samples at {sampling_rate} Hz is not a record"
         )
     if len(body) != 1 + num_signals:
-        raise FormatError(f"{name}: {num_signals} signals announced, {len(body) - 1} described")
+        raise FormatError(f"{name}: {num_signals} signals declared, {len(body) - 1} described")
     signals = tuple(_signal_line(line, name) for line in body[1 : 1 + num_signals])
     return Header(sampling_rate, num_samples or None, signals, comments, tuple(fields[4:6]))
 
@@ -90,7 +101,7 @@ def _signal_line(line: str, name: str) -> SignalLine:
         raise FormatError(f"{name}: a signal line names no format")
     try:
         code, per_frame, skew, offset = (int(group) if group else 0 for group in form.groups())
-    except ValueError:  # Python reads no number of over 4,300 digits
+    except ValueError:  # Python does not parse integers of over 4,300 digits.
         raise FormatError(f"{name}: the format of a signal is out of range") from None
     if per_frame > 1 or skew:
         raise FormatError(f"{name}: signals sampled at several rates or skewed are not supported")
@@ -103,13 +114,13 @@ def _signal_line(line: str, name: str) -> SignalLine:
 def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
     match = _GAIN.match(fields[2]) if len(fields) > 2 else None
     if match is None and len(fields) > 2:
-        raise FormatError(f"{name}: the gain of a signal is not 'steps(baseline)/unit'")
+        raise FormatError(f"{name}: the gain of a signal is not 'gain(baseline)/unit'")
     try:
         gain = float(match.group(1)) if match else 0.0
         zero = int(fields[4]) if len(fields) > 4 else 0
         baseline = int(match.group(2)) if match and match.group(2) else zero
     except ValueError:
-        raise FormatError(f"{name}: gain or baseline is no number") from None
+        raise FormatError(f"{name}: gain or baseline is not a number") from None
     if not np.isfinite(gain) or abs(baseline) >= 2**31:
         raise FormatError(f"{name}: gain {gain} with baseline {baseline} is out of range")
     return gain, baseline, (match.group(3) or "mV") if match else "mV"
@@ -117,34 +128,37 @@ def _gain(fields: list[str], name: str) -> tuple[float, int, str]:
 
 @dataclass(frozen=True)
 class CommentFields:
-    """What is known of a recording from comments."""
+    """Demographics and diagnoses in the comments of a header."""
 
     age: float | None
+    """Age in years."""
     sex: Sex | None
+    """Sex of the patient."""
     codes: tuple[str, ...]
-    """Of all diagnoses, each once."""
+    """Unique codes of the diagnoses."""
     num_invalid_codes: int
-    """Entries among the diagnoses that are none."""
+    """Number of diagnoses that are not codes."""
     derived: tuple[str, ...]
-    """Leads that are said to be computed from I and II."""
+    """Leads that were computed from I and II."""
 
 
 def parse_comments(comments: tuple[str, ...]) -> CommentFields:
-    """Take comments apart."""
-    known = dict(_fields(comments))
-    codes, others = _codes(comments)
-    derived = tuple(known.get(_DERIVED, "").split(","))
-    return CommentFields(parse_age(known.get("age", "")), parse_sex(known.get("sex", "")), codes, others, derived)
+    """Parse the comments of a header."""
+    fields = dict(_fields(comments))
+    codes, num_invalid = _codes(comments)
+    derived = tuple(fields.get(_DERIVED, "").split(","))
+    age, sex = parse_age(fields.get("age", "")), parse_sex(fields.get("sex", ""))
+    return CommentFields(age, sex, codes, num_invalid, derived)
 
 
 def free_text_comments(comments: tuple[str, ...]) -> list[str]:
-    """What comments say besides an age, a sex, codes of diagnoses and computed leads."""
+    """Return the comments that are not an age, a sex, codes of diagnoses or derived leads."""
     return [comment.partition(":")[2].strip() or comment for comment in comments if _is_free_text(comment)]
 
 
 def _codes(comments: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    written = [value.split(",") for key, value in _fields(comments) if key == "dx"]
-    entries = [entry.strip() for entries in written for entry in entries if entry.strip()]
+    values = [value for key, value in _fields(comments) if key == "dx"]
+    entries = [entry.strip() for value in values for entry in value.split(",") if entry.strip()]
     codes = [entry for entry in entries if _DIAGNOSIS_CODE.fullmatch(entry)]
     return tuple(dict.fromkeys(codes)), len(entries) - len(codes)
 
@@ -162,5 +176,5 @@ def _is_free_text(comment: str) -> bool:
         return _codes((comment,))[1] > 0
     if key == _DERIVED:
         return not {canonical_lead(lead) for lead in value.split(",")} <= set(LEAD_EQUATIONS)
-    known = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown"}
-    return key not in known or not re.fullmatch(known[key], value.lower())
+    patterns = {"age": r"\d{0,3}(\.\d*)?|nan|unknown", "sex": r"f|m|female|male|nan|unknown"}
+    return key not in patterns or not re.fullmatch(patterns[key], value.lower())

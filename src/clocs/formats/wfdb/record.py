@@ -1,4 +1,4 @@
-"""A WFDB record from its header and its signal files."""
+"""Read a WFDB record from its header and its signal files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ _SIGNAL_LINE = re.compile(rb"^\s*\S+[ \t]+\d+(x\d+)?(:-?\d+)?(\+\d+)?(\s|$)")
 
 @dataclass(frozen=True)
 class SignalFile:
-    """One file of a record."""
+    """One signal file of a record."""
 
     path: str
+    """Name of the file within the source."""
     format: int
+    """Number of the signal format."""
     offset: int
+    """Number of bytes before the samples."""
     channels: int
+    """Number of signals in the file."""
 
 
 def _read(source: Source, name: str) -> Recording:
@@ -45,7 +49,7 @@ def _read(source: Source, name: str) -> Recording:
     blocks: list[Digital] = []
     for file in _signal_files(header, name):
         if not source.exists(file.path):
-            raise FormatError(f"{name}: a signal file that it names is not there")
+            raise FormatError(f"{name}: a signal file that it names is missing")
         data = source.read(file.path)
         digest.update(data)
         blocks.append(decode(data[file.offset :], file.format, file.channels, header.num_samples, name))
@@ -61,17 +65,17 @@ def _read(source: Source, name: str) -> Recording:
 
 
 def _signal_files(header: Header, name: str) -> list[SignalFile]:
-    """The files of a record, in the order of their signals."""
+    """Return the signal files of a record, in the order of their signals."""
     folder = name[: name.rfind("/") + 1]
     grouped = groupby(header.signals, lambda line: (folder + line.file, line.format, line.offset))
     files = [SignalFile(*path, len(list(group))) for path, group in grouped]
     if len({file.path for file in files}) < len(files):
-        raise FormatError(f"{name}: the signals of a file must stand together, with one format and offset")
+        raise FormatError(f"{name}: the signals of a file must be consecutive, with one format and offset")
     return files
 
 
 def _companions(source: Source, name: str) -> dict[str, int | None]:
-    """The signal files; how long they are follows from the header, but where they are compressed."""
+    """Return the signal files and their sizes. The size of a compressed file is not known."""
     if not name.lower().endswith(".hea"):
         return {}
     header = parse_header(source.read(name), name)
@@ -84,17 +88,17 @@ def _size(file: SignalFile, num_samples: int | None) -> int | None:
 
 
 def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: list[str]) -> Recording:
-    keep, unit, left = _voltages(header, name)
+    keep, unit, skipped_notes = _voltages(header, name)
     lines = [header.signals[row] for row in keep]
     gain = [line.gain / (millivolts(line.unit) or 1.0) if unit == "mV" else 1.0 for line in lines]
-    if not all(GAIN_RANGE[0] <= abs(steps) <= GAIN_RANGE[1] for steps in gain):
-        raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} steps per mV are out of range")
+    if not all(GAIN_RANGE[0] <= abs(value) <= GAIN_RANGE[1] for value in gain):
+        raise FormatError(f"{name}: gains from {min(gain)} to {max(gain)} per mV are out of range")
     comments = parse_comments(header.comments)
     leads = make_unique([canonical_lead(line.name[:MAX_LEAD_NAME]) or "ECG" for line in lines])
     notes += [
-        *left,
+        *skipped_notes,
         *(
-            [f"left out {comments.num_invalid_codes} entries of Dx that are no codes"]
+            [f"left out {comments.num_invalid_codes} entries of Dx that are not codes"]
             if comments.num_invalid_codes
             else []
         ),
@@ -122,14 +126,14 @@ def _recording(header: Header, digital: Digital, name: str, sha256: str, notes: 
 
 
 def _voltages(header: Header, name: str) -> tuple[list[int], Literal["mV", "adu"], list[str]]:
-    """Rows that are voltages; in mV where the header gives gains, else in raw steps."""
+    """Return the rows that are voltages, their unit (adu if the header states no gains), and notes on skipped rows."""
     volts = [row for row, line in enumerate(header.signals) if millivolts(line.unit)]
     scaled = [row for row in volts if header.signals[row].gain != 0]
     keep = scaled or volts
     if not keep:
         raise FormatError(f"{name}: no signal is a voltage in V, mV, uV or nV")
-    left = [line.name[:MAX_LEAD_NAME] or str(row) for row, line in enumerate(header.signals) if row not in keep]
-    return keep, "mV" if scaled else "adu", [f"left out signal {label}" for label in left]
+    skipped = [line.name[:MAX_LEAD_NAME] or str(row) for row, line in enumerate(header.signals) if row not in keep]
+    return keep, "mV" if scaled else "adu", [f"left out signal {label}" for label in skipped]
 
 
 def _read_identity(source: Source, name: str) -> Identity:
@@ -138,7 +142,7 @@ def _read_identity(source: Source, name: str) -> Identity:
 
 
 def _start(header: Header) -> str:
-    """When the record began: ISO 8601 of the forms that are met, else as it is written."""
+    """Return the start of the record in ISO 8601, or the original text if its form is unknown."""
     text = " ".join(sorted(header.start, key=lambda word: ":" in word))
     found = parse_datetime(text, [f"{day} %H:%M:%S{rest}" for day in DATE_PATTERNS for rest in ("", ".%f")])
     return found.isoformat() if found else text
@@ -148,7 +152,7 @@ def _matches(head: bytes, source: Source, name: str) -> bool:
     if b"\0" in head:
         return False
     lines = (line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#"))
-    # Many a text starts with a word and a number; only a header goes on with a file and its format.
+    # Many texts start with a word and a number, but only a header continues with a file and its format.
     return bool(_RECORD_LINE.match(next(lines, b"")) and _SIGNAL_LINE.match(next(lines, b"")))
 
 

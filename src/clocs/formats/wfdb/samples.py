@@ -1,4 +1,4 @@
-"""The samples of a WFDB signal file, in the formats that the manual's signal(5) has, and FLAC."""
+"""Decode the samples of a WFDB signal file, in the formats of signal(5) of the WFDB manual, and FLAC."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from clocs.core.recording import Digital, missing_value
 
 FLAC_BITS = {508: 8, 516: 16, 524: 24}
 CHUNK_FRAMES = 1 << 14
-"""Decoded at once; an even number, for format 212 packs samples in pairs."""
+"""Number of frames that are decoded at once. An even number, because format 212 packs samples in pairs."""
 SPARE_BYTES = 32 << 20
-"""Compressed signals may unpack to four times their file plus this."""
+"""Number of bytes that compressed signals may take in addition to four times the size of their file."""
 
 
 def decode(data: bytes, code: int, channels: int, num_samples: int | None, name: str) -> Digital:
-    """(channels, samples) from the bytes of one signal file, in pieces: memory stays near that of the result.
+    """Decode one signal file to shape (channels, samples).
 
-    All that is there, for the gate to compare with the ``num_samples`` announced, but for padding after them.
+    All samples in the file are returned, except padding after ``num_samples``. The quality gate compares their number
+    with the header. The file is decoded in chunks, so memory stays close to the size of the result.
     """
     if code in FLAC_BITS:
         return _decode_flac(data, FLAC_BITS[code], channels, name)
     if code not in UNPACKERS:
-        known = sorted([*UNPACKERS, *FLAC_BITS])
-        raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {known}")
+        supported = sorted([*UNPACKERS, *FLAC_BITS])
+        raise FormatError(f"{name}: WFDB signal format {code} is not supported; supported: {supported}")
     bits, dtype, unpack = UNPACKERS[code]
     frames = len(data) * 8 // bits // channels
     if num_samples and num_samples < frames and _is_padding(data[-(-num_samples * channels * bits // 8) :]):
@@ -36,13 +37,13 @@ def decode(data: bytes, code: int, channels: int, num_samples: int | None, name:
     digital: Digital = np.empty((channels, frames), dtype)
     for start in range(0, frames, CHUNK_FRAMES):
         stop = min(start + CHUNK_FRAMES, frames)
-        piece = data[start * channels * bits // 8 : -(-stop * channels * bits // 8)]
-        digital[:, start:stop] = unpack(piece)[: (stop - start) * channels].reshape(-1, channels).T
+        chunk = data[start * channels * bits // 8 : -(-stop * channels * bits // 8)]
+        digital[:, start:stop] = unpack(chunk)[: (stop - start) * channels].reshape(-1, channels).T
     return digital
 
 
 def _is_padding(rest: bytes) -> bool:
-    """Bytes of one value, or those that fill up a packed sample."""
+    """Return whether bytes all have one value, or only fill up a packed sample."""
     return len(rest) <= 2 or rest.count(rest[:1]) == len(rest)
 
 
@@ -58,7 +59,7 @@ def _unpack_24(data: bytes) -> Digital:
 
 
 def _unpack_212(data: bytes) -> Digital:
-    """Two 12-bit samples in three bytes; a last odd sample takes two."""
+    """Unpack two 12-bit samples from three bytes. A last single sample takes two bytes."""
     padded = np.frombuffer(data + b"\0" * (-len(data) % 3), np.uint8).reshape(-1, 3).astype(np.int16)
     low = padded[:, 0] | ((padded[:, 1] & 0x0F) << 8)
     high = padded[:, 2] | ((padded[:, 1] & 0xF0) << 4)
@@ -88,7 +89,7 @@ def _decode_flac(data: bytes, bits: int, channels: int, name: str) -> Digital:
 
 
 def _replace_missing_marker(values: npt.NDArray[np.int16 | np.int32], missing: int) -> Digital:
-    """Replace a narrow format's missing marker by its type's."""
+    """Replace the value that marks missing samples in the file by the value for the data type."""
     marked: Digital = np.where(values == missing, values.dtype.type(missing_value(values.dtype)), values)
     return marked
 
@@ -101,9 +102,9 @@ UNPACKERS: dict[int, tuple[int, type[np.signedinteger[Any]], Callable[[bytes], D
     80: (8, np.int16, _unpack_80),
     212: (12, np.int16, _unpack_212),
 }
-"""By format: bits a sample, the type that holds it, and how samples are had from bytes."""
+"""Bits per sample, data type and unpacking function of each format."""
 
 
 def signal_bytes(code: int, channels: int, num_samples: int) -> int | None:
-    """How long a signal file is without what comes before its samples; None where it is compressed."""
+    """Return the number of bytes of the samples in a signal file, or None if it is compressed."""
     return -(-num_samples * channels * UNPACKERS[code][0] // 8) if code in UNPACKERS else None

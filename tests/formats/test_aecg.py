@@ -187,9 +187,15 @@ def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 x"))), "no list of whole numbers in <sequence> value/digits"),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale=""))), "no number in <sequence> value/scale@value"),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", scale='value="1" unit="mm"'))), "is not a voltage"),
-        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1" unit="mm"'))), "unit of an origin is not a voltage"),
+        (
+            aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1" unit="mm"'))),
+            "unit of an origin is not a voltage",
+        ),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="1e300" unit="V"'))), "out of range"),
-        (aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="0.123457" unit="uV"'))), "not a multiple of the scale"),
+        (
+            aecg(aecg_series(aecg_time(), aecg_lead("I", "1", origin='value="0.123457" unit="uV"'))),
+            "not a multiple of the scale",
+        ),
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 2"), aecg_lead("II", "1"))), "differ in length"),
     ],
 )

@@ -81,7 +81,9 @@ def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path,
 def test_zeros_stay_zeros_where_padding_is_declared_to_be_0(hospital_files: Path) -> None:
     recording = read_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
     assert (recording.digital == 0).sum() == 1269
-    assert recording.provenance.notes == ("the declared padding value is 0, which is also a valid sample; zeros are kept",)
+    assert recording.provenance.notes == (
+        "the declared padding value is 0, which is also a valid sample; zeros are kept",
+    )
 
 
 def test_what_the_files_say_about_people(hospital_files: Path) -> None:
@@ -277,7 +279,10 @@ def test_fewer_samples_than_announced_are_read_as_far_as_they_go() -> None:
     ("change", "said"),
     [
         ({"NumberOfWaveformChannels": 3}, "2 channels are described, but the header declares another number"),
-        ({"WaveformSampleInterpretation": "MB"}, "sample interpretation is not supported; supported: SB, UB, SS, US, SL"),
+        (
+            {"WaveformSampleInterpretation": "MB"},
+            "sample interpretation is not supported; supported: SB, UB, SS, US, SL",
+        ),
         ({"WaveformBitsAllocated": 8}, "must have 16 bits"),
         ({"SamplingFrequency": "0"}, "0 Hz is out of range"),
     ],

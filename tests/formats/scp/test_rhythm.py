@@ -165,7 +165,9 @@ def test_the_reference_beat_is_put_back(nanovolts: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(recording.signal, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("number", "said"), [(4, "does not list the heartbeats"), (5, "has no section 5, the reference beat")])
+@pytest.mark.parametrize(
+    ("number", "said"), [(4, "does not list the heartbeats"), (5, "has no section 5, the reference beat")]
+)
 def test_a_rhythm_less_its_reference_beat_needs_that_beat(number: int, said: str) -> None:
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     del scp.sections[number]

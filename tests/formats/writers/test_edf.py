@@ -31,10 +31,10 @@ from clocs.formats.writing import FILLED_NOTE, WriteOptions, write
 from tests.conftest import make_recording
 from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
 
-SCALE = "the scale is rounded to the eight characters that the header has for it"
-RATE = "the rate is rounded, for the header counts time in 10 us"
-SPARE = "the last data record is filled up with 0; an annotation says where the recording ends"
-AGE = "the age has no place in the header"
+SCALE = "the gain is rounded to the eight characters of its header field"
+RATE = "the sampling rate is rounded, because the header counts time in 10 us"
+SPARE = "the last data record is padded with 0; an annotation marks the end of the recording"
+AGE = "the age is not written, because the header has no field for it"
 MOST_MILLIVOLTS = 5e9
 """Half of the 9,999,999 V that the header's eight characters can say."""
 PER_MILLIVOLT = {"uV": 1000.0, "mV": 1.0, "V": 1e-3, "nV": 1e6}
@@ -227,7 +227,7 @@ def test_24_bits_are_as_true_as_16(gain: float) -> None:
 
 
 def test_a_scale_that_eight_characters_cannot_say_is_refused() -> None:
-    with pytest.raises(SignalError, match="out of what an EDF header can say"):
+    with pytest.raises(SignalError, match="an EDF header cannot represent"):
         find_limits(1e-9, 0, -5, 5, 16)
 
 

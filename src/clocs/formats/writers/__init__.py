@@ -1,1 +1,1 @@
-"""Writers, one format each: ``Recording`` to bytes."""
+"""Writers: each module encodes a ``Recording`` in one format."""

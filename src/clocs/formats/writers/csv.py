@@ -1,4 +1,4 @@
-"""CSV: what is known in ``#`` lines, a line of names, then a row a sample: the time in seconds and millivolts."""
+"""Write CSV: metadata in ``#`` lines, a line of column names, then one row per sample with time and millivolts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
 
 
 def _header(recording: Recording) -> str:
-    """Known things as ``# key: JSON``, then the names of the columns."""
+    """Return the metadata as ``# key: JSON`` lines, then the names of the columns."""
     names = io.StringIO()
     leads = [escape_cell(" ".join(lead.split())) for lead in recording.leads]
     csv.writer(names, lineterminator="\n").writerow([TIME, *leads])

@@ -1,4 +1,4 @@
-"""DICOM ECG waveforms: 12-lead where the leads are those, else the ECG class whose limits the recording keeps."""
+"""Write DICOM ECG waveforms: 12-lead ECG if the leads allow it, else the first ECG class that accepts the recording."""
 
 from __future__ import annotations
 
@@ -25,43 +25,49 @@ if TYPE_CHECKING:
 
 PADDING: Final = -(2**15)
 MAX_PATIENT_ID_LENGTH: Final = 64
-"""Characters of an id."""
+"""Maximum number of characters of a patient id."""
 NO_DATE: Final = "19000101"
-"""Where DICOM demands a date and none is known."""
+"""Date that stands for an unknown one, where DICOM requires a date."""
 INDEPENDENT_LEADS: Final = {"I", "II", "V1", "V2", "V3", "V4", "V5", "V6"}
 LEAD_NUMBERS: Final = {lead: number for number, lead in LEADS.items()}
 AGE_CHANGED: Final = "the age is written in whole years, months or days"
 MIN_AGE_BY_UNIT: Final = {"Y": 2, "M": 1, "D": 0}
-"""From which count a unit of age is used."""
+"""Minimum number for which each unit of age is used."""
 MANUFACTURER: Final = "clocs"
 
 
 @dataclass(frozen=True)
 class _StorageClass:
-    """A storage class and the limits that PS3.3 A.34 sets for it."""
+    """A storage class with its limits by PS3.3 A.34."""
 
     uid: str
-    channels: int
-    rates: tuple[float, float]
-    num_samples: int | None = None
-    twelve_leads: bool = False
+    """SOP class UID."""
+    max_channels: int
+    """Maximum number of channels."""
+    sampling_rate_range: tuple[float, float]
+    """Minimum and maximum sampling rate in Hz."""
+    max_samples: int | None = None
+    """Maximum number of samples, or None."""
+    needs_standard_leads: bool = False
+    """True if the leads must be standard leads, including I, II and V1 to V6."""
 
     def accepts(self, recording: Recording) -> bool:
         leads = set(recording.leads)
+        low, high = self.sampling_rate_range
         return (
-            len(leads) <= self.channels
-            and self.rates[0] <= recording.sampling_rate <= self.rates[1]
-            and (self.num_samples is None or recording.num_samples <= self.num_samples)
-            and (not self.twelve_leads or INDEPENDENT_LEADS <= leads <= set(STANDARD_LEADS))
+            len(leads) <= self.max_channels
+            and low <= recording.sampling_rate <= high
+            and (self.max_samples is None or recording.num_samples <= self.max_samples)
+            and (not self.needs_standard_leads or INDEPENDENT_LEADS <= leads <= set(STANDARD_LEADS))
         )
 
 
 STORAGE_CLASSES: Final = (
-    _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.1", 13, (200.0, 1000.0), 16384, twelve_leads=True),
+    _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.1", 13, (200.0, 1000.0), 16384, needs_standard_leads=True),
     _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.2", 24, (200.0, 1000.0)),
     _StorageClass("1.2.840.10008.5.1.4.1.1.9.1.3", 12, (50.0, 1000.0)),
 )
-"""12-lead ECG, General ECG, Ambulatory ECG: the first that takes a recording is its class."""
+"""12-lead ECG, General ECG and Ambulatory ECG. The first class that accepts a recording is used."""
 
 
 def _encode(recording: Recording, stem: str) -> EncodedRecording:
@@ -89,28 +95,28 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
 
 def _storage_class(recording: Recording) -> _StorageClass:
     if recording.unit != "mV":
-        raise SignalError(f"recording '{recording.record_id}' is in raw steps (adu); DICOM ECGs are in volts")
+        raise SignalError(f"recording '{recording.record_id}' is in raw digital values (adu); DICOM ECGs are in volts")
     check_patient_id(recording, MAX_PATIENT_ID_LENGTH)
-    storage_class = next((each for each in STORAGE_CLASSES if each.accepts(recording)), None)
+    storage_class = next((candidate for candidate in STORAGE_CLASSES if candidate.accepts(recording)), None)
     if storage_class is None:
         raise SignalError(
             f"recording '{recording.record_id}': {len(recording.leads)} leads at {recording.sampling_rate:g} Hz; the "
-            "ECG classes of DICOM take up to 24 leads at 200 to 1000 Hz, or up to 12 at 50 to 1000 Hz"
+            "ECG classes of DICOM allow up to 24 leads at 200 to 1000 Hz, or up to 12 at 50 to 1000 Hz"
         )
     return storage_class
 
 
 def _identifiers(recording: Recording, data: bytes) -> Iterator[str]:
-    """UIDs that follow from the content alone: the same recording is the same object, wherever it is written."""
-    known = [
+    """Iterate over UIDs that depend only on the content, so that a recording always becomes the same object."""
+    content = [
         recording.record_id,
         recording.patient_id,
         recording.leads,
         recording.sampling_rate,
         recording.gain.tolist(),
     ]
-    known += [recording.baseline.tolist(), recording.age, recording.sex, recording.labels]
-    digest = hashlib.sha256(repr(known).encode() + data).hexdigest()
+    content += [recording.baseline.tolist(), recording.age, recording.sex, recording.labels]
+    digest = hashlib.sha256(repr(content).encode() + data).hexdigest()
     for part in ("study", "series", "instance"):
         yield f"2.25.{uuid.uuid5(uuid.NAMESPACE_OID, f'clocs {part} {digest}').int}"
 
@@ -118,7 +124,7 @@ def _identifiers(recording: Recording, data: bytes) -> Iterator[str]:
 def _write_header(
     dataset: Dataset, recording: Recording, storage_class: _StorageClass, identifiers: Iterator[str]
 ) -> None:
-    """Everything but the waveform; what would name the patient stays empty unless the recording gives an id."""
+    """Set every element except the waveform. Elements that identify the patient are empty, except for a patient id."""
     study, series, instance = identifiers
     values: dict[str, Any] = {
         "SpecificCharacterSet": "ISO_IR 192",
@@ -155,7 +161,7 @@ def _write_header(
 
 
 def _age(years: float) -> tuple[str, bool]:
-    """DICOM's three digits and a unit, and whether they say it all."""
+    """Return an age as three digits and a unit, and whether it is exact."""
     counts = {unit: round(years * per_year, 4) for unit, per_year in (("Y", 1.0), ("M", 12.0), ("D", 365.25))}
     unit = next((unit for unit, count in counts.items() if count >= MIN_AGE_BY_UNIT[unit]), "D")
     return f"{min(int(counts[unit]), 999):03d}{unit}", counts[unit] == int(counts[unit])
@@ -182,15 +188,15 @@ def _waveform(recording: Recording, leads: Sequence[FittedLead], data: bytes) ->
 def _channel(recording: Recording, row: int, lead: FittedLead) -> Dataset:
     from pydicom.dataset import Dataset
 
-    step = 1000.0 / lead.gain
+    resolution = 1000.0 / lead.gain
     name = recording.leads[row]
     channel = Dataset()
     channel.ChannelLabel = _text(name, 16)
     channel.ChannelSourceSequence = [_lead_code(name, row)]
-    channel.ChannelSensitivity = _decimal(step)
+    channel.ChannelSensitivity = _decimal(resolution)
     channel.ChannelSensitivityUnitsSequence = [_code("uV", "UCUM", "microvolt", "1.4")]
     channel.ChannelSensitivityCorrectionFactor = "1"
-    channel.ChannelBaseline = _decimal(-lead.baseline * step)
+    channel.ChannelBaseline = _decimal(-lead.baseline * resolution)
     channel.ChannelSampleSkew = "0"
     channel.WaveformBitsStored = 16
     if name in recording.provenance.derived_leads:
@@ -199,7 +205,7 @@ def _channel(recording: Recording, row: int, lead: FittedLead) -> Dataset:
 
 
 def _lead_code(name: str, row: int) -> Dataset:
-    """The SCP-ECG code, which devices write and every reader knows, with the newer MDC code beside it."""
+    """Return the SCP-ECG code of a lead, which devices write and every reader knows, and the newer MDC code."""
     number = LEAD_NUMBERS.get(name)
     if number is None:
         return _code(f"LEAD{row + 1}", "99CLOCS", _text(name, 64) or "unnamed lead")
@@ -219,7 +225,7 @@ def _code(value: str, scheme: str, meaning: str, version: str | None = None) -> 
 
 
 def _annotation(label: str) -> Dataset:
-    """A label as a text about all channels of the first group."""
+    """Return a label as a text annotation of all channels of the first group."""
     from pydicom.dataset import Dataset
 
     item = Dataset()
@@ -230,17 +236,16 @@ def _annotation(label: str) -> Dataset:
 
 
 def _decimal(value: float) -> Any:
-    """A number in the 16 characters of DICOM's decimal strings."""
+    """Return a number as a DICOM decimal string of at most 16 characters."""
     from pydicom.valuerep import DSfloat
 
     return DSfloat(value + 0.0, auto_format=True)
 
 
 def _text(text: str, max_length: int) -> str:
-    """Without backslashes, which part values, and control characters."""
-    return "".join(character if character.isprintable() and character != "\\" else " " for character in text).strip()[
-        :max_length
-    ]
+    """Return a text without control characters, and without backslashes, which separate values."""
+    printable = (character if character.isprintable() and character != "\\" else " " for character in text)
+    return "".join(printable).strip()[:max_length]
 
 
 def _notes(recording: Recording, leads: Sequence[FittedLead]) -> Iterator[str]:
@@ -251,7 +256,7 @@ def _notes(recording: Recording, leads: Sequence[FittedLead]) -> Iterator[str]:
     if any(name not in LEAD_NUMBERS for name in recording.leads):
         yield "lead names without a standard code are written as labels"
     if recording.episodes:
-        yield "labelled stretches (episodes) are not written"
+        yield "episodes are not written"
 
 
 DICOM = Writer("dicom", "DICOM 12-lead, General or Ambulatory ECG, 16 bits", (".dcm", ".dicom"), _encode)

@@ -1,4 +1,4 @@
-"""The integer steps of a lead, made to fit the bits that a format has; and texts made to fit its fields."""
+"""Fit digital values into the bits of a format, and texts into its fields. Shared by the writers."""
 
 from __future__ import annotations
 
@@ -11,27 +11,35 @@ import numpy.typing as npt
 from clocs.core.errors import SignalError
 from clocs.core.recording import Recording, missing_value
 
-ROUNDED = "values are rounded, for they need more bits than the format has"
+ROUNDED = "values are rounded, because they need more bits than the format has"
 
 
 @dataclass(frozen=True)
 class FittedLead:
-    """One lead: its value is ``(values - baseline) / gain``."""
+    """Digital values of one lead. The physical value is ``(values - baseline) / gain``."""
 
     values: npt.NDArray[np.int64]
-    """(samples,); ``missing`` ones hold the baseline."""
+    """Digital values, shape (samples,). Missing samples have the value of the baseline."""
     missing: npt.NDArray[np.bool_]
+    """Mask of missing samples, shape (samples,)."""
     gain: float
+    """Digital units per millivolt or adu."""
     baseline: int
+    """Digital value of 0."""
     is_rounded: bool
-    """Whether steps had to be made coarser."""
+    """True if the resolution was reduced."""
 
 
 def fit_to_bits(recording: Recording, bits: int, *, prefer_zero_baseline: bool) -> list[FittedLead]:
-    """Each lead in signed integers of so many bits, the lowest value left free.
+    """Fit each lead into signed integers, without using the lowest value.
 
-    Values that fit stay; ``prefer_zero_baseline`` prefers a baseline of 0 where that is exact too. Others are counted
-    from the baseline, and where even that does not fit, in steps that are a whole number of times larger.
+    Values that fit are kept. Otherwise the baseline is subtracted, and if that does not suffice, the values are divided
+    by an integer and rounded.
+
+    Args:
+        recording: Recording to fit.
+        bits: Number of bits of an integer.
+        prefer_zero_baseline: Also subtract the baseline from values that fit, if the result is exact.
     """
     limit = 2 ** (bits - 1) - 1
     return [_fit_lead(recording, row, limit, prefer_zero_baseline) for row in range(len(recording.leads))]
@@ -59,16 +67,18 @@ def _peak(values: npt.NDArray[np.int64], missing: npt.NDArray[Any]) -> int:
     return int(np.abs(values).max(initial=0, where=~missing))
 
 
-def check_patient_id(recording: Recording, longest: int) -> None:
-    """Refuse an id that would be cut: two patients could become one."""
-    if len(recording.patient_id) > longest:
+def check_patient_id(recording: Recording, max_length: int) -> None:
+    """Raise an error if the patient id is too long. Truncation could give two patients the same id."""
+    if len(recording.patient_id) > max_length:
         raise SignalError(
-            f"recording '{recording.record_id}': its patient's id has over {longest} characters, which is the most "
-            "that the format holds"
+            f"recording '{recording.record_id}': its patient id has over {max_length} characters, which the format "
+            "cannot represent"
         )
 
 
-def to_ascii(text: str, longest: int) -> str:
-    """A text in printable ASCII, without spaces at its ends, of at most so many characters."""
+def to_ascii(text: str, max_length: int) -> str:
+    """Return a text in printable ASCII, stripped, and truncated to a maximum length."""
     ascii_only = text.encode("ascii", "replace").decode()
-    return "".join(character if character.isprintable() else " " for character in ascii_only).strip()[:longest].strip()
+    return (
+        "".join(character if character.isprintable() else " " for character in ascii_only).strip()[:max_length].strip()
+    )

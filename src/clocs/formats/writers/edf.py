@@ -1,4 +1,4 @@
-"""EDF+ (16 bits) and BDF+ (24 bits), written through ``pyedflib``."""
+"""Write EDF+ (16 bits) and BDF+ (24 bits) with ``pyedflib``."""
 
 from __future__ import annotations
 
@@ -27,31 +27,36 @@ if TYPE_CHECKING:
     import pyedflib
 
 START: Final = datetime(1985, 1, 1)
-"""EDF's earliest day, which stands for an unknown one."""
+"""Earliest date in EDF, which stands for an unknown one."""
 MAX_SIGNALS: Final = 511
 MAX_ANNOTATION_SIGNALS: Final = 64
 ANNOTATION_BYTES: Final = 40
 MAX_LABEL_LENGTH: Final = 16
 MAX_PATIENT_ID_LENGTH: Final = 50
 END: Final = "Recording ends"
-"""One of EDF+'s standard texts."""
+"""Standard text of EDF+ for the end of a recording."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is written where."""
+    """Content and layout of a file."""
 
     leads: Sequence[FittedLead]
+    """Digital values of each lead."""
     limits: Sequence[Limits]
+    """Limits of each lead in the header."""
     records: Records
+    """Layout of the data records."""
     texts: Sequence[tuple[float, float, str]]
-    """Annotations: onset, duration (-1: none), text."""
+    """Annotations: onset and duration in seconds (-1 for none), and text."""
     annotation_signals: int
+    """Number of annotation signals."""
     bits: int
+    """Bits per sample."""
 
     @property
     def spare(self) -> int:
-        """Samples that the last data record has too many."""
+        """Return the number of padding samples in the last data record."""
         return self.records.num_samples * self.records.count - len(self.leads[0].values)
 
 
@@ -65,7 +70,7 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> EncodedRecording:
         raise SignalError(f"recording '{recording.record_id}': EDF holds up to {MAX_SIGNALS} leads")
     plan = _make_plan(recording, bits)
     kind = pyedflib.FILETYPE_EDFPLUS if bits == 16 else pyedflib.FILETYPE_BDFPLUS
-    try:  # the library writes to a path and to nothing else
+    try:  # The library can only write to a path.
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             path = Path(folder) / "ecg"
@@ -75,7 +80,7 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> EncodedRecording:
                 for onset, duration, text in plan.texts:
                     file.writeAnnotation(onset, duration, text)
             data = path.read_bytes()
-        if not _is_complete(data, plan):  # nor does it tell when a disk is full
+        if not _is_complete(data, plan):  # The library does not report a full disk.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise StoreError(f"cannot write a temporary file: {error.strerror or error}. Nothing was committed.") from error
@@ -85,7 +90,7 @@ def _encode(recording: Recording, stem: str, *, bits: int) -> EncodedRecording:
 def _make_plan(recording: Recording, bits: int) -> _Plan:
     leads = fit_to_bits(recording, bits, prefer_zero_baseline=False)
     records = plan_records(recording.num_samples, recording.sampling_rate, len(leads) * bits // 8)
-    # Of raw steps, which have no unit, a step of 1 is to be written as 1.
+    # Raw digital values have no unit, so 1 is written as 1.
     per_unit = 1.0 if recording.unit == "mV" else 1000.0
     limits = [
         find_limits(lead.gain * per_unit, lead.baseline, int(lead.values.min()), int(lead.values.max()), bits)
@@ -97,7 +102,7 @@ def _make_plan(recording: Recording, bits: int) -> _Plan:
 
 
 def _annotations(recording: Recording, records: Records) -> Iterator[tuple[float, float, str]]:
-    """The end of what was recorded where more is written, labels of the whole, and labelled stretches."""
+    """Iterate over the end of the recording if padding follows, the labels, and the episodes."""
     if records.num_samples * records.count > recording.num_samples:
         yield recording.seconds, -1.0, END
     for label in recording.labels:
@@ -111,7 +116,7 @@ def _annotations(recording: Recording, records: Records) -> Iterator[tuple[float
 
 
 def _shorten(text: str) -> str:
-    """What an annotation of ``pyedflib`` holds, cut between characters."""
+    """Truncate a text to the length of an annotation of ``pyedflib``, between characters."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return printable.encode()[:ANNOTATION_BYTES].decode(errors="ignore")
 
@@ -121,7 +126,7 @@ def _label(lead: str) -> str:
 
 
 def _labels(recording: Recording) -> list[str]:
-    """EDF+'s standard names of signals, ``ECG II``; by number where they would not differ."""
+    """Return the standard labels of EDF+, such as ``ECG II``, or numbered labels if they are not unique."""
     names = [to_ascii(_label(lead), MAX_LABEL_LENGTH) for lead in recording.leads]
     return names if len(set(names)) == len(names) else [f"ECG {row + 1}" for row in range(len(names))]
 
@@ -141,7 +146,7 @@ def _write_header(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -
         }
         for label, lead, limit in zip(_labels(recording), recording.leads, plan.limits, strict=True)
     ]
-    # Its setters write the whole header each time, so all that can be set beforehand is.
+    # Each setter writes the whole header, so attributes are set directly where possible.
     file.recording_start_time = START
     file.patient_code = to_ascii(recording.patient_id, MAX_PATIENT_ID_LENGTH).replace(" ", "_")
     file.sex = int(recording.sex == "male") if recording.sex else None
@@ -151,7 +156,7 @@ def _write_header(file: pyedflib.EdfWriter, recording: Recording, plan: _Plan) -
 
 
 def _write_samples(file: pyedflib.EdfWriter, plan: _Plan) -> None:
-    """Data record by data record, the last one filled up with each lead's zero."""
+    """Write the samples by data record. The last one is padded with the digital value of 0."""
     values = np.stack([lead.values for lead in plan.leads]).astype(np.int32)
     zeros = [[np.clip(lead.baseline, lead.values.min(), lead.values.max())] for lead in plan.leads]
     values = np.concatenate([values, np.repeat(np.array(zeros, np.int32), plan.spare, axis=1)], axis=1)
@@ -162,7 +167,7 @@ def _write_samples(file: pyedflib.EdfWriter, plan: _Plan) -> None:
 
 
 def _is_complete(data: bytes, plan: _Plan) -> bool:
-    """Whether all that the header announces is there."""
+    """Return whether the file has the length that its header declares."""
     signals = len(plan.leads) + plan.annotation_signals
     fields = data[256 + 216 * signals : 256 + 224 * signals].split()
     expected = 256 * (1 + signals) + plan.records.count * sum(map(int, fields)) * plan.bits // 8
@@ -173,18 +178,18 @@ def _notes(recording: Recording, plan: _Plan) -> Iterator[str]:
     if any(lead.is_rounded for lead in plan.leads):
         yield ROUNDED
     if not all(limit.is_exact for limit in plan.limits):
-        yield "the scale is rounded to the eight characters that the header has for it"
+        yield "the gain is rounded to the eight characters of its header field"
     if not plan.records.has_exact_rate:
-        yield "the rate is rounded, for the header counts time in 10 us"
+        yield "the sampling rate is rounded, because the header counts time in 10 us"
     if plan.spare:
-        yield "the last data record is filled up with 0; an annotation says where the recording ends"
+        yield "the last data record is padded with 0; an annotation marks the end of the recording"
     if _labels(recording) != [_label(lead) for lead in recording.leads]:
         yield "lead names are shortened or written in ASCII"
     texts = [*recording.labels, *(episode.label for episode in recording.episodes)]
     if len(plan.texts) < len(texts) + bool(plan.spare) or any(_shorten(text) != text for text in texts):
         yield "labels are shortened or left out"
     if recording.age is not None:
-        yield "the age has no place in the header"
+        yield "the age is not written, because the header has no field for it"
 
 
 EDF = Writer("edf", "EDF+: 16 bits", (".edf",), functools.partial(_encode, bits=16), supports_missing=False)

@@ -1,4 +1,4 @@
-"""Parquet: a row a recording, with what is known about it and its leads as lists of millivolts."""
+"""Write Parquet: one row per recording, with its metadata and its leads as lists of millivolts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 COMPRESSION = "zstd"
 MAX_EXACT_VALUE = 1 << 24
-"""Up to so many steps from zero, 32-bit floating point tells every step from the next."""
+"""Largest distance from the baseline at which 32-bit floating point represents every digital value exactly."""
 ROUNDED = "values are rounded to 32-bit floating point"
 GROUP_VALUES = 4 << 20
-"""Samples of a row group; it is written when it has as many."""
+"""Number of samples after which a row group is written."""
 
 
 def schema() -> pa.Schema:
-    """Columns of the table; ``signal`` holds a list a lead, in the order of ``leads``; NaN: missing."""
+    """Return the columns of the table. ``signal`` has one list per lead, in the order of ``leads``; NaN is missing."""
     import pyarrow as pa
 
     episode = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.string())])
@@ -50,7 +50,7 @@ def schema() -> pa.Schema:
 
 
 def table(recordings: Sequence[Recording]) -> pa.Table:
-    """Recordings as rows."""
+    """Return a table with one row per recording."""
     import pyarrow as pa
 
     rows = [_row(recording) for recording in recordings]
@@ -78,7 +78,7 @@ def _row(recording: Recording) -> dict[str, Any]:
 
 
 def _signal_column(recordings: Sequence[Recording]) -> pa.Array:
-    """List of lists, made of one buffer of numbers."""
+    """Build a column of nested lists on one buffer of numbers."""
     import pyarrow as pa
 
     leads = np.cumsum([0, *(len(recording.leads) for recording in recordings)], dtype=np.int32)
@@ -89,10 +89,10 @@ def _signal_column(recordings: Sequence[Recording]) -> pa.Array:
 
 
 def conversion_notes(recording: Recording) -> tuple[str, ...]:
-    """What the table does not keep of a recording."""
-    steps = recording.digital - recording.baseline[:, None].astype(np.int64)
-    there = recording.digital != missing_value(recording.digital.dtype)
-    return (ROUNDED,) if np.abs(steps).max(initial=0, where=there) > MAX_EXACT_VALUE else ()
+    """Return notes on information that the table does not keep."""
+    centered = recording.digital - recording.baseline[:, None].astype(np.int64)
+    valid = recording.digital != missing_value(recording.digital.dtype)
+    return (ROUNDED,) if np.abs(centered).max(initial=0, where=valid) > MAX_EXACT_VALUE else ()
 
 
 def _encode(recording: Recording, stem: str) -> EncodedRecording:
@@ -106,9 +106,9 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Callable[[Recording], None]]:
-    """Open one file of many recordings, written as they come, in memory that does not grow.
+    """Open a file for many recordings, which are written in row groups to limit memory.
 
-    Call what this yields with each recording. The file is there once all is written, or not at all.
+    Call the yielded function with each recording. The file is created atomically when the context ends.
     """
     import pyarrow.parquet as pq
 

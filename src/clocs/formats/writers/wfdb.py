@@ -1,4 +1,4 @@
-"""WFDB: a text header and one signal file, with the recording's own integers, gains and baselines."""
+"""Write WFDB: a text header and one signal file, with the unchanged digital values, gains and baselines."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from clocs.formats.writing import EncodedRecording, Writer
 CODES = {"int16": 16, "int32": 32}
 MAX_TEXT_LENGTH = 200
 MAX_LABEL_LENGTH = 40
-SCALE_LOST = "raw steps (adu) are written without the scale that they had"
-TEXT_CHANGED = "labels or lead names are written in ASCII, labels without commas and blanks, in 40 characters"
+SCALE_LOST = "raw digital values (adu) are written without their gain and baseline"
+TEXT_CHANGED = "labels or lead names are written in ASCII, labels without commas and spaces, in 40 characters"
 
 
 def _encode(recording: Recording, stem: str) -> EncodedRecording:
     digital = recording.digital
     frames = np.ascontiguousarray(digital.T).astype(digital.dtype.newbyteorder("<"), copy=False)
-    sampling_rate = (
-        int(recording.sampling_rate)
-        if recording.sampling_rate == int(recording.sampling_rate)
-        else float(recording.sampling_rate)
-    )
+    rate = float(recording.sampling_rate)
+    sampling_rate = int(rate) if rate.is_integer() else rate
     lines = [f"{stem} {len(digital)} {sampling_rate} {recording.num_samples}"]
     lines += [_signal_line(recording, row, stem) for row in range(len(digital))]
     lines += [f"#{comment}" for comment in _comments(recording)]
@@ -34,7 +31,7 @@ def _encode(recording: Recording, stem: str) -> EncodedRecording:
 
 
 def _signal_line(recording: Recording, row: int, stem: str) -> str:
-    """As header(5) of the WFDB manual has it; a gain of 0 says that the steps have no unit."""
+    """Return a signal line as in header(5) of the WFDB manual. A gain of 0 means that the values have no unit."""
     values = recording.digital[row]
     code = CODES[values.dtype.name]
     gain = f"{float(recording.gain[row])!r}({recording.baseline[row]})/mV" if recording.unit == "mV" else "0"
@@ -44,7 +41,7 @@ def _signal_line(recording: Recording, row: int, stem: str) -> str:
 
 
 def _comments(recording: Recording) -> Iterator[str]:
-    """Age, sex and diagnoses as PhysioNet's challenges write them."""
+    """Iterate over comments with age, sex and diagnoses, in the style of the PhysioNet challenges."""
     if recording.age is not None:
         yield f"Age: {recording.age:.6g}"
     if recording.sex:
@@ -58,7 +55,7 @@ def _comments(recording: Recording) -> Iterator[str]:
 
 
 def _label(label: str) -> str:
-    """A code as readers take it: what has blanks may be anything."""
+    """Return a label as a code without spaces, because readers ignore other labels."""
     return re.sub(r"[^\w.+/-]", "_", to_ascii(label, MAX_LABEL_LENGTH), flags=re.ASCII) or "_"
 
 
@@ -69,7 +66,7 @@ def _notes(recording: Recording) -> Iterator[str]:
     if [*map(_label, recording.labels), *names] != [*recording.labels, *recording.leads]:
         yield TEXT_CHANGED
     if recording.episodes:
-        yield "labelled stretches (episodes) are not written"
+        yield "episodes are not written"
 
 
 WFDB = Writer("wfdb", "WFDB: .hea and .dat, 16 or 32 bits", (".hea", ".dat"), _encode, needs_plain_names=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
 import re
@@ -17,6 +18,10 @@ from pydantic import BaseModel
 
 import clocs
 
+ROOT: Final = Path(__file__).parent.parent
+SOURCES: Final = sorted(
+    path for folder in ("src", "reproduction", "examples") for path in (ROOT / folder).rglob("*.py")
+)
 NAMESPACES: Final = ("augmentations", "datasets", "encoders", "formats", "losses", "methods")
 """Subpackages whose exports are public, beside those of ``clocs`` itself."""
 FRAGMENTS: Final = ("Of", "What", "Whether", "Which", "From", "Where", "How", "So", "As", "Whose")
@@ -112,3 +117,11 @@ def test_the_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert not runner.run(example, out=output.append).failed, "".join(output)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
+def test_no_docstring_begins_with_a_fragment(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
+    assert not [text.splitlines()[0] for text in texts if text.split(" ")[0] in FRAGMENTS]

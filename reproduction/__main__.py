@@ -1,4 +1,4 @@
-"""``python -m reproduction run|status|report``: compute the paper's tables and figures, and report them."""
+"""Command line of the reproduction: ``python -m reproduction run|status|report``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clocs.experiments.grid import Summary, TaskOutcome, TimeLeft, parse_shard, 
 from clocs.experiments.status import Status, statuses, totals
 from clocs.experiments.workspace import Workspace
 from reproduction.cells import AnyCell
-from reproduction.experiments import EXPERIMENTS, Experiment, chosen_cells
+from reproduction.experiments import EXPERIMENTS, Experiment, cell_filter
 from reproduction.paper_tables import all_experiments, find_experiment
 from reproduction.report.build import make_report
 from reproduction.report.results import Results
@@ -91,7 +91,7 @@ def report(
     results: ResultsFolder = Path("results"),
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("docs/results"),
 ) -> None:
-    """Make the report from finished cells: Markdown pages, pictures, and one HTML page with all of it."""
+    """Write the report from finished cells: Markdown pages, pictures, and one HTML page."""
     made = make_report(results, out, pages or [])
     typer.echo(f"{len(made)} files; the whole report is in {out / 'report.html'}")
 
@@ -99,7 +99,7 @@ def report(
 def _chosen(
     names: list[str], seeds: int, methods: str, datasets: str
 ) -> tuple[list[Experiment], dict[str, list[AnyCell]]]:
-    chosen, only = [find_experiment(name) for name in names], chosen_cells(methods, datasets)
+    chosen, only = [find_experiment(name) for name in names], cell_filter(methods, datasets)
     return chosen, {item.name: [cell for cell in item.cells(range(seeds)) if only(cell)] for item in chosen}
 
 
@@ -130,7 +130,7 @@ def _duration(seconds: float) -> str:
 
 
 def _status(cells: dict[str, list[AnyCell]], workspace: Workspace, chosen: list[Experiment]) -> dict[str, Any]:
-    """Return the status of every experiment, and of all together: a cell that several want counts there once."""
+    """Return the status of every experiment and of all together, where shared cells count once."""
     known = Results(workspace.results, may_be_empty=True)
     every, found = dict[str, Status](), {}
     for item in chosen:
@@ -141,7 +141,7 @@ def _status(cells: dict[str, list[AnyCell]], workspace: Workspace, chosen: list[
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:
-    """Print a line for each experiment; "can run" counts the cells to do whose inputs are there."""
+    """Print a line for each experiment. "can run" counts cells without missing inputs."""
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -163,7 +163,7 @@ def _line(name: str, now: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run a command; an error of the package is one line."""
+    """Run a command. Errors of the package are printed as one line."""
     try:
         app()
     except ClocsError as error:

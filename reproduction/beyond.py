@@ -1,4 +1,4 @@
-"""Beyond the paper: what the recommended encoder is worth, what each of its parts brings, and what more would bring."""
+"""Experiments beyond the paper: the recommended encoder, its ablation, and its scaling."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from clocs.training.ready_configs import RECOMMENDED
 from reproduction.cells import AnyCell, Evaluation, Pretraining
 from reproduction.paper_numbers import SOURCES
 
-TOGETHER: Final = ("physionet2020", "chapman", "physionet2017")
-"""What the one encoder for all is trained on."""
-ELSEWHERE: Final = ("physionet2017", "cardiology")
-FEW: Final = (10, 30, 100, 300, 1000)
-"""Patients with labels; then all."""
+PRETRAINING_DATASETS: Final = ("physionet2020", "chapman", "physionet2017")
+"""Datasets that the recommended encoder is trained on."""
+TRANSFER_DATASETS: Final = ("physionet2017", "cardiology")
+LABELLED_PATIENTS: Final = (10, 30, 100, 300, 1000)
+"""Numbers of labelled patients; all patients come last."""
 WITH_LABELS: Final[dict[str, Any]] = {"optimizer": "adamw", "learning_rate": 1e-3}
-"""How the residual network is trained with labels."""
-FINE: Final = 3e-4
+"""Options of training the residual network with labels."""
+FINETUNE_LEARNING_RATE: Final = 3e-4
 """Learning rate of fine-tuning."""
 EPOCHS_WITH_LABELS: Final = 20
-"""At most, where there are many labels."""
+"""Maximum number of epochs if there are many labels."""
 PATIENCE_WITH_LABELS: Final = 5
-"""Epochs without a better validation AUC that end training from scratch."""
-SHORT: Final = 460
-"""Steps of an ablation: five times all leads of all training recordings of PhysioNet 2020."""
-MEDIUM: Final = 1_000
-"""Steps where growth is measured."""
+"""Epochs without a better validation AUC after which training with labels stops."""
+ABLATION_STEPS: Final = 460
+"""Steps of an ablation: five passes over all leads of all training recordings of PhysioNet 2020."""
+GROWTH_STEPS: Final = 1_000
+"""Steps of a scaling experiment."""
 FLOAT32: Final[dict[str, Any]] = {"precision": "32-true"}
-"""What any processor does quickly; the ablation found it as good as bfloat16."""
+"""Precision that every processor supports; as good as bfloat16 in the ablation."""
 
 UNCHANGED: Final = "nothing changed"
 PAPERS_WEIGHTS: Final[dict[str, Any]] = {"off_diagonals": None}
-"""Of pairs of one patient, in what the ablation changes: it showed that the recipe should not have them."""
+"""The paper's weights of pairs of one patient, which the ablation starts from."""
 ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     UNCHANGED: {},
     "all positive pairs weigh alike, as is recommended": {"method": {"off_diagonals": "alike"}},
@@ -56,7 +56,7 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "temperature 0.2": {"method": {"temperature": 0.2}},
     "float32": FLOAT32,
 }
-"""One change at a time, by name; None takes an option of the method away."""
+"""Changes of one thing at a time, by name. None removes an option of the method."""
 
 GROWTH: Final[dict[str, dict[str, Any]]] = {
     "as recommended": {},
@@ -65,11 +65,11 @@ GROWTH: Final[dict[str, dict[str, Any]]] = {
     "10 % of the patients": {"patient_fraction": 0.1},
     "30 % of the patients": {"patient_fraction": 0.3},
 }
-"""Wider and narrower networks, and fewer unlabelled patients for as many steps."""
+"""Wider and narrower networks, and fewer unlabelled patients with the same number of steps."""
 
 
 def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | None = None) -> Pretraining:
-    """As recommended, or with changes; the cell says all of it, so that it keeps its name when we change our mind."""
+    """Return the recommended pre-training, with changes. The cell states all values, so that defaults may change."""
     values = {**RECOMMENDED, "pca": True, **(changes or {})}
     method = {**RECOMMENDED["method"], **values.pop("method")}
     kept = {key: value for key, value in method.items() if key != "name" and value is not None}
@@ -86,16 +86,16 @@ def encoder(seed: int, datasets: tuple[str, ...], changes: Mapping[str, Any] | N
     )
 
 
-def one_encoder(seed: int) -> Pretraining:
-    """The encoder for all: each batch is of one dataset, as many of each.
+def recommended_encoder(seed: int) -> Pretraining:
+    """Return the recommended encoder. Each batch has one dataset, and datasets alternate.
 
-    Seed 0 is the one that we ship, trained in bfloat16; others are in float32.
+    Seed 0 is the shipped encoder, trained in bfloat16. Other seeds are trained in float32.
     """
-    return encoder(seed, TOGETHER, {"alternate_stores": True, **(FLOAT32 if seed else {})})
+    return encoder(seed, PRETRAINING_DATASETS, {"alternate_stores": True, **(FLOAT32 if seed else {})})
 
 
 def untrained(dataset: str, seed: int, *, pca: bool = False) -> Pretraining:
-    """The recommended network as it starts; what it would have been trained with does not matter to it."""
+    """Return the recommended network with its initial weights."""
     shape = {key: RECOMMENDED[key] for key in ("encoder", "frames")}
     method: str = RECOMMENDED["method"]["name"]
     values: dict[str, Any] = {"preset": "recommended", "seed": seed, "max_epochs": 0, "config": shape}
@@ -103,7 +103,7 @@ def untrained(dataset: str, seed: int, *, pca: bool = False) -> Pretraining:
 
 
 def linear(start: Pretraining, dataset: str, seed: int, label_fraction: float = 0.5, **values: Any) -> Evaluation:
-    """By the recommended protocol; ``values``: other keys of the evaluation's config."""
+    """Return a linear evaluation by the recommended protocol; ``values`` are other keys of its config."""
     given: dict[str, Any] = {"preset": "recommended", "label_fraction": label_fraction, "config": values}
     return Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed, **given)
 
@@ -116,7 +116,7 @@ def trained(
     max_epochs: int = EPOCHS_WITH_LABELS,
     **values: Any,
 ) -> Evaluation:
-    """All weights, with labels."""
+    """Return training of all weights with labels."""
     config = {**WITH_LABELS, **values}
     given: dict[str, Any] = {
         "preset": "recommended",
@@ -128,13 +128,13 @@ def trained(
 
 
 def as_in_paper(method: str | None, protocol: Literal["linear", "finetune"], dataset: str, seed: int) -> Evaluation:
-    """By the preset ``paper``, on the paper's own frames; None: random weights."""
+    """Return an evaluation by the preset ``paper``. Method None: random weights."""
     start = None if method is None else Pretraining(method=method, dataset=dataset, seed=seed)
     return Evaluation(protocol=protocol, start=start, dataset=dataset, seed=seed)
 
 
 COMPARED: Final[dict[str, Callable[[str, int], Evaluation]]] = {
-    "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
+    "recommended encoder, linear": lambda data, seed: linear(recommended_encoder(seed), data, seed),
     "its network with random weights, principal components, linear": lambda data, seed: linear(
         untrained(data, seed, pca=True), data, seed
     ),
@@ -145,11 +145,11 @@ COMPARED: Final[dict[str, Callable[[str, int], Evaluation]]] = {
     "the paper's network with random weights, linear": partial(as_in_paper, None, "linear"),
     "the paper's network, trained with the labels": partial(as_in_paper, None, "finetune"),
 }
-"""By dataset and seed: the one encoder, its network without pre-training, and the paper's; half of the labels."""
+"""Evaluations by dataset and seed with half of the labels: the recommended encoder, and baselines."""
 
 
 def recommended(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """The one encoder and what it is to be compared with."""
+    """Iterate over the evaluations of the recommended encoder and its baselines."""
     for seed in seeds:
         for dataset in SOURCES:
             for kind in COMPARED.values():
@@ -157,8 +157,8 @@ def recommended(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def few_frozen(dataset: str, seed: int, patients: int | None) -> Evaluation:
-    """A linear classifier on the one encoder, with the labels of so many patients, whom the seed draws; None: all."""
-    start = one_encoder(0)
+    """Return a linear evaluation with the labels of some patients, which the seed draws. None: all patients."""
+    start = recommended_encoder(0)
     return (
         linear(start, dataset, seed, 1.0)
         if patients is None
@@ -167,23 +167,25 @@ def few_frozen(dataset: str, seed: int, patients: int | None) -> Evaluation:
 
 
 def few_tuned(dataset: str, seed: int, patients: int | None) -> Evaluation:
-    """The one encoder fine-tuned with the labels of so many patients."""
-    return trained(one_encoder(0), dataset, seed, 1.0, learning_rate=FINE, **_by_labels(patients))
+    """Return fine-tuning of the recommended encoder with the labels of some patients. None: all patients."""
+    return trained(
+        recommended_encoder(0), dataset, seed, 1.0, learning_rate=FINETUNE_LEARNING_RATE, **_by_labels(patients)
+    )
 
 
 def from_scratch(dataset: str, seed: int, patients: int | None, label_fraction: float = 1.0) -> Evaluation:
-    """The same network trained with labels alone."""
+    """Return training of the same network from scratch, with the labels of some patients. None: all patients."""
     return trained(untrained(dataset, seed), dataset, seed, label_fraction, **_by_labels(patients))
 
 
 def _by_labels(patients: int | None) -> dict[str, Any]:
-    """As for the classifier, validation AUC chooses.
+    """Return training options for a number of labelled patients.
 
-    However few the labels, training goes as often over frames as with those of a thousand patients, in small batches.
+    With few labels an epoch has more passes, so that it has as many frames as with a thousand patients.
     """
     values: dict[str, Any] = {"monitor": "auc", "patience": PATIENCE_WITH_LABELS}
     few = (
-        {"num_labelled_patients": patients, "batch_size": 32, "passes_per_epoch": max(FEW) // patients}
+        {"num_labelled_patients": patients, "batch_size": 32, "passes_per_epoch": max(LABELLED_PATIENTS) // patients}
         if patients is not None
         else {}
     )
@@ -191,12 +193,12 @@ def _by_labels(patients: int | None) -> dict[str, Any]:
 
 
 def few_labels(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """With labels of so many patients: the one encoder with a linear classifier and fine-tuned, and from scratch.
+    """Iterate over evaluations with few labelled patients: linear, fine-tuned and from scratch.
 
-    Other seeds draw other patients, on whom much depends where they are few; the encoder stays the one that we ship.
+    Each seed draws other patients. The encoder is always the shipped one.
     """
     for seed in seeds:
-        for count in (*FEW, None):
+        for count in (*LABELLED_PATIENTS, None):
             for dataset in SOURCES:
                 yield few_frozen(dataset, seed, count)
                 yield from_scratch(dataset, seed, count)
@@ -204,41 +206,41 @@ def few_labels(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def transfer(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """To the paper's other two datasets, at their physical rate: linear, fine-tuned, and from scratch."""
+    """Iterate over evaluations on the paper's other two datasets: linear, fine-tuned and from scratch."""
     for seed in seeds:
-        for dataset in ELSEWHERE:
-            yield linear(one_encoder(seed), dataset, seed)
-            yield trained(one_encoder(seed), dataset, seed, learning_rate=FINE)
+        for dataset in TRANSFER_DATASETS:
+            yield linear(recommended_encoder(seed), dataset, seed)
+            yield trained(recommended_encoder(seed), dataset, seed, learning_rate=FINETUNE_LEARNING_RATE)
             yield trained(untrained("physionet2020", seed), dataset, seed)
 
 
 def ablation(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """One change at a time, equal steps, on PhysioNet 2020, by validation patients."""
+    """Iterate over the ablation on PhysioNet 2020, scored on validation patients."""
     for seed in seeds:
         for name in ABLATIONS:
             yield ablated(name, seed)
 
 
 def ablated(name: str, seed: int) -> Evaluation:
-    """What is recommended but for the paper's weights, with one change and few steps."""
+    """Return the evaluation of one change, from the recommended recipe with the paper's weights of pairs."""
     method = {**PAPERS_WEIGHTS, **ABLATIONS[name].get("method", {})}
-    start = encoder(seed, ("physionet2020",), {**ABLATIONS[name], "method": method, "max_steps": SHORT})
+    start = encoder(seed, ("physionet2020",), {**ABLATIONS[name], "method": method, "max_steps": ABLATION_STEPS})
     return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})
 
 
 def growth(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """On PhysioNet 2020, by validation patients: wider networks, and fewer unlabelled patients."""
+    """Iterate over the scaling experiments on PhysioNet 2020, scored on validation patients."""
     for seed in seeds:
         for name in GROWTH:
             yield grown(name, seed)
 
 
 def grown(name: str, seed: int) -> Evaluation:
-    """What is recommended, larger or smaller."""
+    """Return the evaluation of a scaling experiment."""
     values = {
-        "max_steps": MEDIUM,
-        "max_epochs": MEDIUM,
-        "patience": MEDIUM,
+        "max_steps": GROWTH_STEPS,
+        "max_epochs": GROWTH_STEPS,
+        "patience": GROWTH_STEPS,
     }  # however few steps an epoch of few patients has
     start = encoder(seed, ("physionet2020",), {**GROWTH[name], **values, **FLOAT32})  # so that times compare
     return linear(start, "physionet2020", seed).model_copy(update={"part": "validation"})

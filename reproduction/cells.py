@@ -21,20 +21,20 @@ from reproduction.presets import Preset
 Measure = Literal["distances", "neighbours", "audit", "groups"]
 Level = Literal["frame", "recording"]
 LEVELS: Final[tuple[Level, ...]] = ("frame", "recording")
-"""What an AUC is computed over: every lead and frame by itself, as in the paper, or the mean of a recording."""
+"""Levels of an AUC: every lead and frame by itself, as in the paper, or the mean of a recording."""
 RANDOM_EMBEDDING: Final = 128
-"""Embedding length of random weights without a pre-training. A pre-training of no epochs gives other lengths."""
+"""Embedding dimension of random weights. Other dimensions need a pre-training of zero epochs."""
 EPOCHS: Final = 25
-"""Most epochs of a pre-training of the paper's grid, the same for all methods; the paper states no number."""
-LONG: Final = 4 * EPOCHS
+"""Maximum number of epochs of a pre-training, the same for all methods. The paper states no number."""
+LONG_EPOCHS: Final = 4 * EPOCHS
 """Epochs of the experiment with longer pre-training."""
-APART: Final = "apart"
-"""A split of its own for pre-training, so that it includes test patients of the default split."""
+SEPARATE_SPLIT: Final = "apart"
+"""Name of a second split, for a pre-training that includes test patients of the default split."""
 FULL_DOWNLOADS: Final = "publishers' full downloads (12 leads)"
 
 
 class PaperCell(Cell):
-    """What pre-trainings and evaluations have in common."""
+    """Fields that pre-trainings and evaluations share."""
 
     dataset: str
     preset: Preset = "paper"
@@ -52,13 +52,13 @@ class PaperCell(Cell):
 
 
 class Pretraining(PaperCell):
-    """An encoder to be trained."""
+    """A pre-training of an encoder."""
 
     kind: ClassVar[str] = "pretraining"
 
     method: str
     max_epochs: int = Field(default=EPOCHS, ge=0)
-    """At most. 0: the encoder as it starts."""
+    """Maximum number of epochs. 0: initial weights."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the method, such as augmentations or BYOL's decay."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -117,10 +117,10 @@ class Evaluation(PaperCell):
 
     protocol: Literal["linear", "finetune"] | Measure
     start: Pretraining | None
-    """None: random weights, or a ``shipped`` encoder."""
+    """Pre-training of the encoder. None: random weights, or a ``shipped`` encoder."""
     label_fraction: float = 0.5
     max_epochs: int = Field(default=100, gt=0)
-    """Of fine-tuning, at most."""
+    """Maximum number of epochs of fine-tuning."""
     part: Literal["validation", "test"] = "test"
     """The part of the split whose patients are tested."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -131,7 +131,7 @@ class Evaluation(PaperCell):
     @model_validator(mode="after")
     def _one_encoder(self) -> Self:
         if self.start is None and self.embedding_dim != RANDOM_EMBEDDING:
-            raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start from one of epochs=0")
+            raise ValueError(f"random weights have E = {RANDOM_EMBEDDING}; for others, start with max_epochs=0")
         if self.shipped and self.start is not None:
             raise ValueError(f"it starts either from {self.shipped} or from a pre-training")
         return self
@@ -185,7 +185,7 @@ VIEWS: Final = {"supervised": 1, "mtssl": 6}
 
 def _workload(amount: float, kind: str, cell: AnyCell, encoder: Pretraining | None) -> Workload:
     network = "cnn" if encoder is None else str(encoder.config.get("encoder", {}).get("name", "cnn"))
-    if cell.preset == "trial":  # trials change too much to tell the cost of others
+    if cell.preset == "trial":  # the costs of trials vary too much
         network = "trial"
     similar = (
         ("same method, dataset and preset", (kind, network, cell.dataset, cell.method, cell.preset)),
@@ -198,7 +198,7 @@ def _workload(amount: float, kind: str, cell: AnyCell, encoder: Pretraining | No
 
 @lru_cache
 def _training_frames(dataset: str, leads: int, segmented: bool = False) -> float:
-    """Thousands, by the paper's tables 3 (its own methods) and 4."""
+    """Return thousands of training frames, from the paper's tables 3 and 4."""
     pairs = counts(table=3, split="train", dataset=dataset, method="cmsc") if segmented else ()
     frames = counts(table=4, split="train", dataset=dataset, quantity="instances")
     known = next((count.value for count in (*pairs, *frames)), OTHER_FRAMES)
@@ -227,5 +227,5 @@ def random_start(embedding_dim: int, seed: int) -> Pretraining | None:
     """Return where an evaluation of the paper's network with random weights starts."""
     if embedding_dim == RANDOM_EMBEDDING:
         return None
-    # As a run starts with it: its weights come from the seed alone, whatever method and dataset.
+    # Initial weights depend only on the seed, not on method and dataset.
     return Pretraining(method="cmsc", dataset="chapman", embedding_dim=embedding_dim, seed=seed, max_epochs=0)

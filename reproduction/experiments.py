@@ -1,6 +1,6 @@
-"""The paper's tables and figures as data: which cells they are made of.
+"""The cells of the paper's tables and figures, and of further experiments.
 
-Cells come seed by seed, so that what is missing at any moment is only seeds.
+Cells are ordered by seed, so that a partial grid has all cells of the first seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from clocs.methods import METHODS as METHOD_REGISTRY
 from reproduction.beyond import ablation, few_labels, growth, recommended, transfer
-from reproduction.cells import APART, EPOCHS, LONG, AnyCell, Evaluation, Pretraining, random_start
+from reproduction.cells import EPOCHS, LONG_EPOCHS, SEPARATE_SPLIT, AnyCell, Evaluation, Pretraining, random_start
 from reproduction.paper_numbers import SOURCES, Method
 from reproduction.presets import PRESETS, Preset
 from reproduction.search import search
@@ -27,16 +27,16 @@ TRANSFERS = tuple(
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure, or a question of ours."""
+    """A table or figure of the paper, or a further experiment."""
 
     name: str
     title: str
     cells: Callable[[Iterable[int]], Iterator[AnyCell]]
-    """For these seeds."""
+    """Function that iterates over the cells for some seeds."""
 
 
 def table1(seeds: Iterable[int], methods: Iterable[str] = METHODS, preset: Preset = "paper") -> Iterator[AnyCell]:
-    """Linear evaluation on the dataset of pre-training, and of random weights."""
+    """Iterate over linear evaluations on the dataset of pre-training, and of random weights."""
     for seed in seeds:
         for dataset in SOURCES:
             yield Evaluation(protocol="linear", start=None, dataset=dataset, seed=seed, preset=preset)
@@ -46,7 +46,7 @@ def table1(seeds: Iterable[int], methods: Iterable[str] = METHODS, preset: Prese
 
 
 def table2(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Fine-tuning on other datasets than that of pre-training; random weights, and supervised pre-training."""
+    """Iterate over fine-tunings on other datasets than that of pre-training, with baselines."""
     for seed in seeds:
         for target in dict.fromkeys(target for _, target in TRANSFERS):
             yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed)
@@ -57,7 +57,7 @@ def table2(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def released(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """CMLC and CMSMLC on Chapman: by the paper's word, with the released code's loss alone, and with all it did."""
+    """Iterate over CMLC and CMSMLC on Chapman: by the paper, with the released code's loss, and by all of its code."""
     loss = {"options": PRESETS["released"].contrast_options}
     kinds: tuple[tuple[Preset, dict[str, Any]], ...] = (("paper", {}), ("paper", loss), ("released", {}))
     for seed in seeds:
@@ -68,7 +68,7 @@ def released(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def figure4(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """CMSC with a quarter of the labels against random weights with all of them."""
+    """Iterate over CMSC and random weights with a quarter and with all of the labels."""
     for seed in seeds:
         for source, target in (("chapman", "physionet2017"), ("physionet2020", "cardiology")):
             start = Pretraining(method="cmsc", dataset=source, seed=seed)
@@ -85,7 +85,7 @@ AUGMENTATIONS = ("gaussian_noise", "flip_time", "flip_amplitude", "spec_augment_
 
 
 def figure3(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Single augmentations, and noise followed by each of the others. The paper has PhysioNet 2020; this is Chapman."""
+    """Iterate over single augmentations, and noise followed by each other one, on Chapman."""
     sets = [(name,) for name in AUGMENTATIONS] + [("gaussian_noise", name) for name in AUGMENTATIONS[1:]]
     for seed in seeds:
         for names in sets:
@@ -96,7 +96,7 @@ def figure3(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def figure5(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Fine-tuning on Cardiology after Chapman, by length of the embedding and by share of the labels."""
+    """Iterate over fine-tunings on Cardiology after Chapman, by embedding dimension and by label fraction."""
     for seed in seeds:
         by_embedding = [(embedding_dim, 0.25) for embedding_dim in (32, 64, 128, 256)]
         for embedding_dim, label_fraction in by_embedding + [
@@ -113,25 +113,25 @@ def figure5(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def _start(method: str, embedding_dim: int, seed: int) -> Pretraining | None:
-    """Pre-trained on Chapman, or a network as it starts."""
+    """Return a pre-training on Chapman, or initial weights."""
     if method == "random":
         return random_start(embedding_dim, seed)
     return Pretraining(method=method, dataset="chapman", seed=seed, embedding_dim=embedding_dim)
 
 
 def figure6(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Distances within and between validation patients of PhysioNet 2020, after SimCLR and after CMSC."""
+    """Iterate over distances within and between validation patients of PhysioNet 2020, for SimCLR and CMSC."""
     for seed in seeds:
         for method in ("simclr", "cmsc"):
             start = Pretraining(method=method, dataset="physionet2020", seed=seed)
             yield Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
 
 
-LONGER = (EPOCHS, LONG)
+LONGER = (EPOCHS, LONG_EPOCHS)
 
 
 def longer(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Table 1 after as many epochs as all others have, and after four times as many."""
+    """Iterate over table 1 with the usual number of epochs, and with four times as many."""
     for seed in seeds:
         for dataset in SOURCES:
             for method in METHODS:
@@ -141,27 +141,27 @@ def longer(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def leakage(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """CMSC on PhysioNet 2020 pre-trained on a split of its own, and so on most test patients: what it would gain."""
+    """Iterate over CMSC on PhysioNet 2020, pre-trained without and with most of the test patients."""
     for seed in seeds:
         changes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
             ({}, {}),
-            ({"split": APART}, {"on_leak": "measure"}),
+            ({"split": SEPARATE_SPLIT}, {"on_leak": "measure"}),
         )
-        for training, judging in changes:
+        for training, evaluation in changes:
             start = Pretraining(method="cmsc", dataset="physionet2020", seed=seed, config=training)
-            yield Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, config=judging)
+            yield Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, config=evaluation)
 
 
 SAME_PATIENT = {"all pairs alike": "alike", "none": "none"}
-"""What pairs of one patient's instances weigh, if not what the paper gives them."""
+"""Weights of pairs of one patient's instances, other than the paper's."""
 
 
 AUTHORS_LOSS: Final = {"form": "nt_xent"}
-"""Of SimCLR."""
+"""The loss of SimCLR's authors."""
 
 
 def instances_per_patient(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """CMSC by what pairs across a patient's instances weigh: as in the paper, as much as any other pair, nothing."""
+    """Iterate over weights of pairs across a patient's instances in CMSC."""
     for seed in seeds:
         for dataset in SOURCES:
             for options in ({}, *({"off_diagonals": weight} for weight in SAME_PATIENT.values())):
@@ -170,7 +170,7 @@ def instances_per_patient(seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def nt_xent(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """SimCLR by InfoNCE between the two views, as elsewhere, and by the loss that its authors gave it."""
+    """Iterate over SimCLR with InfoNCE between the two views, and with the loss of its authors."""
     for seed in seeds:
         for dataset in SOURCES:
             for options in ({}, AUTHORS_LOSS):
@@ -203,8 +203,8 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
-def chosen_cells(methods: str, datasets: str) -> Callable[[AnyCell], bool]:
-    """Which cells a choice of methods and of evaluation datasets keeps, each as names with commas; empty: all."""
+def cell_filter(methods: str, datasets: str) -> Callable[[AnyCell], bool]:
+    """Return a filter for methods and datasets, each a list of names with commas. Empty: all."""
     kept_methods = _known_names(methods, "methods", ["random", *METHOD_REGISTRY.names()])
     kept_datasets = _known_names(datasets, "datasets", DATASETS.names())
 

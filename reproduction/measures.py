@@ -1,4 +1,4 @@
-"""Embeddings as they are, with nothing fitted to them: protocols of a grid whose results are small, and name nobody."""
+"""Measures of embeddings without a classifier. Results are small and have no patient ids."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Folder = str | os.PathLike[str]
 
 
 def _distances(encoder: Folder, store: Folder, *, seed: int, **options: Any) -> dict[str, Any]:
-    """Within and between patients."""
+    """Measure distances within and between patients."""
     cohort = open_cohort(encoder, store, seed=seed, **options)
     found = patient_distances(cohort.rows.values, cohort.rows.patient, seed=seed)
     return {"distances": {**found.as_dict(), "histogram": found.histogram()}, "notes": list(cohort.notes)}
 
 
 def _neighbours(encoder: Folder, store: Folder, **options: Any) -> dict[str, Any]:
-    """Whether the nearest patients have the same labels."""
+    """Measure how often the nearest patients have the same labels."""
     cohort = open_cohort(encoder, store, **options)
     patients = cohort.patients()
     found = neighbor_agreement(patients.values, patients.truth, patients.classes)
@@ -31,13 +31,13 @@ def _neighbours(encoder: Folder, store: Folder, **options: Any) -> dict[str, Any
 
 
 def _audit(encoder: Folder, store: Folder, *, part: Literal["test"], **options: Any) -> dict[str, Any]:
-    """What they give away of test patients, and of those who trained the encoder."""
+    """Run the privacy audit."""
     found = audit(encoder, store, **options)
     return {"audit": found, "notes": found.pop("notes")}
 
 
 def _groups(encoder: Folder, store: Folder, *, fine: bool = False, **options: Any) -> dict[str, Any]:
-    """Groups that patients form by themselves."""
+    """Cluster patients."""
     cohort = open_cohort(encoder, store, **options)
     return {
         "groups": group_patients(cohort, cluster_selection="leaf" if fine else "eom").as_dict(),
@@ -51,6 +51,6 @@ MEASURES: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "audit": _audit,
     "groups": _groups,
 }
-"""By protocol: an encoder and a store -> what was found, under the protocol's name, and notes.
+"""Functions by protocol. Each takes an encoder and a store; it returns its result under the protocol's name, and notes.
 
-Options: part, frames and seed, as for ``open_cohort``, and the measure's own."""
+Options are part, frames and seed, as for ``open_cohort``, and those of the measure."""

@@ -1,8 +1,7 @@
-"""The paper's numbers as data, each with its place: results, counts, settings, figures, claims.
+"""The paper's numbers as data: results, counts, settings, figures and claims, each with its location in the paper.
 
-They stand in ``paper_numbers.json``, a row for each cell of a table. A line is one of the LaTeX source; tables,
-figures and sections have the numbers that the source gives them when it is set. Figures are images, so only their
-conditions are known.
+They are stored in ``paper_numbers.json``, a row for each cell of a table. Line numbers are of the LaTeX source; tables,
+figures and sections have their printed numbers. Figures are images, so only their conditions are known.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class _Frozen(BaseModel):
 
 
 class PretrainingCondition(_Frozen):
-    """What tells one pre-training from another, but for its seed."""
+    """All values of a pre-training except its seed."""
 
     method: Method
     dataset: DatasetName
@@ -42,35 +41,34 @@ class PretrainingCondition(_Frozen):
     augmentations: tuple[str, ...] | None
 
 
-class _Varied(_Frozen):
-    """What the paper varies."""
+class _ConditionFields(_Frozen):
+    """Values that the paper varies."""
 
     protocol: Protocol
     method: Method
     pretraining: DatasetName | None
-    """None with random weights."""
+    """Dataset of pre-training. None: random weights."""
     evaluation: DatasetName
     embedding_dim: int
     label_fraction: float = Field(gt=0, le=1)
-    """Of the labelled training data."""
+    """Fraction of the labelled training data."""
     leads: Literal[1, 4, 12]
-    """Of the datasets that have several."""
+    """Number of leads of datasets with several leads."""
     decay: float | None = None
-    """BYOL's, of its delayed copy."""
+    """Decay of BYOL's target network."""
     augmentations: tuple[str, ...] | None
-    """In order, by this package's names; of MT-SSL, its tasks. None: the paper does not say which."""
+    """Augmentations in order, by their names in this package; for MT-SSL, its tasks. None: not stated."""
 
 
-class Condition(_Varied):
-    """What tells one evaluation from another, but for its seed.
+class Condition(_ConditionFields):
+    """All values of an evaluation except its seed.
 
-    ``leads`` is 1 where no dataset with several takes part: random weights on a single-lead dataset. Tables for
-    4 and for 12 leads print these again.
+    ``leads`` is 1 for random weights on a single-lead dataset. Tables for 4 and for 12 leads repeat these.
     """
 
     @property
     def pretrained(self) -> PretrainingCondition | None:
-        """The pre-training it needs; None with random weights."""
+        """Its pre-training. None: random weights."""
         if self.pretraining is None or self.leads == 1:
             return None
         return PretrainingCondition(
@@ -83,23 +81,23 @@ class Condition(_Varied):
         )
 
 
-class Result(_Varied):
-    """A cell that holds a test AUC: the mean over seeds and its standard deviation."""
+class Result(_ConditionFields):
+    """A table cell with a test AUC: mean and standard deviation over seeds."""
 
     table: int
     part: Literal["", "a", "b", "c", "d"]
     line: int
     column: int
-    """From 1, without that of the methods."""
+    """Column number from 1, without the column of methods."""
     value: float = Field(ge=0, le=1)
     deviation: float = Field(ge=0)
     printed: str
     bold: bool
-    """The paper's mark of the best method of a column, random weights and supervision left aside."""
+    """Whether the paper marks it as the best self-supervised method of a column."""
     note: str
 
     @model_validator(mode="after")
-    def _is_what_is_printed(self) -> Self:
+    def _agrees_with_printed(self) -> Self:
         if not re.fullmatch(r"0\.\d+ ± 0\.\d+", self.printed):
             raise ValueError(f"'{self.printed}' is not mean ± deviation")
         if tuple(map(float, self.printed.split(" ± "))) != (self.value, self.deviation):
@@ -108,12 +106,12 @@ class Result(_Varied):
 
     @property
     def condition(self) -> Condition:
-        """What was done to get it."""
-        return _condition({name: getattr(self, name) for name in _Varied.model_fields})
+        """The experiment."""
+        return _condition({name: getattr(self, name) for name in _ConditionFields.model_fields})
 
 
 class Count(_Frozen):
-    """A cell of the tables of data, 3 and 4."""
+    """A cell of tables 3 and 4, which describe the data."""
 
     table: int
     line: int
@@ -122,9 +120,9 @@ class Count(_Frozen):
     dataset: DatasetName
     split: Literal["train", "validation", "test"]
     method: Method | None
-    """None: training on the downstream task."""
+    """Method. None: training on the downstream task."""
     form: Literal["", "S", "2S", "S x L", "2S x L"]
-    """Of one instance: samples, and leads where it has several."""
+    """Shape of an instance: samples, and leads if there are several."""
     value: int = Field(gt=0)
     printed: str
 
@@ -133,10 +131,10 @@ Value = int | float | str
 
 
 class Setting(_Frozen):
-    """An option the paper states, in a table or in its text."""
+    """An option that the paper states, in a table or in its text."""
 
     subject: str
-    """What it applies to: a dataset, a method, a layer, ``encoder``, or ``all``."""
+    """Part that it applies to: a dataset, a method, a layer, ``encoder``, or ``all``."""
     name: str
     value: Value | tuple[Value, ...]
     printed: str
@@ -162,14 +160,14 @@ class Table(_Frozen):
 
 
 class Panel(_Frozen):
-    """A part of a figure: every combination of these values is in it. What is missing, the paper does not say."""
+    """A part of a figure, with every combination of these values. The paper does not state the others."""
 
     part: str
     varies: dict[str, tuple[Any, ...]]
 
     def conditions(self) -> Iterator[Condition]:
-        """None where a panel shows no evaluation, or the paper does not say enough."""
-        needed = {name for name, field in _Varied.model_fields.items() if field.is_required()}
+        """Iterate over the experiments, if the panel shows evaluations and the paper describes them completely."""
+        needed = {name for name, field in _ConditionFields.model_fields.items() if field.is_required()}
         if needed <= self.varies.keys():
             for values in product(*self.varies.values()):
                 yield _condition(dict(zip(self.varies, values, strict=True)))
@@ -189,25 +187,25 @@ class Figure(_Frozen):
     note: str
 
 
-class Stated(_Frozen):
-    """One number of a claim, and the same number from the tables."""
+class StatedNumber(_Frozen):
+    """A number of a claim, and the same number in the tables."""
 
     what: str
     printed: str
     """As in the source."""
     value: float | None
-    """What the sentence says; None: nothing countable."""
+    """Value in the sentence. None: the sentence has no number."""
     relation: Literal["equal", "at least"] = "equal"
     within: float = 0.0
-    """What rounding explains."""
+    """Tolerance for rounding."""
     found: tuple[float, ...] = ()
-    """What the tables say; empty: it is printed nowhere."""
+    """Values in the tables. Empty: no table has them."""
     where: tuple[dict[str, Value], ...] = ()
-    """Which results: one choice for their values, two for the difference of one from another in points."""
+    """Filters of results: one for their values, two for the difference of the first from the second in points."""
 
     @property
     def holds(self) -> bool | None:
-        """Whether the tables bear it out; None: they cannot tell."""
+        """Whether the tables confirm it. None: they do not have it."""
         stated, slack = self.value, self.within + 1e-9
         if stated is None or not self.found:
             return None
@@ -224,30 +222,30 @@ class Claim(_Frozen):
     """Empty: the abstract."""
     line: int
     says: str
-    numbers: tuple[Stated, ...]
+    numbers: tuple[StatedNumber, ...]
     note: str
 
     @property
     def holds(self) -> bool | None:
-        """False where a number is contradicted by the tables; None where they tell of no number."""
+        """Whether the tables confirm all of its numbers. None: they have none of them."""
         known = [number.holds for number in self.numbers if number.holds is not None]
         return all(known) if known else None
 
 
 def _rows(given: object) -> object:
-    """Rows under one list of columns, to a mapping a row."""
+    """Convert columns and rows to a mapping for each row."""
     if isinstance(given, Mapping) and given.keys() == {"columns", "rows"}:
         return [dict(zip(given["columns"], row, strict=True)) for row in given["rows"]]
     return given
 
 
 class Paper(_Frozen):
-    """All of ``paper_numbers.json``."""
+    """The content of ``paper_numbers.json``."""
 
     title: str
     reference: str
     seeds: int
-    """Of every mean."""
+    """Number of seeds of every mean."""
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...]
     results: Annotated[tuple[Result, ...], BeforeValidator(_rows)]
@@ -261,42 +259,42 @@ Number = Result | Count | Setting
 
 @lru_cache(maxsize=1)
 def paper() -> Paper:
-    """The file, read once."""
+    """Read the file, once."""
     raw = (resources.files("reproduction") / "paper_numbers.json").read_text(encoding="utf-8")
     return Paper.model_validate_json(raw)
 
 
 def paper_numbers(table: int | None = None) -> tuple[Number, ...]:
-    """Every number of one table, or of all tables with the settings that the text states."""
+    """Return all numbers of a table. None: those of all tables, and the settings in the text."""
     known = paper()
     if table is not None and table not in {each.number for each in known.tables}:
-        raise ConfigError(f"the paper has no table {table}; its tables are 1 to {len(known.tables)}")
+        raise ConfigError(f"the paper has no table {table}; its tables are 1 to {len(known.tables)}.")
     every: tuple[Number, ...] = (*known.results, *known.counts, *known.settings)
     return tuple(number for number in every if table is None or number.table == table)
 
 
 def results(**where: object) -> tuple[Result, ...]:
-    """Results whose fields have these values, such as ``results(table=9, method="cmsc", fraction=0.25)``."""
+    """Return results by field values, such as ``results(table=9, method="cmsc", label_fraction=0.25)``."""
     return _matching(Result, paper().results, where)
 
 
 def results_of(condition: Condition) -> tuple[Result, ...]:
-    """Every cell with this condition: the paper prints some up to six times, with the same value."""
+    """Return all table cells with this condition. The paper prints some up to six times."""
     return _results_by_condition().get(condition, ())
 
 
 def counts(**where: object) -> tuple[Count, ...]:
-    """Counts of instances and patients whose fields have these values."""
+    """Return counts of instances and patients by field values."""
     return _matching(Count, paper().counts, where)
 
 
 def settings(**where: object) -> tuple[Setting, ...]:
-    """Settings whose fields have these values, such as ``settings(subject="chapman", name="batch")``."""
+    """Return settings by field values, such as ``settings(subject="chapman", name="batch_size")``."""
     return _matching(Setting, paper().settings, where)
 
 
 def _condition(fields: Mapping[str, Any]) -> Condition:
-    """Random weights come from no dataset, and know no leads but those of what they are evaluated on."""
+    """Return a condition. Random weights have no dataset of pre-training, and the leads of the evaluation."""
     values = dict(fields)
     if values["method"] == "random":
         values["pretraining"] = None

@@ -1,6 +1,6 @@
-"""Every table and figure of the paper as an experiment, made of its own conditions: ``paper-table-9``.
+"""Every table and figure of the paper as an experiment, such as ``paper-table-9``.
 
-Cells are named by their content, so these share theirs with each other and with ``tables``.
+Cells are named by their content, so experiments share cells.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from reproduction.paper_numbers import (
     results,
 )
 
-NOT_SAID: dict[str, tuple[Any, ...]] = {"embedding_dim": (128,), "leads": (4,), "augmentations": (None,)}
-"""What figures 4 and 6 leave open, as the main text's tables have it."""
+UNSTATED: dict[str, tuple[Any, ...]] = {"embedding_dim": (128,), "leads": (4,), "augmentations": (None,)}
+"""Values that figures 4 and 6 do not state, from the tables of the main text."""
 
 
 def cell_of(condition: Condition, seed: int) -> Evaluation:
-    """The evaluation that gives one of the paper's numbers, for one seed."""
+    """Return the evaluation of a condition, for one seed."""
     return Evaluation(
         protocol=condition.protocol,
         start=_start(condition, seed),
@@ -50,7 +50,7 @@ def _start(condition: Condition, seed: int) -> Pretraining | None:
 
 
 def pretraining_of(condition: PretrainingCondition, seed: int) -> Pretraining:
-    """The pre-training of a condition, for one seed."""
+    """Return the pre-training of a condition, for one seed."""
     return Pretraining(
         method=condition.method,
         dataset=condition.dataset,
@@ -62,14 +62,14 @@ def pretraining_of(condition: PretrainingCondition, seed: int) -> Pretraining:
 
 
 def _leads(count: int, dataset: str) -> dict[str, Any]:
-    """Named for 12; else they are the dataset's own in the paper."""
+    """Return options for 12 leads. Other numbers are the dataset's own leads in the paper."""
     if count != len(STANDARD_LEADS):
         return {}
     return {"leads": count, "config": {} if dataset in SINGLE_LEAD else {"leads": STANDARD_LEADS}}
 
 
 def _options(condition: PretrainingCondition) -> dict[str, Any]:
-    """What differs from the method's ready config; nothing where it is the same, so that cells are shared."""
+    """Return the differences from the method's ready config, so that equal cells are shared."""
     ready = parse_method(ready_config(f"{condition.method}-{condition.dataset}")["method"])
     found: dict[str, Any] = {}
     if condition.decay is not None and condition.decay != ready.get("decay"):
@@ -89,7 +89,7 @@ def _table_cells(conditions: tuple[Condition, ...], seeds: Iterable[int]) -> Ite
 def _figure_cells(figure: Figure, seeds: Iterable[int]) -> Iterator[AnyCell]:
     for seed in seeds:
         for panel in figure.panels:
-            varies = {**NOT_SAID, **panel.varies}
+            varies = {**UNSTATED, **panel.varies}
             if "evaluation" in varies:
                 for condition in Panel(part=panel.part, varies=varies).conditions():
                     yield cell_of(condition, seed)
@@ -98,9 +98,9 @@ def _figure_cells(figure: Figure, seeds: Iterable[int]) -> Iterator[AnyCell]:
 
 
 def _distances(varies: dict[str, tuple[Any, ...]], seed: int) -> Iterator[Evaluation]:
-    """Within and between the validation patients of the dataset that was pre-trained on."""
-    judged = {"protocol": ("linear",), "label_fraction": (1.0,), "evaluation": varies["pretraining"]}
-    for condition in Panel(part="", varies={**varies, **judged}).conditions():
+    """Iterate over distances of the validation patients of the dataset of pre-training."""
+    fixed = {"protocol": ("linear",), "label_fraction": (1.0,), "evaluation": varies["pretraining"]}
+    for condition in Panel(part="", varies={**varies, **fixed}).conditions():
         assert condition.pretrained is not None
         yield Evaluation(
             protocol="distances",
@@ -114,7 +114,7 @@ def _distances(varies: dict[str, tuple[Any, ...]], seed: int) -> Iterator[Evalua
 
 @lru_cache(maxsize=1)
 def paper_experiments() -> dict[str, Experiment]:
-    """One for each of the paper's tables and figures; those that show no results have no cells."""
+    """Return an experiment for each table and figure of the paper. Those without results have no cells."""
     found = []
     for table in paper().tables:
         conditions = tuple(dict.fromkeys(result.condition for result in results(table=table.number)))

@@ -1,4 +1,4 @@
-"""Presets: the same experiment by the paper's word, by the released code's behaviour, or as we would do it."""
+"""Presets: experiments by the paper's text, by its released code, or by our recommendation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Preset = Literal["paper", "released", "recommended", "trial"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a preset decides. No preset has a split that leaks."""
+    """Settings of a preset. No preset has a leaking split."""
 
     frames: FrameChoice
     label_unit: LabelUnit
@@ -21,17 +21,17 @@ class Settings:
     """Linear evaluation with BatchNorm and dropout active."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     contrast_options: dict[str, Any] = field(default_factory=dict)
-    """Of CMSC, CMLC and CMSMLC."""
+    """Options of CMSC, CMLC and CMSMLC."""
     config: dict[str, Any] = field(default_factory=dict)
     """Other keys of a pre-training's config."""
 
     def method_options(self, method: str) -> dict[str, Any]:
-        """What changes in a method."""
+        """Return the options of a method that the preset changes."""
         return self.contrast_options if method in ("cmsc", "cmlc", "cmsmlc") else {}
 
 
 PRESETS: dict[Preset, Settings] = {
-    # The paper does not say what a fraction of the labels is drawn over: our choice.
+    # The paper does not state the unit in which labels are drawn.
     "paper": Settings(frames="paper", label_unit="patients"),
     "released": Settings(
         frames="paper",
@@ -41,6 +41,6 @@ PRESETS: dict[Preset, Settings] = {
         contrast_options={"off_diagonals": "one_triangle", "pairs": "last"},
     ),
     "recommended": Settings(frames="encoder", label_unit="patients"),
-    # Nothing but what a cell says itself: for the search of what to recommend.
+    # For the search: cells state everything themselves.
     "trial": Settings(frames="encoder", label_unit="patients"),
 }

@@ -1,4 +1,4 @@
-"""Compute a cell by the stages of the package: pre-training, evaluation, measures of embeddings."""
+"""Computation of a cell: pre-training, evaluation, or a measure of embeddings."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from clocs.training.config import PretrainConfig
 from clocs.training.pretrain import pretrain
 from clocs.training.ready_configs import ready_config
 from clocs.training.runs import environment, finished_epochs, read_environment, timings
-from reproduction.cells import APART, LEVELS, AnyCell, Evaluation, Pretraining
+from reproduction.cells import LEVELS, SEPARATE_SPLIT, AnyCell, Evaluation, Pretraining
 from reproduction.measures import MEASURES
 from reproduction.presets import PRESETS
 
 REPLICATES_TABLE: Final = "replicates.jsonl"
-"""In the results folder: bootstrap replicates of the AUC of each evaluation, by the cell's name."""
+"""File of bootstrap replicates of the AUC of each evaluation, by the cell's name, in the results folder."""
 REPLICATES: Final = 1000
 
 
 def compute(cell: AnyCell, workspace: Workspace) -> dict[str, Any]:
-    """Return the row of a cell: from the table, or computed and added to it."""
+    """Return the row of a cell from the table, or compute and add it."""
     return compute_cell(cell, workspace, run_cell)
 
 
@@ -44,38 +44,38 @@ def run_cell(cell: AnyCell, workspace: Workspace) -> dict[str, Any]:
     """Compute a cell and return its row."""
     if isinstance(cell, Evaluation):
         return _measure(cell, workspace) if cell.protocol in MEASURES else _evaluate(cell, workspace)
-    return _with_principal_components(cell, workspace) if cell.pca else _pretrain(cell, workspace)
+    return _write_pca_encoder(cell, workspace) if cell.pca else _pretrain(cell, workspace)
 
 
 def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
     config = pretrain_config(cell, workspace)
-    if config.split == APART:
-        make_split(open_store(config.store), APART, seed=1)
+    if config.split == SEPARATE_SPLIT:
+        make_split(open_store(config.store), SEPARATE_SPLIT, seed=1)
     done = pretrain(config)
     best, kept = Path(done["best"]), cell.folder(workspace)
-    for name in ("seen.npy", "model.safetensors", "config.json"):  # the config last: without it there is no encoder
+    for name in ("seen.npy", "model.safetensors", "config.json"):  # without a config an encoder is incomplete
         write_bytes(kept / name, (best / name).read_bytes())
     run = Path(done["run"])
     epochs = finished_epochs(run)
     curves = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
     return {
         "result": {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss")},
-        "still_improving": _to_its_end(done, config) and done["best_epoch"] == done["epochs"] - 1,
+        "still_improving": _reached_limit(done, config) and done["best_epoch"] == done["epochs"] - 1,
         "seconds": sum(line.get("processor", line["seconds"]) for line in timings(run)),
         "curves": {name: [line[name] for line in epochs] for name in curves if name in epochs[0]},
         "environment": read_environment(run),
     }
 
 
-def _to_its_end(done: Mapping[str, Any], config: PretrainConfig) -> bool:
-    """Whether its epochs or steps ended a run, and not that it got no better."""
+def _reached_limit(done: Mapping[str, Any], config: PretrainConfig) -> bool:
+    """Return whether the maximum of epochs or steps ended a run, and not early stopping."""
     return bool(
         done["epochs"] >= config.max_epochs or (config.max_steps is not None and done["steps"] >= config.max_steps)
     )
 
 
-def _with_principal_components(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
-    """Replace the last layer of a trained encoder. The row repeats what its training found."""
+def _write_pca_encoder(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
+    """Replace the last layer of a trained encoder by PCA. The row repeats the result of its training."""
     trained, began = compute(cell.trained, workspace), time.process_time()
     stores = [workspace.store(dataset) for dataset in cell.datasets]
     write_pca_encoder(
@@ -86,7 +86,7 @@ def _with_principal_components(cell: Pretraining, workspace: Workspace) -> dict[
 
 
 def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
-    """The ready config of method and dataset, with the preset's changes and the cell's."""
+    """Return the ready config of method and dataset, with the changes of preset and cell."""
     ready = ready_config(f"{cell.method}-{cell.dataset}")
     preset = PRESETS[cell.preset]
     method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
@@ -130,15 +130,15 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
         )
         found = finetune(start, store, training, runs=workspace.runs)
     folder = Path(found["run"])
-    _keep_replicates(cell, workspace, load_scores(folder))
+    _save_replicates(cell, workspace, load_scores(folder))
     kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
     where = read_environment(folder)
     body = {"result": kept, "seconds": time.process_time() - began, "environment": where}
     return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
 
 
-def _keep_replicates(cell: Evaluation, workspace: Workspace, scores: ModelOutputs) -> None:
-    """Store what intervals of means and differences need of the scores."""
+def _save_replicates(cell: Evaluation, workspace: Workspace, scores: ModelOutputs) -> None:
+    """Save the bootstrap replicates that intervals of means and differences need."""
     table, name, known = (
         CellTable(workspace.results / REPLICATES_TABLE),
         workspace.name(cell),
@@ -153,7 +153,7 @@ def _keep_replicates(cell: Evaluation, workspace: Workspace, scores: ModelOutput
 
 
 def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:
-    """How fine-tuning went, epoch by epoch."""
+    """Return the curves of fine-tuning by epoch."""
     epochs = finished_epochs(Path(training["run"]))
     return {
         "curves": {"validation_auc": [line["validation_auc"] for line in epochs]},

@@ -1,6 +1,6 @@
-"""The search for what to recommend: trials that change one thing at a time, judged by validation patients alone.
+"""The search for the recommended recipe: trials that are scored only on validation patients.
 
-Every trial that was run is here and in the results, the ones that failed too. The test part is never opened.
+All trials are listed, including those that did not help. The test part is never used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reproduction.cells import AnyCell, Evaluation, Pretraining
 
 DATASET: Final = "physionet2020"
 STEPS: Final = 460
-"""Of 256 instances with two views each: five times all leads of all training recordings."""
+"""Steps of a trial: five passes over all leads of all training recordings."""
 
 METHOD: Final[Mapping[str, Any]] = {"view_choice": "random_pair", "augmentations": RECOMMENDED_AUGMENTATIONS}
 BASE: Final[Mapping[str, Any]] = {
@@ -36,9 +36,9 @@ THREE_DATASETS: Final[Mapping[str, Any]] = {
 LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "max_steps": 12_000}
 IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "alternate_stores": True, "max_steps": 9_000}
 OWN_INSTANCE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "none"}
-"""Positive pairs of one instance alone, none across a patient's instances."""
+"""No positive pairs across a patient's instances."""
 ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "alike"}
-"""Those across a patient's instances weigh no more than others."""
+"""Positive pairs across a patient's instances have the same weight as others."""
 
 TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "base": {},
@@ -103,7 +103,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
         "pca": True,
     },
 }
-"""What each changes in ``BASE`` and ``METHOD``; None takes an option away."""
+"""Changes to ``BASE`` and ``METHOD`` by trial. None removes an option."""
 
 OF_METHOD: Final = frozenset(
     {"view_choice", "augmentations", "head", "temperature", "decorrelation", "off_diagonals"},
@@ -111,14 +111,14 @@ OF_METHOD: Final = frozenset(
 
 
 def search(seeds: Iterable[int], names: Iterable[str] = TRIALS) -> Iterator[AnyCell]:
-    """Linear evaluation of every trial by validation patients."""
+    """Iterate over linear evaluations of trials, scored on validation patients."""
     for seed in seeds:
         for name in names:
             yield trial(name, seed)
 
 
 def trial(name: str, seed: int = 0) -> Evaluation:
-    """One trial's evaluation, with the pre-training it needs."""
+    """Return the evaluation of a trial, with its pre-training."""
     changes = dict(TRIALS[name])
     method, more = str(changes.pop("method", "cmsmlc")), changes.pop("extra_datasets", ())
     pca = bool(changes.pop("pca", False))

@@ -1,1 +1,1 @@
-"""The report: what was found, beside what the paper says, made from the results folder alone."""
+"""The report: our results beside the paper's, made from the results folder alone."""

@@ -1,4 +1,4 @@
-"""The page beyond the paper: the recommended encoder, the labels it saves, what its parts and more of it bring."""
+"""The page beyond the paper: the recommended encoder, few labels, transfer, ablation and scaling."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Final
 
 from clocs.encoders import build_encoder
 from reproduction.beyond import (
+    ABLATION_STEPS,
     ABLATIONS,
     COMPARED,
-    ELSEWHERE,
-    FINE,
+    FINETUNE_LEARNING_RATE,
     GROWTH,
-    MEDIUM,
-    SHORT,
+    GROWTH_STEPS,
+    TRANSFER_DATASETS,
     ablated,
     grown,
     linear,
-    one_encoder,
+    recommended_encoder,
     trained,
     untrained,
 )
 from reproduction.cells import LEVELS, Evaluation, Pretraining
 from reproduction.paper_numbers import SOURCES, results_of
-from reproduction.report.claims import at
+from reproduction.report.claims import transfer_condition
 from reproduction.report.estimates import Estimates
 from reproduction.report.few_labels import few_labels_panels, few_labels_table
 from reproduction.report.figures import Gallery
 from reproduction.report.growth import growth_fitted, growth_panels
-from reproduction.report.missing_cells import sentence
+from reproduction.report.missing_cells import status_sentence
 from reproduction.report.page import (
     DASH,
     DATASET_NAMES,
@@ -40,23 +40,23 @@ from reproduction.report.page import (
     Table,
     Text,
     auc_cell,
-    hours,
+    duration_text,
 )
 from reproduction.report.tables_page import SELF_SUPERVISED
 
 TRAINING_TIME: Final = "training, time of one core"
-JUDGED: Final = ("", "AUC per frame", "AUC per recording", "seeds")
+AUC_TITLES: Final = ("", "AUC per frame", "AUC per recording", "seeds")
 
 Seeded = Callable[[int], Evaluation]
-"""An evaluation by its seed."""
+"""Function from a seed to an evaluation."""
 Kind = Callable[[str, int], Evaluation]
-"""An evaluation by dataset and seed."""
+"""Function from dataset and seed to an evaluation."""
 
 
 def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
-    """Five experiments of ours."""
+    """Return the page of five experiments."""
     names = ("recommended", "few-labels", "transfer", "ablation", "growth")
-    stand = {name: sentence(estimates.results, name) for name in names}
+    status = {name: status_sentence(estimates.results, name) for name in names}
     blocks: list[Block] = [
         Text(
             "One small encoder, trained without labels on the training patients of PhysioNet 2020, Chapman and "
@@ -68,7 +68,7 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
         Text(
             "Linear evaluation with half of the training labels. The encoder of the first seed, whose time is given, "
             "is the shipped one, trained in bfloat16; those of other seeds are in float32, which the ablation "
-            f"found as good. {stand['recommended']}"
+            f"found as good. {status['recommended']}"
         ),
         encoder_table(estimates),
         Heading("Few labels"),
@@ -77,25 +77,25 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
             "with the labels of so many training patients. They choose (regularisation, when to stop) by all "
             "validation patients, whose labels are not counted. Every seed draws other patients, for one and the same "
             "encoder: behind ± and as dots, what depends on whom it drew (no ±: one seed, of those that all lines "
-            f"have). {stand['few-labels']}"
+            f"have). {status['few-labels']}"
         ),
         *gallery.panels(few_labels_panels(estimates)),
         few_labels_table(estimates),
         Heading("Transfer"),
         Text(
             "Beside it the best that the paper has for the dataset, fine-tuned after either of its sources (Table 2, "
-            f"per frame, by its own frames). PhysioNet 2017 was also trained on, without labels. {stand['transfer']}"
+            f"per frame, by its own frames). PhysioNet 2017 was also trained on, without labels. {status['transfer']}"
         ),
         _transfer(estimates),
         Heading("Ablation"),
         Text(
             "The recipe as it was before the ablation: pairs across a patient's instances weigh as much as all others "
-            f"together, as in the paper. One change at a time, {SHORT:,} steps each, on PhysioNet 2020, by validation "
-            f"patients. With few seeds, small differences may be chance. {stand['ablation']}"
+            f"together, as in the paper. One change at a time, {ABLATION_STEPS:,} steps each, on PhysioNet 2020, by "
+            f"validation patients. With few seeds, small differences may be chance. {status['ablation']}"
         ),
         _changed(estimates, ABLATIONS, ablated),
         Heading("Growth"),
-        Text(f"On PhysioNet 2020, {MEDIUM:,} steps each in float32, by validation patients. {stand['growth']}"),
+        Text(f"On PhysioNet 2020, {GROWTH_STEPS:,} steps each in float32, by validation patients. {status['growth']}"),
         *gallery.panels(growth_panels(estimates)),
         _changed(estimates, GROWTH, grown),
         *growth_fitted(estimates),
@@ -104,79 +104,80 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
 
 
 def encoder_table(estimates: Estimates) -> Table:
-    """The one encoder, and what it is to be compared with: its network without pre-training, and the paper's."""
+    """Return the table of the recommended encoder and its baselines."""
     rows = []
     for dataset in SOURCES:
         for name, kind in COMPARED.items():
             cell = partial(kind, dataset)
-            judged = _judged(estimates, f"{DATASET_NAMES[dataset]}: {name}", cell)
-            rows.append((*judged, Entry(f"{parameters(cell(0).start):,}"), _training_time(estimates, cell(0))))
-        printed = _printed(f"{DATASET_NAMES[dataset]}: the paper's best", "linear", [(dataset, dataset)])
+            aucs = _auc_entries(estimates, f"{DATASET_NAMES[dataset]}: {name}", cell)
+            rows.append((*aucs, Entry(f"{parameters(cell(0).start):,}"), _training_time(estimates, cell(0))))
+        printed = _best_of_paper(f"{DATASET_NAMES[dataset]}: the paper's best", "linear", [(dataset, dataset)])
         rows.append((*printed, Entry(DASH), Entry(DASH)))
-    return Table((*JUDGED, "parameters", TRAINING_TIME), tuple(rows))
+    return Table((*AUC_TITLES, "parameters", TRAINING_TIME), tuple(rows))
 
 
 def parameters(start: Pretraining | None) -> int:
-    """Of an encoder, without classifier and projection head; None: the paper's network."""
+    """Return the number of parameters of an encoder without projection head. None: the paper's network."""
     values = {"name": "cnn"} if start is None else dict(start.config.get("encoder", {"name": "cnn"}))
     name = values.pop("name")
     if start is not None and start.pca:
         name, values = "pca", {"encoder": {"name": name, **values}}
-    return sum(each.numel() for each in build_encoder(name, values).parameters())
+    return sum(parameter.numel() for parameter in build_encoder(name, values).parameters())
 
 
 def _training_time(estimates: Estimates, cell: Evaluation) -> Entry:
-    """Of the pre-training, or of training with labels."""
-    taught = cell if cell.protocol == "finetune" else cell.start
-    if taught is None or not taught.max_epochs:
+    """Return the time of pre-training, or of training with labels."""
+    training = cell if cell.protocol == "finetune" else cell.start
+    if training is None or not training.max_epochs:
         return Entry("none")
-    seconds = estimates.results.training_seconds(taught)
-    return Entry(DASH if seconds is None else hours(seconds))
+    seconds = estimates.results.training_seconds(training)
+    return Entry(DASH if seconds is None else duration_text(seconds))
 
 
 def _transfer(estimates: Estimates) -> Table:
     kinds: dict[str, Kind] = {
-        "recommended encoder, linear": lambda data, seed: linear(one_encoder(seed), data, seed),
+        "recommended encoder, linear": lambda data, seed: linear(recommended_encoder(seed), data, seed),
         "recommended encoder, fine-tuned": lambda data, seed: trained(
-            one_encoder(seed), data, seed, learning_rate=FINE
+            recommended_encoder(seed), data, seed, learning_rate=FINETUNE_LEARNING_RATE
         ),
         "from scratch": lambda data, seed: trained(untrained("physionet2020", seed), data, seed),
     }
     rows = []
-    for dataset in ELSEWHERE:
-        rows += _of_dataset(estimates, dataset, kinds)
+    for dataset in TRANSFER_DATASETS:
+        rows += _dataset_rows(estimates, dataset, kinds)
         name = f"{DATASET_NAMES[dataset]}: the paper's best, fine-tuned"
-        rows.append(_printed(name, "finetune", [(source, dataset) for source in SOURCES]))
-    return Table(JUDGED, tuple(rows))
+        rows.append(_best_of_paper(name, "finetune", [(source, dataset) for source in SOURCES]))
+    return Table(AUC_TITLES, tuple(rows))
 
 
-def _of_dataset(estimates: Estimates, dataset: str, kinds: Mapping[str, Kind]) -> list[tuple[Entry, ...]]:
+def _dataset_rows(estimates: Estimates, dataset: str, kinds: Mapping[str, Kind]) -> list[tuple[Entry, ...]]:
     return [
-        _judged(estimates, f"{DATASET_NAMES[dataset]}: {name}", partial(kind, dataset)) for name, kind in kinds.items()
+        _auc_entries(estimates, f"{DATASET_NAMES[dataset]}: {name}", partial(kind, dataset))
+        for name, kind in kinds.items()
     ]
 
 
 def _changed(estimates: Estimates, changes: Iterable[str], cell: Callable[[str, int], Evaluation]) -> Table:
-    """A row a change, with what its pre-training took."""
+    """Return a table with a row for each change, and the time of its pre-training."""
     rows = []
     for name in changes:
-        judged = _judged(estimates, name, partial(cell, name))
-        rows.append((*judged, _training_time(estimates, cell(name, 0))))
-    return Table((*JUDGED, TRAINING_TIME), tuple(rows))
+        aucs = _auc_entries(estimates, name, partial(cell, name))
+        rows.append((*aucs, _training_time(estimates, cell(name, 0))))
+    return Table((*AUC_TITLES, TRAINING_TIME), tuple(rows))
 
 
-def _judged(estimates: Estimates, name: str, kind: Seeded) -> tuple[Entry, ...]:
+def _auc_entries(estimates: Estimates, name: str, kind: Seeded) -> tuple[Entry, ...]:
     runs = estimates.results.seeds(kind)
     means = (estimates.mean(runs, level) for level in LEVELS)
     return (Entry(name), *map(auc_cell, means), Entry(str(len(runs)) if runs else DASH))
 
 
-def _printed(name: str, protocol: str, places: Iterable[tuple[str, str]]) -> tuple[Entry, ...]:
-    """The best of the paper's self-supervised methods at E = 128, F = 0.5."""
+def _best_of_paper(name: str, protocol: str, transfers: Iterable[tuple[str, str]]) -> tuple[Entry, ...]:
+    """Return the best of the paper's self-supervised methods at E = 128, F = 0.5."""
     printed = [
         result.value
-        for source, target in places
+        for source, target in transfers
         for method in SELF_SUPERVISED
-        for result in results_of(at(method, source=source, target=target, protocol=protocol))
+        for result in results_of(transfer_condition(method, source=source, target=target, protocol=protocol))
     ]
     return (Entry(name), Entry(f"{max(printed):.3f}" if printed else DASH), Entry(DASH), Entry(DASH))

@@ -1,4 +1,4 @@
-"""The whole report: pages, pictures, the one HTML page, and the marked blocks of pages that people write."""
+"""The complete report: pages, pictures, one HTML page, and the marked blocks of other pages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from reproduction.report.beyond_page import beyond_page
 from reproduction.report.claim_tests import Verdict
-from reproduction.report.claims import questions
+from reproduction.report.claims import all_claim_tests
 from reproduction.report.claims_page import claims_page, outcomes
 from reproduction.report.encoders_page import encoders_page
 from reproduction.report.estimates import Estimates
-from reproduction.report.extra_experiments import our_page
+from reproduction.report.extra_experiments import extra_experiments_page
 from reproduction.report.figures import Gallery, figures_page
 from reproduction.report.marked_blocks import fill
 from reproduction.report.missing_cells import missing_page
-from reproduction.report.page import Block, Heading, Page, Points, Text, counted, listed
+from reproduction.report.page import Block, Heading, Page, Points, Text, count_text, join_words
 from reproduction.report.rendering import html, markdown
 from reproduction.report.results import Results
 from reproduction.report.runs_page import limits, runs_page
@@ -41,9 +41,15 @@ PARTS: Final = {
 
 
 def make_report(results: Path, out: Path, pages: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Write the report into ``out`` and fill the marked blocks of ``pages``; return the paths of all files.
+    """Write the report, and fill the marked blocks of other pages.
 
-    It needs nothing but the results folder.
+    Args:
+        results: Results folder.
+        out: Folder of the report.
+        pages: Markdown pages with marked blocks.
+
+    Returns:
+        The paths of all files.
     """
     marked = {path: _read(path) for path in pages}
     estimates, gallery = Estimates(Results(results)), Gallery(out)
@@ -55,7 +61,7 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = ()) -> tuple[P
     for path, text in texts.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_bytes(path, text.encode())
-    gallery.sweep_out()
+    gallery.delete_stale()
     return (*texts, *gallery.made)
 
 
@@ -64,7 +70,7 @@ def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
         tables_page(estimates),
         claims_page(estimates),
         figures_page(estimates, gallery),
-        our_page(estimates),
+        extra_experiments_page(estimates),
         beyond_page(estimates, gallery),
         encoders_page(estimates),
         search_page(estimates.results),
@@ -77,14 +83,14 @@ def _pages(estimates: Estimates, gallery: Gallery) -> list[Page]:
 def _index(estimates: Estimates) -> Page:
     results = estimates.results
     trials = sum("validation" in each.result for each in results.finished)
-    verdicts = Counter(frame.verdict for _, frame, _ in outcomes(estimates, questions()))
+    verdicts = Counter(frame.verdict for _, frame, _ in outcomes(estimates, all_claim_tests()))
     words: dict[Verdict, tuple[str, str]] = {
         "holds": ("holds", "hold"),
         "does not hold": ("does not hold", "do not hold"),
         "undecided": ("is undecided", "are undecided"),
         "not enough results yet": ("waits for results", "wait for results"),
     }
-    values = listed(counted(verdicts[verdict], *word) for verdict, word in words.items())
+    values = join_words(count_text(verdicts[verdict], *word) for verdict, word in words.items())
     blocks: tuple[Block, ...] = (
         Text(
             "What comes out when the experiments of CLOCS (Kiyasseh, Zhu and Clifton, ICML 2021) are done again on the "
@@ -92,11 +98,11 @@ def _index(estimates: Estimates) -> Page:
             "files in `results/` by `make report`; nothing is typed by hand."
         ),
         Text(
-            f"Done so far: {counted(len(results.trained), 'pre-training')}, "
-            f"{counted(len(results.tested), 'evaluation')} by test patients, {counted(trials, 'trial')} by validation "
-            "patients."
+            f"Done so far: {count_text(len(results.trained), 'pre-training')}, "
+            f"{count_text(len(results.tested), 'evaluation')} by test patients, {count_text(trials, 'trial')} by "
+            "validation patients."
         ),
-        Text(f"Of {counted(verdicts.total(), 'claim')} of the paper that can be tested, per frame: {values}."),
+        Text(f"Of {count_text(verdicts.total(), 'claim')} of the paper that can be tested, per frame: {values}."),
         Points(tuple(f"[{name.capitalize()}]({name}.md): {what}" for name, what in PARTS.items())),
         Heading("Before you conclude anything"),
         Points(limits(results)),

@@ -1,4 +1,4 @@
-"""Whether a claim holds: what was measured for it, a p-value, a verdict."""
+"""Statistical tests of claims: measured value, p-value and verdict."""
 
 from __future__ import annotations
 
@@ -11,76 +11,77 @@ from clocs.metrics.significance import Effect, intersection_union_p_value, sign_
 from reproduction.cells import Level
 from reproduction.paper_numbers import Condition
 from reproduction.report.estimates import Estimates
-from reproduction.report.page import METHOD_NAMES, arrow, counted, ends, signed
+from reproduction.report.page import METHOD_NAMES, count_text, interval_text, signed_text, transfer_label
 
-LEVEL: Final = 0.05
-"""Of p-values: below it, chance is not taken for the reason."""
+SIGNIFICANCE_LEVEL: Final = 0.05
+"""Significance level of p-values."""
 Verdict = Literal["holds", "does not hold", "undecided", "not enough results yet"]
-SHOWN: Final = 3
-"""Differences that are listed one by one."""
+MAX_LISTED: Final = 3
+"""Maximum number of differences that are listed one by one."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one claim at one level."""
+    """Outcome of the test of a claim at one level."""
 
     measured: str
+    """Measured values in words."""
     p: float | None
-    """That what was measured, or more, comes by chance; None: nothing to tell it from."""
+    """One-sided p-value. None: there are not enough results."""
     verdict: Verdict
+    """Verdict on the claim."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The first is claimed to be above the second."""
+    """Two experiments. The claim is that the first has the higher AUC."""
 
     first: Condition
     second: Condition
 
     @property
     def label(self) -> str:
-        """What tells the two apart, and on which data."""
+        """Names of both experiments, and the data."""
         sides, usual = (self.first, self.second), {"embedding_dim": 128, "label_fraction": 0.5}
-        names, shared = [_named(each) for each in sides], ""
-        for mark, field in (("E", "embedding"), ("F", "label_fraction")):
+        names, shared = [_method_label(each) for each in sides], ""
+        for mark, field in (("E", "embedding_dim"), ("F", "label_fraction")):
             values = [getattr(each, field) for each in sides]
             if values[0] != values[1]:
                 names = [f"{name} at {mark} = {value:g}" for name, value in zip(names, values, strict=True)]
             elif values[0] != usual[field]:
                 shared += f", {mark} = {values[0]:g}"
-        place = self.first if self.first.pretraining else self.second
-        return f"{names[0]} − {names[1]}, {arrow(place)}{shared}"
+        pretrained = self.first if self.first.pretraining else self.second
+        return f"{names[0]} − {names[1]}, {transfer_label(pretrained)}{shared}"
 
 
-def _named(each: Condition) -> str:
-    """A method, with its augmentations where it does not come with some of its own."""
+def _method_label(each: Condition) -> str:
+    """Return the name of a method, with augmentations that differ from its own."""
     steps = each.augmentations if each.method != "mtssl" else None
     return METHOD_NAMES[each.method] + (f" with {' then '.join(steps)}" if steps else "")
 
 
-def judge_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Outcome:
-    """Whether every first is above its second.
+def evaluate_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Outcome:
+    """Test whether the first experiment of every pair is above the second.
 
-    Holds: all are, by the intersection-union test. Does not hold: at least one is below, with a p-value that is
-    small even for the smallest of so many (Bonferroni). Else undecided, or not enough results. So a claim about many
-    may be undecided where one about the least of them alone is not.
+    The claim holds if all are above, by the intersection-union test. It does not hold if at least one is below, by a
+    p-value with Bonferroni correction. Otherwise it is undecided, or there are not enough results.
     """
     found = [(pair, estimates.above(pair.first, pair.second, level)) for pair in pairs]
     known = [(pair, tested) for pair, tested in found if tested is not None]
     sure = [tested for _, tested in known if not math.isnan(tested.p_above)]
     measured = _summary(known, len(pairs))
-    below = any(tested.p_below * len(pairs) < LEVEL for tested in sure)
+    below = any(tested.p_below * len(pairs) < SIGNIFICANCE_LEVEL for tested in sure)
     if below or len(sure) == len(pairs):
         p = intersection_union_p_value([tested.p_above for tested in sure])
-        return Outcome(measured, p, "does not hold" if below else "holds" if p < LEVEL else "undecided")
+        return Outcome(measured, p, "does not hold" if below else "holds" if p < SIGNIFICANCE_LEVEL else "undecided")
     return Outcome(measured, None, "not enough results yet")
 
 
-def _summary(known: Sequence[tuple[Pair, Effect]], wanted: int) -> str:
+def _summary(known: Sequence[tuple[Pair, Effect]], num_pairs: int) -> str:
     if not known:
-        return f"nothing yet of {counted(wanted, 'comparison')}"
-    part = "" if len(known) == wanted else f" ({len(known)} of {wanted} comparisons)"
-    if len(known) <= SHOWN:
+        return f"nothing yet of {count_text(num_pairs, 'comparison')}"
+    part = "" if len(known) == num_pairs else f" ({len(known)} of {num_pairs} comparisons)"
+    if len(known) <= MAX_LISTED:
         return "; ".join(_difference(pair, tested) for pair, tested in known) + part
     above = sum(tested.value > 0 for _, tested in known)
     sure = sum(tested.low > 0 for _, tested in known)
@@ -89,67 +90,76 @@ def _summary(known: Sequence[tuple[Pair, Effect]], wanted: int) -> str:
 
 
 def _difference(pair: Pair, tested: Effect) -> str:
-    interval = ends(tested, difference=True)
-    return f"{pair.label}: {signed(tested.value)}" + (f" ({interval})" if interval else "")
+    interval = interval_text(tested, difference=True)
+    return f"{pair.label}: {signed_text(tested.value)}" + (f" ({interval})" if interval else "")
 
 
 @dataclass(frozen=True)
-class Contest:
-    """One experiment of a count: won where the best of some methods is above the best of others."""
+class MethodComparison:
+    """A comparison of methods, which is won if the best method is above the best baseline."""
 
-    some: tuple[Condition, ...]
-    others: tuple[Condition, ...]
-    every: bool = False
-    """Won only where all of the some are above."""
+    methods: tuple[Condition, ...]
+    """Experiments of the methods."""
+    baselines: tuple[Condition, ...]
+    """Experiments of the baselines."""
+    all_methods: bool = False
+    """Whether all methods must be above the baselines, and not only the best."""
 
 
-def judge_count(
-    estimates: Estimates, level: Level, contests: Sequence[Contest], *, chance: float, stated: int | None
+def evaluate_win_count(
+    estimates: Estimates, level: Level, comparisons: Sequence[MethodComparison], *, chance: float, stated: int | None
 ) -> Outcome:
-    """In how many experiments a contest is won, against what chance would give methods that are all alike.
+    """Test the number of comparisons that are won, by the sign test.
 
-    ``stated``: the paper's number of wins, None where it says "most". Holds: as many wins or more, and more than chance
-    explains. Does not hold: fewer, and too few for the paper's share; where that is all, one that was lost for sure.
-    Experiments share patients and encoders, so that the p-value is too small if anything.
+    The claim holds with at least the stated number of wins, and more than chance explains. It does not hold with
+    significantly fewer wins; if all are stated, with one that is significantly lost. Comparisons share patients and
+    encoders, so the p-value may be too small.
+
+    Args:
+        estimates: Our results.
+        level: Level of the AUC.
+        comparisons: Comparisons that the claim is about.
+        chance: Probability of a win if all methods are equal.
+        stated: Number of wins in the paper. None: the paper states "most".
     """
-    results = [won for contest in contests if (won := _won(estimates, level, contest)) is not None]
+    results = [won for comparison in comparisons if (won := _won(estimates, level, comparison)) is not None]
     wins, known = sum(results), len(results)
     if not known:
-        return Outcome(f"nothing yet of {counted(len(contests), 'experiment')}", None, "not enough results yet")
+        return Outcome(f"nothing yet of {count_text(len(comparisons), 'experiment')}", None, "not enough results yet")
     p = sign_test(wins, known, chance)
-    measured = f"in {wins} of {counted(known, 'experiment')}"
-    if known < len(contests):
-        return Outcome(f"{measured}, of {len(contests)} that the claim is about", p, "not enough results yet")
+    measured = f"in {wins} of {count_text(known, 'experiment')}"
+    if known < len(comparisons):
+        return Outcome(f"{measured}, of {len(comparisons)} that the claim is about", p, "not enough results yet")
     if stated == known and wins < known:
-        lost = any(_p_lost(estimates, level, contest) * known < LEVEL for contest in contests)
+        lost = any(_p_lost(estimates, level, comparison) * known < SIGNIFICANCE_LEVEL for comparison in comparisons)
         return Outcome(measured, p, "does not hold" if lost else "undecided")
     return Outcome(measured, p, _count_verdict(wins, known, p, stated))
 
 
-def _won(estimates: Estimates, level: Level, contest: Contest) -> bool | None:
-    sides = [[estimates.auc(each, level) for each in side] for side in (contest.some, contest.others)]
+def _won(estimates: Estimates, level: Level, comparison: MethodComparison) -> bool | None:
+    sides = [[estimates.auc(each, level) for each in side] for side in (comparison.methods, comparison.baselines)]
     values = [[mean.value for mean in side if mean is not None] for side in sides]
     if [len(side) for side in values] != [len(side) for side in sides]:
         return None
-    return (min if contest.every else max)(values[0]) > max(values[1])
+    return (min if comparison.all_methods else max)(values[0]) > max(values[1])
 
 
-def _p_lost(estimates: Estimates, level: Level, contest: Contest) -> float:
-    """That those who would have had to win came out so far below by chance; 1 where nobody can tell."""
+def _p_lost(estimates: Estimates, level: Level, comparison: MethodComparison) -> float:
+    """Return the p-value of a lost comparison, or 1 if it is unknown."""
 
-    def reached(each: Condition) -> float:
+    def auc(each: Condition) -> float:
         mean = estimates.auc(each, level)
         return -math.inf if mean is None else mean.value
 
-    first = (min if contest.every else max)(contest.some, key=reached)
-    tested = estimates.above(first, max(contest.others, key=reached), level)
+    first = (min if comparison.all_methods else max)(comparison.methods, key=auc)
+    tested = estimates.above(first, max(comparison.baselines, key=auc), level)
     return 1.0 if tested is None or math.isnan(tested.p_below) else tested.p_below
 
 
 def _count_verdict(wins: int, known: int, p: float, stated: int | None) -> Verdict:
     if stated is None:
-        return "holds" if p < LEVEL else "does not hold" if wins <= known / 2 else "undecided"
+        return "holds" if p < SIGNIFICANCE_LEVEL else "does not hold" if wins <= known / 2 else "undecided"
     if wins >= stated:
-        return "holds" if p < LEVEL else "undecided"
+        return "holds" if p < SIGNIFICANCE_LEVEL else "undecided"
     too_few = 1 - sign_test(wins + 1, known, stated / known)
-    return "does not hold" if too_few < LEVEL else "undecided"
+    return "does not hold" if too_few < SIGNIFICANCE_LEVEL else "undecided"

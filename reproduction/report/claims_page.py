@@ -1,4 +1,4 @@
-"""The page of claims: which of the paper's sentences our results bear out."""
+"""The page of claims: tests of the paper's claims on our results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,22 @@ from reproduction.cells import LEVELS
 from reproduction.experiments import LONGER
 from reproduction.paper_numbers import Claim, paper, results_of
 from reproduction.report.claim_tests import Outcome, Verdict
-from reproduction.report.claims import Question, linear_questions, questions
+from reproduction.report.claims import ClaimTest, all_claim_tests, linear_claim_tests
 from reproduction.report.estimates import Estimates
 from reproduction.report.extra_experiments import cmsc_above_simclr
-from reproduction.report.page import DASH, Block, Entry, Heading, Mark, Page, Points, Table, Text, arrow, p_text
+from reproduction.report.page import (
+    DASH,
+    Block,
+    Entry,
+    Heading,
+    Mark,
+    Page,
+    Points,
+    Table,
+    Text,
+    p_text,
+    transfer_label,
+)
 from reproduction.report.tables_page import SELF_SUPERVISED, columns
 
 MARKS: Final[dict[Verdict, Mark]] = {
@@ -35,7 +47,7 @@ HOW: Final = (
 
 
 def claims_page(estimates: Estimates) -> Page:
-    """All claims that can be tested, the order of methods, and what the paper's own tables say."""
+    """Return the page: claims, the order of methods, and contradictions in the paper."""
     blocks: tuple[Block, ...] = (
         Points((*HOW, _length(estimates))),
         claims_table(estimates),
@@ -57,34 +69,34 @@ def _length(estimates: Estimates) -> str:
 
 
 def _after_longer(estimates: Estimates) -> list[Block]:
-    """The claims about table 1 once more."""
+    """Return the claims about table 1 after longer pre-training."""
     text = f"The claims about table 1 by pre-trainings of at most {LONGER[1]} epochs, as far as these are done."
-    table = claims_table(estimates.after(LONGER[1]), linear_questions())
+    table = claims_table(estimates.with_max_epochs(LONGER[1]), linear_claim_tests())
     return [Heading(f"After {LONGER[1]} epochs"), Text(text), table]
 
 
-def outcomes(estimates: Estimates, asked: Sequence[Question]) -> list[tuple[Question, Outcome, Outcome]]:
-    """Of each claim, per frame and per recording."""
+def outcomes(estimates: Estimates, claim_tests: Sequence[ClaimTest]) -> list[tuple[ClaimTest, Outcome, Outcome]]:
+    """Return the outcome of each claim per frame and per recording."""
     found = []
-    for question in asked:
-        frame, recording = (question.judge(estimates, level) for level in LEVELS)
-        found.append((question, frame, recording))
+    for claim_test in claim_tests:
+        frame, recording = (claim_test.evaluate(estimates, level) for level in LEVELS)
+        found.append((claim_test, frame, recording))
     return found
 
 
-def claims_table(estimates: Estimates, asked: Sequence[Question] | None = None) -> Table:
-    """A row a claim: where it stands, what was measured, how sure that is. None: all claims."""
+def claims_table(estimates: Estimates, claim_tests: Sequence[ClaimTest] | None = None) -> Table:
+    """Return a table with a row for each claim: measured values, p-values and verdicts. None: all claims."""
     rows = []
-    for question, frame, recording in outcomes(estimates, questions() if asked is None else asked):
-        detail = f"{place_of(question)}. {question.note}".strip()
-        rows.append((Entry(question.says, detail), *_outcome_entries(frame), *_outcome_entries(recording)))
+    for claim_test, frame, recording in outcomes(estimates, all_claim_tests() if claim_tests is None else claim_tests):
+        detail = f"{location_of(claim_test)}. {claim_test.note}".strip()
+        rows.append((Entry(claim_test.says, detail), *_outcome_entries(frame), *_outcome_entries(recording)))
     return Table(("claim", "measured, per frame", "verdict", "measured, per recording", "verdict"), tuple(rows))
 
 
-def place_of(question: Question | Claim) -> str:
-    """Where a claim stands in the paper."""
-    where = f"section {question.section}" if question.section else "abstract"
-    return f"{where}, line {question.line}"
+def location_of(claim_test: ClaimTest | Claim) -> str:
+    """Return section and line of a claim in the paper."""
+    where = f"section {claim_test.section}" if claim_test.section else "abstract"
+    return f"{where}, line {claim_test.line}"
 
 
 def _outcome_entries(outcome: Outcome) -> tuple[Entry, Entry]:
@@ -97,7 +109,7 @@ def _equal(text: str) -> str:
 
 
 def _orders(estimates: Estimates) -> list[Block]:
-    """How far our order of the self-supervised methods is the paper's, column by column."""
+    """Compare the order of the self-supervised methods with the paper's, for each column."""
     rows = []
     for number in (1, 2):
         for column in columns(number):
@@ -111,7 +123,7 @@ def _orders(estimates: Estimates) -> list[Block]:
                     continue
                 tau, p = rank_agreement([results_of(each)[0].value for each in rivals], ours)
                 values += [Entry(f"{tau:+.2f}".replace("-", "−")), Entry(p_text(p))]
-            rows.append((Entry(f"table {number}, {arrow(rivals[0])}"), *values))
+            rows.append((Entry(f"table {number}, {transfer_label(rivals[0])}"), *values))
     text = (
         "Kendall's tau between the paper's and our AUCs of the six self-supervised methods: 1 for the same order, 0 "
         "for none in common, −1 for the reverse. A dash: not all six are done."
@@ -121,9 +133,9 @@ def _orders(estimates: Estimates) -> list[Block]:
 
 
 def _contradictions() -> list[Block]:
-    """Needs no results of ours."""
+    """List claims that the paper's own tables contradict."""
     wrong = [claim for claim in paper().claims if claim.holds is False]
-    rows = tuple((Entry(claim.says), Entry(place_of(claim)), Entry(_numbers(claim), claim.note)) for claim in wrong)
+    rows = tuple((Entry(claim.says), Entry(location_of(claim)), Entry(_numbers(claim), claim.note)) for claim in wrong)
     text = (
         f"Of the {len(paper().claims)} sentences of the paper that state a number, {len(wrong)} are not borne out by "
         "the paper's own tables:"

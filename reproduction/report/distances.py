@@ -1,8 +1,7 @@
-"""Figure 6 and appendix G from the cells that measured distances.
+"""Distances within and between patients, for figure 6 and appendix G.
 
-Such a cell has an encoder (``start``) and, in ``result.distances``, what ``Distances.as_dict`` of
-``similarity.scoring.pairs`` gives, with a ``histogram``: its ``edges`` (bins + 1,) and the counts ``intra`` and
-``inter`` (bins,).
+A cell has ``Distances.as_dict`` of ``similarity.scoring.pairs`` in ``result.distances``, and a ``histogram`` with its
+``edges`` (bins + 1,) and the counts ``intra`` and ``inter`` (bins,).
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import Any
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.significance import independent_difference, intersection_union_p_value
 from reproduction.cells import EPOCHS, Evaluation, Level
-from reproduction.report.claim_tests import LEVEL, Outcome
+from reproduction.report.claim_tests import SIGNIFICANCE_LEVEL, Outcome
 from reproduction.report.estimates import Estimates
-from reproduction.report.page import METHOD_NAMES, ends, signed
-from reproduction.report.results import Finished, Results
+from reproduction.report.page import METHOD_NAMES, interval_text, signed_text
+from reproduction.report.results import FinishedCell, Results
 
 SOURCE = "physionet2020"
 """The paper's dataset for these figures."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredDistances:
     """Distances of one encoder's embeddings."""
 
     method: str
@@ -35,34 +34,34 @@ class Measured:
 
     @property
     def separation(self) -> Interval:
-        """How probably a distance between patients is the longer one."""
+        """Probability that a distance between patients is longer than one within a patient."""
         return Interval(**self.values["separation"])
 
     @property
     def title(self) -> str:
-        """For a panel."""
+        """Title of a panel."""
         return f"{METHOD_NAMES[self.method]}, E = {self.embedding_dim}"
 
 
-def measured_distances(results: Results) -> list[Measured]:
-    """All of the preset ``paper``, by method, E and seed."""
+def measured_distances(results: Results) -> list[MeasuredDistances]:
+    """Return all distances by the preset ``paper``, ordered by method, E and seed."""
     found = [_measured(each) for each in results.finished if "distances" in each.result]
     order = list(METHOD_NAMES)
     kept = [each for each in found if each is not None]
     return sorted(kept, key=lambda each: (order.index(each.method), each.embedding_dim, each.dataset, each.seed))
 
 
-def _measured(found: Finished) -> Measured | None:
+def _measured(found: FinishedCell) -> MeasuredDistances | None:
     start = found.cell.start if isinstance(found.cell, Evaluation) else None
     if start is None or start.preset != "paper" or start.max_epochs != EPOCHS:
         return None
     if start.options or start.config or found.cell.config:
         return None
-    return Measured(start.method, start.dataset, start.embedding_dim, start.seed, found.result["distances"])
+    return MeasuredDistances(start.method, start.dataset, start.embedding_dim, start.seed, found.result["distances"])
 
 
-def judge_distances(estimates: Estimates, level: Level) -> Outcome:
-    """At E = 128 on PhysioNet 2020, for the first seed that SimCLR and CMSC both have. Distances know no level."""
+def evaluate_distances(estimates: Estimates, level: Level) -> Outcome:
+    """Test the claim at E = 128 on PhysioNet 2020, for the first common seed. Distances have no level."""
     known = {
         (each.method, each.seed): each
         for each in measured_distances(estimates.results)
@@ -75,9 +74,9 @@ def judge_distances(estimates: Estimates, level: Level) -> Outcome:
     half = Interval(0.5, 0.5, 0.5)
     tested = [independent_difference(cmsc, half), independent_difference(cmsc, simclr)]
     p = intersection_union_p_value([each.p_above for each in tested])
-    fails = any(each.p_below * len(tested) < LEVEL for each in tested)
+    fails = any(each.p_below * len(tested) < SIGNIFICANCE_LEVEL for each in tested)
     measured = (
-        f"CMSC {cmsc.value:.3f} ({ends(cmsc)}), SimCLR {simclr.value:.3f} ({ends(simclr)}); "
-        f"difference {signed(tested[1].value)} ({ends(tested[1], difference=True)})"
+        f"CMSC {cmsc.value:.3f} ({interval_text(cmsc)}), SimCLR {simclr.value:.3f} ({interval_text(simclr)}); "
+        f"difference {signed_text(tested[1].value)} ({interval_text(tested[1], difference=True)})"
     )
-    return Outcome(measured, p, "does not hold" if fails else "holds" if p < LEVEL else "undecided")
+    return Outcome(measured, p, "does not hold" if fails else "holds" if p < SIGNIFICANCE_LEVEL else "undecided")

@@ -1,4 +1,4 @@
-"""The page of encoders in use: a linear classifier, neighbours, distances, groups, and what embeddings give away."""
+"""The page of the shipped encoders: linear evaluation, neighbours, distances, groups and privacy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from reproduction.cells import LEVELS, Evaluation
 from reproduction.paper_numbers import SOURCES
 from reproduction.report.estimates import Estimates
-from reproduction.report.missing_cells import sentence
+from reproduction.report.missing_cells import status_sentence
 from reproduction.report.page import DASH, DATASET_NAMES, Block, Entry, Heading, Page, Table, Text, value_entry
 from reproduction.report.results import Results
 from reproduction.shipped_encoders import (
@@ -26,10 +26,10 @@ from reproduction.shipped_encoders import (
 
 NOTHING: Final = Entry(DASH, mark="missing")
 SAW_NOBODY: Final = Entry("saw nobody here")
-LABELS: Final = 3
-"""Of a group, at most."""
-FREQUENT: Final = 1.05
-"""Times as frequent as in all, at least, for a group's labels."""
+MAX_LABELS: Final = 3
+"""Maximum number of labels of a group."""
+MIN_ENRICHMENT: Final = 1.05
+"""Minimum ratio of a label's frequency in a group to that in all patients."""
 AUDITED: Final = {
     "rank 1": ("any_segment", "rank_1"),
     "rank 10": ("any_segment", "rank_10"),
@@ -38,12 +38,12 @@ AUDITED: Final = {
 
 
 def encoders_page(estimates: Estimates) -> Page:
-    """What the documentation of encoders, neighbours and privacy says in numbers."""
+    """Return the page, whose tables the documentation also uses."""
     results = estimates.results
     blocks: list[Block] = [
         Text(
             "The encoders that come with `clocs`, and others to hold them against. Intervals are 95 %, over patients. "
-            f"{sentence(results, 'in-use')}"
+            f"{status_sentence(results, 'in-use')}"
         ),
         Heading("A linear classifier on the paper's network"),
         Text("Half of the labels, test patients, on the paper's frames unless said otherwise."),
@@ -72,16 +72,16 @@ def encoders_page(estimates: Estimates) -> Page:
 
 
 def linear_table(results: Results) -> Table:
-    """The paper's network: its encoders that are shipped, and random weights."""
+    """Return the table of shipped encoders with the paper's network, and random weights."""
     rows = []
     for name, cell in LINEAR.items():
-        found = results.of(cell)
+        found = results.get(cell)
         rows.append((Entry(name), *(value_entry(None if found is None else found.auc(level)) for level in LEVELS)))
     return Table(("", "AUC per frame", "AUC per recording"), tuple(rows))
 
 
 def neighbours_text(results: Results, dataset: str) -> str:
-    """How many patients there are, and what random neighbours would give."""
+    """Return a sentence on the number of patients, and the agreement of random neighbours."""
     found = _found(results, neighbours(SMALL, dataset), "neighbours")
     if found is None:
         return f"{DATASET_NAMES[dataset]}: no results yet."
@@ -93,12 +93,12 @@ def neighbours_text(results: Results, dataset: str) -> str:
 
 
 def neighbours_table(results: Results, dataset: str) -> Table:
-    """Encoders by the share of neighbours who agree, the best first."""
-    asked = {name: neighbours(encoder, dataset) for name, encoder in COMPARED.items()}
+    """Return encoders by the fraction of neighbours that agree, the best first."""
+    cells = {name: neighbours(encoder, dataset) for name, encoder in COMPARED.items()}
     if dataset == TRAINED_ON:
-        asked[f"{SIMCLR}, on its own frames of 10 s"] = neighbours(COMPARED[SIMCLR], dataset, OWN_FRAMES)
+        cells[f"{SIMCLR}, on its own frames of 10 s"] = neighbours(COMPARED[SIMCLR], dataset, OWN_FRAMES)
     rows = []
-    for name, cell in asked.items():
+    for name, cell in cells.items():
         found = _found(results, cell, "neighbours")
         rows.append((Entry(name), *(value_entry(found and found[kind]) for kind in ("macro", "micro"))))
     ranked = sorted(rows, key=lambda row: (row[1] != NOTHING, row[1].text), reverse=True)
@@ -106,7 +106,7 @@ def neighbours_table(results: Results, dataset: str) -> Table:
 
 
 def classes_table(results: Results) -> Table:
-    """How often neighbours by the default encoder share each class."""
+    """Return how often neighbours by the default encoder share each class."""
     rows = []
     for dataset in SOURCES:
         found = _found(results, neighbours(SMALL, dataset), "neighbours")
@@ -120,7 +120,7 @@ def classes_table(results: Results) -> Table:
 
 
 def distances_table(results: Results) -> Table:
-    """Mean distances of validation patients' embeddings, and how well they separate."""
+    """Return mean distances of validation patients, and their separation."""
     rows = []
     for name, encoder in COMPARED.items():
         row = [Entry(name)]
@@ -136,7 +136,7 @@ def distances_table(results: Results) -> Table:
 
 
 def groups_table(results: Results) -> Table:
-    """Groups of test patients, coarse and fine, with how far they are found again."""
+    """Return groups of test patients, coarse and fine, with their stability."""
     rows = [row for dataset in SOURCES for fine in (False, True) for row in _groups(results, dataset, fine=fine)]
     titles = ("patients of", "group", "patients", "labels, and how many times as frequent as in all", "median age")
     return Table((*titles, "female", "found again"), tuple(rows))
@@ -148,8 +148,10 @@ def _groups(results: Results, dataset: str, *, fine: bool) -> Iterator[tuple[Ent
         first = place == 0
         where = f"{DATASET_NAMES[dataset]}{', fine' if fine else ''}" if first else ""
         again = f"{found['stability']:.2f}" if first and found and found["stability"] is not None else ""
-        ratios = {name: ratio for name, ratio in group["enrichment"].items() if ratio is not None and ratio >= FREQUENT}
-        frequent = sorted(ratios, key=lambda name: -ratios[name])[:LABELS]
+        ratios = {
+            name: ratio for name, ratio in group["enrichment"].items() if ratio is not None and ratio >= MIN_ENRICHMENT
+        }
+        frequent = sorted(ratios, key=lambda name: -ratios[name])[:MAX_LABELS]
         labels = ", ".join(f"{name} {_percent(group['shares'][name])} ({ratios[name]:.1f})" for name in frequent)
         yield (
             Entry(where),
@@ -167,7 +169,7 @@ def _percent(share: float) -> str:
 
 
 def audit_text(results: Results, dataset: str) -> str:
-    """How many there are to choose from, and what guessing gives."""
+    """Return a sentence on the number of patients and segments, and the chance level."""
     found = _found(results, audited(SMALL, dataset), "audit")
     if found is None:
         return f"{DATASET_NAMES[dataset]}: no results yet."
@@ -180,7 +182,7 @@ def audit_text(results: Results, dataset: str) -> str:
 
 
 def audit_table(results: Results, dataset: str) -> Table:
-    """Encoders by what their embeddings tell of who it was, and who trained them."""
+    """Return the results of the privacy audit by encoder."""
     rows = []
     for name, encoder in COMPARED.items():
         found = _found(results, audited(encoder, dataset), "audit")
@@ -201,6 +203,6 @@ def _membership(found: Mapping[str, Any] | None) -> Sequence[Entry]:
 
 
 def _found(results: Results, cell: Evaluation, what: str) -> Mapping[str, Any] | None:
-    """What a measure found; None where it is not done."""
-    known = results.of(cell)
+    """Return the result of a measure, or None if it is not computed."""
+    known = results.get(cell)
     return None if known is None else known.result[what]

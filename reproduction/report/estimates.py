@@ -15,7 +15,7 @@ from clocs.metrics.replicates import Replicates, difference_interval, mean_inter
 from clocs.metrics.significance import Effect, patient_and_seed_effect
 from reproduction.cells import EPOCHS, Level
 from reproduction.paper_numbers import Condition
-from reproduction.report.results import Finished, Results, Runs
+from reproduction.report.results import FinishedCell, Results, Runs
 
 Key = TypeVar("Key")
 UNKNOWN: Final = float("nan")
@@ -29,7 +29,7 @@ class Mean(Interval):
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation over seeds, as the paper has it; None with one seed."""
+        """Standard deviation over seeds, as in the paper. None: there is one seed."""
         return stdev(self.by_seed) if len(self.by_seed) > 1 else None
 
 
@@ -39,8 +39,8 @@ class Estimates:
     def __init__(self, results: Results) -> None:
         self.results, self._epochs = results, EPOCHS
 
-    def after(self, max_epochs: int) -> Estimates:
-        """Return the same for pre-trainings of so many epochs at most."""
+    def with_max_epochs(self, max_epochs: int) -> Estimates:
+        """Return estimates for pre-trainings with another maximum of epochs."""
         other = copy(self)
         other._epochs = max_epochs
         return other
@@ -54,7 +54,7 @@ class Estimates:
         return self.mean(self.runs(condition, preset), level)
 
     def above(self, first: Condition, second: Condition, level: Level) -> Effect | None:
-        """Return by how much one experiment is above another."""
+        """Return the difference of two experiments of the paper."""
         return self.difference(self.runs(first), self.runs(second), level)
 
     def mean(self, runs: Runs, level: Level) -> Mean | None:
@@ -94,18 +94,18 @@ class Estimates:
         return patient_and_seed_effect(interval, by_seed)
 
 
-def over_shared_seeds(runs: Mapping[Key, Runs]) -> dict[Key, Runs]:
-    """Restrict runs to the seeds that all have that have any: seeds may differ more than what is compared."""
+def restrict_to_common_seeds(runs: Mapping[Key, Runs]) -> dict[Key, Runs]:
+    """Restrict runs to the seeds that all of them have. Entries without runs are ignored."""
     known = [set(each) for each in runs.values() if each]
     shared = set.intersection(*known) if known else set()
     return {key: {seed: run for seed, run in each.items() if seed in shared} for key, each in runs.items()}
 
 
-def _replicates(runs: Sequence[Finished], level: Level) -> list[Replicates] | None:
-    """Return the replicates of each run; None where one has none."""
+def _replicates(runs: Sequence[FinishedCell], level: Level) -> list[Replicates] | None:
+    """Return the replicates of each run, or None if one has none."""
     if len({run.test_data() for run in runs}) > 1:
         names = f"{runs[0].name} and {runs[-1].name}"
-        raise ConfigError(f"{names} were tested on different patients: another store or split. Keep one kind")
+        raise ConfigError(f"{names} were tested on different stores or splits. Keep the results of one.")
     found = [run.replicates[level] for run in runs if level in run.replicates]
     return found if len(found) == len(runs) else None
 

@@ -1,5 +1,4 @@
-"""What we asked beyond the paper: the released code's loss, the weight of a patient's pairs, splits that leak, longer
-pre-training."""
+"""The page of further experiments: released loss, weights of pairs, leaking splits, longer pre-training."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from reproduction.experiments import (
 from reproduction.paper_numbers import SOURCES, Condition, Method
 from reproduction.presets import Preset
 from reproduction.report.estimates import Estimates
-from reproduction.report.missing_cells import sentence
+from reproduction.report.missing_cells import status_sentence
 from reproduction.report.page import (
     DASH,
     DATASET_NAMES,
@@ -33,20 +32,20 @@ from reproduction.report.page import (
     Table,
     Text,
     auc_cell,
-    counted,
+    count_text,
     difference_cell,
-    ends,
-    listed,
+    interval_text,
+    join_words,
     p_text,
-    signed,
+    signed_text,
 )
-from reproduction.report.results import MOST_SEEDS, Runs, condition
+from reproduction.report.results import MAX_SEEDS, Runs, condition
 
 CHANGED: Final[tuple[Method, ...]] = ("cmlc", "cmsmlc")
 
 
-def our_page(estimates: Estimates) -> Page:
-    """Five questions."""
+def extra_experiments_page(estimates: Estimates) -> Page:
+    """Return the page of further experiments."""
     blocks: list[Block] = [
         Heading("Does the released code's loss change the ranking?"),
         Text(
@@ -54,7 +53,7 @@ def our_page(estimates: Estimates) -> Page:
             "terms across a patient's instances. Here CMLC and CMSMLC are trained on Chapman by the paper's equations "
             "and by that loss, all else as in the paper, and judged alike by linear evaluation. A patient of Chapman "
             "has one instance, so that nothing but the pairs of views can matter there. "
-            f"{sentence(estimates.results, 'released')}"
+            f"{status_sentence(estimates.results, 'released')}"
         ),
         _released(estimates, "the released loss", "paper"),
         *(Text(_ranking(estimates, level)) for level in LEVELS),
@@ -69,26 +68,26 @@ def our_page(estimates: Estimates) -> Page:
             "By the paper's equations, the pairs across a patient's instances have a mean of their own, and so as much "
             "weight as all pairs within an instance, though a batch has few of them. Here CMSC is trained with one "
             "mean over all pairs, in which each weighs as much as any other, and without such pairs; linear "
-            f"evaluation as in table 1. {sentence(estimates.results, 'same-patient')}"
+            f"evaluation as in table 1. {status_sentence(estimates.results, 'same-patient')}"
         ),
         _same_patient(estimates),
         Heading("Does SimCLR gain by the loss of its authors?"),
         Text(
             "Everywhere else SimCLR has InfoNCE between the two views, as CMSC has it, which is how we read the paper; "
             "its authors look for a view among all others of both kinds (`form=nt_xent`). Linear evaluation as in "
-            f"table 1. {sentence(estimates.results, 'nt-xent')}"
+            f"table 1. {status_sentence(estimates.results, 'nt-xent')}"
         ),
         _nt_xent(estimates),
         Heading("What would a split that leaks gain?"),
         Text(
             "CMSC on PhysioNet 2020, pre-trained on a split drawn apart from that of the evaluation, so that most test "
-            f"patients were pre-trained on. In no other table. {sentence(estimates.results, 'leakage')}"
+            f"patients were pre-trained on. In no other table. {status_sentence(estimates.results, 'leakage')}"
         ),
         _leakage(estimates),
         Heading("What would longer pre-training change?"),
         Text(
             f"Everything else on these pages is pre-trained for at most {LONGER[0]} epochs, here for {LONGER[1]}; "
-            f"linear evaluation as in table 1. {sentence(estimates.results, 'longer')}"
+            f"linear evaluation as in table 1. {status_sentence(estimates.results, 'longer')}"
         ),
         longer_table(estimates),
     ]
@@ -96,7 +95,7 @@ def our_page(estimates: Estimates) -> Page:
 
 
 def _released(estimates: Estimates, name: str, preset: Preset) -> Table:
-    """The paper's word against the released loss alone (in the preset ``paper``), or against all of ``released``."""
+    """Compare the paper's equations with the released loss alone (preset ``paper``), or with all of ``released``."""
     rows = []
     for method in CHANGED:
         sides = [estimates.runs(_on_chapman(method)), _released_runs(estimates, method, preset)]
@@ -105,12 +104,12 @@ def _released(estimates: Estimates, name: str, preset: Preset) -> Table:
 
 
 def _released_runs(estimates: Estimates, method: Method, preset: Preset) -> Runs:
-    def wanted(cell: Evaluation) -> bool:
+    def is_released(cell: Evaluation) -> bool:
         start = cell.start
         changed = preset == "released" or (start is not None and bool(start.options))
         return cell.preset == preset and start is not None and start.method == method and changed
 
-    return _finished(estimates, released, wanted)
+    return _finished(estimates, released, is_released)
 
 
 def _on_chapman(method: Method) -> Condition:
@@ -118,7 +117,7 @@ def _on_chapman(method: Method) -> Condition:
 
 
 def _rows(estimates: Estimates, name: str, sides: Sequence[Runs]) -> list[tuple[Entry, ...]]:
-    """The first against the second, per frame and per recording, over the seeds that both have."""
+    """Compare two sides per frame and per recording, over their common seeds."""
     both = sides[0].keys() & sides[1].keys()
     sides = [{seed: run for seed, run in runs.items() if seed in both or not both} for runs in sides]
     rows = []
@@ -132,7 +131,7 @@ def _rows(estimates: Estimates, name: str, sides: Sequence[Runs]) -> list[tuple[
 
 
 def _ranking(estimates: Estimates, level: Level) -> str:
-    """The methods of table 1 in order, with either loss, over the seeds that all of them have."""
+    """Return a sentence on the order of the methods of table 1 with either loss, over their common seeds."""
     paper_runs = {method: estimates.runs(_on_chapman(method)) for method in METHODS}
     changed = {method: _released_runs(estimates, method, "paper") for method in CHANGED}
     shared = set.intersection(*map(set, (*paper_runs.values(), *changed.values())))
@@ -143,8 +142,8 @@ def _ranking(estimates: Estimates, level: Level) -> str:
     orders = [_order(estimates, runs, level) for runs in kinds]
     if any(order is None for order in orders):
         return f"Per {level}, not all methods are done: the order is not known yet."
-    paper_order, released_order = (listed(order) for order in orders if order is not None)
-    over = counted(len(shared), "seed")
+    paper_order, released_order = (join_words(order) for order in orders if order is not None)
+    over = count_text(len(shared), "seed")
     if paper_order == released_order:
         return f"Per {level}, the means of {over} are in the same order by either loss, best first: {paper_order}."
     return (
@@ -154,7 +153,7 @@ def _ranking(estimates: Estimates, level: Level) -> str:
 
 
 def _order(estimates: Estimates, runs: Mapping[Method, Runs], level: Level) -> list[str] | None:
-    """Methods from the best down; None where one is missing."""
+    """Return the methods from best to worst, or None if one is missing."""
     means = {METHOD_NAMES[method]: estimates.mean(each, level) for method, each in runs.items()}
     known = {name: mean.value for name, mean in means.items() if mean is not None}
     return sorted(known, key=lambda name: -known[name]) if len(known) == len(means) else None
@@ -188,7 +187,7 @@ def _by_its_authors(dataset: str, cell: Evaluation) -> bool:
 
 
 def _leakage(estimates: Estimates) -> Table:
-    """Marked cells are looked up by themselves: no table of the paper has them."""
+    """Compare a leaking split with a sound one."""
     leaking = _finished(estimates, leakage, lambda cell: bool(cell.config))
     sound = _finished(estimates, leakage, lambda cell: not cell.config)
     titles = ("", "per", "leaking split", "sound split", "gain", "p", "seeds")
@@ -196,29 +195,31 @@ def _leakage(estimates: Estimates) -> Table:
 
 
 def longer_table(estimates: Estimates) -> Table:
-    """Table 1 by length of pre-training."""
+    """Return table 1 by length of pre-training."""
     rows, lengths = [], LONGER[::-1]
     for dataset in SOURCES:
         for method in METHODS:
-            sides = [estimates.after(epochs).runs(condition(method, dataset, dataset)) for epochs in lengths]
+            sides = [estimates.with_max_epochs(epochs).runs(condition(method, dataset, dataset)) for epochs in lengths]
             rows += _rows(estimates, f"{DATASET_NAMES[dataset]}: {METHOD_NAMES[method]}", sides)
     titles = ("", "per", *(f"{epochs} epochs" for epochs in lengths), "gain", "p", "seeds")
     return Table(titles, tuple(rows))
 
 
 def cmsc_above_simclr(estimates: Estimates, epochs: int) -> str:
-    """On Chapman after so many epochs, in words."""
+    """Return the difference of CMSC and SimCLR on Chapman in words, for a maximum of epochs."""
     values = []
     for level in LEVELS:
-        found = estimates.after(epochs).above(_on_chapman("cmsc"), _on_chapman("simclr"), level)
-        value, interval = (DASH, "") if found is None else (signed(found.value), ends(found, difference=True))
+        found = estimates.with_max_epochs(epochs).above(_on_chapman("cmsc"), _on_chapman("simclr"), level)
+        value, interval = (
+            (DASH, "") if found is None else (signed_text(found.value), interval_text(found, difference=True))
+        )
         values.append(f"{value} per {level}" + (f" ({interval})" if interval else ""))
     return " and ".join(values)
 
 
 def _finished(
-    estimates: Estimates, cells: Callable[[Iterable[int]], Iterator[AnyCell]], wanted: Callable[[Evaluation], bool]
+    estimates: Estimates, cells: Callable[[Iterable[int]], Iterator[AnyCell]], keep: Callable[[Evaluation], bool]
 ) -> Runs:
-    """What is done of an experiment's cells, by seed."""
-    known = ((cell, estimates.results.of(cell)) for cell in cells(range(MOST_SEEDS)) if isinstance(cell, Evaluation))
-    return {cell.seed: found for cell, found in known if found is not None and wanted(cell)}
+    """Return the finished cells of an experiment that a filter keeps, by seed."""
+    known = ((cell, estimates.results.get(cell)) for cell in cells(range(MAX_SEEDS)) if isinstance(cell, Evaluation))
+    return {cell.seed: found for cell, found in known if found is not None and keep(cell)}

@@ -1,4 +1,4 @@
-"""The paper's result figures from our results; what has none is left out, and said to be."""
+"""The paper's figures from our results. Figures without results are left out, with a note."""
 
 from __future__ import annotations
 
@@ -12,11 +12,21 @@ import numpy.typing as npt
 from clocs.drawing.figure import save_figure
 from clocs.drawing.panels import Bar, Sweep, draw_bars, draw_histograms, draw_sweep, draw_validation_curves
 from reproduction.paper_numbers import Method, paper, results_of
-from reproduction.report.claims import FRACTIONS, SETS, at, augmented
-from reproduction.report.distances import SOURCE, Measured, measured_distances
-from reproduction.report.estimates import Estimates, Mean, over_shared_seeds
-from reproduction.report.missing_cells import sentence
-from reproduction.report.page import METHOD_NAMES, Block, Heading, Page, Panels, Picture, Text, arrow, counted
+from reproduction.report.claims import FRACTIONS, SETS, augmented, transfer_condition
+from reproduction.report.distances import SOURCE, MeasuredDistances, measured_distances
+from reproduction.report.estimates import Estimates, Mean, restrict_to_common_seeds
+from reproduction.report.missing_cells import status_sentence
+from reproduction.report.page import (
+    METHOD_NAMES,
+    Block,
+    Heading,
+    Page,
+    Panels,
+    Picture,
+    Text,
+    count_text,
+    transfer_label,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,27 +39,27 @@ AUGMENTATION_NAMES: Final = {
     "spec_augment_frequency": "SA frequency",
 }
 SPAN: Final = (0.5, 1.0)
-"""From chance to perfect."""
+"""Range of an AUC axis, from chance to perfect."""
 SWEPT: Final[tuple[Method, ...]] = ("random", "simclr", "cmsc", "cmlc", "cmsmlc")
 EMBEDDINGS: Final = (32, 64, 128, 256)
 FOLDER: Final = "images"
 MOST_PAIRS: Final = 0.995
-"""Of patients, in figures 6 and 9; the axis ends where they do."""
+"""Fraction of the pairs between patients that the axis of figures 6 and 9 covers."""
 Floats = npt.NDArray[np.floating]
 
-Drawn = list[tuple[str, "Figure", str]]
-"""File name without its ending, picture, and what it shows."""
+NamedFigures = list[tuple[str, "Figure", str]]
+"""File name without extension, figure and description, for each figure."""
 
 
 class Gallery:
-    """Pictures as they are made: files beside the page."""
+    """Writer of pictures, in a folder beside the pages."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
         self.made: list[Path] = []
 
-    def panels(self, drawn: Drawn) -> list[Block]:
-        """Write pictures; nothing for none."""
+    def panels(self, drawn: NamedFigures) -> list[Block]:
+        """Write pictures and return their block, or no block without pictures."""
         pictures = []
         for name, figure, shows in drawn:
             path = self._folder / f"{name}.svg"
@@ -58,15 +68,15 @@ class Gallery:
             pictures.append(Picture(f"{FOLDER}/{path.name}", shows))
         return [Panels(tuple(pictures))] if pictures else []
 
-    def sweep_out(self) -> None:
-        """Delete figures of an earlier report that this one has not."""
+    def delete_stale(self) -> None:
+        """Delete figures of an earlier report that this one does not have."""
         for path in self._folder.glob("figure-*.svg"):
             if path not in self.made:
                 path.unlink()
 
 
 def sweep(means: Sequence[Mean | None], papers: Sequence[float] | None = None) -> Sweep:
-    """What was found at each of several settings, with its seeds where they are several; the paper's values beside."""
+    """Return a line over several settings, with values by seed and the paper's values."""
     none = (np.nan, np.nan, np.nan)
     value, low, high = np.array([none if mean is None else (mean.value, mean.low, mean.high) for mean in means]).T
     seeds = tuple(np.array(() if mean is None or mean.deviation is None else mean.by_seed) for mean in means)
@@ -74,13 +84,13 @@ def sweep(means: Sequence[Mean | None], papers: Sequence[float] | None = None) -
 
 
 def figures_page(estimates: Estimates, gallery: Gallery) -> Page:
-    """Figures 3 to 6 and 9."""
+    """Return the page of figures 3 to 6 and 9."""
     blocks: list[Block] = [
         Text("Test AUC is per frame, the paper's way; thin lines through values are 95 % intervals over patients.")
     ]
     for number, (note, draw) in FIGURES.items():
-        shown, stand = gallery.panels(draw(estimates)), sentence(estimates.results, f"figure{number}")
-        blocks += [Heading(_title(number)), *shown, Text(f"{note if shown else 'Left out.'} {stand}")]
+        shown, status = gallery.panels(draw(estimates)), status_sentence(estimates.results, f"figure{number}")
+        blocks += [Heading(_title(number)), *shown, Text(f"{note if shown else 'Left out.'} {status}")]
     for number, embeddings, methods in ((6, (128,), ("simclr", "cmsc")), (9, EMBEDDINGS, ("cmsc",))):
         kept = _first_seeds(
             each
@@ -88,7 +98,7 @@ def figures_page(estimates: Estimates, gallery: Gallery) -> Page:
             if each.dataset == SOURCE and each.embedding_dim in embeddings and each.method in methods
         )
         shown = gallery.panels(_distances(number, kept))
-        wanted = counted(len(embeddings) * len(methods), "encoder")
+        wanted = count_text(len(embeddings) * len(methods), "encoder")
         text = f"{len(kept)} of {wanted} measured, on the validation patients of PhysioNet 2020."
         text += f" The axis ends where {MOST_PAIRS:.1%} of the pairs between patients do.".replace("%", " %")
         blocks += [Heading(_title(number)), *shown, Text(text if shown else f"Left out. {text}")]
@@ -99,13 +109,13 @@ def _title(number: int) -> str:
     return f"Figure {number}. {paper().figures[number - 1].shows}"
 
 
-def _figure3(estimates: Estimates) -> Drawn:
-    drawn: Drawn = []
+def _figure3(estimates: Estimates) -> NamedFigures:
+    drawn: NamedFigures = []
     methods: tuple[Method, ...] = ("simclr", "cmsc")
     for method in methods:
         bars = []
         runs = {names: estimates.runs(augmented(method, names)) for names in SETS}
-        for names, same in over_shared_seeds(runs).items():
+        for names, same in restrict_to_common_seeds(runs).items():
             mean = estimates.mean(same, "frame")
             if mean is not None:
                 label = " → ".join(AUGMENTATION_NAMES[name] for name in names)
@@ -117,19 +127,21 @@ def _figure3(estimates: Estimates) -> Drawn:
     return drawn
 
 
-def _figure4(estimates: Estimates) -> Drawn:
-    drawn: Drawn = []
+def _figure4(estimates: Estimates) -> NamedFigures:
+    drawn: NamedFigures = []
     for part, source, target in (("a", "physionet2020", "cardiology"), ("b", "chapman", "physionet2017")):
         curves = {}
         given: dict[str, Any] = {"source": source, "target": target, "protocol": "finetune"}
         kinds: tuple[tuple[Method, float], ...] = (("cmsc", 0.25), ("random", 1.0), ("cmsc", 1.0), ("random", 0.25))
         for method, label_fraction in kinds:
-            runs = estimates.results.evaluations(at(method, **given, label_fraction=label_fraction)).values()
+            runs = estimates.results.evaluations(
+                transfer_condition(method, **given, label_fraction=label_fraction)
+            ).values()
             seen = [np.asarray(run.row["curves"]["validation_auc"]) for run in runs if _has_curve(run.row)]
             if seen:
                 curves[f"{METHOD_NAMES[method]}, F = {label_fraction:g}"] = seen
         if curves:
-            title = arrow(at("cmsc", **given))
+            title = transfer_label(transfer_condition("cmsc", **given))
             ends = ", ".join(
                 f"{name} ends at {np.mean([run[-1] for run in runs]):.3f}" for name, runs in curves.items()
             )
@@ -141,7 +153,7 @@ def _has_curve(body: Any) -> bool:
     return bool(body.get("curves", {}).get("validation_auc"))
 
 
-def _figure5(estimates: Estimates) -> Drawn:
+def _figure5(estimates: Estimates) -> NamedFigures:
     usual: dict[str, Any] = {"source": "chapman", "target": "cardiology", "protocol": "finetune"}
     by_embedding = [{**usual, "embedding_dim": embedding_dim, "label_fraction": 0.25} for embedding_dim in EMBEDDINGS]
     by_fraction = [{**usual, "embedding_dim": 64, "label_fraction": label_fraction} for label_fraction in FRACTIONS]
@@ -149,7 +161,7 @@ def _figure5(estimates: Estimates) -> Drawn:
         ("a", by_embedding, [str(each) for each in EMBEDDINGS], "length of the embedding, E", "F = 0.25"),
         ("b", by_fraction, [f"{each:g}" for each in FRACTIONS], "share of the labels, F", "E = 64"),
     )
-    drawn: Drawn = []
+    drawn: NamedFigures = []
     for part, places, settings, label, fixed in panels:
         lines = {METHOD_NAMES[method]: _by_setting(estimates, method, places) for method in SWEPT}
         lines = {name: line for name, line in lines.items() if np.isfinite(line.value).any()}
@@ -162,23 +174,23 @@ def _figure5(estimates: Estimates) -> Drawn:
 
 
 def _by_setting(estimates: Estimates, method: Method, places: Sequence[dict[str, Any]]) -> Sweep:
-    conditions = [at(method, **place) for place in places]
+    conditions = [transfer_condition(method, **place) for place in places]
     printed = [results_of(condition) for condition in conditions]
     papers = [found[0].value if found else np.nan for found in printed]
     return sweep([estimates.auc(condition, "frame") for condition in conditions], papers)
 
 
-def _first_seeds(found: Iterable[Measured]) -> list[Measured]:
-    """One of each encoder."""
-    kept: dict[tuple[str, int], Measured] = {}
+def _first_seeds(found: Iterable[MeasuredDistances]) -> list[MeasuredDistances]:
+    """Return the first seed of each encoder."""
+    kept: dict[tuple[str, int], MeasuredDistances] = {}
     for each in found:
         kept.setdefault((each.method, each.embedding_dim), each)
     return list(kept.values())
 
 
-def _distances(number: int, found: Sequence[Measured]) -> Drawn:
-    """On one axis, so that panels compare."""
-    drawn: Drawn = []
+def _distances(number: int, found: Sequence[MeasuredDistances]) -> NamedFigures:
+    """Draw distances with a common axis."""
+    drawn: NamedFigures = []
     bins = [
         [np.asarray(each.values["histogram"][kind], float) for kind in ("edges", "intra", "inter")] for each in found
     ]
@@ -192,11 +204,11 @@ def _distances(number: int, found: Sequence[Measured]) -> Drawn:
 
 
 def _reach(edges: Floats, inter: Floats) -> float:
-    """The distance that ``MOST_PAIRS`` do not exceed: few that are far off would press all others together."""
+    """Return the distance that a fraction ``MOST_PAIRS`` of the pairs do not exceed."""
     return float(edges[1:][np.searchsorted(np.cumsum(inter), MOST_PAIRS * inter.sum())])
 
 
-FIGURES: Final[dict[int, tuple[str, Callable[[Estimates], Drawn]]]] = {
+FIGURES: Final[dict[int, tuple[str, Callable[[Estimates], NamedFigures]]]] = {
     3: (
         "Ours is on Chapman, the paper's on PhysioNet 2020; each panel over the seeds that all its bars have.",
         _figure3,
@@ -204,4 +216,4 @@ FIGURES: Final[dict[int, tuple[str, Callable[[Estimates], Drawn]]]] = {
     4: ("Bold: the mean over seeds, as far as all of them go; thin: each seed.", _figure4),
     5: ("Dashed and hollow: the paper's values.", _figure5),
 }
-"""With cells of their own: what to know when reading one, and what draws it."""
+"""Figures by number: a note for readers, and the function that draws it."""

@@ -1,4 +1,4 @@
-"""What a wider network and more unlabelled patients bring, drawn, and where that would lead."""
+"""Figures and extrapolation of the scaling experiments: wider networks and more unlabelled patients."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from reproduction.beyond import grown
 from reproduction.cells import LEVELS, Level
 from reproduction.paper_numbers import counts
 from reproduction.report.estimates import Estimates, Mean
-from reproduction.report.figures import Drawn, sweep
-from reproduction.report.page import Block, Text, hours
+from reproduction.report.figures import NamedFigures, sweep
+from reproduction.report.page import Block, Text, duration_text
 
 WIDTHS: Final = {"width 12": "12", "as recommended": "24", "width 48": "48"}
 SHARES: Final = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
 A_MILLION: Final = 1_000_000
 
 
-def growth_panels(estimates: Estimates) -> Drawn:
-    """One by the network's width, one by the patients it saw."""
+def growth_panels(estimates: Estimates) -> NamedFigures:
+    """Return a figure by network width, and one by number of patients."""
     shares = {name: f"{share * _patients():,.0f}" for name, share in SHARES.items()}
     panels = (("width", WIDTHS, "channels of the first block"), ("patients", shares, "unlabelled patients"))
-    drawn: Drawn = []
+    drawn: NamedFigures = []
     for kind, settings, label in panels:
         found = {f"per {level}": [_mean(estimates, name, level) for name in settings] for level in LEVELS}
         lines = {name: sweep(means) for name, means in found.items() if any(means)}
@@ -35,12 +35,12 @@ def growth_panels(estimates: Estimates) -> Drawn:
 
 
 def growth_fitted(estimates: Estimates) -> list[Block]:
-    """What width and patients bring, each on a straight line over its logarithm; where it leads, at what cost."""
+    """Return sentences on log-linear fits over width and patients."""
     return [*_by_width(estimates), *_by_patients(estimates)]
 
 
 def _by_width(estimates: Estimates) -> list[Block]:
-    """AUC and time for each doubling of the channels."""
+    """Return a sentence on AUC and time for each doubling of the channels."""
     found = [[_mean(estimates, name, level) for name in WIDTHS] for level in LEVELS]
     times = [_seconds(estimates, name) for name in WIDTHS]
     if None in times or any(mean is None for means in found for mean in means):
@@ -58,7 +58,7 @@ def _by_width(estimates: Estimates) -> list[Block]:
 
 
 def _by_patients(estimates: Estimates) -> list[Block]:
-    """And where a million recordings would be, with the caveat."""
+    """Return a sentence on AUC by patients, with an extrapolation to a million recordings."""
     means = [_mean(estimates, name, "recording") for name in SHARES]
     time = _seconds(estimates, "as recommended")
     if any(mean is None for mean in means) or time is None:
@@ -74,7 +74,7 @@ def _by_patients(estimates: Estimates) -> list[Block]:
             f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
             f"at {at_all + slope * np.log10(more):.3f} on it, and at {values[-1] + last_slope * np.log10(more):.3f} if "
             f"it went on as between the last two points, {last_slope:+.3f} a tenfold; to see each as often would take "
-            f"{hours(time * more)} of one core. Three points within one source say little of a million "
+            f"{duration_text(time * more)} of one core. Three points within one source say little of a million "
             "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
             "and other hospitals bring other noise. Read it as a direction."
         )
@@ -82,7 +82,7 @@ def _by_patients(estimates: Estimates) -> list[Block]:
 
 
 def _seconds(estimates: Estimates, name: str) -> float | None:
-    """Of the pre-training, on one core."""
+    """Return the seconds of a pre-training on one core."""
     start = grown(name, 0).start
     return None if start is None else estimates.results.training_seconds(start)
 
@@ -92,6 +92,6 @@ def _mean(estimates: Estimates, name: str, level: Level) -> Mean | None:
 
 
 def _patients() -> int:
-    """Who train, by the paper's table 4."""
+    """Return the number of training patients in the paper's table 4."""
     (patients,) = (each.value for each in counts(table=4, split="train", dataset="physionet2020", quantity="patients"))
     return patients

@@ -1,4 +1,4 @@
-"""How the paper's methods learned on Chapman: losses, the rank of embeddings, and what came of it."""
+"""Learning curves of the paper's methods on Chapman: losses, effective rank and AUC."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from clocs.drawing.curves import LearningCurve, draw_learning_curves
 from reproduction.cells import LEVELS, Evaluation, Pretraining
 from reproduction.experiments import METHODS
-from reproduction.report.figures import Drawn
+from reproduction.report.figures import NamedFigures
 from reproduction.report.page import DASH, METHOD_NAMES, Entry, Table, value_entry
-from reproduction.report.results import Finished, Results
+from reproduction.report.results import FinishedCell, Results
 
 DATASET: Final = "chapman"
 
 
 def learning_table(results: Results) -> Table:
-    """Methods by loss and rank of embeddings, and the AUC of a linear classifier with half of the labels."""
+    """Return loss, effective rank and AUC of a linear evaluation by method."""
     rows = []
     for name, start, trained in _trained(results):
         loss, rank = (trained.row["curves"][key] for key in ("validation_loss", "effective_rank"))
-        judged = results.of(Evaluation(protocol="linear", start=start, dataset=DATASET))
+        judged = results.get(Evaluation(protocol="linear", start=start, dataset=DATASET))
         rows.append(
             (
                 Entry(name),
@@ -36,8 +36,8 @@ def learning_table(results: Results) -> Table:
     return Table(("method", *titles, "AUC per frame", "AUC per recording"), tuple(rows))
 
 
-def learning_curves(results: Results) -> Drawn:
-    """Losses and rank epoch by epoch, a column a method."""
+def learning_curves(results: Results) -> NamedFigures:
+    """Return a figure of losses and effective rank by epoch, with a column for each method."""
     curves = {}
     for name, _, trained in _trained(results):
         given = trained.row["curves"]
@@ -49,10 +49,10 @@ def learning_curves(results: Results) -> Drawn:
     return [("figure-learning", draw_learning_curves(curves), shows)]
 
 
-def _trained(results: Results) -> Iterator[tuple[str, Pretraining, Finished]]:
-    """The first seed of each method of the paper that is done."""
+def _trained(results: Results) -> Iterator[tuple[str, Pretraining, FinishedCell]]:
+    """Iterate over the finished pre-trainings of the first seed."""
     for method in METHODS:
         start = Pretraining(method=method, dataset=DATASET)
-        found = results.of(start)
+        found = results.get(start)
         if found is not None:
             yield METHOD_NAMES[method], start, found

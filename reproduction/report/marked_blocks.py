@@ -1,6 +1,6 @@
-"""Numbers in pages that people write: what stands between two marks is made from the results.
+"""Marked blocks of Markdown pages, which are filled from the results.
 
-``<!-- results:table1 -->`` ... ``<!-- /results -->``, on lines of their own or within a sentence.
+A block is ``<!-- results:table1 -->`` ... ``<!-- /results -->``, on separate lines or within a sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reproduction.cells import LEVELS
 from reproduction.experiments import LONGER
 from reproduction.paper_numbers import SOURCES, Method
 from reproduction.report.beyond_page import encoder_table
-from reproduction.report.claims import Question, transfer_over_random
+from reproduction.report.claims import ClaimTest, transfer_over_random
 from reproduction.report.claims_page import claims_table
 from reproduction.report.encoders_page import (
     audit_table,
@@ -32,8 +32,8 @@ from reproduction.report.estimates import Estimates
 from reproduction.report.extra_experiments import cmsc_above_simclr
 from reproduction.report.few_labels import few_labels_table
 from reproduction.report.learning import learning_table
-from reproduction.report.missing_cells import sentence
-from reproduction.report.page import DASH, Entry, Table, arrow, auc_cell
+from reproduction.report.missing_cells import status_sentence
+from reproduction.report.page import DASH, Entry, Table, auc_cell, transfer_label
 from reproduction.report.rendering import markdown_table
 from reproduction.report.results import Results, condition
 from reproduction.report.runs_page import limits
@@ -41,12 +41,12 @@ from reproduction.report.tables_page import column_table, columns
 
 MARKED: Final = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->)(?P<text>.*?)(<!-- /results -->)", re.DOTALL)
 USUAL, LONG = LONGER
-"""Epochs on Chapman."""
+"""Maximum numbers of epochs on Chapman."""
 OPENING: Final = re.compile(r"<!-- results:|<!-- /results -->")
 
 
 def fill(text: str, estimates: Estimates, name: str = "page") -> str:
-    """A page with all its marked blocks made anew; the rest of it untouched."""
+    """Return a page with all marked blocks filled again, and the rest unchanged."""
     if len(OPENING.findall(text)) != 2 * len(MARKED.findall(text)):
         raise ConfigError(f"{name}: a mark '<!-- results:NAME -->' needs '<!-- /results -->' after it, and none within")
 
@@ -67,7 +67,7 @@ def _content(block: str, estimates: Estimates, name: str) -> str:
 
 
 def _table(number: int) -> Callable[[Estimates], str]:
-    """What is done of a paper's table as one, short: without intervals of differences."""
+    """Return a function that formats the finished part of a table of the paper."""
 
     def made(estimates: Estimates) -> str:
         rows = []
@@ -76,9 +76,9 @@ def _table(number: int) -> Callable[[Estimates], str]:
                 method, paper, frame, _, recording, seeds = row
                 if frame.mark == "missing":
                     continue
-                rows.append((method, Entry(arrow(column[-1])), frame, recording, seeds, paper))
+                rows.append((method, Entry(transfer_label(column[-1])), frame, recording, seeds, paper))
         titles = ("encoder", "data", "AUC per frame", "AUC per recording", "seeds", "the paper, per frame")
-        return f"{markdown_table(Table(titles, tuple(rows)))}\n\n{sentence(estimates.results, f'table{number}')}"
+        return f"{markdown_table(Table(titles, tuple(rows)))}\n\n{status_sentence(estimates.results, f'table{number}')}"
 
     return made
 
@@ -91,11 +91,11 @@ def _claims(estimates: Estimates) -> str:
     return f"{markdown_table(Table(table.titles[:3], tuple(kept)))}\n\n{tail}" if kept else tail
 
 
-def _measured(question: Question) -> Callable[[Estimates], str]:
-    """What was found about a claim, within a sentence."""
+def _measured(claim_test: ClaimTest) -> Callable[[Estimates], str]:
+    """Return a function that formats the measured values of a claim."""
 
     def made(estimates: Estimates) -> str:
-        found = [question.judge(estimates, level).measured or "not yet known" for level in LEVELS]
+        found = [claim_test.evaluate(estimates, level).measured or "not yet known" for level in LEVELS]
         return " and ".join(f"{values} per {level}" for values, level in zip(found, LEVELS, strict=True))
 
     return made
@@ -106,18 +106,18 @@ def _limits(estimates: Estimates) -> str:
 
 
 def _auc(method: Method, epochs: int = USUAL) -> Callable[[Estimates], str]:
-    """On Chapman per frame and per recording, in words."""
-    asked = condition(method, "chapman", None if method == "random" else "chapman")
+    """Return a function that formats the AUC on Chapman per frame and per recording."""
+    experiment = condition(method, "chapman", None if method == "random" else "chapman")
 
     def made(estimates: Estimates) -> str:
-        means = [estimates.after(epochs).auc(asked, level) for level in LEVELS]
+        means = [estimates.with_max_epochs(epochs).auc(experiment, level) for level in LEVELS]
         return ", ".join(auc_cell(mean).text for mean in means)
 
     return made
 
 
 def _plain(made: Callable[[Estimates], Table], columns: int | None = None) -> Callable[[Estimates], str]:
-    """A table of another page, or its first columns; rows without a result left out."""
+    """Return a function that formats a table, or its first columns, without rows that have no result."""
 
     def filled(estimates: Estimates) -> str:
         table = made(estimates)
@@ -127,13 +127,13 @@ def _plain(made: Callable[[Estimates], Table], columns: int | None = None) -> Ca
     return filled
 
 
-def _whole(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
-    """A table as another page has it."""
+def _complete(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
+    """Return a function that formats a complete table."""
     return lambda estimates: markdown_table(made(estimates.results))
 
 
 def _learning(estimates: Estimates) -> str:
-    """Return how the methods learned, with the picture of the runs page, as a page of ``docs/`` shows it."""
+    """Return the picture and the table of the learning curves, for a page of ``docs/``."""
     table = learning_table(estimates.results)
     if not table.rows:
         return "No results yet."
@@ -142,10 +142,10 @@ def _learning(estimates: Estimates) -> str:
 
 
 def _text_and_table(
-    said: Callable[[Results, str], str], made: Callable[[Results, str], Table], dataset: str
+    text: Callable[[Results, str], str], made: Callable[[Results, str], Table], dataset: str
 ) -> Callable[[Estimates], str]:
-    """A sentence and a table about a dataset."""
-    return lambda estimates: f"{said(estimates.results, dataset)}\n\n{markdown_table(made(estimates.results, dataset))}"
+    """Return a function that formats a sentence and a table about a dataset."""
+    return lambda estimates: f"{text(estimates.results, dataset)}\n\n{markdown_table(made(estimates.results, dataset))}"
 
 
 BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
@@ -164,10 +164,10 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "recommended": _plain(encoder_table, columns=4),
     "few-labels": _plain(few_labels_table),
     "learning": _learning,
-    "encoders-linear": _whole(linear_table),
+    "encoders-linear": _complete(linear_table),
     **{f"neighbours-{dataset}": _text_and_table(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
-    "neighbours-classes": _whole(classes_table),
-    "distances": _whole(distances_table),
-    "groups": _whole(groups_table),
+    "neighbours-classes": _complete(classes_table),
+    "distances": _complete(distances_table),
+    "groups": _complete(groups_table),
     **{f"audit-{dataset}": _text_and_table(audit_text, audit_table, dataset) for dataset in SOURCES},
 }

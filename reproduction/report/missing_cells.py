@@ -1,4 +1,4 @@
-"""The cells that are not computed yet, and what they would cost."""
+"""The page of cells that are not computed yet, and their estimated cost."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from reproduction.cells import FULL_DOWNLOADS, AnyCell
 from reproduction.experiments import EXPERIMENTS, Experiment
 from reproduction.paper_numbers import SINGLE_LEAD, paper
 from reproduction.paper_tables import all_experiments, paper_experiments
-from reproduction.report.page import DASH, Block, Entry, Heading, Page, Points, Table, Text, counted, hours
+from reproduction.report.page import DASH, Block, Entry, Heading, Page, Points, Table, Text, count_text, duration_text
 from reproduction.report.results import Results
 
 
 @dataclass
-class Missing:
-    """Counts over some cells and the pre-trainings that they require."""
+class MissingCells:
+    """Counts of cells and of the pre-trainings that they require."""
 
     cells: int = 0
     done: int = 0
     seconds: float = 0.0
-    """Of one core, for those that are not done."""
+    """Estimated seconds of one core for the missing cells."""
     bases: Counter[str] = field(default_factory=Counter)
-    """What the estimates are based on."""
+    """Number of estimates by their basis."""
     twelve_leads: int = 0
-    """Of those that are not done."""
+    """Number of missing cells that need twelve leads."""
 
-    def __iadd__(self, other: Missing) -> Missing:
+    def __iadd__(self, other: MissingCells) -> MissingCells:
         self.cells += other.cells
         self.done += other.done
         self.seconds += other.seconds
@@ -40,28 +40,28 @@ class Missing:
 
     @property
     def to_do(self) -> int:
-        """Cells without a result."""
+        """Number of cells without a result."""
         return self.cells - self.done
 
 
 @lru_cache(maxsize=256)
-def _wanted(name: str, seeds: int) -> tuple[tuple[str, AnyCell], ...]:
+def _required_cells(name: str, seeds: int) -> tuple[tuple[str, AnyCell], ...]:
     """Return the key of each cell of an experiment and of the pre-trainings that it requires, each once."""
     cells = all_experiments()[name].cells(range(seeds))
     return tuple({part.key: part for cell in cells for part in (*cell.requires, cell)}.items())
 
 
-class Ledger:
-    """Counts cells that are missing; each once, however many experiments want it."""
+class CellCounter:
+    """Counter of missing cells. A cell of several experiments counts once."""
 
     def __init__(self, results: Results) -> None:
         self._results, self._done = results, results.keys
         self._seen: set[str] = set()
 
-    def count(self, name: str, seeds: int) -> Missing:
+    def count(self, name: str, seeds: int) -> MissingCells:
         """Count the cells of an experiment that were not counted before."""
-        found = Missing()
-        for key, cell in _wanted(name, seeds):
+        found = MissingCells()
+        for key, cell in _required_cells(name, seeds):
             if key in self._seen:
                 continue
             self._seen.add(key)
@@ -76,27 +76,29 @@ class Ledger:
         return found
 
 
-def sentence(results: Results, name: str) -> str:
+def status_sentence(results: Results, name: str) -> str:
     """Return the status of an experiment, with one seed and with as many as the paper has."""
     seeds = paper().seeds
-    one, many = (Ledger(results).count(name, count) for count in (1, seeds))
+    one, many = (CellCounter(results).count(name, count) for count in (1, seeds))
     if not many.to_do:
         values = "one seed each, by design" if one.cells == many.cells else f"with {seeds} seeds"
         return f"All {many.cells:,} cells are done, {values}."
     kinds = "cells (evaluations, and the pre-trainings they need)"
     first = f"All {one.cells:,} {kinds} are done for one seed."
     if one.to_do:
-        first = f"Missing: {one.to_do:,} of {one.cells:,} {kinds} for one seed, about {hours(one.seconds)} of one core."
-    more = f"With the paper's {seeds} seeds {many.to_do:,} of {many.cells:,} are missing, about {hours(many.seconds)}."
+        cost = f"about {duration_text(one.seconds)} of one core"
+        first = f"Missing: {one.to_do:,} of {one.cells:,} {kinds} for one seed, {cost}."
+    cost = f"about {duration_text(many.seconds)}"
+    more = f"With the paper's {seeds} seeds {many.to_do:,} of {many.cells:,} are missing, {cost}."
     return f"{first} {more}"
 
 
 def missing_page(results: Results) -> Page:
     """Return the page of all missing cells, of our experiments and of the paper."""
     seeds = paper().seeds
-    ours, _ = _table(results, EXPERIMENTS.values(), 1)
-    papers, whole = _table(results, paper_experiments().values(), seeds)
-    bases = whole.bases.most_common()
+    own, _ = _table(results, EXPERIMENTS.values(), 1)
+    papers, total = _table(results, paper_experiments().values(), seeds)
+    bases = total.bases.most_common()
     blocks: tuple[Block, ...] = (
         Text(
             "A cell is one pre-training or one evaluation with one seed. Times are of one core, estimated from "
@@ -104,13 +106,13 @@ def missing_page(results: Results) -> Page:
             "missing of an experiment. A cell that several experiments want is counted with the first."
         ),
         Heading("Our experiments, one seed"),
-        ours,
+        own,
         Heading(f"The paper's whole grid, {seeds} seeds"),
         Text(
-            f"{whole.done:,} of {whole.cells:,} cells are done; the other {whole.to_do:,} would take about "
-            f"{hours(whole.seconds)}. {whole.twelve_leads:,} of them need the {FULL_DOWNLOADS}. Estimated from:"
+            f"{total.done:,} of {total.cells:,} cells are done; the other {total.to_do:,} would take about "
+            f"{duration_text(total.seconds)}. {total.twelve_leads:,} of them need the {FULL_DOWNLOADS}. Estimated from:"
         ),
-        Points(tuple(f"{counted(count, 'cell')}: {_basis(basis)}" for basis, count in bases)),
+        Points(tuple(f"{count_text(count, 'cell')}: {_basis(basis)}" for basis, count in bases)),
         papers,
     )
     return Page("missing", "What is missing", blocks)
@@ -122,16 +124,16 @@ def _basis(basis: str) -> str:
     return f"finished cells, {basis}"
 
 
-def _table(results: Results, experiments: Iterable[Experiment], seeds: int) -> tuple[Table, Missing]:
+def _table(results: Results, experiments: Iterable[Experiment], seeds: int) -> tuple[Table, MissingCells]:
     """Return a row for each experiment that has cells, and their sum."""
-    ledger, whole, rows = Ledger(results), Missing(), []
+    counter, total, rows = CellCounter(results), MissingCells(), []
     for each in experiments:
-        found = ledger.count(each.name, seeds)
-        if not _wanted(each.name, seeds):
+        found = counter.count(each.name, seeds)
+        if not _required_cells(each.name, seeds):
             continue
-        whole += found
-        cost = hours(found.seconds) if found.to_do else DASH
+        total += found
+        cost = duration_text(found.seconds) if found.to_do else DASH
         needs = FULL_DOWNLOADS if found.twelve_leads else ""
         texts = (f"`{each.name}`", each.title, f"{found.done:,}", f"{found.to_do:,}", cost, needs)
         rows.append(tuple(Entry(text) for text in texts))
-    return Table(("experiment", "", "done", "missing", "cost of those", "needs"), tuple(rows)), whole
+    return Table(("experiment", "", "done", "missing", "cost of those", "needs"), tuple(rows)), total

@@ -1,4 +1,4 @@
-"""A page of the report before it is Markdown or HTML: each number is formatted once, for both."""
+"""Blocks of a report page, which are rendered as Markdown and HTML, and formats of numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Mark = Literal["", "best", "holds", "fails", "open", "missing"]
 
 @dataclass(frozen=True)
 class Entry:
-    """Of a table: what is read first, and what stands beside it in smaller print."""
+    """A table entry: its text, and a detail in smaller print."""
 
     text: str
     detail: str = ""
@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under titles. The first column names its row."""
+    """A table. The first column has the names of the rows."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
@@ -69,7 +69,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Heading:
-    """Of a section of a page."""
+    """The heading of a section."""
 
     text: str
     depth: Literal[2, 3] = 2
@@ -78,7 +78,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Picture:
-    """A panel: a file beside the page, and what it shows for those who cannot see it."""
+    """A picture file beside the page, with its description."""
 
     file: str
     shows: str
@@ -97,76 +97,76 @@ Block = Table | Text | Points | Heading | Panels
 
 @dataclass(frozen=True)
 class Page:
-    """One of the report's pages."""
+    """A page of the report."""
 
     name: str
     title: str
     blocks: tuple[Block, ...]
 
 
-def signed(value: float) -> str:
-    """A difference of AUCs: ``+0.097``."""
+def signed_text(value: float) -> str:
+    """Format a difference of AUCs: ``+0.097``."""
     return f"{value:+.3f}".replace("-", "−")
 
 
-def ends(interval: Interval, *, difference: bool = False) -> str:
-    """``0.942 to 0.953``; empty where they are not known."""
+def interval_text(interval: Interval, *, difference: bool = False) -> str:
+    """Format the ends of an interval: ``0.942 to 0.953``; empty if they are unknown."""
     if math.isnan(interval.low) or math.isnan(interval.high):
         return ""
-    low, high = ((signed(end) if difference else f"{end:.3f}") for end in (interval.low, interval.high))
+    low, high = ((signed_text(end) if difference else f"{end:.3f}") for end in (interval.low, interval.high))
     return f"{low} to {high}"
 
 
 def auc_cell(mean: Mean | None, *, best: bool = False) -> Entry:
-    """A mean AUC with its deviation over seeds, where there are several, and its interval over patients."""
+    """Return a mean AUC with its deviation over seeds and its interval over patients."""
     if mean is None:
         return Entry(DASH, mark="missing")
     spread = "" if mean.deviation is None else f" ± {mean.deviation:.3f}"
-    return Entry(f"{mean.value:.3f}{spread}", ends(mean), "best" if best else "")
+    return Entry(f"{mean.value:.3f}{spread}", interval_text(mean), "best" if best else "")
 
 
 def value_entry(values: Mapping[str, float | None] | None) -> Entry:
-    """A value between 0 and 1 with its interval, as a result's JSON has it."""
+    """Return a value between 0 and 1 with its interval, from the JSON of a result."""
     if values is None or values["value"] is None:
         return Entry(DASH, mark="missing")
     value, low, high = (math.nan if (end := values[name]) is None else end for name in ("value", "low", "high"))
-    return Entry(f"{value:.3f}", ends(Interval(value, low, high)))
+    return Entry(f"{value:.3f}", interval_text(Interval(value, low, high)))
 
 
 def difference_cell(difference: Interval | None) -> Entry:
-    """A difference with its interval."""
+    """Return a difference with its interval."""
     if difference is None:
         return Entry(DASH, mark="missing")
-    return Entry(signed(difference.value), ends(difference, difference=True))
+    return Entry(signed_text(difference.value), interval_text(difference, difference=True))
 
 
 def p_text(p: float | None) -> str:
-    """``0.03``; ``< 0.001``; a dash where there is none."""
+    """Format a p-value: ``0.03``, ``< 0.001``, or a dash without one."""
     if p is None or math.isnan(p):
         return DASH
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def arrow(condition: Condition) -> str:
-    """Where an encoder was trained and judged: ``Chapman → Cardiology``."""
+def transfer_label(condition: Condition) -> str:
+    """Format the datasets of training and evaluation: ``Chapman → Cardiology``."""
     evaluated = DATASET_NAMES[condition.evaluation]
     source = condition.pretraining
     return evaluated if source in (None, condition.evaluation) else f"{DATASET_NAMES[source]} → {evaluated}"
 
 
-def hours(seconds: float) -> str:
-    """A time for people, of one core."""
+def duration_text(seconds: float) -> str:
+    """Format a duration: ``5 min`` or ``2.5 h``."""
     if seconds < 5400:
         return f"{max(seconds / 60, 1):.0f} min"
     return f"{seconds / 3600:,.1f} h" if seconds < 100 * 3600 else f"{seconds / 3600:,.0f} h"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """``1 seed``, ``3 seeds``."""
+def count_text(number: int, one: str, many: str = "") -> str:
+    """Format a count: ``1 seed``, ``3 seeds``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def listed(words: Iterable[str]) -> str:
-    """``a, b and c``."""
+def join_words(words: Iterable[str]) -> str:
+    """Join words: ``a, b and c``."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -1,4 +1,4 @@
-"""Pages as Markdown, and all of them as one HTML page that needs nothing else."""
+"""Rendering of pages as Markdown, and of all pages as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ INLINE: Final = (
     (re.compile(r"\*\*([^*]+)\*\*"), r"<strong>\1</strong>"),
     (re.compile(r"\[([^\]]+)\]\((\w+)\.md\)"), r'<a href="#\2">\1</a>'),
 )
-"""Markdown inside a line; links to other pages become links within the one."""
+"""Markdown inside a line, as HTML. Links to other pages become links within the page."""
 
 
 def markdown(page: Page) -> str:
-    """A page with a line end at its end."""
+    """Return a page as Markdown."""
     return _environment(Path()).get_template("page.md.j2").render(page=page).rstrip() + "\n"
 
 
 def html(pages: Sequence[Page], title: str, folder: Path) -> str:
-    """All pages in one; pictures are taken from ``folder`` and laid into it."""
+    """Return all pages as one HTML page, with the pictures of ``folder`` embedded."""
     template = _environment(folder).get_template("report.html.j2")
     return template.render(pages=pages, title=title).rstrip() + "\n"
 
 
 def markdown_table(table: Table) -> str:
-    """A table, every row a line."""
+    """Return a table as Markdown."""
     lines = [table.titles, ["---"] * len(table.titles), *([_plain(entry) for entry in row] for row in table.rows)]
     return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
 

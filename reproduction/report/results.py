@@ -1,7 +1,4 @@
-"""The finished cells as the report reads them: by what they are, not by the hashes in their names.
-
-No store is needed to read them.
-"""
+"""Finished cells for the report, found by their content and not by their name. No store is needed."""
 
 from __future__ import annotations
 
@@ -21,41 +18,41 @@ from reproduction.cells import EPOCHS, AnyCell, Evaluation, Level, Pretraining, 
 from reproduction.paper_numbers import SINGLE_LEAD, Condition, Method, results
 from reproduction.run_cell import REPLICATES_TABLE
 
-MOST_SEEDS: Final = 20
-"""Seeds that are looked for."""
+MAX_SEEDS: Final = 20
+"""Number of seeds that are searched."""
 FINETUNE_EPOCHS: Final[int] = Evaluation.model_fields["max_epochs"].default
-"""Most epochs of a fine-tuning that is compared with the paper."""
+"""Maximum number of epochs of a fine-tuning that is compared with the paper."""
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCell:
     """A finished cell."""
 
     name: str
     cell: AnyCell
     row: Mapping[str, Any]
     replicates: Mapping[str, Replicates]
-    """Of the AUC of an evaluation, by level."""
+    """Bootstrap replicates of the AUC of an evaluation, by level."""
 
     @property
     def result(self) -> Mapping[str, Any]:
-        """What was found."""
+        """Result of the cell."""
         found: Mapping[str, Any] = self.row["result"]
         return found
 
     @property
     def is_test(self) -> bool:
-        """Whether it evaluates an encoder on test patients; trials of the search use others."""
+        """Whether it is an evaluation on test patients."""
         return "test" in self.result
 
     @property
     def seconds(self) -> float | None:
-        """Of one core; None where they were not measured."""
+        """Seconds of one core. None: not measured."""
         return self.row.get("seconds")
 
     @property
     def still_improving(self) -> bool:
-        """Whether a run improved until its end. Early rows of runs with a number of steps do not say so."""
+        """Whether a run improved until its end. Early rows of runs by steps do not have this value."""
         by_steps = self.cell.config.get("max_steps") == self.result.get("steps", 0)
         at_end = by_steps and self.result["best_epoch"] == self.result["epochs"] - 1
         return bool(self.row.get("still_improving")) or at_end
@@ -71,8 +68,8 @@ class Finished:
         return tuple(self.row["origin"]["data"][self.cell.dataset])
 
 
-Runs = Mapping[int, Finished]
-"""One evaluation by seed."""
+Runs = Mapping[int, FinishedCell]
+"""Finished cells of one evaluation, by seed."""
 
 
 class Results:
@@ -80,28 +77,28 @@ class Results:
 
     def __init__(self, folder: Path, *, may_be_empty: bool = False) -> None:
         if not may_be_empty and not (folder / TABLE).is_file():
-            raise StoreError(f"{folder} has no {TABLE}. 'python -m reproduction run NAME' makes one")
+            raise StoreError(f"{folder} has no {TABLE}. Run 'python -m reproduction run NAME' first.")
         self.folder = folder
-        self._by_key: dict[str, Finished] = {}
+        self._by_key: dict[str, FinishedCell] = {}
         self._conditions: dict[int, Mapping[tuple[str, Condition], Runs]] = {}
-        """By epochs of pre-training."""
+        """Runs by condition, by maximum number of epochs of pre-training."""
         replicates = dict(CellTable(folder / REPLICATES_TABLE).rows())
         for name, row in CellTable(folder / TABLE).rows():
             drawn = {level: Replicates.from_dict(each) for level, each in replicates.get(name, {}).items()}
-            self._add(Finished(name, _parsed(name, row), row, drawn))
+            self._add(FinishedCell(name, _parse_row(name, row), row, drawn))
 
-    def _add(self, found: Finished) -> None:
+    def _add(self, found: FinishedCell) -> None:
         known = self._by_key.setdefault(found.cell.key, found)
         if known is not found:
-            raise ConfigError(f"{known.name} and {found.name} are the same cell on other data; keep one of them")
+            raise ConfigError(f"{known.name} and {found.name} are the same cell on other data; keep one of them.")
 
     @cached_property
-    def finished(self) -> tuple[Finished, ...]:
+    def finished(self) -> tuple[FinishedCell, ...]:
         """All cells, by name."""
         return tuple(sorted(self._by_key.values(), key=lambda each: each.name))
 
     @property
-    def trained(self) -> tuple[Finished, ...]:
+    def trained(self) -> tuple[FinishedCell, ...]:
         """Pre-trainings, without untrained encoders and without replaced last layers."""
         return tuple(
             each
@@ -110,17 +107,17 @@ class Results:
         )
 
     @property
-    def tested(self) -> tuple[Finished, ...]:
+    def tested(self) -> tuple[FinishedCell, ...]:
         """Evaluations on test patients."""
         return tuple(each for each in self.finished if each.is_test)
 
-    def of(self, cell: AnyCell) -> Finished | None:
+    def get(self, cell: AnyCell) -> FinishedCell | None:
         """Return the result of a cell, or None."""
         return self._by_key.get(cell.key)
 
     def seeds(self, cell: Callable[[int], AnyCell]) -> Runs:
         """Return the results of a cell by seed."""
-        found = {seed: self.of(cell(seed)) for seed in range(MOST_SEEDS)}
+        found = {seed: self.get(cell(seed)) for seed in range(MAX_SEEDS)}
         return {seed: each for seed, each in found.items() if each is not None}
 
     @property
@@ -131,7 +128,7 @@ class Results:
     def training_seconds(self, cell: AnyCell) -> float | None:
         """Return the time of a cell with that of the training behind a replaced last layer; None if unknown."""
         parts = (cell.trained, cell) if isinstance(cell, Pretraining) and cell.pca else (cell,)
-        times = [found.seconds if (found := self.of(part)) is not None else None for part in parts]
+        times = [found.seconds if (found := self.get(part)) is not None else None for part in parts]
         known = [time for time in times if time is not None]
         return sum(known) if len(known) == len(times) else None
 
@@ -141,7 +138,7 @@ class Results:
         Args:
             condition: The experiment.
             preset: The preset that it was computed by.
-            max_epochs: The most epochs of its pre-training.
+            max_epochs: Maximum number of epochs of its pre-training.
         """
         return self._by_condition(max_epochs).get((preset, condition), {})
 
@@ -152,7 +149,7 @@ class Results:
 
     @cached_property
     def costs(self) -> Costs:
-        """What the finished cells cost."""
+        """Costs of the finished cells."""
         costs = Costs()
         for each in self.finished:
             costs.learn(each.cell, each.seconds)
@@ -160,7 +157,7 @@ class Results:
 
     def _by_condition(self, max_epochs: int) -> Mapping[tuple[str, Condition], Runs]:
         if max_epochs not in self._conditions:
-            found: dict[tuple[str, Condition], dict[int, Finished]] = defaultdict(dict)
+            found: dict[tuple[str, Condition], dict[int, FinishedCell]] = defaultdict(dict)
             for each in self.finished:
                 condition = condition_of(each.cell, max_epochs) if each.is_test else None
                 if condition is not None:
@@ -169,7 +166,7 @@ class Results:
         return self._conditions[max_epochs]
 
 
-def _parsed(name: str, row: Mapping[str, Any]) -> AnyCell:
+def _parse_row(name: str, row: Mapping[str, Any]) -> AnyCell:
     try:
         _ = row["result"], row["origin"]
         return parse_cell(row["cell"])
@@ -178,11 +175,11 @@ def _parsed(name: str, row: Mapping[str, Any]) -> AnyCell:
 
 
 def condition_of(cell: AnyCell, max_epochs: int = EPOCHS) -> Condition | None:
-    """Return an evaluation in the paper's terms, or None where the paper has no such experiment.
+    """Return the condition of an evaluation, or None if the paper has no such experiment.
 
     Args:
         cell: The cell.
-        max_epochs: The most epochs of its pre-training.
+        max_epochs: Maximum number of epochs of its pre-training.
     """
     if not isinstance(cell, Evaluation) or cell.protocol not in ("linear", "finetune"):
         return None
@@ -193,7 +190,7 @@ def condition_of(cell: AnyCell, max_epochs: int = EPOCHS) -> Condition | None:
     }
     start = cell.start
     if start is None or start.max_epochs == 0:
-        return None if _from_elsewhere(start) else condition("random", cell.dataset, None, **values)
+        return None if _is_other_network(start) else condition("random", cell.dataset, None, **values)
     same = all(getattr(start, name) == getattr(cell, name) for name in ("preset", "embedding_dim", "leads"))
     if not same or start.extra_datasets or start.pca or not _only_paper_changes(start, max_epochs):
         return None
@@ -214,7 +211,7 @@ def _only_paper_changes(cell: AnyCell, max_epochs: int) -> bool:
     return cell.max_epochs == max_epochs and cell.config.keys() <= named
 
 
-def _from_elsewhere(start: Pretraining | None) -> bool:
+def _is_other_network(start: Pretraining | None) -> bool:
     """Return whether untrained weights are not those of the paper's network."""
     return start is not None and (start.preset != "paper" or bool(start.config) or start.pca)
 
@@ -231,7 +228,7 @@ def condition(method: Method, evaluation: str, pretraining: str | None = None, *
 
 
 def _usual_augmentations(method: Method, pretraining: str | None) -> tuple[str, ...] | None:
-    """Return those of the paper's own tables; None where it does not say."""
+    """Return the augmentations of the paper's tables, or None if it does not state them."""
     if method == "mtssl":
         return results(method="mtssl", pretraining=pretraining)[0].augmentations
     return None if method in ("simclr", "byol") else ()

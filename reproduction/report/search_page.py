@@ -1,4 +1,4 @@
-"""The page of the search: every trial that was run, the ones that failed too."""
+"""The page of the search: all trials, including those that did not help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from typing import Final
 
 from clocs.core.files import canonical_json
 from reproduction.cells import LEVELS
-from reproduction.report.page import DASH, DATASET_NAMES, Entry, Page, Table, Text, counted, hours, value_entry
+from reproduction.report.page import (
+    DASH,
+    DATASET_NAMES,
+    Entry,
+    Page,
+    Table,
+    Text,
+    count_text,
+    duration_text,
+    value_entry,
+)
 from reproduction.report.results import Results
 from reproduction.search import DATASET, STEPS, TRIALS, trial
 
@@ -14,7 +24,7 @@ TITLES: Final = ("trial", "changed", "per frame", "per recording", "steps", "tim
 
 
 def search_page(results: Results) -> Page:
-    """All trials in the order in which they were thought of."""
+    """Return the page of all trials, in the order in which they were run."""
     rows = [row for name in TRIALS if (row := _row(results, name)) is not None]
     text = (
         f"Trials for what to recommend: each changes something in the first, and is judged by linear evaluation on "
@@ -23,14 +33,14 @@ def search_page(results: Results) -> Page:
         "test part was opened for the three that were recommended one after the other ('three datasets, long', 'three "
         "datasets in turns, principal components' and the last), and chose none of them. "
         f"Unless said otherwise {STEPS} steps. With one seed, small differences may be chance. "
-        f"{counted(len(rows), 'trial')} of {len(TRIALS)} are done."
+        f"{count_text(len(rows), 'trial')} of {len(TRIALS)} are done."
     )
     return Page("search", "The search for what to recommend", (Text(text), Table(TITLES, tuple(rows))))
 
 
 def _row(results: Results, name: str) -> tuple[Entry, ...] | None:
     cell = trial(name)
-    if cell.start is None or (judged := results.of(cell)) is None or (trained := results.of(cell.start)) is None:
+    if cell.start is None or (judged := results.get(cell)) is None or (trained := results.get(cell.start)) is None:
         return None
     seconds = results.training_seconds(cell.start)
     found = [judged.auc(level) for level in LEVELS]
@@ -40,5 +50,5 @@ def _row(results: Results, name: str) -> tuple[Entry, ...] | None:
         Entry(f"`{' '.join(changed.split())}`" if TRIALS[name] else DASH),
         *map(value_entry, found),
         Entry(f"{trained.result['steps']:,}"),
-        Entry(DASH if seconds is None else hours(seconds)),
+        Entry(DASH if seconds is None else duration_text(seconds)),
     )

@@ -10,7 +10,7 @@ from reproduction.cells import LEVELS, Level
 from reproduction.paper_numbers import Condition, Result, paper, results_of
 from reproduction.paper_numbers import results as paper_results
 from reproduction.report.estimates import Estimates, Mean
-from reproduction.report.missing_cells import sentence
+from reproduction.report.missing_cells import status_sentence
 from reproduction.report.page import (
     DASH,
     METHOD_NAMES,
@@ -20,10 +20,10 @@ from reproduction.report.page import (
     Page,
     Table,
     Text,
-    arrow,
     auc_cell,
-    counted,
+    count_text,
     difference_cell,
+    transfer_label,
 )
 from reproduction.report.results import condition
 
@@ -46,20 +46,20 @@ HOW_TO_READ: Final = (
 
 
 def tables_page(estimates: Estimates) -> Page:
-    """Tables 1 and 2, and what there is of the appendix."""
+    """Return the page of tables 1 and 2, and of results of the appendix."""
     blocks: list[Block] = [Text(HOW_TO_READ)]
     for number, name in ((1, "table1"), (2, "table2")):
         blocks += [
             Heading(f"Table {number}. {paper().tables[number - 1].shows}"),
-            Text(f"{_place(number)} E = 128, four leads. {sentence(estimates.results, name)}"),
+            Text(f"{_place(number)} E = 128, four leads. {status_sentence(estimates.results, name)}"),
         ]
         for column in columns(number):
-            blocks += [Heading(arrow(column[-1]), 3), column_table(estimates, column, number)]
+            blocks += [Heading(transfer_label(column[-1]), 3), column_table(estimates, column, number)]
     return Page("tables", "Tables", (*blocks, *_appendix(estimates)))
 
 
 def columns(number: int) -> list[list[Condition]]:
-    """The experiments that compete with each other in a column of table 1 or 2; random weights lead each."""
+    """Return the experiments of each column of table 1 or 2, beginning with random weights."""
     found: dict[int, list[Condition]] = {}
     for result in paper_results(table=number):
         found.setdefault(result.column, []).append(result.condition)
@@ -69,7 +69,7 @@ def columns(number: int) -> list[list[Condition]]:
 
 
 def column_table(estimates: Estimates, column: Sequence[Condition], number: int) -> Table:
-    """One column of the paper's table as a table of its own."""
+    """Return one column of the paper's table as a table."""
     best = {level: best_method(estimates, column, level) for level in LEVELS}
     rows = []
     for each in column:
@@ -88,14 +88,14 @@ def column_table(estimates: Estimates, column: Sequence[Condition], number: int)
 
 
 def best_method(estimates: Estimates, column: Sequence[Condition], level: Level) -> str | None:
-    """The best self-supervised method of a column; None while some are missing."""
+    """Return the best self-supervised method of a column, or None if one is missing."""
     rivals = [each for each in column if each.method in SELF_SUPERVISED]
     found = {each.method: mean.value for each in rivals if (mean := estimates.auc(each, level)) is not None}
     return max(found, key=lambda method: found[method]) if len(found) == len(rivals) else None
 
 
 def paper_cell(each: Condition, number: int) -> Entry:
-    """What the paper prints for an experiment in one of its tables."""
+    """Return the printed value of an experiment in a table of the paper."""
     printed = [result for result in results_of(each) if result.table == number]
     if not printed:
         return Entry(DASH)
@@ -103,7 +103,7 @@ def paper_cell(each: Condition, number: int) -> Entry:
 
 
 def from_paper(ours: Mean | None, each: Condition) -> Interval | None:
-    """Ours minus the paper's."""
+    """Return the difference from the paper's value."""
     printed = results_of(each)
     if ours is None or not printed:
         return None
@@ -112,11 +112,11 @@ def from_paper(ours: Mean | None, each: Condition) -> Interval | None:
 
 
 def _appendix(estimates: Estimates) -> list[Block]:
-    """Results that stand in no other table than those of the appendix."""
+    """Return results that only tables of the appendix have."""
     rows = []
     shown = {each for number in (1, 2) for column in columns(number) for each in column}
     order = list(METHOD_NAMES)
-    for each in sorted(estimates.results.conditions, key=lambda each: (arrow(each), order.index(each.method))):
+    for each in sorted(estimates.results.conditions, key=lambda each: (transfer_label(each), order.index(each.method))):
         printed = [result for result in results_of(each) if result.table > 2]
         if each in shown or not printed:
             continue
@@ -125,7 +125,7 @@ def _appendix(estimates: Estimates) -> list[Block]:
         rows.append(
             (
                 Entry(_where(printed)),
-                Entry(arrow(each) if each.pretraining else f"→ {arrow(each)}"),
+                Entry(transfer_label(each) if each.pretraining else f"→ {transfer_label(each)}"),
                 Entry(_varied(each)),
                 Entry(METHOD_NAMES[each.method]),
                 paper_cell(each, printed[0].table),
@@ -137,7 +137,7 @@ def _appendix(estimates: Estimates) -> list[Block]:
         )
     if not rows:
         return [Heading("The appendix"), Text("Of tables 7 to 24, nothing beyond tables 1 and 2 is done yet.")]
-    text = f"{counted(len(rows), 'result')} that stand in tables 7 to 24 alone."
+    text = f"{count_text(len(rows), 'result')} that stand in tables 7 to 24 alone."
     titles = ("table", "data", "E, F", "", *TITLES[1:])
     return [
         Heading("The appendix"),

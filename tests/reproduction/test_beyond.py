@@ -16,8 +16,8 @@ from clocs.training.ready_configs import ready_config
 from clocs.training.schedule import planned_steps
 from reproduction.beyond import (
     ABLATIONS,
-    FEW,
     GROWTH,
+    LABELLED_PATIENTS,
     UNCHANGED,
     ablated,
     ablation,
@@ -25,8 +25,8 @@ from reproduction.beyond import (
     few_labels,
     grown,
     growth,
-    one_encoder,
     recommended,
+    recommended_encoder,
     transfer,
     untrained,
 )
@@ -87,8 +87,8 @@ def test_a_trial_of_the_search_is_the_recommended_encoder(tmp_path: Path) -> Non
     start = trial("three datasets in turns, all positive pairs weigh alike, principal components").start
     assert start is not None
     assert start.pca
-    assert one_encoder(0).pca
-    assert pretrain_config(one_encoder(0), workspace) == pretrain_config(start, workspace)
+    assert recommended_encoder(0).pca
+    assert pretrain_config(recommended_encoder(0), workspace) == pretrain_config(start, workspace)
 
 
 def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_other_seeds_of_few_labels_ask_the_same_encoder_with_other_labels() -> N
     again = [cell for cell in few_labels([1]) if isinstance(cell, Evaluation)]
     pretrained = [cell.start for cell in again if cell.start is not None and cell.start.max_epochs]
     assert len(pretrained) == 2 * len(again) / 3
-    assert all(start == one_encoder(0) for start in pretrained)
+    assert all(start == recommended_encoder(0) for start in pretrained)
     assert {cell.seed for cell in again} == {1}
 
 
@@ -187,7 +187,7 @@ def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
     assert {f"figure-few-labels-{dataset}.svg" for dataset in ("chapman", "physionet2020")} <= names
     row = next(line for line in sections(reported)["Few labels"].splitlines() if line.startswith("| Chapman: rec"))
     values = [float(cell.split(" ")[0]) for cell in row.strip("| ").split(" | ")[1:]]
-    assert len(values) == len(FEW) + 1
+    assert len(values) == len(LABELLED_PATIENTS) + 1
     assert values[0] < values[-1]
 
 
@@ -216,7 +216,7 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
     places = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
     values = []
     for name in places:
-        found = results.of(grown(name, 0))
+        found = results.get(grown(name, 0))
         assert found is not None
         values.append(found.result["validation"]["recording"]["auc"]["value"])
     matrix = np.stack([np.log10(list(places.values())), np.ones(3)], axis=1)
@@ -238,8 +238,8 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
 def test_growth_by_width_is_half_of_what_two_doublings_bring(reported: Path) -> None:
     """In closed form: the middle of three evenly spaced points does not turn a straight line."""
     results = Results(reported / "results")
-    narrow, wide = (results.of(grown(name, 0)) for name in ("width 12", "width 48"))
-    times = [results.of(cell) for name in ("width 12", "width 48") if (cell := grown(name, 0).start) is not None]
+    narrow, wide = (results.get(grown(name, 0)) for name in ("width 12", "width 48"))
+    times = [results.get(cell) for name in ("width 12", "width 48") if (cell := grown(name, 0).start) is not None]
     assert narrow is not None
     assert wide is not None
     stated = re.search(

@@ -12,8 +12,8 @@ import pytest
 from clocs.metrics.significance import Effect
 from reproduction.experiments import EXPERIMENTS
 from reproduction.paper_numbers import Condition, results_of
-from reproduction.report.claim_tests import Contest, Pair, judge_count, judge_pairs
-from reproduction.report.claims import CLOCS, SETS, augmented, questions
+from reproduction.report.claim_tests import MethodComparison, Pair, evaluate_pairs, evaluate_win_count
+from reproduction.report.claims import CLOCS, SETS, all_claim_tests, augmented
 from reproduction.report.estimates import Estimates, Mean
 from reproduction.report.results import condition, condition_of
 from tests.conftest import ROOT
@@ -61,16 +61,16 @@ PAIRS = [Pair(A, D), Pair(B, D)]
     ],
 )
 def test_pairs(first: Any, second: Any, verdict: str, p: float | None) -> None:
-    found = judge_pairs(known(above={(A, D): first, (B, D): second}), "frame", PAIRS)
+    found = evaluate_pairs(known(above={(A, D): first, (B, D): second}), "frame", PAIRS)
     assert (found.verdict, found.p) == (verdict, p)
 
 
 def test_what_was_measured_is_told() -> None:
-    found = judge_pairs(known(above={(A, D): (0.1, 0.001)}), "frame", PAIRS)
+    found = evaluate_pairs(known(above={(A, D): (0.1, 0.001)}), "frame", PAIRS)
     assert found.measured == "CMSC − SimCLR, Chapman: +0.100 (+0.090 to +0.110) (1 of 2 comparisons)"
     many = [Pair(A, D), Pair(B, D), Pair(C, D), Pair(A, B)]
     told = {(A, D): (0.1, 0.01), (B, D): (0.005, 0.1), (C, D): (-0.02, 0.9), (A, B): (0.2, 0.01)}
-    found = judge_pairs(known(above=told), "frame", many)
+    found = evaluate_pairs(known(above=told), "frame", many)
     assert found.measured.startswith(
         "above in 3 of 4, in 2 beyond the interval; the least: CMSMLC − SimCLR, Chapman: −0.020"
     )
@@ -109,16 +109,16 @@ VALUES = {A: 0.9, B: 0.7, C: 0.8, D: 0.75}
 
 
 @pytest.mark.parametrize(
-    ("contest", "won"),
+    ("comparison", "won"),
     [
-        (Contest((B, C), (D,)), True),  # the best of them is above
-        (Contest((B, C), (D,), every=True), False),  # not all are
-        (Contest((A, C), (B, D), every=True), True),
-        (Contest((D,), (D,)), False),  # a tie is no win
+        (MethodComparison((B, C), (D,)), True),  # the best of them is above
+        (MethodComparison((B, C), (D,), all_methods=True), False),  # not all are
+        (MethodComparison((A, C), (B, D), all_methods=True), True),
+        (MethodComparison((D,), (D,)), False),  # a tie is no win
     ],
 )
-def test_contests(contest: Contest, won: bool) -> None:
-    found = judge_count(known(aucs=VALUES), "frame", [contest], chance=0.5, stated=1)
+def test_contests(comparison: MethodComparison, won: bool) -> None:
+    found = evaluate_win_count(known(aucs=VALUES), "frame", [comparison], chance=0.5, stated=1)
     assert found.measured == f"in {int(won)} of 1 experiment"
 
 
@@ -135,8 +135,8 @@ def test_contests(contest: Contest, won: bool) -> None:
     ],
 )
 def test_counts(wins: int, trials: int, chance: float, stated: int | None, verdict: str, p: float) -> None:
-    contests = [Contest((A,), (D,))] * wins + [Contest((D,), (A,))] * (trials - wins)
-    found = judge_count(known(aucs=VALUES), "frame", contests, chance=chance, stated=stated)
+    comparisons = [MethodComparison((A,), (D,))] * wins + [MethodComparison((D,), (A,))] * (trials - wins)
+    found = evaluate_win_count(known(aucs=VALUES), "frame", comparisons, chance=chance, stated=stated)
     assert found.verdict == verdict
     assert found.p == pytest.approx(p)
 
@@ -147,24 +147,24 @@ def test_counts(wins: int, trials: int, chance: float, stated: int | None, verdi
 )
 def test_always_is_refuted_by_one_sure_loss(p_above: float | None, verdict: str) -> None:
     """Of six: its p-value times six is to be below 0.05."""
-    contests = [Contest((A,), (D,))] * 5 + [Contest((D, B), (C, A))]
+    comparisons = [MethodComparison((A,), (D,))] * 5 + [MethodComparison((D, B), (C, A))]
     above = {} if p_above is None else {(D, A): (-0.15, p_above)}
-    found = judge_count(known(aucs=VALUES, above=above), "frame", contests, chance=0.5, stated=6)
+    found = evaluate_win_count(known(aucs=VALUES, above=above), "frame", comparisons, chance=0.5, stated=6)
     assert (found.measured, found.verdict) == ("in 5 of 6 experiments", verdict)
 
 
 def test_a_count_waits_for_all_experiments() -> None:
-    contests = [Contest((A,), (D,)), Contest((A,), (condition("byol", "chapman", "chapman"),))]
-    found = judge_count(known(aucs=VALUES), "frame", contests, chance=0.5, stated=2)
+    comparisons = [MethodComparison((A,), (D,)), MethodComparison((A,), (condition("byol", "chapman", "chapman"),))]
+    found = evaluate_win_count(known(aucs=VALUES), "frame", comparisons, chance=0.5, stated=2)
     assert found.verdict == "not enough results yet"
     assert found.measured == "in 1 of 1 experiment, of 2 that the claim is about"
-    nothing = judge_count(known(), "frame", contests, chance=0.5, stated=2)
+    nothing = evaluate_win_count(known(), "frame", comparisons, chance=0.5, stated=2)
     assert (nothing.measured, nothing.p) == ("nothing yet of 2 experiments", None)
 
 
 def test_without_results_every_claim_waits() -> None:
-    for question in questions():
-        assert question.judge(known(), "frame").verdict == "not enough results yet"
+    for claim_test in all_claim_tests():
+        assert claim_test.evaluate(known(), "frame").verdict == "not enough results yet"
 
 
 class Asked(Known):
@@ -186,8 +186,8 @@ class Asked(Known):
 def test_claims_ask_for_experiments_that_exist() -> None:
     """Of the paper's grid, or of ours: a slip in a condition would make a claim wait for ever."""
     asked = Asked()
-    for question in questions():
-        question.judge(cast(Estimates, asked), "frame")
+    for claim_test in all_claim_tests():
+        claim_test.evaluate(cast(Estimates, asked), "frame")
     cells = [cell for name in ("table1", "figure3") for cell in EXPERIMENTS[name].cells(range(1))]
     ours = {condition_of(cell) for cell in cells}
     missing = asked.conditions - set(conditions()) - ours
@@ -200,9 +200,9 @@ def test_counts_of_24_are_the_papers() -> None:
     """By its own tables, as ``test_paper_claims`` counts them; its text has 20 and 16 for the second and the last."""
     paper_aucs = {each: results_of(each)[0].value for each in conditions(figures=False)}
     found = [
-        question.judge(known(aucs=paper_aucs), "frame").measured
-        for question in questions()
-        if question.says.startswith("CLOCS is above SimCLR in")
+        claim_test.evaluate(known(aucs=paper_aucs), "frame").measured
+        for claim_test in all_claim_tests()
+        if claim_test.says.startswith("CLOCS is above SimCLR in")
     ]
     assert found == [f"in {count} of 24 experiments" for count in (18, 21, 21, 17)]
     assert len(CLOCS) == 3
@@ -210,7 +210,7 @@ def test_counts_of_24_are_the_papers() -> None:
 
 def test_the_papers_own_tables_give_the_counts_that_are_known_of_them() -> None:
     paper_aucs = {each: results_of(each)[0].value for each in conditions(figures=False)}
-    told = {question.says: question.judge(known(aucs=paper_aucs), "frame") for question in questions()}
+    told = {claim_test.says: claim_test.evaluate(known(aucs=paper_aucs), "frame") for claim_test in all_claim_tests()}
     over_random = told["With few exceptions, self-supervision helps over random weights."]
     assert (over_random.measured, over_random.verdict) == ("in 19 of 36 experiments", "undecided")
     below = told["CMLC is consistently below CMSC and CMSMLC."]
@@ -231,5 +231,5 @@ def test_claims_of_our_own_wording_stand_where_they_say(start: str, printed: str
     path = Path(os.environ.get("CLOCS_PAPER", ROOT.parent / "shared" / "paper" / "clocs.tex"))
     if not path.exists():
         pytest.skip(f"no LaTeX source of the paper at {path}; set CLOCS_PAPER to where it is")
-    (question,) = (each for each in questions() if each.says.startswith(start))
-    assert printed in path.read_text(encoding="utf-8").splitlines()[question.line - 1]
+    (claim_test,) = (each for each in all_claim_tests() if each.says.startswith(start))
+    assert printed in path.read_text(encoding="utf-8").splitlines()[claim_test.line - 1]

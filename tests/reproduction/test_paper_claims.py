@@ -10,7 +10,7 @@ import pytest
 
 from reproduction.paper_numbers import (
     Claim,
-    Stated,
+    StatedNumber,
     counts,
     paper,
     results,
@@ -80,9 +80,9 @@ def shares(part: int) -> list[float]:
 
 
 def classes(dataset: str) -> list[float]:
-    (listed,) = settings(subject=dataset, name="classes")
-    assert isinstance(listed.value, tuple)
-    return [len(listed.value)]
+    (join_words,) = settings(subject=dataset, name="classes")
+    assert isinstance(join_words.value, tuple)
+    return [len(join_words.value)]
 
 
 def stretches(dataset: str) -> list[float]:
@@ -168,9 +168,9 @@ def recounted() -> dict[str, list[list[float]]]:
 
 @pytest.mark.parametrize("claim", paper().claims, ids=lambda claim: claim.id)
 def test_a_claims_numbers_are_those_of_the_tables(claim: Claim) -> None:
-    counted = recounted().get(claim.id, [[]] * len(claim.numbers))
-    assert len(counted) == len(claim.numbers)
-    for number, expected in zip(claim.numbers, counted, strict=True):
+    count_text = recounted().get(claim.id, [[]] * len(claim.numbers))
+    assert len(count_text) == len(claim.numbers)
+    for number, expected in zip(claim.numbers, count_text, strict=True):
         chosen = [[result.value for result in results(**where)] for where in number.where]
         if len(chosen) == 2:
             ((first,), (second,)) = chosen
@@ -211,7 +211,7 @@ def test_in_test_auc_fewer_labels_do_what_the_note_says() -> None:
 
 def test_a_claim_holds_to_rounding_or_from_a_bound() -> None:
     def stated(found: tuple[float, ...], **more: object) -> bool | None:
-        return Stated.model_validate({"what": "", "printed": "", "value": 15.8, "found": found, **more}).holds
+        return StatedNumber.model_validate({"what": "", "printed": "", "value": 15.8, "found": found, **more}).holds
 
     assert stated((15.84,), within=0.05)
     assert stated((15.9,), within=0.05) is False

@@ -12,7 +12,7 @@ from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.store import open_store
 from clocs.training.encoder_module import load_encoder_folder
 from reproduction.cells import AnyCell, Evaluation, Pretraining
-from reproduction.experiments import EXPERIMENTS, chosen_cells
+from reproduction.experiments import EXPERIMENTS, cell_filter
 from reproduction.paper_numbers import results
 from reproduction.paper_tables import all_experiments, cell_of, find_experiment, paper_experiments
 from reproduction.run_cell import compute, pretrain_config
@@ -120,16 +120,16 @@ def test_random_weights_are_chosen_by_that_name_alone(name: str, many: int) -> N
     random = [
         cell for cell in every if isinstance(cell, Evaluation) and (cell.start is None or not cell.start.max_epochs)
     ]
-    kept = [cell for cell in every if chosen_cells("random", "")(cell)]
+    kept = [cell for cell in every if cell_filter("random", "")(cell)]
     assert kept == random
     assert len([cell for cell in kept if isinstance(cell, Evaluation) and cell.protocol != "finetune"]) in (0, many)
-    assert not any(cell in random for cell in every if chosen_cells("cmsc,cmsmlc", "")(cell))
+    assert not any(cell in random for cell in every if cell_filter("cmsc,cmsmlc", "")(cell))
 
 
 def test_a_choice_of_what_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^methods: unknown bar, foo\. Known: random, .*cmsmlc"):
-        chosen_cells("foo, cmsc, bar", "chapman")
+        cell_filter("foo, cmsc, bar", "chapman")
     with pytest.raises(ConfigError, match=r"^datasets: unknown chapmann\. Known: chapman, "):
-        chosen_cells("random", "chapmann")
-    names = {cell.label.split("-")[1] for cell in cells("table2").values() if chosen_cells("supervised", "")(cell)}
+        cell_filter("random", "chapmann")
+    names = {cell.label.split("-")[1] for cell in cells("table2").values() if cell_filter("supervised", "")(cell)}
     assert names == {"supervised"}

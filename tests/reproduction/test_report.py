@@ -78,8 +78,8 @@ def test_what_is_missing_is_counted(sparse: Path, name: str, cells: int) -> None
     done = {"table1": 3, "table2": 1}[name]
     (found,) = re.findall(rf"Missing: (\d+) of {cells} cells", page(sparse, "tables"))
     assert int(found) == cells - done
-    listed = [row for row in rows(page(sparse, "missing")) if row[0] == f"`{name}`"]
-    assert listed[0][2] == ("3" if name == "table1" else "0")  # the shared pre-training is counted with the first
+    join_words = [row for row in rows(page(sparse, "missing")) if row[0] == f"`{name}`"]
+    assert join_words[0][2] == ("3" if name == "table1" else "0")  # the shared pre-training is counted with the first
     assert "6,820" in page(sparse, "missing")  # the grid of paper_grid, with 5 random weights and 25 sets of distances
     assert "publishers' full downloads" in page(sparse, "missing")
 
@@ -150,7 +150,7 @@ def test_the_released_loss_and_leaks_are_held_against_their_like(complete: Path)
     for row in (*loss, *everything, *weights, *authors, *leaking, *longer):
         first, second, gain = (float(row[place].split(" ")[0].replace("−", "-")) for place in (2, 3, 4))
         assert gain == pytest.approx(first - second, abs=1.1e-3)
-    told = Results(complete / "results").of(
+    told = Results(complete / "results").get(
         Evaluation(
             protocol="linear", start=Pretraining(method="cmsc", dataset="chapman", max_epochs=100), dataset="chapman"
         )
@@ -163,7 +163,7 @@ def test_the_released_loss_is_judged_as_the_papers_is(complete: Path) -> None:
     """Preset ``released`` also evaluates otherwise: what the loss alone does must not be read from it."""
     changes = {"pairs": "last", "off_diagonals": "one_triangle"}
     start = Pretraining(method="cmlc", dataset="chapman", options=changes)
-    told = Results(complete / "results").of(Evaluation(protocol="linear", start=start, dataset="chapman"))
+    told = Results(complete / "results").get(Evaluation(protocol="linear", start=start, dataset="chapman"))
     assert told is not None
     assert rows(page(complete, "ours"))[0][3].startswith(f"{told.auc('frame')['value']:.3f} ")
 
@@ -181,7 +181,7 @@ def test_how_methods_learned_is_told(complete: Path) -> None:
     assert found["CMSC"] == ["3.00, 1.50", "60, 12", str(EPOCHS)]
     assert found["BYOL"] == ["1.50, 1.50", "60, 12", str(EPOCHS)]
     start = Pretraining(method="cmsc", dataset="chapman")
-    judged = Results(complete / "results").of(Evaluation(protocol="linear", start=start, dataset="chapman"))
+    judged = Results(complete / "results").get(Evaluation(protocol="linear", start=start, dataset="chapman"))
     assert judged is not None
     cmsc = next(row for row in rows(text) if row[0] == "CMSC")
     assert cmsc[4].startswith(f"{judged.auc('frame')['value']:.3f} (")

@@ -15,7 +15,7 @@ from clocs.experiments.workspace import TABLE
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.significance import patient_and_seed_effect
 from reproduction.cells import LEVELS, Evaluation, Pretraining
-from reproduction.report.estimates import Estimates, over_shared_seeds
+from reproduction.report.estimates import Estimates, restrict_to_common_seeds
 from reproduction.report.results import Results, condition
 from reproduction.run_cell import REPLICATES_TABLE
 from tests.reproduction.results_factory import DATA, make_scores, usual_strength, write_results
@@ -75,8 +75,8 @@ def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
 def test_what_is_compared_is_compared_over_the_same_seeds(folder: Path) -> None:
     runs = Estimates(Results(folder)).runs(CMSC)
     one = {seed: run for seed, run in runs.items() if seed == 0}
-    assert over_shared_seeds({"all": runs, "one": one, "none": {}}) == {"all": one, "one": one, "none": {}}
-    assert over_shared_seeds({"all": runs, "none": {}})["all"] == runs != one
+    assert restrict_to_common_seeds({"all": runs, "one": one, "none": {}}) == {"all": one, "one": one, "none": {}}
+    assert restrict_to_common_seeds({"all": runs, "none": {}})["all"] == runs != one
 
 
 def test_without_replicates_there_is_a_value_alone(folder: Path) -> None:

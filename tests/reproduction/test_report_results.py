@@ -73,10 +73,10 @@ def test_random_weights_by_either_way_are_one_condition() -> None:
 def test_cells_are_found_by_what_they_are(tmp_path: Path) -> None:
     other = LINEAR.model_copy(update={"seed": 1, "start": CMSC.model_copy(update={"seed": 1})})
     results = Results(write_results(tmp_path, [LINEAR, other, trial("head")]))
-    found = results.of(LINEAR)
+    found = results.get(LINEAR)
     assert found is not None
     assert found.name.startswith(LINEAR.label)
-    assert results.of(LINEAR.model_copy(update={"label_fraction": 0.25})) is None
+    assert results.get(LINEAR.model_copy(update={"label_fraction": 0.25})) is None
     runs = results.evaluations(condition("cmsc", "chapman", "chapman"))
     assert list(runs) == [0, 1]
     assert results.evaluations(condition("cmsc", "chapman", "chapman"), "released") == {}

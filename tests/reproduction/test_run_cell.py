@@ -13,7 +13,7 @@ from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import Replicates
 from reproduction import run_cell as module
 from reproduction.cells import AnyCell, Evaluation, Pretraining
-from reproduction.experiments import EXPERIMENTS, chosen_cells
+from reproduction.experiments import EXPERIMENTS, cell_filter
 from reproduction.paper_tables import find_experiment
 from reproduction.run_cell import REPLICATES_TABLE, compute, pretrain_config, run_cell
 from reproduction.search import search
@@ -89,7 +89,7 @@ def test_tables_have_the_papers_cells() -> None:
     assert len(one) == 2 * 7
     assert len(two) == 6 * 7 + 4
     assert len(list(find_experiment("table1").cells(range(5)))) == 5 * len(one)
-    kept = [cell for cell in one if chosen_cells("cmsc, random", "chapman")(cell)]
+    kept = [cell for cell in one if cell_filter("cmsc, random", "chapman")(cell)]
     assert [cell.label for cell in kept] == [
         *("linear-random-chapman-e128-f0.5-s0", "linear-cmsc-chapman-chapman-e128-f0.5-s0"),
     ]

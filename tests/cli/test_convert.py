@@ -54,7 +54,7 @@ def test_a_store_as_json_with_all_options(convert: Command, tmp_path: Path) -> N
     options = ("--to", "bdf", "--derived", "--patient-ids", "--fill-missing", "--workers", "1", "--json")
     summary = json.loads(convert(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (summary["format"], summary["written"], summary["kept"], summary["refused"]) == ("bdf", 2, 0, {})
-    assert summary["notes"] == {"missing samples are written as 0, for the format marks none": 1}
+    assert summary["notes"] == {"missing samples are written as 0, because the format cannot mark them": 1}
     assert summary["size"] == sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
     assert (tmp_path / "out" / "r0.bdf").read_bytes()[8:88].decode().split() == ["Smith", "X", "X", "X"]
     assert clocs.read(tmp_path / "out" / "r1.bdf", derive_leads=False).leads == ("I", "II", "III", "aVR", "aVL", "aVF")
@@ -76,7 +76,7 @@ def test_nothing_written_is_a_failure(convert: Command, tmp_path: Path) -> None:
         (("nowhere.hea", "a.edf"), "no such file"),
         (("{in}", "out"), "say what to convert to: wfdb, dicom, edf"),
         (("{in}/r.hea", "r.doc"), "no format has this extension"),
-        (("{in}/r.hea", "r.doc", "--to", "ecg"), "unknown writer 'ecg'"),
+        (("{in}/r.hea", "r.doc", "--to", "ecg"), "Unknown writer 'ecg'"),
     ],
 )
 def test_mistakes_are_answered_with_what_to_do(

@@ -1,4 +1,4 @@
-"""Small binary and CSV files written here from each format's published layout, for what no real file shows."""
+"""Small binary and CSV files, written from the published layout of each format, for cases without a real file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCP_NUMBERS |= {"III": 61, "aVR": 62, "aVL": 63, "aVF": 64}
 
 
 def with_first(rows: Rows, first: int) -> Rows:
-    """The same rows with another first sample."""
+    """Return the rows with another first sample."""
     return {lead: (first, *steps[1:]) if lead == "I" else steps for lead, steps in rows.items()}
 
 
@@ -59,7 +59,7 @@ def dicom_group(rows: Rows = TWO, channels: Sequence[Dataset] = (), kind: str = 
 def dicom_file(
     *groups: Dataset, big: bool = False, sop_class: str = "1.2.840.10008.5.1.4.1.1.9.1.2", **more: Any
 ) -> bytes:
-    """A DICOM file of the class General ECG unless another is named."""
+    """Return a DICOM file, by default of class General ECG."""
     dataset = Dataset()
     dataset.SOPClassUID, dataset.SOPInstanceUID = sop_class, "1.2.3.4"
     dataset.WaveformSequence = list(groups)
@@ -88,7 +88,7 @@ def ishne_file(
     sampling_rate: int = 500,
     announced: int | None = None,
 ) -> bytes:
-    """An ISHNE Holter file."""
+    """Return an ISHNE Holter file."""
     data = np.array(list(rows.values()))
     num_samples = data.shape[1] if counted is None else counted
     head = struct.pack(
@@ -112,7 +112,7 @@ def mfer_channel(channel: int, *definitions: bytes) -> bytes:
 
 
 def mfer_file(rows: Rows = TWO, *definitions: bytes, order: str = "<", kind: str = "", about: bytes = b"") -> bytes:
-    """An MFER file of one sequence: 2 uV steps at 500 Hz."""
+    """Return an MFER file of one sequence, with a resolution of 2 uV at 500 Hz."""
     data = np.array(list(rows.values()))
     parts = [mfer_tag(0x40, b"MFR Standard 12 leads"), mfer_tag(0x01, b"\1" if order == "<" else b"\0"), about]
     parts += [mfer_tag(0x08, b"\1"), mfer_tag(0x04, struct.pack(order + "I", data.shape[1]))]
@@ -130,7 +130,7 @@ def atc_block(kind: bytes, content: bytes) -> bytes:
 
 
 def atc_file(*blocks: bytes, uuid: str = "uuid-1", sampling_rate: int = 300, nanovolts: int = 500) -> bytes:
-    """An ATC file: 0.5 uV steps at 300 Hz."""
+    """Return an ATC file with a resolution of 0.5 uV at 300 Hz."""
     info = struct.pack(
         "<32s40s44s32s32s32s52s", b"2020-01-02T03:04:05+01:00", uuid.encode(), b"", b"", b"", b"", b"SN=AC9,BAT=5"
     )
@@ -155,7 +155,7 @@ def edf_file(
     records: int | None = None,
     **fixed: str,
 ) -> bytes:
-    """An EDF file, by default one sample of each signal a data record; 0.1 uV steps."""
+    """Return an EDF file with a resolution of 0.1 uV, by default with one sample of each signal per data record."""
     count, each = len(rows), list(num_samples) or [1] * len(rows)
     there = len(next(iter(rows.values()))) // each[0]
     about = {
@@ -198,4 +198,4 @@ WRITERS: dict[str, Callable[[int], bytes]] = {
     "alivecor": lambda first: atc_file(*atc_leads(with_first(TWO, first)), uuid=PATIENT),
     "apple-watch": lambda first: apple_file([str(first), "2", "3", "4"], [f"Name,{PATIENT}", *APPLE_LINES[1:]]),
 }
-"""A small file of each format, by its first sample; with a patient's name, where the format has one."""
+"""Writers of a small file of each format, given its first sample. The file contains a patient name if possible."""

@@ -1,4 +1,4 @@
-"""Real twelve-lead ECGs as files of every format, and what each says of itself, which may be made wrong."""
+"""Real twelve-lead ECGs as files of every format. The metadata of a file may be changed to be wrong."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ Files = dict[str, bytes]
 
 EIGHT = (*STANDARD_LEADS[:2], *STANDARD_LEADS[6:])
 GAIN = 1000.0
-"""Steps per mV of every recording here."""
+"""Digital units per mV of every recording in this module."""
 SECONDS = 10
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a file is to say, and to hold."""
+    """Metadata and samples of a file."""
 
     recording: Recording
     heart_rate: int
-    """As a device would state it, where the format has a place for that."""
+    """Heart rate that the device reports, if the format has a field for it."""
     sampling_rate: float
     num_samples: int
     leads: int
-    """As the file announces them."""
+    """Number of samples that the file declares."""
 
     @property
     def rows(self) -> Rows:
@@ -87,7 +87,7 @@ class Case:
 
 
 def real_cases(archive: Path) -> Iterator[Case]:
-    """Recordings of originals.zip in which the gate finds nothing and beats are clear, in steps of 1 uV."""
+    """Iterate over recordings of originals.zip with clear beats and no findings of the quality gate."""
     for publisher in ("chapman", "ptbxl", "cpsc2018", "ludb"):
         for found in originals(archive, publisher):
             if not set(STANDARD_LEADS) <= set(found.leads):
@@ -252,16 +252,16 @@ def _chapman(case: Case) -> Files:
 
 @dataclass(frozen=True)
 class Form:
-    """A format: how a case is written in it, which leads it holds, and what it does not state."""
+    """A format: its writer, its leads, and the metadata that it lacks."""
 
     write: Callable[[Case], Files]
     leads: tuple[str, ...] = STANDARD_LEADS
     silent: tuple[str, ...] = ()
-    """Of ``sampling_rate``, ``num_samples``, ``leads``, ``names``, ``unit``: what the format has no place for."""
+    """Metadata without a field in the format: ``sampling_rate``, ``num_samples``, ``leads``, ``names``, ``unit``."""
     sampling_rate: float | None = None
-    """Of all its files; None: that of the recording."""
+    """Sampling rate of all files of the format, or None for that of the recording."""
     repeated: int = 1
-    """How often the 10 s come, to be as long as its files are."""
+    """Number of repetitions of the 10 s, to reach the usual length of the format."""
 
 
 FORMS = {
@@ -284,7 +284,7 @@ FORMS = {
 
 
 def case_of(case: Case, form: Form) -> Case:
-    """A case with the leads, and at the rate, of a format's files; nothing else of it changes."""
+    """Return a case with the leads and the sampling rate of a format."""
     chosen = case.recording.select(form.leads)
     sampling_rate = form.sampling_rate or chosen.sampling_rate
     times, known = (

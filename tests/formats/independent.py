@@ -1,4 +1,4 @@
-"""What other people's readers make of a file: ecgdatakit, which needs it on disk."""
+"""Read files with the independent library ecgdatakit, which needs them on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_MILLIVOLT = {"uV": 1e-3, "mV": 1.0}
 
 @dataclass(frozen=True)
 class Reading:
-    """Leads in millivolt by name, in the file's order, and what is said about them."""
+    """Leads in millivolt by name, in the order of the file, and their metadata."""
 
     leads: dict[str, npt.NDArray[np.float64]]
     sampling_rate: float
@@ -42,7 +42,7 @@ def ecgdatakit_reads(raw: bytes, folder: Path, name: str = "independent.xml") ->
 
 
 def same(ours: Recording, theirs: Reading) -> None:
-    """Leads, order, rate, person, and millivolts to a trillionth."""
+    """Assert equal leads, order, sampling rate and demographics, and millivolts equal to 1e-12."""
     assert ours.leads == tuple(theirs.leads)
     assert (ours.sampling_rate, ours.age, ours.sex) == (theirs.sampling_rate, theirs.age, theirs.sex)
     values = (ours.digital - ours.baseline[:, None].astype(np.float64)) / ours.gain[:, None]

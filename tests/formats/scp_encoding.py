@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 TABLE = {0: "0"} | {
     sign * size: "1" * size + "0" + ("0" if sign > 0 else "1") for size in range(1, 9) for sign in (1, -1)
 }
-"""The default Huffman table; beyond 8 the number itself follows, in 8 or 16 bits."""
+"""Default Huffman table. Numbers over 8 follow a prefix in 8 or 16 bits."""
 
 
 def default_code(number: int) -> str:
@@ -30,13 +30,13 @@ def default_code(number: int) -> str:
 
 
 def packed(bits: str) -> bytes:
-    """Bits as bytes, the first one highest, up to a whole and even number of bytes."""
+    """Pack bits, highest first, into an even number of bytes."""
     padded = bits + "0" * (-len(bits) % 16)
     return bytes(int(padded[at : at + 8], 2) for at in range(0, len(padded), 8))
 
 
 def differences(samples: Sequence[int], order: int) -> list[int]:
-    """Of order 1 all but the first sample, of order 2 all but the first two."""
+    """Return differences of order 1 or 2 after the first one or two samples."""
     out = [int(sample) for sample in samples]
     if order == 1:
         return [out[0]] + [after - before for before, after in pairwise(out)]
@@ -46,7 +46,7 @@ def differences(samples: Sequence[int], order: int) -> list[int]:
 
 
 def crc(data: bytes) -> int:
-    """CRC-CCITT bit by bit, as the standard's annex has it."""
+    """Compute CRC-CCITT bit by bit, as in the annex of the standard."""
     register = 0xFFFF
     for byte in data:
         register ^= byte << 8
@@ -57,7 +57,7 @@ def crc(data: bytes) -> int:
 
 @dataclass
 class Scp:
-    """The sections of a record, by their numbers, without their headers."""
+    """Sections of a record by number, without their headers."""
 
     sections: dict[int, bytes] = field(default_factory=dict)
     protocol: int = 20
@@ -69,7 +69,7 @@ def section(number: int, body: bytes, protocol: int = 20, reserved: bytes = byte
 
 
 def record(scp: Scp) -> bytes:
-    """A whole record: sections 0 to 11 are pointed to, whether there or not."""
+    """Return a complete record with pointers to sections 0 to 11, even if they are missing."""
     built = {number: section(number, body, scp.protocol) for number, body in sorted(scp.sections.items())}
     at = 7 + 16 + 10 * 12
     pointers = struct.pack("<HII", 0, 16 + 10 * 12, 7)
@@ -83,7 +83,7 @@ def record(scp: Scp) -> bytes:
 
 
 def lead_section(places: Sequence[tuple[int, int, int]], subtracted: bool = False) -> bytes:
-    """Section 3: number, first and last sample of each lead."""
+    """Return section 3 with number, first and last sample of each lead."""
     head = struct.pack("<BB", len(places), (len(places) << 3 | 4 | subtracted) & 0xFF)
     return head + b"".join(struct.pack("<IIB", first, last, number) for number, first, last in places)
 
@@ -97,7 +97,7 @@ def data_section(
     interval: int = 2000,
     bimodal: bool = False,
 ) -> bytes:
-    """Section 5 or 6: counts of bytes that overflow are cut to 16 bits."""
+    """Return section 5 or 6. Sizes that overflow are reduced to 16 bits."""
     taken = [differences(row, order) for row in rows]
     coded = [
         packed("".join(map(default_code, row))) if huffman else np.array(row).astype("<i2").tobytes() for row in taken
@@ -107,7 +107,7 @@ def data_section(
 
 
 def beat_section(length_ms: int, fiducial: int, beats: Sequence[tuple[int, int, int, int, int, int]]) -> bytes:
-    """Section 4: of each beat its kind, the subtraction zone around its fiducial, and the protected zone."""
+    """Return section 4 with type, subtraction zone, fiducial point and protected zone of each beat."""
     zones = b"".join(struct.pack("<HIII", *beat[:4]) for beat in beats)
     protected = b"".join(struct.pack("<II", *beat[4:]) for beat in beats)
     return struct.pack("<HHH", length_ms, fiducial, len(beats)) + zones + protected
@@ -119,7 +119,7 @@ DEFAULT_TABLE = struct.pack("<H", 19999)
 def scp_leads(
     rows: Ints, *, order: int = 2, huffman: bool = True, interval: int = 2000, nanovolts: int = 2500, name: str = ""
 ) -> Scp:
-    """A record of leads I, II, V1 to V6 as far as there are rows, and of a patient where one is named."""
+    """Return a record with one of the leads I, II, V1 to V6 per row, and possibly a patient."""
     places = [(number, 1, rows.shape[1]) for number in range(1, len(rows) + 1)]
     sections = {3: lead_section(places)}
     sections[6] = data_section(rows.tolist(), order=order, huffman=huffman, interval=interval, nanovolts=nanovolts)
@@ -128,7 +128,7 @@ def scp_leads(
 
 
 def subtracted(signal: Ints, beat: Ints, fiducial: int, beats: Sequence[tuple[int, int, int, int, int, int]]) -> Ints:
-    """One lead less its reference beat, sample by sample; everything counts from 1."""
+    """Subtract the reference beat from a lead, sample by sample. All positions count from 1."""
     out = signal.copy()
     for kind, first, middle, last, *_ in beats:
         for sample in range(first, last + 1):

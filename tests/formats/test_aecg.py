@@ -1,4 +1,4 @@
-"""HL7 annotated ECG, held against ecgdatakit (an independent reader); origins, increments, codes in any order."""
+"""HL7 annotated ECG, compared with ecgdatakit (an independent reader)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHAPES = {
     "aecg/hl7_example_aecg.xml": (12, 5000, 500.0),
     "aecg/liryc_mindray_scrubbed.xml": (12, 1000, 100.0),
 }
-"""Leads, samples and rate of every file."""
+"""Number of leads, number of samples and sampling rate of every file."""
 
 
 def made(text: str) -> Recording:
@@ -47,21 +47,21 @@ def refused(text: str, said: str) -> None:
         made(text)
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert sorted(name for name in archive.namelist() if re.match("aecg/.", name)) == list(SHAPES)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Path, tmp_path: Path) -> None:
+def test_every_file_matches_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
     assert (*recording.digital.shape, recording.sampling_rate) == SHAPES[name]
 
 
-def test_the_digits_of_the_rhythm_are_kept(hospital_files: Path) -> None:
-    """As a literal walk through the file gives them, which has the same leads again as beats."""
+def test_digits_of_the_rhythm_are_unchanged(hospital_files: Path) -> None:
+    """Compare with a literal walk through the file, which contains the same leads again as beats."""
     name = "aecg/liryc_mindray_scrubbed.xml"
     root = ElementTree.fromstring(open_source(hospital_files).read(name))
     digits = [element.text or "" for element in root.iter("{urn:hl7-org:v3}digits")]
@@ -71,7 +71,7 @@ def test_the_digits_of_the_rhythm_are_kept(hospital_files: Path) -> None:
     assert recording.gain.tolist() == [200.0] * 12
 
 
-def test_the_shortest_files_are_read_and_left_to_the_gate(hospital_files: Path) -> None:
+def test_very_short_files_are_read(hospital_files: Path) -> None:
     recording = read_from(open_source(hospital_files), "aecg/fda_minimum_aecg.xml")
     assert recording.digital.tolist() == [[-2, -2, -2, -2, -3, -4, -3, -5, -5, -4, -6, -9, -9]]
     assert "short" in [finding.reason for finding in assess(recording, GatePolicy())]
@@ -83,7 +83,7 @@ def test_stored_leads_are_not_derived_again(hospital_files: Path) -> None:
     assert sorted(full.leads) == sorted(["I", "II", "III", "aVR", "aVL", "aVF", *(f"V{n}" for n in range(1, 7))])
 
 
-def test_leads_are_named_by_their_code_in_any_order() -> None:
+def test_leads_are_named_by_code_in_any_order() -> None:
     leads = [aecg_lead(code, str(number)) for number, code in enumerate(("V3R", "AVF", "II", "X", "I"))]
     recording = made(aecg(aecg_series(leads[0], leads[1], aecg_time(), *leads[2:])))
     assert recording.leads == ("V3R", "aVF", "II", "X", "I")
@@ -107,8 +107,8 @@ def test_leads_are_named_by_their_code_in_any_order() -> None:
     ],
 )
 @pytest.mark.parametrize("code", ["TIME_ABSOLUTE", "TIME_RELATIVE"])
-def test_the_rate_follows_from_the_increment(increment: str, sampling_rate: float, code: str) -> None:
-    """A whole rate where its increment, rounded as it is written, is that: 1/300 s is written 0.0033333."""
+def test_sampling_rate_from_time_increment(increment: str, sampling_rate: float, code: str) -> None:
+    """The sampling rate is an integer if its rounded increment is the stated one: 1/300 s is written 0.0033333."""
     recording = made(aecg(aecg_series(aecg_time(increment, code), aecg_lead("I", "1 2"))))
     assert recording.sampling_rate == pytest.approx(sampling_rate, rel=1e-14)
 
@@ -125,7 +125,7 @@ def test_the_rate_follows_from_the_increment(increment: str, sampling_rate: floa
         ('value="0" unit="uV"', 'value="-2.5" unit="uV"', [-0.0025, -0.25]),
     ],
 )
-def test_a_value_is_origin_plus_scale_times_digit(origin: str, scale: str, millivolts: list[float]) -> None:
+def test_value_is_origin_plus_scale_times_digit(origin: str, scale: str, millivolts: list[float]) -> None:
     recording = made(aecg(aecg_series(aecg_time(), aecg_lead("I", "1 100", origin=origin, scale=scale))))
     values = (recording.digital - recording.baseline[:, None].astype(float)) / recording.gain[:, None]
     np.testing.assert_allclose(values, [millivolts], rtol=1e-12)
@@ -137,9 +137,7 @@ def test_a_value_is_origin_plus_scale_times_digit(origin: str, scale: str, milli
     st.decimals("0.01", 100, places=2),
     st.lists(st.integers(-30_000, 30_000), min_size=1, max_size=5),
 )
-def test_any_origin_is_met_where_steps_a_thousand_times_finer_can(
-    origin: Decimal, scale: Decimal, digits: list[int]
-) -> None:
+def test_origin_is_exact_with_scaled_digits(origin: Decimal, scale: Decimal, digits: list[int]) -> None:
     units = {"origin": f'value="{origin}" unit="uV"', "scale": f'value="{scale}" unit="uV"'}
     text = aecg(aecg_series(aecg_time(), aecg_lead("I", " ".join(map(str, digits)), **units)))
     try:
@@ -152,13 +150,13 @@ def test_any_origin_is_met_where_steps_a_thousand_times_finer_can(
     np.testing.assert_allclose(values[0], expected, rtol=1e-9, atol=1e-9)
 
 
-def test_beats_are_not_taken_for_the_rhythm() -> None:
+def test_representative_beats_are_not_read() -> None:
     beats = aecg_series(aecg_time(), aecg_lead("I", "9 9"), code="REPRESENTATIVE_BEAT")
     assert made(aecg(beats, aecg_series())).digital.tolist() == [list(steps) for steps in TWO.values()]
     refused(aecg(beats), "holds no waveform: no series of code RHYTHM")
 
 
-def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
+def test_sequence_set_with_most_leads_is_read_with_a_note() -> None:
     small = aecg_series(
         aecg_time(), aecg_lead("V1", "1 2 3"), aecg_lead("ECG", "1").replace("MDC_ECG_LEAD_", "VENDOR_")
     )
@@ -199,12 +197,12 @@ def test_the_set_with_most_leads_is_read_and_others_are_noted() -> None:
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 2"), aecg_lead("II", "1"))), "differ in length"),
     ],
 )
-def test_files_that_are_not_read_say_why(text: str, said: str) -> None:
+def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
     refused(text, said)
 
 
 def subject(inside: str) -> str:
-    """About the subject, in the nesting of the standard."""
+    """Return the elements about the subject, nested as in the standard."""
     person = f"<subjectDemographicPerson>{inside}</subjectDemographicPerson>"
     person = f"<trialSubject><id extension='S-1'/>{person}</trialSubject>"
     assigned = f"<subjectAssignment><subject>{person}</subject></subjectAssignment>"
@@ -228,12 +226,12 @@ REPORTED = """<controlVariable><relatedObservation><code code='21612-7'/><value 
         ("", None, None),
     ],
 )
-def test_the_person(about: str, age: float | None, sex: str | None) -> None:
+def test_demographics(about: str, age: float | None, sex: str | None) -> None:
     recording = made(aecg(about=about))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
 
 
-def test_the_identity() -> None:
+def test_identity() -> None:
     inside = (
         "<name>Dr <given>Ann</given><family>Lee</family></name><birthTime value='19800301'/><PatientID>9</PatientID>"
     )
@@ -246,8 +244,8 @@ def test_the_identity() -> None:
     }
 
 
-def test_a_real_identity_is_complete(hospital_files: Path) -> None:
-    """Every text and identifier of the standard's own example that says who, where or which; read off by eye."""
+def test_identity_of_a_real_file_is_complete(hospital_files: Path) -> None:
+    """Compare with every identifying text of the standard's example, extracted by hand."""
     found = read_identity_from(open_source(hospital_files), "aecg/hl7_example_aecg.xml")
     assert found["patient_name"] == ("Clark",)
     assert found["acquired"] == ("2002-11-22T09:10:00",)

@@ -1,4 +1,4 @@
-"""AliveCor ATC files. No other reader is to be had, so blocks are taken apart here as the specification has them."""
+"""AliveCor ATC files, compared with blocks parsed here by the specification, because no other reader exists."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def made(raw: bytes) -> Recording:
     return read_from(MemorySource({"k.atc": raw}), "k.atc")
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert {name for name in archive.namelist() if re.match("atc/.", name)} == {*FILES, BROKEN}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_holds_the_samples_that_follow_its_block_names(name: str, hospital_files: Path) -> None:
+def test_samples_of_every_file_match_its_blocks(name: str, hospital_files: Path) -> None:
     source = open_source(hospital_files)
     raw = source.read(name)
     recording = read_from(source, name)
@@ -54,20 +54,20 @@ def test_every_file_holds_the_samples_that_follow_its_block_names(name: str, hos
         )
 
 
-def test_the_limb_leads_of_a_six_lead_file_fit_einthoven(hospital_files: Path) -> None:
-    """Which tells that blocks are named rightly: III = II - I, aVF = (II + III) / 2."""
+def test_limb_leads_satisfy_einthovens_equations(hospital_files: Path) -> None:
+    """The equations III = II - I and aVF = (II + III) / 2 confirm the names of the blocks."""
     one, two, three, _, left, foot = read_from(open_source(hospital_files), "atc/atcpy_6_lead.atc").signal
     np.testing.assert_allclose(three, two - one, atol=0.002)
     np.testing.assert_allclose(foot, (two + three) / 2, atol=0.002)
     np.testing.assert_allclose(left, one - two / 2, atol=0.002)
 
 
-def test_a_broken_checksum_is_refused(hospital_files: Path) -> None:
+def test_wrong_checksum_is_rejected(hospital_files: Path) -> None:
     with pytest.raises(FormatError, match="block at byte 308 does not match its checksum"):
         read_from(open_source(hospital_files), BROKEN)
 
 
-def test_what_a_file_says_about_people() -> None:
+def test_identity_fields() -> None:
     assert read_identity_from(MemorySource({"k.atc": atc_file(*atc_leads())}), "k.atc") == {
         "acquired": ("2020-01-02T03:04:05+01:00",),
         "order": ("uuid-1",),
@@ -75,7 +75,7 @@ def test_what_a_file_says_about_people() -> None:
     }
 
 
-def test_three_ways_to_sum_a_block_are_met() -> None:
+def test_three_kinds_of_checksum_are_accepted() -> None:
     block = b"ecg " + struct.pack("<I", 8) + np.array([1, -2, 300, 4], "<i2").tobytes()
     signed = sum(struct.unpack(f"<{len(block)}b", block)) % 2**32
     for checksum in (sum(block), signed, zlib.crc32(block)):
@@ -89,7 +89,7 @@ def test_averaged_beats_are_not_read() -> None:
         made(atc_file(beat))
 
 
-def test_twelve_leads_of_newer_files() -> None:
+def test_twelve_lead_files() -> None:
     blocks = [
         atc_block(b"ecg" + letter, np.array([row], "<i2").tobytes())
         for row, letter in enumerate([b" ", *(bytes([c]) for c in b"23456789abc")])
@@ -99,7 +99,7 @@ def test_twelve_leads_of_newer_files() -> None:
     assert recording.digital[:, 0].tolist() == list(range(12))
 
 
-def test_leads_of_different_length_are_cut() -> None:
+def test_leads_of_different_length_are_truncated() -> None:
     blocks = [atc_block(b"ecg ", bytes(8)), atc_block(b"ecg2", bytes(6))]
     recording = made(atc_file(*blocks))
     assert recording.num_samples == 3
@@ -118,6 +118,6 @@ def test_leads_of_different_length_are_cut() -> None:
         (atc_file(*[atc_block(b"note", b"")] * 1001), "over 1000 blocks"),
     ],
 )
-def test_a_damaged_file_is_refused(raw: bytes, said: str) -> None:
+def test_damaged_file_is_rejected(raw: bytes, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         made(raw)

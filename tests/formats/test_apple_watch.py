@@ -1,4 +1,4 @@
-"""The Apple Watch's CSV in the languages and decimal marks it is exported in, held against Python's own numbers."""
+"""Apple Watch CSV in several languages and with both decimal marks, compared with Python's parser of numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made(raw: bytes) -> Recording:
     return read_from(MemorySource({"ecg_2020-12-25.csv": raw}), "ecg_2020-12-25.csv")
 
 
-def test_an_english_file() -> None:
+def test_english_file() -> None:
     recording = made(apple_file())
     assert (recording.leads, recording.sampling_rate, recording.age, recording.sex) == (("I",), 512.844, 70.0, None)
     assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
@@ -46,19 +46,19 @@ def test_an_english_file() -> None:
 
 
 @pytest.mark.parametrize("quoted", [False, True])
-def test_a_german_file_with_decimal_commas(quoted: bool) -> None:
+def test_german_file_with_decimal_commas(quoted: bool) -> None:
     values = ["-48,673", "0", "59,681", "1200,5"]
     recording = made(apple_file([f'"{value}"' for value in values] if quoted else values, GERMAN))
     assert (recording.leads, recording.sampling_rate, recording.age) == (("I",), 511.109, 70.0)
     assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
 
 
-def test_a_german_file_that_starts_with_a_whole_number() -> None:
-    """Its decimal mark shows only later."""
+def test_german_file_that_starts_with_an_integer() -> None:
+    """The decimal comma appears only in a later line."""
     assert made(apple_file(["12", "-3", "4,5"], GERMAN)).digital.tolist() == [[12000, -3000, 4500]]
 
 
-def test_a_japanese_file() -> None:
+def test_japanese_file() -> None:
     recording = made(apple_file(lines=JAPANESE))
     assert (recording.leads, recording.sampling_rate, recording.age) == (("ECG",), 512.0, 70.0)
 
@@ -71,13 +71,13 @@ def test_windows_line_ends_a_byte_order_mark_and_semicolons() -> None:
 
 
 @given(st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=50), st.sampled_from([".", ","]))
-def test_three_decimals_come_back_exactly(steps: list[int], mark: str) -> None:
+def test_three_decimals_are_exact(steps: list[int], mark: str) -> None:
     values = [f"{step / 1000:.3f}".replace(".", mark) for step in steps]
     assert made(apple_file(values, GERMAN if mark == "," else APPLE_LINES)).digital.tolist() == [steps]
 
 
 @pytest.mark.parametrize(("lines", "found"), [(APPLE_LINES, "Sinus Rhythm"), (GERMAN, "Sinusrhythmus")])
-def test_what_a_file_says_about_people(lines: tuple[str, ...], found: str) -> None:
+def test_identity_fields(lines: tuple[str, ...], found: str) -> None:
     identity = read_identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")
     assert identity["patient_name"] == ("Anna Example",)
     assert identity["birth_date"] in (("Dec 24, 1950",), ("24.12.1950",))
@@ -98,19 +98,19 @@ def test_what_a_file_says_about_people(lines: tuple[str, ...], found: str) -> No
         ("Feb 30, 1950", None),
     ],
 )
-def test_birth_dates_that_mean_one_day_only(birth: str, age: float | None) -> None:
+def test_only_unambiguous_birth_dates_are_parsed(birth: str, age: float | None) -> None:
     lines = [f'Date of Birth,"{birth}"' if line.startswith("Date of") else line for line in APPLE_LINES]
     assert made(apple_file(lines=lines)).age == age
 
 
-def test_a_name_that_looks_like_a_rate_is_a_name() -> None:
+def test_name_that_looks_like_a_sampling_rate() -> None:
     lines = ["Name,50 Cent", *APPLE_LINES[1:]]
     assert made(apple_file(lines=lines)).sampling_rate == 512.844
     assert read_identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")["patient_name"] == ("50 Cent",)
 
 
 @pytest.mark.parametrize("without", ["Device", "Sample Rate", "Unit"])
-def test_another_table_is_not_taken_for_one(without: str) -> None:
+def test_other_tables_do_not_match(without: str) -> None:
     lines = [line for line in APPLE_LINES if not line.startswith(without)]
     assert detect_format(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv") is None
 
@@ -125,6 +125,6 @@ def test_another_table_is_not_taken_for_one(without: str) -> None:
         ([], "holds no sample"),
     ],
 )
-def test_what_is_no_number_is_refused(values: list[str], said: str) -> None:
+def test_invalid_numbers_are_rejected(values: list[str], said: str) -> None:
     with pytest.raises(FormatError, match=said):
         made(apple_file(values))

@@ -1,4 +1,4 @@
-"""Fields of binary files: bounds, texts, and faults of others' libraries."""
+"""Fields of binary files: bounds, texts, and errors of libraries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from clocs.core.errors import FormatError, MissingExtraError
 from clocs.formats.byte_fields import decode_text, make_identity, unpack, wrap_library_errors
 
 
-def test_numbers_at_a_place() -> None:
+def test_unpack_at_an_offset() -> None:
     assert unpack("<HB", b"\xff\x01\x02\x03", 1, "f") == (0x0201, 3)
 
 
 @pytest.mark.parametrize("at", [-1, 3, 4, 10**9])
-def test_a_place_outside_the_data_is_refused(at: int) -> None:
+def test_offset_outside_the_data_is_rejected(at: int) -> None:
     with pytest.raises(FormatError, match=r"^f: breaks off; 2 bytes"):
         unpack("<H", b"\0\0\0\0", at, "f")
 
@@ -22,17 +22,17 @@ def test_a_place_outside_the_data_is_refused(at: int) -> None:
     ("data", "text"),
     [(b" Anna \0rest", "Anna"), ("Jürg".encode(), "Jürg"), ("Jürg".encode("latin-1"), "Jürg"), (b"", ""), (b"\0", "")],
 )
-def test_texts(data: bytes, text: str) -> None:
+def test_texts_are_decoded(data: bytes, text: str) -> None:
     assert decode_text(data) == text
 
 
-def test_an_identity_has_no_empty_and_no_repeated_values() -> None:
+def test_identity_has_no_empty_or_repeated_values() -> None:
     found = make_identity(patient_name=["Anna", "", " Anna ", "Example"], patient_id=["", "  "], order=iter(["1"]))
     assert found == {"patient_name": ("Anna", "Example"), "order": ("1",)}
 
 
 @pytest.mark.parametrize("error", [ValueError("Anna"), KeyError("Anna"), RecursionError("Anna")])
-def test_a_librarys_fault_is_a_refusal_that_quotes_nothing(error: Exception) -> None:
+def test_library_errors_become_format_errors_without_quotes(error: Exception) -> None:
     with pytest.raises(FormatError) as refusal, wrap_library_errors("f", "thing"):
         raise error
     assert str(refusal.value) == f"f: damaged thing ({type(error).__name__})"
@@ -40,6 +40,6 @@ def test_a_librarys_fault_is_a_refusal_that_quotes_nothing(error: Exception) -> 
 
 
 @pytest.mark.parametrize("error", [MemoryError(), FormatError("x"), MissingExtraError("formats", "it")])
-def test_a_lack_of_memory_and_our_own_errors_pass(error: Exception) -> None:
+def test_memory_errors_and_clocs_errors_are_not_wrapped(error: Exception) -> None:
     with pytest.raises(type(error)), wrap_library_errors("f", "thing"):
         raise error

@@ -1,4 +1,4 @@
-"""CardioSoft XML, held against a literal reading of its text and against what the file itself measured."""
+"""CardioSoft XML, compared with its text and with the measurements in the file."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def made(text: str) -> Recording:
     return read_from(MemorySource({"c.xml": text.encode("latin-1")}), "c.xml")
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert sorted(name for name in archive.namelist() if re.match("cardiosoft/.", name)) == FILES
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_read_as_its_text_has_it(name: str, hospital_files: Path) -> None:
-    """No other reader of this format was found: the strip's text is cut by hand."""
+def test_every_file_matches_its_text(name: str, hospital_files: Path) -> None:
+    """Compare with the text of the strip, because no other reader of this format was found."""
     strip = open_source(hospital_files).read(name).decode("latin-1").split("<StripData>")[1].split("</StripData>")[0]
     rows = re.findall(r'<WaveformData lead="(\w+)">([^<]*)<', strip)
     recording = read_from(open_source(hospital_files), name)
@@ -50,8 +50,8 @@ def test_every_file_is_read_as_its_text_has_it(name: str, hospital_files: Path) 
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_scale_is_that_of_the_files_own_measurements(name: str, hospital_files: Path) -> None:
-    """CardioSoft states the R amplitude of its median beat in uV and the heart rate, lead by lead."""
+def test_gain_agrees_with_measurements_in_the_file(name: str, hospital_files: Path) -> None:
+    """CardioSoft states the heart rate, and the R amplitude of the median beat of each lead in uV."""
     text = open_source(hospital_files).read(name).decode("latin-1")
     stated = re.search(r'<RAmplitude units="uV">([^<]*)<', text)
     sampling_rate = re.search(r'<VentricularRate units="BPM">(\d+)<', text)
@@ -75,7 +75,7 @@ def test_the_scale_is_that_of_the_files_own_measurements(name: str, hospital_fil
     assert assess(recording, GatePolicy()) == []
 
 
-def test_the_person_and_what_was_left_out(hospital_files: Path) -> None:
+def test_demographics_and_notes(hospital_files: Path) -> None:
     known, unknown = (read_from(open_source(hospital_files), name) for name in FILES)
     assert (known.age, known.sex, known.provenance.notes) == (53.0, "male", ("left out the FullDisclosure",))
     assert (unknown.age, unknown.sex, unknown.provenance.notes) == (None, None, ())
@@ -95,7 +95,7 @@ def test_the_person_and_what_was_left_out(hospital_files: Path) -> None:
         (cardiosoft().replace('"Hz"', '"ms"'), "rate in Hz"),
     ],
 )
-def test_files_that_are_not_read_say_why(text: str, said: str) -> None:
+def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(FormatError, match=rf"c\.xml: .*{said}"):
         made(text)
 
@@ -114,13 +114,13 @@ BORN = "<BirthDateTime><Day>16</Day><Month>7</Month><Year>1949</Year></BirthDate
         ("", None, None),
     ],
 )
-def test_the_age_is_stated_or_follows_from_the_dates(patient: str, age: float | None, sex: str | None) -> None:
+def test_age_is_stated_or_computed_from_dates(patient: str, age: float | None, sex: str | None) -> None:
     recording = made(cardiosoft(about=f"{WHEN}<PatientInfo>{patient}</PatientInfo>"))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
 
 
-def test_the_identity() -> None:
+def test_identity() -> None:
     about = f"""{WHEN}<UID><DICOMStudyUID>1.2.3</DICOMStudyUID></UID><ClinicalInfo><ReasonForStudy>pain</ReasonForStudy>
 <Technician><FamilyName>Kay</FamilyName></Technician><DeviceInfo><Desc>CardioSoft</Desc></DeviceInfo></ClinicalInfo>
 <PatientVisit><PatientRoom>12</PatientRoom><ReferringDoctor><FamilyName>Lee</FamilyName></ReferringDoctor></PatientVisit>

@@ -1,4 +1,4 @@
-"""Leads of a file to a recording: types, units, names, and what cannot be one."""
+"""Recordings from channels: types, units, names and invalid channels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(
 
 
 @given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1, max_size=20))
-def test_steps_are_kept_whatever_type_they_need(steps: list[int]) -> None:
+def test_digital_values_of_any_size_are_unchanged(steps: list[int]) -> None:
     recording = made(channel(steps=tuple(steps)), channel("II", tuple(range(len(steps)))))
     assert recording.digital.tolist() == [steps, list(range(len(steps)))]
     wide = max(steps) > 2**15 - 1 or min(steps) < -(2**15) + 1
@@ -43,7 +43,7 @@ def test_steps_are_kept_whatever_type_they_need(steps: list[int]) -> None:
     assert not np.isnan(recording.physical()).any()
 
 
-def test_what_a_recording_says() -> None:
+def test_fields_of_the_recording() -> None:
     recording = made(channel("avr"), channel("avr", baseline=4), channel("", gain=-1.0), declared=7)
     assert recording.leads == ("aVR", "aVR 2", "ECG")
     assert (recording.gain.tolist(), recording.baseline.tolist()) == ([200.0, 200.0, -1.0], [0, 4, 0])
@@ -59,7 +59,7 @@ def test_what_a_recording_says() -> None:
 
 
 @pytest.mark.parametrize(("declared", "kept"), [(None, None), (0, None), (-3, None), (10**12, 10**12), (10**30, None)])
-def test_a_claim_that_no_store_holds_is_dropped(declared: int | None, kept: int | None) -> None:
+def test_implausible_declared_length_is_ignored(declared: int | None, kept: int | None) -> None:
     assert made(channel(), declared=declared).provenance.num_declared_samples == kept
 
 
@@ -79,7 +79,7 @@ def test_a_claim_that_no_store_holds_is_dropped(declared: int | None, kept: int 
         ((channel(steps=(2**31,)),), 500.0, "do not fit 32 bits"),
     ],
 )
-def test_what_cannot_be_a_recording_is_refused(channels: tuple[Channel, ...], sampling_rate: float, said: str) -> None:
+def test_invalid_channels_are_rejected(channels: tuple[Channel, ...], sampling_rate: float, said: str) -> None:
     with pytest.raises(FormatError, match=rf"rec\.1\.xml: .*{said}"):
         made(*channels, sampling_rate=sampling_rate)
 
@@ -97,11 +97,11 @@ def test_what_cannot_be_a_recording_is_refused(channels: tuple[Channel, ...], sa
         ("", None),
     ],
 )
-def test_units_in_millivolt(unit: str, size: float | None) -> None:
+def test_size_of_units_in_millivolt(unit: str, size: float | None) -> None:
     assert millivolts(unit) == size
 
 
-def test_a_gain_is_steps_per_millivolt() -> None:
+def test_gain_from_resolution() -> None:
     assert gain_from_resolution(5, "uV", "x") == pytest.approx(200.0)
     assert gain_from_resolution(-2.5, "uV", "x") == pytest.approx(-400.0)
     for step, unit in ((0.0, "uV"), (1.0, "kg"), (float("nan"), "uV"), (1e-300, "uV"), (1e300, "V")):
@@ -109,11 +109,11 @@ def test_a_gain_is_steps_per_millivolt() -> None:
             gain_from_resolution(step, unit, "x")
 
 
-def test_a_lead_name_without_end_is_cut() -> None:
+def test_long_lead_name_is_truncated() -> None:
     assert made(channel("L" * 1000)).leads == ("L" * 40,)
 
 
-def test_missing_samples_are_marked_and_do_not_widen() -> None:
+def test_missing_samples_are_marked_without_a_wider_type() -> None:
     steps = np.array([1, -(2**15), 3], np.int16)
     recording = made(Channel("I", steps, 200.0, missing=steps == -(2**15)), channel("II"))
     assert recording.digital.dtype == np.int16
@@ -126,5 +126,5 @@ def test_missing_samples_are_marked_and_do_not_widen() -> None:
 @pytest.mark.parametrize(
     ("name", "record_id"), [("1.2.840.113619", "1.2.840.113619"), ("a/b.c.dcm", "b.c"), ("a", "a")]
 )
-def test_a_number_with_dots_keeps_its_last_part(name: str, record_id: str) -> None:
+def test_record_id_from_file_name(name: str, record_id: str) -> None:
     assert made(channel(), name=name).record_id == record_id

@@ -1,4 +1,4 @@
-"""The Chapman CSV, held against pandas and against the WFDB copies of the same records."""
+"""Chapman CSV, compared with pandas and with the WFDB copies of the same records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clocs.signals.leads import STANDARD_LEADS
 BROKEN_OFF = "MUSE_20180113_124215_52000"
 ROW = ",".join(str(10.5 * column) for column in range(12))
 SHARED = ("II", "aVR", "aVL", "V2")
-"""Leads that the WFDB copies have."""
+"""Leads of the WFDB copies."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def make(folder: Path, text: str) -> Path:
     return path
 
 
-def test_every_original_agrees_with_pandas(recordings: dict[str, tuple[Recording, bytes]]) -> None:
+def test_every_original_matches_pandas(recordings: dict[str, tuple[Recording, bytes]]) -> None:
     assert len(recordings) == 16
     for name, (recording, raw) in recordings.items():
         table = pd.read_csv(io.BytesIO(raw), header=None)
@@ -44,13 +44,13 @@ def test_every_original_agrees_with_pandas(recordings: dict[str, tuple[Recording
         np.testing.assert_allclose(1000 * recording.signal, table.to_numpy().T, atol=0.5001, rtol=1e-6)
 
 
-def test_the_first_sample_is_not_eaten_as_a_header(recordings: dict[str, tuple[Recording, bytes]]) -> None:
+def test_first_row_is_a_sample(recordings: dict[str, tuple[Recording, bytes]]) -> None:
     for recording, raw in recordings.values():
         first = [float(field) for field in raw.split(b"\n", 1)[0].split(b",")]
         np.testing.assert_allclose(1000 * recording.signal[:, 0], first, atol=0.501)
 
 
-def test_the_broken_off_file_keeps_what_it_has(recordings: dict[str, tuple[Recording, bytes]]) -> None:
+def test_truncated_file_keeps_its_samples(recordings: dict[str, tuple[Recording, bytes]]) -> None:
     recording, _ = recordings[BROKEN_OFF]
     assert recording.num_samples == 1926
     absent = np.isnan(recording.signal)
@@ -59,7 +59,7 @@ def test_the_broken_off_file_keeps_what_it_has(recordings: dict[str, tuple[Recor
     assert recording.provenance.notes == ("breaks off inside its last row: 7 of 12 fields missing",)
 
 
-def test_the_wfdb_copy_of_each_record_agrees(recordings: dict[str, tuple[Recording, bytes]], real_data: Path) -> None:
+def test_every_record_matches_its_wfdb_copy(recordings: dict[str, tuple[Recording, bytes]], real_data: Path) -> None:
     copies = open_source(real_data / "chapman.zip" / "WFDBRecords")
     for name, (recording, _) in recordings.items():
         copy = read_from(copies, f"{name}.hea")
@@ -78,18 +78,18 @@ def test_one_row_is_one_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\n\n"])
-def test_the_end_of_the_file_does_not_matter(tmp_path: Path, ending: str) -> None:
+def test_any_line_ending_at_the_end_of_the_file(tmp_path: Path, ending: str) -> None:
     assert read(make(tmp_path, ROW + "\n" + ROW + ending)).num_samples == 2
 
 
 @pytest.mark.parametrize("word", ["NaN", "nan", ""])
-def test_what_is_no_number_is_missing(tmp_path: Path, word: str) -> None:
+def test_empty_and_nan_fields_are_missing(tmp_path: Path, word: str) -> None:
     recording = read(make(tmp_path, ROW + "\n" + ROW.rsplit(",", 1)[0] + f",{word}\n"))
     assert np.isnan(recording.signal).sum() == 1
     assert np.isnan(recording.signal[STANDARD_LEADS.index("V6"), 1])
 
 
-def test_large_beats_are_kept_in_32_bits(tmp_path: Path) -> None:
+def test_large_values_use_32_bits(tmp_path: Path) -> None:
     recording = read(make(tmp_path, "40000" + ",0" * 11 + "\n"))
     assert recording.digital.dtype == np.int32
     assert recording.signal[0, 0] == 40
@@ -105,6 +105,6 @@ def test_large_beats_are_kept_in_32_bits(tmp_path: Path) -> None:
         (ROW + "\n" + ROW.replace("10.5", "inf") + "\n", "MUSE_1.csv"),
     ],
 )
-def test_a_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_damaged_file_is_rejected(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         read(make(tmp_path, text))

@@ -1,4 +1,4 @@
-"""A file of a few bytes that claims a billion samples takes no memory for them."""
+"""Small files that declare a billion samples take no memory for them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_costs_nothing(claim: str) -> None:
+def test_declared_length_takes_no_memory(claim: str) -> None:
     source = MemorySource({"neutral": CLAIMS[claim]})
     _attempt(source)  # loads what there is to load
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The CSV of clocs, as others may write it by hand."""
+"""The CSV of clocs, as users may write it by hand."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def read_text(folder: Path, text: str | bytes) -> Recording:
     return read_from(open_source(folder), "r.csv")
 
 
-def test_the_first_line_a_rate_and_names_are_enough(tmp_path: Path) -> None:
+def test_minimal_file(tmp_path: Path) -> None:
     recording = read_text(tmp_path, START + "Time ,I,avf\n0,0.001,-1.5\n0.002,,2\n0.004,NaN,0.0004\n")
     assert (recording.leads, recording.sampling_rate, recording.unit) == (("I", "aVF"), 500.0, "mV")
     np.testing.assert_array_equal(recording.signal, np.array([[0.001, np.nan, np.nan], [-1.5, 2, 0]], np.float32))
 
 
-def test_the_time_may_be_left_out_and_lines_may_end_as_on_windows(tmp_path: Path) -> None:
+def test_time_column_is_optional_and_windows_line_endings(tmp_path: Path) -> None:
     recording = read_text(tmp_path, (START + "I,II\n1,2\n3,4\n").replace("\n", "\r\n"))
     assert recording.leads == ("I", "II")
     assert recording.signal.tolist() == [[1, 3], [2, 4]]
@@ -38,8 +38,8 @@ def test_the_time_may_be_left_out_and_lines_may_end_as_on_windows(tmp_path: Path
 
 @pytest.mark.parametrize(("unit", "written"), [("mV", 1.5), ("uV", 1500), ("µV", 1500), ("V", 0.0015), ("nv", 1.5e6)])
 @pytest.mark.parametrize("gain", ["", "# gain: [0.5]\n"])
-def test_voltages_become_millivolt(unit: str, written: float, gain: str, tmp_path: Path) -> None:
-    """A gain is in steps of the unit that the file has."""
+def test_units_are_converted_to_millivolt(unit: str, written: float, gain: str, tmp_path: Path) -> None:
+    """The gain refers to the unit of the file."""
     recording = read_text(tmp_path, f'{START}# unit: "{unit}"\n{gain}I\n{4 * written}\n0\n')
     assert recording.unit == "mV"
     size = {"m": 1, "u": 1e-3, "µ": 1e-3, "V": 1e3, "n": 1e-6}[unit[0]]
@@ -48,7 +48,7 @@ def test_voltages_become_millivolt(unit: str, written: float, gain: str, tmp_pat
     assert recording.signal[0].tolist() == pytest.approx([(steps / recording.gain).item(), 0])
 
 
-def test_values_over_16_bits_make_it_wide(tmp_path: Path) -> None:
+def test_large_values_use_32_bits(tmp_path: Path) -> None:
     rows = "\n".join(["0.1,0.2"] * 200_000 + ["40,-40", ",1"])
     recording = read_text(tmp_path, START + "I,II\n" + rows + "\n")
     assert recording.digital.dtype == np.int32
@@ -57,7 +57,7 @@ def test_values_over_16_bits_make_it_wide(tmp_path: Path) -> None:
     assert np.isnan(recording.signal[0, -1])
 
 
-def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -> None:
+def test_metadata_is_read_without_the_patient(tmp_path: Path) -> None:
     known = '# patient: "Smith-42"\n# age: 74\n# sex: "male"\n# labels: ["a", "b"]\n# episodes: [[0, 1, "AF"]]\n'
     recording = read_text(tmp_path, START + known + "# a line without meaning\nI\n1\n")
     assert (recording.age, recording.sex, recording.labels, recording.patient_id) == (74.0, "male", ("a", "b"), "")
@@ -74,21 +74,21 @@ def test_what_is_known_is_read_and_the_patient_only_when_asked(tmp_path: Path) -
         ("III,V1", ()),
     ],
 )
-def test_computed_leads_are_told_where_they_can_be_computed_again(
+def test_derived_leads_are_listed_if_they_can_be_derived_again(
     names: str, derived: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Without I and II nobody could: they are all that there is."""
+    """Without I and II they cannot be derived again, so they count as recorded leads."""
     row = ",".join("1" * len(names.split(",")))
     recording = read_text(tmp_path, START + f'# derived: ["avr", "III"]\n{names}\n{row}\n')
     assert recording.provenance.derived_leads == derived
 
 
-def test_whole_characters_beyond_the_first_plane_are_texts(tmp_path: Path) -> None:
-    """JSON spells them as two halves."""
+def test_characters_outside_the_basic_plane(tmp_path: Path) -> None:
+    """JSON writes them as surrogate pairs."""
     assert read_text(tmp_path, START + '# labels: ["\\ud83d\\ude00"]\nI\n1\n').labels == ("\N{GRINNING FACE}",)
 
 
-def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
+def test_invalid_patient_value_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(START + '# patient: "Smith\\ud800"\nI\n1\n')
     with pytest.raises(FormatError, match="the value of 'patient' is not valid JSON") as refusal:
         read_identity_from(open_source(tmp_path), "r.csv")
@@ -129,14 +129,14 @@ def test_half_a_patients_number_is_said_nowhere(tmp_path: Path) -> None:
         (START + "# labels: " + "[" * 100_000 + "\nI\n1\n", "is not valid JSON"),
     ],
 )
-def test_what_is_wrong_is_told(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_files_are_rejected_with_a_reason(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=said):
         read_text(tmp_path, text)
 
 
 @settings(max_examples=200)
 @given(data=st.data())
-def test_damage_is_an_error_of_clocs_or_none(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_file_is_read_or_rejected(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     whole = bytearray((START + "# gain: [1000.0, 5]\n# baseline: [0, 1]\ntime,I,II\n0,1,2\n0.002,3,4\n").encode())
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(14, len(whole) - 1))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""Ages and sexes as files and tables write them."""
+"""Ages, sexes and dates as files and tables write them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from clocs.formats.demographics import (
         (float("nan"), None),
     ],
 )
-def test_sex(text: object, sex: str | None) -> None:
+def test_parse_sex(text: object, sex: str | None) -> None:
     assert parse_sex(text) == sex
 
 
@@ -58,7 +58,7 @@ def test_sex(text: object, sex: str | None) -> None:
         (float("nan"), "years", None),
     ],
 )
-def test_a_stated_age(text: object, unit: str, age: float | None) -> None:
+def test_parse_age_with_unit(text: object, unit: str, age: float | None) -> None:
     assert parse_age(text, unit) == (None if age is None else pytest.approx(age, rel=2e-3))
 
 
@@ -66,12 +66,12 @@ def test_a_stated_age(text: object, unit: str, age: float | None) -> None:
     ("text", "age"),
     [("56.0", 56.0), ("51\n", 51.0), (0, 0.0), (150, 150.0), (151, None), ("-1", None), ("", None), (None, None)],
 )
-def test_an_age_in_years(text: object, age: float | None) -> None:
+def test_parse_age_in_years(text: object, age: float | None) -> None:
     assert parse_age(text) == age
 
 
 @given(st.one_of(st.none(), st.floats(), st.integers(), st.text()))
-def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
+def test_any_text_is_a_valid_age_or_none(text: object) -> None:
     age = parse_age(text)
     assert age is None or 0 <= age <= 150
 
@@ -80,18 +80,18 @@ def test_an_age_is_a_number_of_years_or_none(text: object) -> None:
     ("text", "sex"),
     [("F", "female"), ("female", "female"), (" MALE\n", "male"), ("M", "male"), ("", None), (None, None), ("x", None)],
 )
-def test_a_sex_in_a_table(text: object, sex: str | None) -> None:
+def test_parse_sex_of_a_table(text: object, sex: str | None) -> None:
     assert parse_sex(text) == sex
 
 
 @pytest.mark.parametrize("text", ["mujer", "missing", "Mrs", "femme?", "masked", float("nan")])
-def test_a_sex_is_not_guessed_from_a_letter(text: object) -> None:
+def test_other_texts_are_not_a_sex(text: object) -> None:
     assert parse_sex(text) is None
 
 
 @given(st.dates(date(1900, 1, 1), date(2020, 1, 1)), st.integers(0, 40_000))
-def test_an_age_from_dates_counts_birthdays(birth: date, days: int) -> None:
-    """A slow count: the years whose birthday, 29 February being 1 March in other years, has come."""
+def test_age_from_dates_counts_birthdays(birth: date, days: int) -> None:
+    """Compare with a slow count of past birthdays, where 29 February is 1 March in common years."""
     acquired = birth + timedelta(days=days)
     age = age_at(birth, acquired)
     assert age is not None
@@ -106,7 +106,7 @@ def test_an_age_from_dates_counts_birthdays(birth: date, days: int) -> None:
         assert round(age * 12, 9) == round(age * 12)
 
 
-def test_an_age_needs_both_dates_in_order() -> None:
+def test_age_needs_both_dates_in_order() -> None:
     assert age_at(None, date(2020, 1, 1)) is None
     assert age_at(date(2020, 1, 1), None) is None
     assert age_at(date(2020, 1, 2), date(2020, 1, 1)) is None
@@ -114,8 +114,8 @@ def test_an_age_needs_both_dates_in_order() -> None:
 
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), st.sampled_from(["", "+0100", "-0500", "Z"]))
-def test_a_moment_in_digits_is_read_by_how_many_there_are(when: datetime, zone: str) -> None:
-    """Python's own isoformat, without its punctuation; November and December have two digits, too."""
+def test_compact_datetime_is_parsed_by_its_length(when: datetime, zone: str) -> None:
+    """Compare with ``isoformat`` without punctuation. All months have two digits."""
     written = when.isoformat(timespec="microseconds").translate(str.maketrans("", "", "-:T"))
     assert parse_compact_datetime(written + zone) == when
     assert parse_compact_datetime(written.replace(".", "")) == when, "as Schiller has it"
@@ -126,11 +126,11 @@ def test_a_moment_in_digits_is_read_by_how_many_there_are(when: datetime, zone: 
 
 
 @pytest.mark.parametrize("text", ["", "2002", "2002112", "200211229", "20021322", "2002-11-22", "now", "2" * 1000])
-def test_other_digits_are_no_moment(text: str) -> None:
+def test_other_digits_are_not_a_datetime(text: str) -> None:
     assert parse_compact_datetime(text) is None
 
 
-def test_the_first_pattern_that_fits_counts() -> None:
+def test_first_matching_pattern_is_used() -> None:
     patterns = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
     assert parse_datetime("2020-02-29 10:11:12", patterns) == datetime(2020, 2, 29, 10, 11, 12)
     assert parse_date(" 2020-02-29 ", patterns) == date(2020, 2, 29)

@@ -1,4 +1,4 @@
-"""DICOM waveforms, held against pydicom used bare and against ecgdatakit (independent readers)."""
+"""DICOM waveforms, compared with pydicom and ecgdatakit (independent readers)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES: dict[str, tuple[float, int, float | None, str]] = {
     "dicom/gemarquette_hemodynamic_ecg_scrubbed.dcm": (240.0, 2400, 55.0, "male"),
     "dicom/pydicom_waveform_ecg_scrubbed.dcm": (1000.0, 10000, 42.0, "female"),
 }
-"""Rate, samples, age and sex."""
+"""Sampling rate, number of samples, age and sex of every file."""
 HEMODYNAMIC = "1.2.840.10008.5.1.4.1.1.9.2.1"
 IN_MILLIVOLT = {"uV": 1e-3, "mV": 1.0}
 
@@ -44,20 +44,20 @@ def made(raw: bytes) -> Recording:
 
 
 def bare(raw: bytes, group: int = 0) -> npt.NDArray[np.float64]:
-    """(leads, samples) in millivolt as pydicom scales them."""
+    """Return the signal in millivolt as pydicom scales it, shape (leads, samples)."""
     dataset = pydicom.dcmread(io.BytesIO(raw))
     channels = dataset.WaveformSequence[group].ChannelDefinitionSequence
     units = [IN_MILLIVOLT[channel.ChannelSensitivityUnitsSequence[0].CodeValue] for channel in channels]
     return np.array(np.asarray(dataset.waveform_array(group)).T * np.array(units)[:, None], np.float64)
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert {name for name in archive.namelist() if re.match("dicom/.", name)} == set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_read_as_pydicom_scales_it(name: str, hospital_files: Path) -> None:
+def test_every_file_matches_pydicom(name: str, hospital_files: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
     assert recording.leads == TWELVE
@@ -67,8 +67,8 @@ def test_every_file_is_read_as_pydicom_scales_it(name: str, hospital_files: Path
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path, tmp_path: Path) -> None:
-    """But for zeros that it takes for padding."""
+def test_values_match_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
+    """ecgdatakit treats zeros as padding; they are excluded."""
     source = open_source(hospital_files)
     recording, theirs = read_from(source, name), ecgdatakit_reads(source.read(name), tmp_path, "theirs.dcm")
     values = np.stack([theirs.leads[lead] for lead in recording.leads])
@@ -78,7 +78,7 @@ def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path,
     np.testing.assert_allclose(recording.signal[~absent], values[~absent], rtol=0, atol=1e-6)
 
 
-def test_zeros_stay_zeros_where_padding_is_declared_to_be_0(hospital_files: Path) -> None:
+def test_zeros_are_not_missing_if_the_padding_value_is_0(hospital_files: Path) -> None:
     recording = read_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
     assert (recording.digital == 0).sum() == 1269
     assert recording.provenance.notes == (
@@ -86,7 +86,7 @@ def test_zeros_stay_zeros_where_padding_is_declared_to_be_0(hospital_files: Path
     )
 
 
-def test_what_the_files_say_about_people(hospital_files: Path) -> None:
+def test_identity_of_the_sample_files(hospital_files: Path) -> None:
     found = read_identity_from(open_source(hospital_files), "dicom/ecgtoolkit_Example.dcm")
     assert (found["patient_name"], found["patient_id"], found["birth_date"]) == (
         ("Clark",),
@@ -99,7 +99,7 @@ def test_what_the_files_say_about_people(hospital_files: Path) -> None:
     assert {"RITMO SINUSALE", "ECG NORMALE"} <= set(typed)
 
 
-def test_names_texts_and_network_names_count_wherever_they_stand() -> None:
+def test_identity_fields_are_found_in_any_element() -> None:
     block: dict[str, Any] = {
         "PatientAddress": "Main St 1",
         "OperatorsName": "Op",
@@ -125,7 +125,7 @@ def test_names_texts_and_network_names_count_wherever_they_stand() -> None:
     }
 
 
-def test_a_general_ecg_is_read() -> None:
+def test_general_ecg() -> None:
     recording = made(dicom_file(dicom_group()))
     assert recording.leads == ("I", "II")
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
@@ -144,14 +144,14 @@ def test_a_general_ecg_is_read() -> None:
         ("<i4", "SL", False),
     ],
 )
-def test_samples_of_every_type_and_order(kind: str, interpretation: str, big: bool) -> None:
+def test_samples_of_every_type_and_byte_order(kind: str, interpretation: str, big: bool) -> None:
     rows: Rows = {"I": (1, 2, 100, 4), "II": (50, 60, 70, 80)}
     group = dicom_group(rows, kind=kind, WaveformSampleInterpretation=interpretation)
     assert made(dicom_file(group, big=big)).digital.tolist() == [list(steps) for steps in rows.values()]
 
 
 @pytest.mark.parametrize("label", ["MEDIAN BEAT", "AVERAGE BEAT", "REPRESENTATIVE", ""])
-def test_the_rhythm_is_chosen_wherever_it_stands(label: str) -> None:
+def test_rhythm_is_selected_at_any_position(label: str) -> None:
     median = dicom_group({"I": [9] * 600, "II": [9] * 600}, WaveformOriginality="DERIVED", MultiplexGroupLabel=label)
     for groups in ((median, dicom_group()), (dicom_group(), median)):
         assert made(dicom_file(*groups)).digital.tolist() == [list(steps) for steps in TWO.values()]
@@ -159,14 +159,14 @@ def test_the_rhythm_is_chosen_wherever_it_stands(label: str) -> None:
         made(dicom_file(median))
 
 
-def test_an_original_is_preferred_to_a_longer_one_derived_from_it() -> None:
+def test_original_group_is_preferred_to_a_longer_derived_group() -> None:
     long: Rows = {"I": [9] * 5000, "II": [9] * 5000}
     filtered = dicom_group(long, WaveformOriginality="DERIVED")
     assert made(dicom_file(filtered, dicom_group())).num_samples == 4
     assert made(dicom_file(filtered)).num_samples == 5000
 
 
-def test_of_two_groups_alike_the_larger_is_read_with_a_note() -> None:
+def test_larger_of_two_similar_groups_is_read_with_a_note() -> None:
     recording = made(dicom_file(dicom_group({"I": (1,), "II": (2,)}), dicom_group()))
     assert recording.num_samples == 4
     assert recording.provenance.notes == ("left out 1 more groups of the same kind",)
@@ -193,12 +193,12 @@ def coded(value: str, scheme: str, meaning: str) -> Dataset:
         ("X1", "99VENDOR", "Anna Example", "ECG"),
     ],
 )
-def test_a_lead_is_known_by_its_code_and_else_by_its_meaning(value: str, scheme: str, meaning: str, lead: str) -> None:
+def test_lead_from_its_code_or_its_meaning(value: str, scheme: str, meaning: str, lead: str) -> None:
     group = dicom_group({"I": (1, 2)}, [coded(value, scheme, meaning)])
     assert made(dicom_file(group)).leads == (lead,)
 
 
-def test_ecgs_among_other_signals_in_a_class_that_is_not_ecg() -> None:
+def test_ecg_channels_of_another_waveform_class() -> None:
     pressure, voltage = coded("109016", "DCM", "Arterial pressure"), coded("X9", "99VENDOR", "Catheter 1")
     pressure.ChannelSensitivityUnitsSequence[0].CodeValue = "mm[Hg]"
     rows: Rows = {"I": (1, 2), "II": (3, 4), "V1": (5, 6)}
@@ -217,10 +217,8 @@ def test_ecgs_among_other_signals_in_a_class_that_is_not_ecg() -> None:
     ("unit", "sensitivity", "correction", "baseline"),
     [("uV", "2.5", "1", "0"), ("mV", "0.00122", "1.5", "0"), ("uV", "2", "1", "-300"), ("uV", "5", "2", "1000")],
 )
-def test_sensitivity_correction_and_baseline_are_as_pydicom_applies_them(
-    unit: str, sensitivity: str, correction: str, baseline: str
-) -> None:
-    """The baseline is in the channel's unit, as the standard has it (PS3.3 C.10.9)."""
+def test_gain_and_baseline_match_pydicom(unit: str, sensitivity: str, correction: str, baseline: str) -> None:
+    """The baseline is in the unit of the channel (PS3.3 C.10.9)."""
     channel = dicom_channel(
         "I", ChannelSensitivity=sensitivity, ChannelSensitivityCorrectionFactor=correction, ChannelBaseline=baseline
     )
@@ -231,7 +229,7 @@ def test_sensitivity_correction_and_baseline_are_as_pydicom_applies_them(
     np.testing.assert_allclose(recording.signal, bare(raw), rtol=1e-6, atol=1e-6)
 
 
-def test_a_baseline_between_two_steps_is_noted() -> None:
+def test_rounded_baseline_is_noted() -> None:
     raw = dicom_file(dicom_group({"I": (1, -2, 300)}, [dicom_channel("I", ChannelBaseline="1")]))
     recording = made(raw)
     assert recording.provenance.notes == ("the baseline is rounded to the nearest digital value",)
@@ -241,20 +239,20 @@ def test_a_baseline_between_two_steps_is_noted() -> None:
 @pytest.mark.parametrize(
     ("padding", "missing"), [(b"\x2c\x01", [2]), (None, []), (b"\0\0", []), (b"\0\x80", []), (b"\x01\x00", [0])]
 )
-def test_padding_is_missing_unless_it_is_0(padding: bytes | None, missing: list[int]) -> None:
+def test_padding_values_are_missing_unless_0(padding: bytes | None, missing: list[int]) -> None:
     more: dict[str, Any] = {} if padding is None else {"WaveformPaddingValue": padding}
     recording = made(dicom_file(dicom_group({"I": (1, 0, 300, 0)}, **more)))
     assert np.flatnonzero(np.isnan(recording.signal[0])).tolist() == missing
 
 
-def test_the_lowest_value_is_missing_also_undeclared() -> None:
+def test_lowest_value_is_always_missing() -> None:
     recording = made(dicom_file(dicom_group({"I": (1, -32768, 300, -32768)})))
     assert np.isnan(recording.signal[0]).tolist() == [False, True, False, True]
     assert recording.provenance.notes == ("2 samples are padding and taken as missing",)
 
 
 @pytest.mark.parametrize("keyword", ["ChannelSampleSkew", "ChannelTimeSkew"])
-def test_skew_is_noted(keyword: str) -> None:
+def test_channel_skew_is_noted(keyword: str) -> None:
     channel = dicom_channel("I", **{keyword: "0.5"})
     assert "channel skew" in made(dicom_file(dicom_group({"I": (1, 2)}, [channel]))).provenance.notes[0]
 
@@ -263,14 +261,14 @@ def test_skew_is_noted(keyword: str) -> None:
     ("age", "birth", "expected"),
     [("042Y", "19530508", 42.0), ("006M", "", 0.5), ("", "19530508", 49.0), ("", "1953", None), ("X", "", None)],
 )
-def test_the_age_is_that_stated_or_follows_from_the_dates(age: str, birth: str, expected: float | None) -> None:
+def test_age_is_stated_or_computed_from_dates(age: str, birth: str, expected: float | None) -> None:
     raw = dicom_file(
         dicom_group(), PatientAge=age, PatientBirthDate=birth, AcquisitionDateTime="20021122091000.12+0100"
     )
     assert made(raw).age == expected
 
 
-def test_fewer_samples_than_announced_are_read_as_far_as_they_go() -> None:
+def test_truncated_samples_are_read() -> None:
     recording = made(dicom_file(dicom_group(NumberOfWaveformSamples=10**9)))
     assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**9)
 
@@ -287,12 +285,12 @@ def test_fewer_samples_than_announced_are_read_as_far_as_they_go() -> None:
         ({"SamplingFrequency": "0"}, "0 Hz is out of range"),
     ],
 )
-def test_a_group_that_does_not_add_up_is_refused(change: dict[str, Any], said: str) -> None:
+def test_inconsistent_group_is_rejected(change: dict[str, Any], said: str) -> None:
     with pytest.raises(FormatError, match=said):
         made(dicom_file(dicom_group(**change)))
 
 
-def test_an_image_and_a_deflated_file_are_refused() -> None:
+def test_images_and_deflated_files_are_rejected() -> None:
     with pytest.raises(FormatError, match="holds no rhythm"):
         made(dicom_file())
     deflated = dicom_file(dicom_group()).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.1.99")
@@ -301,7 +299,7 @@ def test_an_image_and_a_deflated_file_are_refused() -> None:
 
 
 def said_of(raw: bytes) -> str:
-    """The message and what Python would print with it."""
+    """Return the error message with its traceback."""
     try:
         made(raw)
     except FormatError as error:
@@ -309,7 +307,7 @@ def said_of(raw: bytes) -> str:
     return ""
 
 
-def test_nothing_that_is_said_quotes_the_file(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_and_logs_do_not_quote_the_file(caplog: pytest.LogCaptureFixture) -> None:
     raw = dicom_file(dicom_group(), PatientName="Example^Anna", PatientBirthDate="24.12.1950", PatientAge="Anna")
     with caplog.at_level(logging.DEBUG):
         said = "".join(said_of(raw[:cut]) for cut in range(300, len(raw), 37))
@@ -318,7 +316,7 @@ def test_nothing_that_is_said_quotes_the_file(caplog: pytest.LogCaptureFixture) 
     assert not logging.getLogger("pydicom").disabled
 
 
-def test_without_pydicom_only_dicom_files_ask_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pydicom_is_reported_only_for_dicom_files(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = dicom_file(dicom_group())
     real = builtins.__import__
 

@@ -1,4 +1,4 @@
-"""EDF, EDF+ and BDF, held against pyedflib, edfio and ecgdatakit (independent readers and writers)."""
+"""EDF, EDF+ and BDF, compared with pyedflib, edfio and ecgdatakit (independent readers and writers)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def made(raw: bytes) -> Recording:
 def written(
     path: Path, rates: dict[str, int], kind: int, *, units: str = "uV", bits: int = 16, seconds: int = 10
 ) -> dict[str, np.ndarray]:
-    """A file made by pyedflib: smooth signals by label; what it reads back, in the unit."""
+    """Write smooth signals with pyedflib. Return the file, and the values that pyedflib reads from it."""
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     signals = {
         label: 900 * np.sin(np.arange(sampling_rate * seconds) / (7 + row))
@@ -63,8 +63,8 @@ def written(
         return {label: reader.readSignal(row) for row, label in enumerate(rates)}
 
 
-def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, tmp_path: Path) -> None:
-    """Its data records last 1.25 ms. Zero lies halfway between two steps, so values are half a step off."""
+def test_real_file_matches_three_libraries(hospital_files: Path, tmp_path: Path) -> None:
+    """Its data records last 1.25 ms. The rounded baseline shifts all values by half a digital unit."""
     source = open_source(hospital_files)
     raw = source.read(CONTEC)
     recording = read_from(source, CONTEC)
@@ -97,7 +97,7 @@ def test_the_real_file_is_read_as_three_libraries_read_it(hospital_files: Path, 
         (pyedflib.FILETYPE_BDFPLUS, 24),
     ],
 )
-def test_files_that_pyedflib_writes(kind: int, bits: int, tmp_path: Path) -> None:
+def test_files_written_by_pyedflib(kind: int, bits: int, tmp_path: Path) -> None:
     expected = written(tmp_path / "w.edf", {"ECG I": 500, "ECG II": 500}, kind, bits=bits)
     recording = read(tmp_path / "w.edf", derive_leads=False)
     assert (recording.leads, recording.sampling_rate, recording.num_samples) == (("I", "II"), 500.0, 5000)
@@ -109,7 +109,7 @@ def test_files_that_pyedflib_writes(kind: int, bits: int, tmp_path: Path) -> Non
         assert (recording.age, recording.sex) == (50.0, "female")
 
 
-def test_what_edf_plus_says_about_people(tmp_path: Path) -> None:
+def test_identity_of_edf_plus(tmp_path: Path) -> None:
     written(tmp_path / "w.edf", {"ECG": 500}, pyedflib.FILETYPE_EDFPLUS)
     assert read_identity_from(open_source(tmp_path), "w.edf") == {
         "patient_id": ("MCH-77",),
@@ -122,7 +122,7 @@ def test_what_edf_plus_says_about_people(tmp_path: Path) -> None:
     }
 
 
-def test_in_plain_edf_the_fields_are_given_whole() -> None:
+def test_identity_of_plain_edf() -> None:
     raw = edf_file(patient="Example, Anna 24.12.50", recording="ward 7, Dr Who", start="25.12.9907.30.05")
     found = read_identity_from(MemorySource({"e.edf": raw}), "e.edf")
     assert found["patient_id"] == ("Example, Anna 24.12.50",)
@@ -131,8 +131,8 @@ def test_in_plain_edf_the_fields_are_given_whole() -> None:
     assert made(raw).age is None
 
 
-def test_only_ecgs_of_one_rate_are_kept(tmp_path: Path) -> None:
-    """The rate that most of them have."""
+def test_only_ecg_signals_of_one_sampling_rate_are_read(tmp_path: Path) -> None:
+    """The most common sampling rate is read."""
     rates = {"EEG Fp1": 200, "ECG I": 500, "EKG2": 250, "Resp": 50, "V5": 500, "SaO2": 10}
     expected = written(tmp_path / "w.edf", rates, pyedflib.FILETYPE_EDFPLUS)
     recording = read(tmp_path / "w.edf")
@@ -158,17 +158,17 @@ def test_only_ecgs_of_one_rate_are_kept(tmp_path: Path) -> None:
         ("V3R", "V3R"),
     ],
 )
-def test_labels_that_name_an_ecg(label: str, lead: str) -> None:
+def test_labels_of_ecg_signals(label: str, lead: str) -> None:
     assert made(edf_file({label: (1, 2, 3)})).leads == (lead,)
 
 
 @pytest.mark.parametrize("label", ["EEG C3", "Anna", "ECGraph", "X", "", "EMG II"])
-def test_labels_that_name_none(label: str) -> None:
+def test_labels_of_other_signals(label: str) -> None:
     with pytest.raises(FormatError, match="none of its 1 signals has the label of an ECG"):
         made(edf_file({label: (1, 2, 3)}))
 
 
-def test_an_ecg_in_no_voltage_is_none() -> None:
+def test_signal_without_a_voltage_is_not_an_ecg() -> None:
     with pytest.raises(FormatError, match="none of its 1 signals has the label of an ECG"):
         made(edf_file({"ECG": (1, 2, 3)}, units=["bpm"]))
 
@@ -183,9 +183,7 @@ def test_an_ecg_in_no_voltage_is_none() -> None:
         ((4, 4), "0.03", 4 / 0.03),
     ],
 )
-def test_the_rate_follows_from_the_data_records(
-    num_samples: tuple[int, int], seconds: str, sampling_rate: float
-) -> None:
+def test_sampling_rate_from_data_records(num_samples: tuple[int, int], seconds: str, sampling_rate: float) -> None:
     recording = made(edf_file(num_samples=num_samples, seconds=seconds))
     assert recording.sampling_rate == sampling_rate
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
@@ -200,28 +198,28 @@ def test_the_rate_follows_from_the_data_records(
         (("5", "-5", "-1000", "1000"), -200.0, 0),
     ],
 )
-def test_the_scale_follows_from_the_limits(limits: tuple[str, str, str, str], gain: float, baseline: int) -> None:
+def test_gain_and_baseline_from_limits(limits: tuple[str, str, str, str], gain: float, baseline: int) -> None:
     recording = made(edf_file(units=["mV", "mV"], limits=limits))
     assert recording.gain.tolist() == [pytest.approx(gain)] * 2
     assert recording.baseline.tolist() == [baseline] * 2
 
 
 @pytest.mark.parametrize("records", [-1, 0, 4, 10**6])
-def test_announced_records_are_read_as_far_as_they_are_there(records: int) -> None:
+def test_missing_data_records(records: int) -> None:
     recording = made(edf_file(records=records) + b"\1")
     assert recording.num_samples == 4
     assert recording.provenance.num_declared_samples == (records if records > 0 else None)
 
 
 def interrupted(onsets: list[str]) -> bytes:
-    """EDF+D, whose first annotation in each data record is when it starts."""
+    """Return an EDF+D file. The first annotation of each data record is its onset."""
     texts = [f"{onset}\x14\x14".encode().ljust(20, b"\0") for onset in onsets]
     words = [int(word) for text in texts for word in np.frombuffer(text, "<i2")]
     rows: Rows = {"ECG": list(range(2 * len(onsets))), "EDF Annotations": words}
     return edf_file(rows, num_samples=(2, 10), units=["uV", ""], seconds="0.5", reserved="EDF+D")
 
 
-def test_an_interrupted_recording_is_refused_and_one_without_gaps_read() -> None:
+def test_only_recordings_without_gaps_are_read() -> None:
     assert made(interrupted(["+0", "+0.5", "+1"])).digital.tolist() == [[0, 1, 2, 3, 4, 5]]
     for onsets in (["+0", "+0.5", "+7"], ["+0", "what", "+1"]):
         with pytest.raises(FormatError, match="an interrupted recording"):
@@ -243,6 +241,6 @@ def test_an_interrupted_recording_is_refused_and_one_without_gaps_read() -> None
         (edf_file().replace(b"4       0.002   2   ", b"4       0.002   999 "), "the header of 999 signals"),
     ],
 )
-def test_a_damaged_header_is_refused(raw: bytes, said: str) -> None:
+def test_damaged_header_is_rejected(raw: bytes, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         made(raw)

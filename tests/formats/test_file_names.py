@@ -1,4 +1,4 @@
-"""Names of files made of recordings: never outside their folder, never twice."""
+"""Output paths of recordings are unique and never outside their folder."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ OUT = Path("/out")
         ("..", "_.edf"),
     ],
 )
-def test_places_are_kept_and_lead_nowhere_else(name: str, expected: str) -> None:
+def test_paths_stay_within_the_folder(name: str, expected: str) -> None:
     assert FileNames(OUT, WRITERS.get("edf")).for_file(name) == OUT / expected
 
 
-def test_a_name_that_is_taken_keeps_its_ending_or_gets_a_number() -> None:
+def test_used_name_keeps_its_extension_or_gets_a_number() -> None:
     names = FileNames(OUT, WRITERS.get("edf"))
     given_names = ["a.xml", "a.dcm", "a.dcm", "a.dcm"]
     assert [names.for_file(name).name for name in given_names] == ["a.edf", "a.dcm.edf", "a.dcm-2.edf", "a.dcm-3.edf"]
 
 
-def test_long_names_of_wide_signs_get_a_number_too() -> None:
+def test_long_names_of_wide_characters_get_a_number() -> None:
     names = FileNames(OUT, WRITERS.get("edf"))
     assert len({names.for_record("𝄞" * 200) for _ in range(5)}) == 5
 
 
-def test_names_of_wfdb_are_plain() -> None:
+def test_names_of_wfdb_files_are_plain() -> None:
     names = FileNames(OUT, WRITERS.get("wfdb"))
     assert names.for_file("ä b/a.b c.xml") == OUT / "ä b" / "a_b_c.hea"
     assert names.for_file("ä b/a_b_c.dcm") == OUT / "ä b" / "a_b_c_dcm.hea"
 
 
 @given(names=st.lists(st.text(max_size=300), max_size=20), writer=st.sampled_from(WRITERS.names()))
-def test_any_ids_have_paths_of_their_own_under_the_folder(names: list[str], writer: str) -> None:
+def test_any_ids_have_unique_paths_within_the_folder(names: list[str], writer: str) -> None:
     paths = FileNames(OUT, WRITERS.get(writer))
     found = [paths.for_record(name) for name in names]
     assert len(set(found)) == len(found)
@@ -59,5 +59,5 @@ def test_any_ids_have_paths_of_their_own_under_the_folder(names: list[str], writ
         assert "\0" not in str(path)
 
 
-def test_a_long_name_is_cut_between_characters() -> None:
+def test_long_name_is_truncated_between_characters() -> None:
     assert safe_path_part("ü" * 200) == "ü" * 90

@@ -22,10 +22,10 @@ from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.formats.xml_examples import WRITERS
 
 SHORTEST = 4
-"""Characters; shorter values, such as initials, stand in any text."""
+"""Minimum length of a value in characters. Shorter values, such as initials, occur in any text."""
 ENDINGS = (".xml", ".dcm", ".scp", ".edf", ".ecg", ".mwf", ".atc")
 NOBODYS = {"philips/fox_TRIM3.xml", "atc/atc2json_test_AFib_ef.atc", "atc/atc2json_test_NSR_ef.atc"}
-"""Files that identify nobody."""
+"""Files without any identity."""
 REFUSED = {"scp/healforce_62.scp", "scp/scptools_test_log.scp", "atc/atcpy_broken_checksum.atc"}
 
 
@@ -40,14 +40,14 @@ def samples() -> list[str]:
 
 
 def said(recording: Recording) -> str:
-    """All that a recording says, but for its samples, the hash of its file and the name of its format."""
+    """Return all text of a recording, without samples, file hash and format name."""
     about = {**vars(recording), **vars(replace(recording.provenance, sha256="", format=""))}
     return repr([value for key, value in about.items() if key not in ("digital", "provenance") and value is not None])
 
 
 @pytest.mark.parametrize("name", samples())
-def test_no_identity_of_a_file_is_in_its_recording(name: str, hospital_files: Path) -> None:
-    """Under a name of its own: a file's name is the user's, and may well be a patient's number."""
+def test_recording_contains_no_identity(name: str, hospital_files: Path) -> None:
+    """The file is renamed, because its original name may contain a patient id."""
     with zipfile.ZipFile(hospital_files) as archive:
         source = MemorySource({"neutral": archive.read(name)})
     found = read_identity_from(source, "neutral")
@@ -60,8 +60,8 @@ def test_no_identity_of_a_file_is_in_its_recording(name: str, hospital_files: Pa
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_refusal_tells_no_identity_either(name: str) -> None:
-    """Each text and each attribute of an example, in turn, is replaced by a name: no message repeats it."""
+def test_error_message_contains_no_identity(name: str) -> None:
+    """Every text and attribute of an example is replaced by a name, one at a time. No message repeats it."""
     example = WRITERS[name]()
     messages = []
     for place in re.finditer(r'(?<=>)[^<]+(?=<)|(?<=")[^"<>]*(?=")', example):
@@ -75,8 +75,8 @@ def test_a_refusal_tells_no_identity_either(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BINARY_WRITERS)
-def test_a_refusal_of_a_binary_file_tells_no_identity_either(name: str) -> None:
-    """Its bytes are changed one by one; the file holds a patient's name throughout."""
+def test_error_message_of_a_binary_file_contains_no_identity(name: str) -> None:
+    """Bytes are changed one at a time in a file that contains a patient name."""
     example = BINARY_WRITERS[name](1)
     assert example.count(b"Winterbottom") == 1
     identity = read_identity_from(MemorySource({"neutral": example}), "neutral")
@@ -92,7 +92,7 @@ def test_a_refusal_of_a_binary_file_tells_no_identity_either(name: str) -> None:
     assert not any("Winterbottom" in message for message in messages)
 
 
-def test_fields_are_given_by_name_only(hospital_files: Path) -> None:
+def test_only_requested_fields_are_returned(hospital_files: Path) -> None:
     path = hospital_files / "muse" / "cvrg_MUSE_20080710.xml"
     assert read_identity(path, "patient_id", "contact") == {"patient_id": ("159357456",)}
     assert read_identity(path) == {}

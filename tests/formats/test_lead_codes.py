@@ -1,4 +1,4 @@
-"""Lead numbers, held against DICOM's context group 3001 as pydicom publishes it."""
+"""Lead numbers, compared with DICOM context group 3001 in pydicom."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from clocs.signals.leads import STANDARD_LEADS
 
 
 def published() -> dict[int, str]:
-    """Meanings by number: Lead V3R, aVL, augmented voltage, left, EASI Lead AI and so on."""
+    """Return code meanings by number, such as Lead V3R or EASI Lead AI."""
     found = [getattr(codes.cid3001, name) for name in dir(codes.cid3001)]
     group = [code for code in found if isinstance(code, Code)]
     return {int(code.value.removeprefix("2:")): code.meaning for code in group}
 
 
-def test_every_plain_lead_has_the_number_that_dicom_gives_it() -> None:
+def test_leads_have_the_numbers_of_dicom() -> None:
     meanings = published()
     found = {
         number: re.fullmatch(r"(?:EASI )?Lead (\w{1,3})(?: \(.*\)|,.*)?|(aV\w), .*", text)
@@ -30,7 +30,7 @@ def test_every_plain_lead_has_the_number_that_dicom_gives_it() -> None:
     assert named == {number: LEADS[number] for number in named}
 
 
-def test_leads_of_a_placement_and_of_franks_have_their_numbers() -> None:
+def test_frank_and_other_leads_have_the_numbers_of_dicom() -> None:
     forms = {r"Frank Lead (\w)": "f{}", r"Modified chest lead per V(\d) placement": "MCL{}"}
     for number, text in published().items():
         for pattern, name in forms.items():
@@ -38,7 +38,7 @@ def test_leads_of_a_placement_and_of_franks_have_their_numbers() -> None:
                 assert LEADS[number] == name.format(match.group(1))
 
 
-def test_calculated_leads_have_the_numbers_that_dicom_gives_derived_ones() -> None:
+def test_calculated_leads_have_the_numbers_of_dicom() -> None:
     derived = {
         number: match.group(1)
         for number, text in published().items()

@@ -1,4 +1,4 @@
-"""MFER files, held against ecgdatakit (an independent reader)."""
+"""MFER files, compared with ecgdatakit (an independent reader)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def steps(rows: Rows = TWO) -> list[list[int]]:
     return [list(row) for row in rows.values()]
 
 
-def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_path: Path) -> None:
-    """Twelve minutes of a monitor: two ECGs at 250 Hz among pressures and states, in twelve sequences."""
+def test_real_file_matches_ecgdatakit(hospital_files: Path, tmp_path: Path) -> None:
+    """Twelve minutes of a monitor in twelve sequences: two ECG channels at 250 Hz, pressures and states."""
     source = open_source(hospital_files)
     recording = read_from(source, MONITOR)
     assert (recording.leads, recording.sampling_rate, recording.num_samples) == (("II", "V5"), 250.0, 180_000)
@@ -47,7 +47,7 @@ def test_the_real_file_is_read_as_ecgdatakit_reads_it(hospital_files: Path, tmp_
         np.testing.assert_allclose(recording.signal[row], expected.samples, rtol=0, atol=1e-6)
 
 
-def test_what_the_real_file_says_about_people(hospital_files: Path) -> None:
+def test_identity_of_the_real_file(hospital_files: Path) -> None:
     assert read_identity_from(open_source(hospital_files), MONITOR) == {
         "patient_name": ("TRWRU",),
         "patient_id": ("12345",),
@@ -65,13 +65,13 @@ def test_both_byte_orders(order: str, tmp_path: Path) -> None:
     assert theirs is None or theirs.sampling_rate == 500.0
 
 
-def test_sequences_are_strung_together() -> None:
-    """Each holds a block of one channel, then of the next."""
+def test_sequences_are_concatenated() -> None:
+    """A sequence contains one block per channel."""
     raw = mfer_file({"I": (1, 2, 5, 6), "II": (3, 4, 7, 8)}, mfer_tag(0x04, b"\2"), mfer_tag(0x06, b"\2"))
     assert made(raw).digital.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
-def test_counts_that_do_not_fit_the_samples_are_refused_or_told() -> None:
+def test_wrong_declared_lengths() -> None:
     rows: Rows = {"I": (1, 2, 5), "II": (3, 4, 7)}
     with pytest.raises(FormatError, match="not complete sequences of 8 bytes"):
         made(mfer_file(rows, mfer_tag(0x04, b"\2")))
@@ -81,13 +81,13 @@ def test_counts_that_do_not_fit_the_samples_are_refused_or_told() -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [(1, "<u2"), (5, "i1"), (3, "u1"), (2, "<i4")])
-def test_samples_of_every_whole_number(code: int, kind: str) -> None:
+def test_samples_of_every_integer_type(code: int, kind: str) -> None:
     rows: Rows = {"I": (1, 2, 3), "II": (4, 5, 100)}
     raw = mfer_file(rows, mfer_tag(0x0A, bytes([code])), kind=kind)
     assert made(raw).digital.tolist() == steps(rows)
 
 
-def test_missing_samples_offsets_and_a_channels_own_definitions() -> None:
+def test_missing_samples_offsets_and_channel_definitions() -> None:
     own = mfer_channel(1, mfer_tag(0x09, struct.pack("<H", 3)), mfer_tag(0x0D, struct.pack("<h", -10)))
     recording = made(mfer_file(TWO, mfer_tag(0x12, struct.pack("<h", 300)), own))
     assert recording.leads == ("I", "V1")
@@ -95,7 +95,7 @@ def test_missing_samples_offsets_and_a_channels_own_definitions() -> None:
     np.testing.assert_allclose(recording.signal[1], (np.array(TWO["II"]) - 10) * 0.002, atol=1e-6)
 
 
-def test_channels_of_other_kinds_and_rates_are_left_out() -> None:
+def test_other_channels_are_left_out() -> None:
     pressure = mfer_channel(1, mfer_tag(0x0C, b"\1\0\1"))
     assert made(mfer_file(TWO, pressure)).leads == ("I",)
     slower = mfer_channel(1, mfer_tag(0x09, b"\2\0"), mfer_tag(0x0B, b"\1\xfd\4"))
@@ -104,11 +104,11 @@ def test_channels_of_other_kinds_and_rates_are_left_out() -> None:
     assert recording.provenance.notes == ("left out 1 ECG channels of other rates",)
 
 
-def test_a_frequency_in_hertz_is_as_good() -> None:
+def test_sampling_rate_in_hertz() -> None:
     assert made(mfer_file(TWO, mfer_tag(0x0B, b"\0\0" + struct.pack("<h", 250)))).sampling_rate == 250.0
 
 
-def test_an_averaged_beat_is_no_recording() -> None:
+def test_averaged_beat_is_rejected() -> None:
     beat = mfer_tag(0x08, b"\x09")
     with pytest.raises(FormatError, match="an averaged beat is not a recording"):
         made(mfer_file(TWO, beat))
@@ -117,8 +117,8 @@ def test_an_averaged_beat_is_no_recording() -> None:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_a_waveform_may_be_described(order: str) -> None:
-    """After its two bytes."""
+def test_waveform_code_with_a_description(order: str) -> None:
+    """The description follows the code of two bytes."""
     beat, long_term = (struct.pack(f"{order}H", code) for code in (9, 2))
     with pytest.raises(FormatError, match="an averaged beat is not a recording"):
         made(mfer_file(TWO, mfer_tag(0x08, beat + b"Dominant"), order=order))
@@ -127,20 +127,20 @@ def test_a_waveform_may_be_described(order: str) -> None:
     assert recording.leads == ("I", "ECG")
 
 
-def test_skew_is_told() -> None:
+def test_channel_skew_is_noted() -> None:
     assert made(mfer_file(TWO, mfer_tag(0x43, b"\0\0"))).provenance.notes == ()
     for skew in (mfer_tag(0x43, b"\1\0"), mfer_channel(1, mfer_tag(0x43, b"\1\0"))):
         assert "skew" in made(mfer_file(TWO, skew)).provenance.notes[0]
 
 
-def test_zeros_between_definitions_are_passed_over_at_once() -> None:
+def test_zeros_between_definitions_are_skipped() -> None:
     raw = mfer_file(TWO, bytes(50_000_000))
     start = time.process_time()
     assert made(raw).digital.tolist() == steps()
     assert time.process_time() - start < 2
 
 
-def test_what_a_file_says_about_people() -> None:
+def test_identity_fields() -> None:
     about = mfer_tag(0x81, b"Example^Anna\0") + mfer_tag(0x82, b"P-7") + mfer_tag(0x84, b"\2")
     about += mfer_tag(0x83, b"\xff\xff\xff" + struct.pack("<HBB", 1950, 12, 24))
     about += mfer_tag(0x85, struct.pack("<HBBBBBHH", 2000, 12, 25, 7, 30, 5, 0, 0))
@@ -176,11 +176,11 @@ def test_what_a_file_says_about_people() -> None:
         ([b"\x3f\xff"], "breaks off|not supported"),
     ],
 )
-def test_definitions_out_of_order_are_refused(definitions: list[bytes], said: str) -> None:
+def test_invalid_definitions_are_rejected(definitions: list[bytes], said: str) -> None:
     with pytest.raises(FormatError, match=said):
         made(mfer_file(TWO, *definitions))
 
 
-def test_a_file_without_samples_is_refused() -> None:
+def test_file_without_samples_is_rejected() -> None:
     with pytest.raises(FormatError, match="no frame of samples"):
         made(mfer_tag(0x40, b"MFR "))

@@ -1,4 +1,4 @@
-"""MUSE XML, held against ecgdatakit and muse2wfdb (independent readers); the rhythm, its checksums, its person."""
+"""MUSE XML, compared with ecgdatakit and muse2wfdb (independent readers)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def refused(text: str, said: str) -> None:
         made(text)
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert sorted(name for name in archive.namelist() if re.match("muse/.", name)) == FILES
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Path, tmp_path: Path) -> None:
+def test_every_file_matches_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
@@ -53,8 +53,8 @@ def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Pa
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_twelve_leads_are_those_of_muse2wfdb_to_half_its_step(name: str, hospital_files: Path, tmp_path: Path) -> None:
-    """It derives four leads in floating point, then rounds to 16 bits over a lead's range: to 13 to 44 nV."""
+def test_twelve_leads_match_muse2wfdb(name: str, hospital_files: Path, tmp_path: Path) -> None:
+    """muse2wfdb derives four leads in floating point and rounds to 16 bits of the range of a lead: 13 to 44 nV."""
     (tmp_path / "m.xml").write_bytes(open_source(hospital_files).read(name))
     muse_to_wfdb(str(tmp_path / "m.xml"), str(tmp_path / "theirs"))
     theirs = wfdb.rdrecord(str(tmp_path / "theirs"))
@@ -66,8 +66,8 @@ def test_twelve_leads_are_those_of_muse2wfdb_to_half_its_step(name: str, hospita
     assert ours.sampling_rate == theirs.fs
 
 
-def test_the_whole_numbers_of_a_file_are_kept(hospital_files: Path) -> None:
-    """As numpy reads what base64 holds after the word Rhythm."""
+def test_digital_values_are_unchanged(hospital_files: Path) -> None:
+    """Compare with numpy on the base64 text after the word Rhythm."""
     raw = open_source(hospital_files).read(FILES[0]).decode("latin-1").split("<WaveformType>Rhythm")[1]
     texts = re.findall(r"<WaveFormData>([^<]*)<", raw)
     recording = read_from(open_source(hospital_files), FILES[0])
@@ -77,7 +77,7 @@ def test_the_whole_numbers_of_a_file_are_kept(hospital_files: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [("Median", "Rhythm"), ("Rhythm", "Median")])
-def test_the_rhythm_is_read_wherever_the_median_stands(order: tuple[str, str]) -> None:
+def test_rhythm_is_read_before_or_after_the_median_beat(order: tuple[str, str]) -> None:
     waveforms = {
         "Median": muse_waveform("Median", muse_lead("I", (9, 9)), base="1000"),
         "Rhythm": muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO.items())),
@@ -87,7 +87,7 @@ def test_the_rhythm_is_read_wherever_the_median_stands(order: tuple[str, str]) -
     assert recording.sampling_rate == 500.0
 
 
-def test_a_median_alone_is_no_recording() -> None:
+def test_median_beat_alone_is_rejected() -> None:
     refused(muse(muse_waveform("Median", muse_lead("I", (1, 2)))), "none of its 1 Waveform elements is a Rhythm")
     refused("<RestingECG/>", "none of its 0 Waveform")
     refused(muse(muse_waveform("Rhythm")), "0 leads")
@@ -95,9 +95,7 @@ def test_a_median_alone_is_no_recording() -> None:
 
 @pytest.mark.parametrize("name", FILES[:2])
 @pytest.mark.parametrize("place", [0.3, 0.5, 0.99])
-def test_a_byte_changed_in_the_samples_is_noticed_by_the_checksum(
-    name: str, place: float, hospital_files: Path
-) -> None:
+def test_checksum_detects_changed_samples(name: str, place: float, hospital_files: Path) -> None:
     raw = bytearray(open_source(hospital_files).read(name))
     rhythm = raw.index(b"<WaveformType>Rhythm")
     start = raw.index(b"<WaveFormData>", rhythm) + len(b"<WaveFormData>")
@@ -108,7 +106,7 @@ def test_a_byte_changed_in_the_samples_is_noticed_by_the_checksum(
         read_from(MemorySource({"m.xml": bytes(raw)}), "m.xml")
 
 
-def test_a_file_without_checksums_is_read_and_a_strange_one_is_not() -> None:
+def test_checksums_are_optional() -> None:
     assert made(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="")))).num_samples == 2
     refused(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="none"))), "LeadDataCRC32")
 
@@ -117,12 +115,12 @@ def test_a_file_without_checksums_is_read_and_a_strange_one_is_not() -> None:
     ("base", "exponent", "sampling_rate"),
     [("500", "0", 500.0), ("25", "1", 250.0), ("5000", "-1", 500.0), ("240", "", 240.0)],
 )
-def test_the_rate_is_base_times_ten_to_the_exponent(base: str, exponent: str, sampling_rate: float) -> None:
+def test_sampling_rate_is_base_times_ten_to_the_exponent(base: str, exponent: str, sampling_rate: float) -> None:
     waveform = muse_waveform("Rhythm", muse_lead("I", (1, 2)), base=base, exponent=exponent)
     assert made(muse(waveform)).sampling_rate == pytest.approx(sampling_rate, rel=1e-15)
 
 
-def test_each_lead_has_its_own_scale() -> None:
+def test_each_lead_has_its_own_gain() -> None:
     leads = [
         muse_lead("I", (1000,)),
         muse_lead("II", (1000,), step="0.00488", unit="MILLIVOLTS"),
@@ -132,13 +130,13 @@ def test_each_lead_has_its_own_scale() -> None:
     np.testing.assert_allclose(recording.signal[:, 0], [4.88, 4.88, 1.25], rtol=1e-6)
 
 
-def test_the_smallest_step_is_a_sample_and_not_a_missing_one() -> None:
+def test_lowest_value_is_a_valid_sample() -> None:
     recording = made(muse(muse_waveform("Rhythm", muse_lead("I", (-32768, 32767)))))
     assert recording.digital.tolist() == [[-32768, 32767]]
     assert not np.isnan(recording.signal).any()
 
 
-def test_what_was_not_applied_is_noted() -> None:
+def test_ignored_offsets_are_noted() -> None:
     odd = muse_lead("V6", (1, 2), more="<FirstSampleBaseline>3</FirstSampleBaseline><LeadOff>TRUE</LeadOff>")
     even = muse_lead("I", (1, 2), more="<FirstSampleBaseline>0</FirstSampleBaseline><LeadOff>FALSE</LeadOff>")
     waveform = muse_waveform("Rhythm", odd, even)
@@ -164,12 +162,12 @@ def test_what_was_not_applied_is_noted() -> None:
         (muse_lead("I", (1, 2)) + muse_lead("II", (1,)), "differ in length, 1 to 2"),
     ],
 )
-def test_leads_that_cannot_be_read_say_why(lead: str, said: str) -> None:
+def test_invalid_leads_are_rejected_with_a_reason(lead: str, said: str) -> None:
     refused(muse(muse_waveform("Rhythm", lead)), said)
 
 
 @pytest.mark.parametrize(("base", "exponent"), [("0", "0"), ("500", "99"), ("x", "0"), ("1e6", "3"), ("nan", "0")])
-def test_rates_that_cannot_be_are_refused(base: str, exponent: str) -> None:
+def test_invalid_sampling_rates_are_rejected(base: str, exponent: str) -> None:
     refused(muse(muse_waveform("Rhythm", muse_lead("I", (1,)), base=base, exponent=exponent)), "Sample|rate")
 
 
@@ -192,12 +190,12 @@ ACQUIRED = "<AcquisitionDate>07-15-2009</AcquisitionDate><AcquisitionTime>08:09:
         ("<DateofBirth>somewhen</DateofBirth><PatientAge>old</PatientAge>", None, None),
     ],
 )
-def test_the_person(patient: str, age: float | None, sex: str | None) -> None:
+def test_demographics(patient: str, age: float | None, sex: str | None) -> None:
     recording = made(muse(about=about(patient, ACQUIRED)))
     assert (recording.age, recording.sex, recording.patient_id, recording.labels) == (age, sex, "", ())
 
 
-def test_the_identity() -> None:
+def test_identity() -> None:
     patient = """<PatientID>77</PatientID><PatientLastName>Groß</PatientLastName><DateofBirth>07-15-1949</DateofBirth>
 <Race>ASIAN</Race><PatientAge>60</PatientAge><Nickname>Zed</Nickname>"""
     test = f"""{ACQUIRED}<SiteName>North</SiteName><ReferringMDLastName>Lee</ReferringMDLastName>
@@ -219,12 +217,12 @@ def test_the_identity() -> None:
     }
 
 
-def test_an_acquisition_date_that_is_not_understood_is_given_as_it_stands() -> None:
+def test_unknown_date_format_is_returned_unchanged() -> None:
     raw = muse(about=about("", "<AcquisitionDate>Tuesday</AcquisitionDate>")).encode()
     assert read_identity_from(MemorySource({"m.xml": raw}), "m.xml") == {"acquired": ("Tuesday",)}
 
 
-def test_a_claimed_length_takes_no_memory() -> None:
+def test_declared_length_takes_no_memory() -> None:
     text = muse().replace("<LeadSampleCountTotal>4<", f"<LeadSampleCountTotal>{10**12}<")
     recording = made(text)
     assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**12)

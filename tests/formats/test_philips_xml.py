@@ -1,4 +1,4 @@
-"""Philips XML, held against sierraecg and ecgdatakit (independent readers)."""
+"""Philips XML, compared with sierraecg and ecgdatakit (independent readers)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ PULSE_FROM = {
     "philips/fox_TRIM3.xml": 5300,
     "philips/fox_pure_orialData.xml": 5300,
 }
-"""Every file, with the sample from which all its leads are silent but for a pulse of 1 mV."""
+"""First sample of the calibration pulse in every file."""
 FIFTEEN = "philips/cvrg_ecg_900657176_1.xml"
 MISDECLARED = ("philips/fox_TRIM3.xml", "philips/fox_pure_orialData.xml")
-"""They declare UTF-16 and are UTF-8."""
+"""Files that declare UTF-16 and are UTF-8."""
 KINDS = ("philips/1_03_129DYPRG.XML", "philips/1_04_01_2020-5-18_15-48-11.xml", FIFTEEN, MISDECLARED[0])
-"""One of each kind."""
+"""One file of each kind."""
 
 
 def made(text: str) -> Recording:
@@ -50,13 +50,13 @@ def refused(text: str, said: str) -> None:
         made(text)
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert sorted(name for name in archive.namelist() if re.match("philips/.", name)) == list(PULSE_FROM)
 
 
 @pytest.mark.parametrize("name", PULSE_FROM)
-def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Path, tmp_path: Path) -> None:
+def test_every_file_matches_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
     same(recording, ecgdatakit_reads(source.read(name), tmp_path))
@@ -68,8 +68,8 @@ def test_every_file_is_read_as_ecgdatakit_reads_it(name: str, hospital_files: Pa
 @pytest.mark.parametrize(
     "name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in PULSE_FROM]
 )
-def test_every_step_is_that_of_sierraecg(name: str, hospital_files: Path, tmp_path: Path) -> None:
-    """For its sake the two files that declare UTF-16 get a true declaration. It takes a second a file."""
+def test_every_value_matches_sierraecg(name: str, hospital_files: Path, tmp_path: Path) -> None:
+    """sierraecg needs a correct declaration in the two files that declare UTF-16. It takes a second per file."""
     raw = open_source(hospital_files).read(name)
     if name in MISDECLARED:
         raw = raw.replace(b'encoding="utf-16"', b'encoding="utf-8"', 1)
@@ -83,7 +83,7 @@ def test_every_step_is_that_of_sierraecg(name: str, hospital_files: Path, tmp_pa
 
 
 def test_fifteen_leads(hospital_files: Path) -> None:
-    """The file's own interpretation says: MISSING LEAD(S): V7,V3R,V4R."""
+    """The interpretation in the file states: MISSING LEAD(S): V7,V3R,V4R."""
     recording = clocs.read(hospital_files / FIFTEEN)
     assert recording.leads == (*STANDARD_LEADS, "V3R", "V4R", "V7")
     assert recording.provenance.derived_leads == ()
@@ -91,7 +91,7 @@ def test_fifteen_leads(hospital_files: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PULSE_FROM)
-def test_the_calibration_pulse_at_the_end_is_noted(name: str, hospital_files: Path) -> None:
+def test_calibration_pulse_is_noted(name: str, hospital_files: Path) -> None:
     recording = read_from(open_source(hospital_files), name)
     start = PULSE_FROM[name]
     assert recording.provenance.notes[0] == f"samples from {start} on hold a calibration pulse and no ECG"
@@ -104,8 +104,8 @@ def test_the_calibration_pulse_at_the_end_is_noted(name: str, hospital_files: Pa
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_leads_may_be_spelled_in_capitals(name: str, hospital_files: Path) -> None:
-    """Four of them are stored as what they differ from their equations."""
+def test_lead_names_in_capitals(name: str, hospital_files: Path) -> None:
+    """Four of them are stored as differences from their equations."""
     raw = open_source(hospital_files).read(name)
     text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8")
     shouted = re.sub(r'leadlabels="[^"]*"', lambda found: found[0].upper().replace("LEADLABELS", "leadlabels"), text)
@@ -113,7 +113,7 @@ def test_leads_may_be_spelled_in_capitals(name: str, hospital_files: Path) -> No
     np.testing.assert_array_equal(made(re.sub("^<[?].*?[?]>", "", shouted)).digital, expected.digital)
 
 
-def test_leads_without_compression_are_read_as_they_are() -> None:
+def test_uncompressed_leads() -> None:
     recording = made(philips())
     assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
     assert recording.provenance.notes == ()
@@ -121,12 +121,12 @@ def test_leads_without_compression_are_read_as_they_are() -> None:
     assert made(philips(bytes(range(24)), labels=six)).digital[2].tolist() == [0x0908, 0x0B0A]
 
 
-def test_an_offset_is_the_step_of_zero() -> None:
+def test_signal_offset_is_the_baseline() -> None:
     recording = made(philips().replace('signaloffset="0"', 'signaloffset="50"'))
     np.testing.assert_allclose(recording.signal[1], [0.0, 0.05, -0.6, 0.15], atol=1e-7)
 
 
-def test_settings_may_stand_with_the_signal_as_in_version_1_03() -> None:
+def test_settings_in_signal_characteristics() -> None:
     signal = """<dataacquisition><signalcharacteristics><samplingrate>250</samplingrate>
 <signalresolution>2.5</signalresolution><signaloffset>0</signaloffset><acquisitiontype>STD-12</acquisitiontype>
 <numberchannelsallocated>12</numberchannelsallocated></signalcharacteristics></dataacquisition>"""
@@ -166,11 +166,11 @@ XLI = 'compression="XLI"'
         (philips().replace("</parsed", "?</parsed"), "broken base64 in <parsedwaveforms>"),
     ],
 )
-def test_files_that_are_not_read_say_why(text: str, said: str) -> None:
+def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
     refused(text, said)
 
 
-def test_a_damaged_block_of_a_real_file_is_refused_or_of_other_length(hospital_files: Path) -> None:
+def test_damaged_block_is_rejected_or_changes_the_length(hospital_files: Path) -> None:
     raw = open_source(hospital_files).read("philips/fox_TRIM3.xml").decode()
     data = bytearray(base64.b64decode(re.search(r"<parsedwaveforms[^>]*>([^<]*)<", raw)[1]))  # type: ignore[index]
     data[:4] = (10**9).to_bytes(4, "little")
@@ -178,7 +178,7 @@ def test_a_damaged_block_of_a_real_file_is_refused_or_of_other_length(hospital_f
     refused(damaged, "XLI block 1 is not within the data")
 
 
-def test_a_claimed_duration_takes_no_memory() -> None:
+def test_declared_duration_takes_no_memory() -> None:
     recording = made(philips(more=f'durationperchannel="{10**12}"'))
     assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**12 // 2)
 
@@ -198,12 +198,12 @@ def patient(inside: str) -> str:
         ('<age defaultage="50"/>', None, None),
     ],
 )
-def test_the_person(inside: str, age: float | None, sex: str | None) -> None:
+def test_demographics(inside: str, age: float | None, sex: str | None) -> None:
     recording = made(philips(about=patient(inside)))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
 
 
-def test_the_identity() -> None:
+def test_identity() -> None:
     inside = "<patientid>77</patientid><MRN>78</MRN><name><lastname>Groß</lastname><firstname>Ann</firstname></name>"
     inside += "<age><dateofbirth>1949-07-16</dateofbirth></age><sex>Female</sex>"
     order = "<orderinfo><ordernumber>5</ordernumber><reasonfororder>pain</reasonfororder></orderinfo>"

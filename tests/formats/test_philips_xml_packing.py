@@ -1,4 +1,4 @@
-"""XLI against an encoder written here from the layout, and LZW against its literal description."""
+"""XLI and LZW decompression, compared with encoders written here from their descriptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bits(codes: list[int]) -> bytes:
 
 
 def compressed(data: bytes) -> bytes:
-    """Welch's algorithm with codes of 10 bits that, once given, keep their meaning."""
+    """Compress with LZW codes of 10 bits. The dictionary does not change once it is full."""
     known = {bytes([value]): value for value in range(256)}
     codes, word = [], b""
     for value in data:
@@ -39,7 +39,7 @@ def compressed(data: bytes) -> bytes:
 
 
 def packed(lead: list[int]) -> bytes:
-    """A block: two samples, then what each next one falls short of a straight line, one place late."""
+    """Return a block with two samples, then second differences, each delayed by one sample."""
     short = [2 * lead[at - 1] - lead[at - 2] - lead[at] for at in range(2, len(lead))]
     first = short[0] if short else 0
     stored = [*lead[:2], *(value + 64 for value in short[1:]), *([64] if short else [])]
@@ -50,37 +50,37 @@ def packed(lead: list[int]) -> bytes:
 
 @settings(max_examples=100)
 @given(st.binary(max_size=3000))
-def test_bytes_come_back(data: bytes) -> None:
+def test_lzw_round_trip(data: bytes) -> None:
     assert unpack_lzw(compressed(data), 1 << 20, "x") == data
 
 
-def test_a_full_dictionary_stays_as_it_is() -> None:
+def test_full_dictionary_does_not_change() -> None:
     data = np.random.default_rng(0).integers(0, 256, 20_000, dtype=np.uint8).tobytes()
     assert unpack_lzw(compressed(data), 1 << 20, "x") == data
 
 
-def test_a_code_may_mean_what_it_is_about_to_mean() -> None:
+def test_code_that_is_used_before_it_is_defined() -> None:
     assert unpack_lzw(compressed(b"a" * 100), 1000, "x") == b"a" * 100
 
 
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(-4000, 4000), min_size=3, max_size=60), min_size=1, max_size=4))
-def test_leads_come_back(leads: list[list[int]]) -> None:
+def test_xli_round_trip(leads: list[list[int]]) -> None:
     assert [lead.tolist() for lead in unpack_xli(b"".join(map(packed, leads)), "x")] == leads
 
 
 @pytest.mark.parametrize("lead", [[5], [5, 6]])
-def test_the_shortest_leads_come_back(lead: list[int]) -> None:
+def test_xli_round_trip_of_short_leads(lead: list[int]) -> None:
     assert [found.tolist() for found in unpack_xli(packed(lead), "x")] == [lead]
 
 
-def test_without_an_end_all_codes_count() -> None:
+def test_data_without_an_end_code() -> None:
     assert unpack_lzw(bits([65, 66, 67, 68]), 100, "x") == b"ABCD"
     assert unpack_lzw(b"", 100, "x") == b""
 
 
 @pytest.mark.parametrize("codes", [[300], [256], [65, 258], [65, 66, 1000]])
-def test_a_code_without_a_meaning_is_refused(codes: list[int]) -> None:
+def test_undefined_code_is_rejected(codes: list[int]) -> None:
     with pytest.raises(FormatError, match="x: an XLI block has an undefined code"):
         unpack_lzw(bits(codes), 1000, "x")
 
@@ -88,13 +88,13 @@ def test_a_code_without_a_meaning_is_refused(codes: list[int]) -> None:
 @pytest.mark.parametrize(
     "data", [b"\1\0\0", b"\xff\xff\xff\x7f\1\0\0\0", struct.pack("<ihh", 10, 1, 0) + b"abc", b"\0" * 8 * 300]
 )
-def test_blocks_beyond_the_data_are_refused(data: bytes) -> None:
+def test_blocks_outside_the_data_are_rejected(data: bytes) -> None:
     with pytest.raises(FormatError, match=r"x: XLI block .* is not within the data"):
         unpack_xli(data, "x")
 
 
-def test_a_bomb_is_refused_before_memory_is_taken() -> None:
-    """Codes of ever longer words: 130 KB would become 75 MB."""
+def test_decompression_bomb_is_rejected_without_using_memory() -> None:
+    """Codes of increasingly long entries would expand 130 KB to 75 MB."""
     growing = [0, *range(256, 1023)]
     body = bits(growing + [1022] * 100_000)
     tracemalloc.start()
@@ -106,7 +106,7 @@ def test_a_bomb_is_refused_before_memory_is_taken() -> None:
         tracemalloc.stop()
 
 
-def test_many_small_blocks_are_counted_together() -> None:
+def test_size_limit_applies_to_all_blocks() -> None:
     body = bits([0, *range(256, 1023)])
     block = struct.pack("<ihh", len(body), 1, 0) + body
     assert len(unpack_xli(block, "x")[0]) * 2 * 8 > MAX_UNPACKED
@@ -116,7 +116,7 @@ def test_many_small_blocks_are_counted_together() -> None:
 
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
-def test_anything_is_unpacked_or_refused(data: bytes) -> None:
+def test_any_data_is_unpacked_or_rejected(data: bytes) -> None:
     for text in (data, struct.pack("<ihh", len(data), 1, 0) + data):
         try:
             leads = unpack_xli(text, "x")

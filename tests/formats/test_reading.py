@@ -1,4 +1,4 @@
-"""Finding the format of a file by its content, however the file is named and wherever it lies."""
+"""Detection of the format of a file by its content, with any name and in any folder."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_format_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
-def test_the_contract_of_a_format(name: str, tmp_path: Path) -> None:
+def test_contract_of_a_format(name: str, tmp_path: Path) -> None:
     form = FORMATS.get(name)
     assert form.name == name
     assert form.description
@@ -103,13 +103,13 @@ def test_the_contract_of_a_format(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FORMATS.names())
 @pytest.mark.parametrize("content", OTHERS)
-def test_no_format_claims_or_stumbles_over_other_content(name: str, content: bytes, tmp_path: Path) -> None:
+def test_no_format_matches_other_content(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
     assert FORMATS.get(name).matches(content[:HEAD_BYTES], FolderSource(tmp_path), "x") is False
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
-def test_a_file_changed_on_disk_has_another_hash(name: str, tmp_path: Path) -> None:
+def test_hash_changes_with_the_content(name: str, tmp_path: Path) -> None:
     path = EXAMPLES[name](tmp_path)
     before = read(path).provenance.sha256
     companion = {"wfdb": "r1.dat", "irhythm": "s_1_grp0.episodes.json"}.get(name, path.name)
@@ -122,7 +122,7 @@ def test_a_file_changed_on_disk_has_another_hash(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("named", ["r1.hea", "r1.dat", "r1"])
-def test_a_wfdb_record_may_be_named_by_any_of_its_files(named: str, tmp_path: Path) -> None:
+def test_wfdb_record_named_by_any_of_its_files(named: str, tmp_path: Path) -> None:
     wfdb(tmp_path)
     recording = read(tmp_path / named, derive_leads=False)
     assert recording.record_id == "r1"
@@ -130,7 +130,7 @@ def test_a_wfdb_record_may_be_named_by_any_of_its_files(named: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("named", ["A0001.hea", "A0001.mat", "A0001"])
-def test_a_record_inside_a_zip_is_named_by_its_path(named: str, originals: Path) -> None:
+def test_record_inside_a_zip(named: str, originals: Path) -> None:
     folder = originals / "cpsc2018" / "Training_WFDB"
     recording = read(folder / named)
     same(recording, read_from(open_source(originals), "cpsc2018/Training_WFDB/A0001.hea"))
@@ -149,7 +149,7 @@ def test_folder_and_zip_give_the_same_recording(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("name", "other"), [("wfdb", "r1.txt"), ("chapman-csv", "c1.hea"), ("chapman-csv", "c1")])
-def test_the_content_counts_not_the_ending(name: str, other: str, tmp_path: Path) -> None:
+def test_format_depends_on_content_not_on_extension(name: str, other: str, tmp_path: Path) -> None:
     path = EXAMPLES[name](tmp_path)
     expected = read(path)
     path.rename(tmp_path / other)
@@ -159,13 +159,13 @@ def test_the_content_counts_not_the_ending(name: str, other: str, tmp_path: Path
     assert found.name == name
 
 
-def test_a_name_with_dots_still_finds_its_header(tmp_path: Path) -> None:
+def test_header_of_a_name_with_dots(tmp_path: Path) -> None:
     wfdb(tmp_path)
     (tmp_path / "r1.hea").rename(tmp_path / "r1.2024.hea")
     assert read(tmp_path / "r1.2024", derive_leads=False).leads == ("I", "II")
 
 
-def test_leads_are_derived_unless_asked_not_to(tmp_path: Path) -> None:
+def test_derive_leads_option(tmp_path: Path) -> None:
     path = wfdb(tmp_path)
     full = clocs.read(path)
     assert full.leads == ("I", "II", "III", "aVR", "aVL", "aVF")
@@ -173,18 +173,18 @@ def test_leads_are_derived_unless_asked_not_to(tmp_path: Path) -> None:
     assert clocs.read(path, derive_leads=False).leads == ("I", "II")
 
 
-def test_a_folder_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:
+def test_folder_is_rejected_with_advice(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is a folder.*clocs data ingest folder"):
         read(tmp_path)
 
 
-def test_unknown_content_is_refused_with_the_formats_there_are(tmp_path: Path) -> None:
+def test_unknown_content_is_rejected_with_a_list_of_formats(tmp_path: Path) -> None:
     (tmp_path / "scan.pdf").write_bytes(b"%PDF-1.7 ...")
     with pytest.raises(FormatError, match=r"scan\.pdf: not a format clocs knows \(wfdb, chapman-csv, irhythm"):
         read(tmp_path / "scan.pdf")
 
 
-def test_an_absent_file_is_refused_as_such(tmp_path: Path) -> None:
+def test_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"absent\.hea: no such file"):
         read(tmp_path / "absent.hea")
     with pytest.raises(ConfigError, match="no such folder"):
@@ -192,7 +192,7 @@ def test_an_absent_file_is_refused_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(MemoryError, MemoryError), (RecursionError, FormatError)])
-def test_a_file_nested_too_deeply_is_refused_and_a_lack_of_memory_is_not_its_fault(
+def test_recursion_error_is_a_format_error_but_memory_error_is_not(
     error: type[Exception], outcome: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*_: object) -> bytes:

@@ -1,4 +1,4 @@
-"""Schiller XML, held against a literal reading of its text and against what the file itself measured."""
+"""Schiller XML, compared with its text and with the measurements in the file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def made(text: str) -> Recording:
     return read_from(MemorySource({"s.xml": text.encode()}), "s.xml")
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert [name for name in archive.namelist() if re.match("schiller/.", name)] == [FILE]
 
 
-def test_the_file_is_read_as_its_text_has_it(hospital_files: Path) -> None:
-    """No other reader of this format was found: the text of its rhythms is cut by hand."""
+def test_file_matches_its_text(hospital_files: Path) -> None:
+    """Compare with the text of the rhythms, because no other reader of this format was found."""
     rhythms = open_source(hospital_files).read(FILE).decode().split("<type>ECG_RHYTHMS</type>")[1]
     rows = [[int(word) for word in text.split(",")] for text in re.findall(r"<data>([^<]*)<", rhythms)]
     recording = clocs.read(hospital_files / FILE)
@@ -46,8 +46,8 @@ def test_the_file_is_read_as_its_text_has_it(hospital_files: Path) -> None:
     assert (recording.age, recording.sex) == (None, "male")
 
 
-def test_rate_and_scale_are_those_of_the_files_own_measurements(hospital_files: Path) -> None:
-    """It states 59 beats a minute and, of aVL's mean beat, an R wave in mV; limb leads obey their equations."""
+def test_sampling_rate_and_gain_agree_with_measurements_in_the_file(hospital_files: Path) -> None:
+    """The file states 59 beats per minute and the R amplitude of the mean beat of aVL. Limb leads are consistent."""
     text = open_source(hospital_files).read(FILE).decode()
     stated = re.search(r"<name>HR</name>\s*<value>(\d+)<", text)
     assert stated
@@ -75,12 +75,12 @@ def test_rate_and_scale_are_those_of_the_files_own_measurements(hospital_files: 
         (schiller().replace("300", ""), "no list of whole numbers in <channel> data"),
     ],
 )
-def test_files_that_are_not_read_say_why(text: str, said: str) -> None:
+def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(FormatError, match=rf"s\.xml: .*{said}"):
         made(text)
 
 
-def test_averages_are_not_taken_for_rhythms_and_further_events_are_noted() -> None:
+def test_averaged_beats_are_not_read_and_further_events_are_noted() -> None:
     event = re.search("<event>.*</event>", schiller(), re.S)
     assert event
     first = event[0].replace("ECG_RHYTHMS", "ECG_AVERAGES").replace("300", "999")
@@ -97,7 +97,7 @@ ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19491116</bi
 </referring_user></idu></examdescript>"""
 
 
-def test_the_person_and_the_identity() -> None:
+def test_demographics_and_identity() -> None:
     recording = made(schiller(about=ABOUT))
     assert (recording.age, recording.sex, recording.patient_id) == (59.0, "female", "")
     assert read_identity_from(MemorySource({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {

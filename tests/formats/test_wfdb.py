@@ -1,4 +1,4 @@
-"""WFDB records, held value by value against the ``wfdb`` package (an independent reader and writer)."""
+"""WFDB records, compared value by value with the ``wfdb`` package (an independent reader and writer)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.formats.wfdb_records import make, refused
 Ints = npt.NDArray[np.int64]
 
 LOWEST = {80: -128, 212: -2048, 16: -(2**15), 24: -(2**23), 32: -(2**31), 508: -128, 516: -(2**15), 524: -(2**23)}
-"""Of each format that the package writes: its smallest value, which means a missing sample."""
+"""Smallest value of each format that the package writes. It marks a missing sample."""
 ORIGINALS = {"ptbxl": 66, "ludb": 20, "cpsc2018": 20, "cinc2017": 40}
 SAMPLED = {"chapman": 10_646, "cpsc2018": 6_877, "cinc2017": 8_528}
 
 
 def same(ours: Recording, path: Path) -> None:
-    """Digital values, scale, rate and names are those that the package reads."""
+    """Assert that digital values, gain, sampling rate and names match the package."""
     raw = wfdb.rdrecord(str(path), physical=False)
     np.testing.assert_array_equal(ours.digital, raw.d_signal.T)
     np.testing.assert_array_equal(ours.gain, raw.adc_gain)
@@ -45,7 +45,7 @@ def headers(archive: zipfile.ZipFile, folder: str = "") -> list[str]:
 
 
 def extract(archive: zipfile.ZipFile, header: str, to: Path) -> Path:
-    """Unpack a record, since the package needs files; its path without ending.
+    """Unpack a record, because the package needs files. Return its path without extension.
 
     The date is taken off the header's first line: the package stumbles over the 2014-05-08 of CinC 2017.
     """
@@ -59,7 +59,7 @@ def extract(archive: zipfile.ZipFile, header: str, to: Path) -> Path:
 
 
 @pytest.mark.parametrize("folder", ORIGINALS)
-def test_every_original_record_is_read_as_the_package_reads_it(originals: Path, folder: str, tmp_path: Path) -> None:
+def test_every_original_record_matches_the_wfdb_package(originals: Path, folder: str, tmp_path: Path) -> None:
     source = open_source(originals)
     with zipfile.ZipFile(originals) as archive:
         names = headers(archive, f"{folder}/")
@@ -69,7 +69,7 @@ def test_every_original_record_is_read_as_the_package_reads_it(originals: Path, 
 
 
 @pytest.mark.parametrize("dataset", SAMPLED)
-def test_flac_records_are_read_as_the_package_reads_them(real_data: Path, dataset: str, tmp_path: Path) -> None:
+def test_flac_records_match_the_wfdb_package(real_data: Path, dataset: str, tmp_path: Path) -> None:
     path = real_data / f"{dataset}.zip"
     source = open_source(path)
     with zipfile.ZipFile(path) as archive:
@@ -81,8 +81,8 @@ def test_flac_records_are_read_as_the_package_reads_them(real_data: Path, datase
             same(read_from(source, name), extract(archive, name, tmp_path))
 
 
-def test_missing_samples_of_a_real_record_are_missing(real_data: Path) -> None:
-    """The data's README: eight Chapman records have 4,979 missing samples in V2."""
+def test_missing_samples_of_a_real_record(real_data: Path) -> None:
+    """README of the data: eight Chapman records have 4,979 missing samples in V2."""
     source = open_source(real_data / "chapman.zip" / "WFDBRecords")
     recording = read_from(source, "MUSE_20180113_180425_75000.hea")
     assert np.isnan(recording.signal).sum(axis=1).tolist() == [0, 0, 0, 4979]
@@ -106,10 +106,10 @@ def write(folder: Path, code: int, digital: Ints) -> None:
 @pytest.mark.parametrize("code", LOWEST)
 @settings(max_examples=12)
 @given(data=st.data())
-def test_what_the_package_writes_is_read_back(
+def test_records_written_by_the_wfdb_package(
     code: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Any number of signals and samples, with missing ones and both ends of the range."""
+    """Any number of signals and samples, with missing samples and both limits of the range."""
     low = LOWEST[code]
     shape = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 4)))
     value = st.one_of(st.integers(low, -low - 1), st.sampled_from([low, low + 1, -1, 0, -low - 1]))
@@ -127,8 +127,8 @@ def test_what_the_package_writes_is_read_back(
 
 
 @pytest.mark.parametrize("code", LOWEST)
-def test_a_long_record_is_read_as_the_package_reads_it(code: int, tmp_path: Path) -> None:
-    """Far more samples than are decoded at once, and an odd number of them."""
+def test_long_record_matches_the_wfdb_package(code: int, tmp_path: Path) -> None:
+    """An odd number of samples, many more than are decoded at once."""
     low = LOWEST[code]
     digital = np.random.default_rng(code).integers(low + 1, -low, (40_001, 3))
     write(tmp_path, code, digital)
@@ -137,7 +137,7 @@ def test_a_long_record_is_read_as_the_package_reads_it(code: int, tmp_path: Path
     same(recording, tmp_path / "r")
 
 
-def test_big_endian_steps_are_read_as_the_package_reads_them(tmp_path: Path) -> None:
+def test_big_endian_samples_match_the_wfdb_package(tmp_path: Path) -> None:
     digital = np.array([[1, 256, -32768, 32767], [-1, -256, 5, 6]])
     header = "r 2 360 4\nr.dat 61 200(0)/mV 16 0 1 0 0 I\nr.dat 61 200(0)/mV 16 0 -1 0 0 II\n"
     recording = make(tmp_path, header, digital, ">i2")
@@ -145,7 +145,7 @@ def test_big_endian_steps_are_read_as_the_package_reads_them(tmp_path: Path) -> 
     same(recording, tmp_path / "r")
 
 
-def test_signals_of_several_files_and_widths_are_joined(tmp_path: Path) -> None:
+def test_signals_of_several_files_and_types(tmp_path: Path) -> None:
     header = "r 3 360 3\nr.dat 16 200/mV 16 0 0 0 0 I\nr.dat 16 200/mV 16 0 0 0 0 II\nw.dat 32 1e5/mV 32 0 0 0 0 V1\n"
     np.array([-(2**31), 70_000, -70_000], "<i4").tofile(tmp_path / "w.dat")
     recording = make(tmp_path, header, [[1, -32768, 3], [4, 5, 6]])
@@ -154,7 +154,7 @@ def test_signals_of_several_files_and_widths_are_joined(tmp_path: Path) -> None:
     assert recording.gain.tolist() == [200.0, 200.0, 1e5]
 
 
-def test_an_offset_into_the_file_is_skipped(tmp_path: Path) -> None:
+def test_offset_of_the_samples(tmp_path: Path) -> None:
     recording = make(tmp_path, "r 1 360 2\nr.dat 16+4 200/mV 16 0 0 0 0 I\n", [[9, 9, 1, 2]])
     assert recording.digital.tolist() == [[1, 2]]
 
@@ -179,21 +179,21 @@ def test_gain_baseline_and_unit_give_millivolt(tmp_path: Path, scale: str, milli
     np.testing.assert_allclose(recording.signal, [millivolt], rtol=1e-6)
 
 
-def test_without_a_baseline_the_adc_zero_stands_for_it(tmp_path: Path) -> None:
-    """As header(5) of the WFDB manual has it; the package agrees."""
+def test_adc_zero_is_the_default_baseline(tmp_path: Path) -> None:
+    """See header(5) of the WFDB manual; the package agrees."""
     recording = make(tmp_path, "r 1 360 2\nr.dat 16 200/mV 11 1024 0 0 0 MLII\n", [[1024, 1224]])
     assert recording.signal.tolist() == [[0.0, 1.0]]
     same(recording, tmp_path / "r")
 
 
 @pytest.mark.parametrize("line", ["r.dat 16", "r.dat 16 0", "r.dat 16 0/mV 16 0 0 0 0 II"])
-def test_without_a_gain_values_are_raw_steps(tmp_path: Path, line: str) -> None:
+def test_values_without_a_gain_are_in_adu(tmp_path: Path, line: str) -> None:
     recording = make(tmp_path, f"r 1 360 4\n{line}\n")
     assert recording.unit == "adu"
     assert recording.physical().tolist() == [[1.0, 2.0, 3.0, 4.0]]
 
 
-def test_what_is_no_voltage_or_has_no_gain_is_left_out_with_a_note(tmp_path: Path) -> None:
+def test_signals_without_voltage_or_gain_are_left_out_with_a_note(tmp_path: Path) -> None:
     header = """r 4 360 2
 r.dat 16 200/mV 16 0 0 0 0 II
 r.dat 16 10/mmHg 16 0 0 0 0 ABP
@@ -207,26 +207,24 @@ r.dat 16 100/mV 16 0 0 0 0 V5
     assert recording.provenance.notes == ("left out signal ABP", "left out signal loose")
 
 
-def test_no_voltage_at_all_is_refused(tmp_path: Path) -> None:
+def test_record_without_voltages_is_rejected(tmp_path: Path) -> None:
     refused(tmp_path, "r 1 360 2\nr.dat 16 10/mmHg 16 0 0 0 0 ABP\n", "no signal is a voltage", r_dat=b"1234")
 
 
-def test_the_same_name_twice_is_told_apart(tmp_path: Path) -> None:
+def test_repeated_lead_names_are_numbered(tmp_path: Path) -> None:
     lines = "r.dat 16 200/mV 16 0 0 0 0 ECG\n" * 3 + "r.dat 16 200/mV 16 0 0 0 0\n"
     assert make(tmp_path, "r 4 360 1\n" + lines, [[1], [2], [3], [4]]).leads == ("ECG", "ECG 2", "ECG 3", "ECG 4")
 
 
 @pytest.mark.parametrize(("declared", "kept"), [(10, 4), (4, 4), (3, 3), (0, 4), (None, 4), (10**15, 4)])
-def test_the_length_is_what_is_there_and_the_headers_word_is_kept(
-    tmp_path: Path, declared: int | None, kept: int
-) -> None:
+def test_actual_and_declared_length(tmp_path: Path, declared: int | None, kept: int) -> None:
     length = "" if declared is None else f" {declared}"
     recording = make(tmp_path, f"r 1 360{length}\nr.dat 16 200/mV 16 0 0 0 0 I\n")
     assert recording.num_samples == kept
     assert recording.provenance.num_declared_samples == (declared or None)
 
 
-def test_a_part_of_the_last_frame_is_dropped(tmp_path: Path) -> None:
+def test_incomplete_last_frame_is_dropped(tmp_path: Path) -> None:
     header = "r 2 360 2\nr.dat 16 200/mV 16 0 0 0 0 I\nr.dat 16 200/mV 16 0 0 0 0 II\n"
     (tmp_path / "r.dat").write_bytes(b"\1\0\2\0\3\0\4")
     (tmp_path / "r.hea").write_text(header)
@@ -239,10 +237,8 @@ def flac(folder: Path, frames: int = 1000) -> bytearray:
 
 
 @pytest.mark.parametrize("declared", [0, 10**12])
-def test_a_flac_stream_that_claims_a_huge_length_is_refused_before_memory_is_taken(
-    tmp_path: Path, declared: int
-) -> None:
-    """Bytes 21 to 25 of a FLAC file hold its total of samples in 36 bits (RFC 9639, section 8.2)."""
+def test_huge_declared_flac_length_is_rejected_without_using_memory(tmp_path: Path, declared: int) -> None:
+    """Bytes 21 to 25 of a FLAC file contain the number of samples in 36 bits (RFC 9639, section 8.2)."""
     raw = flac(tmp_path)
     raw[21] |= 0x0F
     raw[22:26] = b"\xff\xff\xff\xff"
@@ -255,7 +251,7 @@ def test_a_flac_stream_that_claims_a_huge_length_is_refused_before_memory_is_tak
 
 
 @pytest.mark.parametrize("code", [16, 80, 212, 24, 32])
-def test_a_header_that_claims_a_huge_length_takes_no_memory(tmp_path: Path, code: int) -> None:
+def test_huge_declared_length_takes_no_memory(tmp_path: Path, code: int) -> None:
     tracemalloc.start()
     try:
         recording = make(tmp_path, f"r 1 360 {10**15}\nr.dat {code} 200/mV 16 0 0 0 0 I\n", [list(range(48))])
@@ -266,13 +262,13 @@ def test_a_header_that_claims_a_huge_length_takes_no_memory(tmp_path: Path, code
     assert recording.provenance.num_declared_samples == 10**15
 
 
-def test_a_flac_stream_of_other_channels_is_refused(tmp_path: Path) -> None:
+def test_flac_stream_with_another_number_of_channels_is_rejected(tmp_path: Path) -> None:
     raw = bytes(flac(tmp_path))
     two = "r 2 360 1000\n" + "r.dat 516 200/mV 16 0 0 0 0 I\n" * 2
     refused(tmp_path, two, "1 channels of FLAC, header says 2", r_dat=raw)
 
 
-def test_a_cut_off_flac_stream_is_refused_or_short(tmp_path: Path) -> None:
+def test_truncated_flac_stream(tmp_path: Path) -> None:
     write(tmp_path, 516, np.random.default_rng(0).integers(-3000, 3000, (20_000, 1)))
     raw = (tmp_path / "r.dat").read_bytes()
     (tmp_path / "r.dat").write_bytes(raw[: len(raw) // 2])

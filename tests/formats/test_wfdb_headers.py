@@ -1,4 +1,4 @@
-"""What WFDB headers tell, and which are refused."""
+"""Headers of WFDB records: their content, and invalid headers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clocs.formats.wfdb.record import WFDB
 from tests.formats.wfdb_records import make, refused
 
 
-def test_the_header_tells_about_the_person(originals: Path) -> None:
+def test_demographics_and_diagnoses_of_real_headers(originals: Path) -> None:
     source = open_source(originals)
     cpsc = read_from(source, "cpsc2018/Training_WFDB/A0001.hea")
     assert (cpsc.age, cpsc.sex, cpsc.labels) == (74.0, "male", ("59118001",))
@@ -39,7 +39,7 @@ def test_the_header_tells_about_the_person(originals: Path) -> None:
         ("#nothing known", None, None, ()),
     ],
 )
-def test_comments_that_tell_little(
+def test_incomplete_comments(
     tmp_path: Path, comments: str, age: float | None, sex: str | None, labels: tuple[str, ...]
 ) -> None:
     recording = make(tmp_path, f"# first\nr 1 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n{comments}\n")
@@ -47,7 +47,7 @@ def test_comments_that_tell_little(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_comments_are_read_in_either_encoding(encoding: str) -> None:
+def test_encodings_of_comments(encoding: str) -> None:
     """Å has a byte in UTF-8 that ends a line in Latin-1."""
     header = parse_header("r 1 360 4\nr.dat 16 200/mV 16 0 0 0 0 I\n# Dx: Århus, Müller\n".encode(encoding), "r.hea")
     assert header.comments == ("Dx: Århus, Müller",)
@@ -56,15 +56,15 @@ def test_comments_are_read_in_either_encoding(encoding: str) -> None:
 @pytest.mark.parametrize(
     ("field", "sampling_rate"), [("360", 360.0), ("128.5", 128.5), ("500/250(0)", 500.0), ("", 250.0)]
 )
-def test_the_rate_as_the_manual_writes_it(field: str, sampling_rate: float) -> None:
-    """header(5): a counter frequency may follow; 250 where no rate is given."""
+def test_sampling_rate_field(field: str, sampling_rate: float) -> None:
+    """header(5): a counter frequency may follow; the default is 250 Hz."""
     assert parse_header(f"r 1 {field}\nr.dat 16\n".encode(), "r.hea").sampling_rate == sampling_rate
 
 
 @pytest.mark.parametrize(
     "file", ["../r.dat", "sub/r.dat", "/etc/hostname", "..", ".", "..\\r.dat", "C:\\r.dat", "a/../../r.dat"]
 )
-def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str) -> None:
+def test_signal_files_outside_the_folder_are_rejected(tmp_path: Path, file: str) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / "r.dat").write_bytes(b"1234")
@@ -97,13 +97,13 @@ def test_a_header_cannot_name_files_outside_its_folder(tmp_path: Path, file: str
         ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must be consecutive"),
     ],
 )
-def test_headers_that_are_not_read_say_why(tmp_path: Path, header: str, said: str) -> None:
+def test_invalid_headers_are_rejected_with_a_reason(tmp_path: Path, header: str, said: str) -> None:
     refused(tmp_path, header, said, r_dat=b"12345678", x_dat=b"12345678")
 
 
 @settings(max_examples=200)
 @given(st.binary(max_size=80), st.text("r 123/:x+()#.-emVdat\n", max_size=80))
-def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
+def test_any_header_is_read_or_rejected(noise: bytes, text: str) -> None:
     for data in (noise, text.encode(), b"r 1 360 4\n" + text.encode()):
         try:
             header = parse_header(data, "r.hea")
@@ -123,13 +123,13 @@ def test_any_header_is_read_or_refused(noise: bytes, text: str) -> None:
         ("r 1 500 4 10:30:05", "10:30:05"),
     ],
 )
-def test_when_a_record_began(line: str, acquired: str, tmp_path: Path) -> None:
+def test_start_of_a_record(line: str, acquired: str, tmp_path: Path) -> None:
     make(tmp_path, f"{line}\nr.dat 16 1000/mV 16 0 0 0 0 I\n")
     assert WFDB.read_identity(open_source(tmp_path), "r.hea") == {"acquired": (acquired,)}
 
 
 @pytest.mark.parametrize("code", [16, 24, 32, 80, 212])
-def test_the_size_that_a_header_means_is_that_of_the_file_that_the_package_writes(code: int, tmp_path: Path) -> None:
+def test_expected_size_of_signal_files_matches_the_wfdb_package(code: int, tmp_path: Path) -> None:
     samples = np.arange(3 * 101).reshape(101, 3) % 100
     about = {"fs": 500, "units": ["mV"] * 3, "sig_name": ["I", "II", "V1"], "fmt": [str(code)] * 3}
     wfdb.wrsamp("r", d_signal=samples, adc_gain=[200.0] * 3, baseline=[0] * 3, write_dir=str(tmp_path), **about)
@@ -137,7 +137,7 @@ def test_the_size_that_a_header_means_is_that_of_the_file_that_the_package_write
     assert WFDB.companions(open_source(tmp_path), "r.hea") == {"r.dat": size}
 
 
-def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path) -> None:
+def test_missing_companions_of_a_record(tmp_path: Path) -> None:
     lines = [f"{file} 1000/mV 16 0 0 0 0 {file[0]}" for file in ("a.dat 16+4", "b.dat 80", "c.dat 516")]
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "r.hea").write_text("\n".join(["r 3 500 10", *lines]))
@@ -150,12 +150,12 @@ def test_what_a_record_wants_is_what_is_absent_or_of_another_size(tmp_path: Path
     assert missing_companions(source, "s/r.hea") == {}
 
 
-def test_what_is_no_code_is_left_out_with_a_note(tmp_path: Path) -> None:
+def test_invalid_codes_are_left_out_with_a_note(tmp_path: Path) -> None:
     recording = make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n#Dx: Mr Smith,AFIB\n#Dx: born 1950\n")
     assert recording.provenance.notes == ("left out 2 entries of Dx that are not codes",)
 
 
-def test_signal_files_of_several_lengths_are_cut_with_a_note(tmp_path: Path) -> None:
+def test_signal_files_of_different_length_are_truncated_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "r.hea").write_text("r 2 500\na.dat 16 1000/mV 16 0 0 0 0 I\nb.dat 16 1000/millivolts 16 0 0 0 0 II\n")
     for file, num_samples in (("a.dat", 10), ("b.dat", 7)):
         (tmp_path / file).write_bytes(bytes(2 * num_samples))
@@ -164,14 +164,14 @@ def test_signal_files_of_several_lengths_are_cut_with_a_note(tmp_path: Path) -> 
     assert recording.provenance.notes == ("its signal files differ in length, by 3 samples",)
 
 
-def test_a_long_header_costs_nothing() -> None:
+def test_long_header_is_rejected_quickly() -> None:
     start = time.process_time()
     with pytest.raises(FormatError, match="a header of 50000000 bytes is too long"):
         parse_header(b"#\n" * 25_000_000, "r.hea")
     assert time.process_time() - start < 1
 
 
-def test_comments_but_age_sex_and_diagnoses_are_typed_text(tmp_path: Path) -> None:
+def test_other_comments_are_free_text(tmp_path: Path) -> None:
     known = ("Age: 74", "<sex>: Male", "Dx: 59118001,426783006", "Derived from I and II: III, aVR")
     comments = (*known, "Rx: aspirin", "Age: 69 of Main St", "plain text", "Dx: Mr Smith", "Derived from I and II: Ann")
     make(tmp_path, "r 1 500 4\nr.dat 16 1000/mV 16 0 0 0 0 I\n" + "".join(f"# {comment}\n" for comment in comments))

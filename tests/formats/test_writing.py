@@ -1,4 +1,4 @@
-"""What all writers have in common: names and endings, what goes into a file, and writing it whole or not at all."""
+"""Common behaviour of all writers: names and extensions, options, and atomic writing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PERSON = b"Smith-42"
 
 
 @pytest.mark.parametrize("name", WRITERS.names())
-def test_the_contract_of_a_writer(name: str, tmp_path: Path) -> None:
+def test_contract_of_a_writer(name: str, tmp_path: Path) -> None:
     writer = WRITERS.get(name)
     assert writer.name == name
     assert writer.description
@@ -45,15 +45,15 @@ def test_the_contract_of_a_writer(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS.names())
-def test_the_same_recording_gives_the_same_bytes(name: str) -> None:
+def test_same_recording_gives_same_bytes(name: str) -> None:
     writer = WRITERS.get(name)
     first, second = (encode(make_recording(), writer, "r", WriteOptions()).files for _ in range(2))
     assert dict(first) == dict(second)
 
 
 @pytest.mark.parametrize("name", sorted(set(WRITERS.names()) - {"parquet"}))
-def test_a_store_keeps_no_computed_lead_as_a_measured_one(name: str, tmp_path: Path) -> None:
-    """Parquet, which clocs does not read, names them in a column."""
+def test_derived_leads_are_marked_in_every_format(name: str, tmp_path: Path) -> None:
+    """Parquet, which clocs does not read, lists them in a column."""
     path = tmp_path / "files" / f"r{WRITERS.get(name).suffixes[0]}"
     clocs.write(make_recording(("I", "II", "V2"), 5000), path, derived=True)
     assert clocs.read(path).provenance.derived_leads == ("III", "aVR", "aVL", "aVF")
@@ -62,8 +62,8 @@ def test_a_store_keeps_no_computed_lead_as_a_measured_one(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["dicom", "edf", "bdf"])
-def test_a_patients_id_is_not_cut(name: str, tmp_path: Path) -> None:
-    """Two patients could become one."""
+def test_long_patient_id_is_rejected(name: str, tmp_path: Path) -> None:
+    """A truncated id could belong to two patients."""
     path = tmp_path / f"r{WRITERS.get(name).suffixes[0]}"
     with pytest.raises(SignalError, match="patient id has over"):
         clocs.write(make_recording(patient_id="1" * 65), path, patient_ids=True)
@@ -71,7 +71,7 @@ def test_a_patients_id_is_not_cut(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS.names())
-def test_what_is_no_recording_is_refused(name: str) -> None:
+def test_invalid_recordings_are_rejected(name: str) -> None:
     writer = WRITERS.get(name)
     good = make_recording()
     empty = dataclasses.replace(good, digital=good.digital[:, :0])
@@ -87,8 +87,8 @@ def test_what_is_no_recording_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS.names())
-def test_the_disk_fails_at_every_call(name: str, tmp_path: Path) -> None:
-    """Full, at each step of the write: a clear error, and no half file."""
+def test_disk_failure_at_every_call(name: str, tmp_path: Path) -> None:
+    """A full disk at any call gives a clear error and no partial file."""
     target = tmp_path / "out" / f"r{WRITERS.get(name).suffixes[0]}"
     target.parent.mkdir()
     recording = make_recording(num_samples=100)
@@ -102,11 +102,11 @@ def test_the_disk_fails_at_every_call(name: str, tmp_path: Path) -> None:
         assert {file.name: file.read_bytes() for file in target.parent.iterdir()} == expected
 
 
-def test_endings_and_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
+def test_unknown_extensions_and_invalid_names_are_rejected(tmp_path: Path) -> None:
     recording = make_recording()
     with pytest.raises(ConfigError, match=r"r\.xyz: no format has this extension. Use one of \.hea \(wfdb\)"):
         clocs.write(recording, tmp_path / "r.xyz")
-    with pytest.raises(ConfigError, match=r"unknown writer 'dicm'\. Did you mean 'dicom'"):
+    with pytest.raises(ConfigError, match=r"Unknown writer 'dicm'\. Did you mean 'dicom'"):
         clocs.write(recording, tmp_path / "r.xyz", "dicm")
     with pytest.raises(ConfigError, match="'a b' cannot name a file of wfdb"):
         clocs.write(recording, tmp_path / "a b.hea")
@@ -115,14 +115,14 @@ def test_endings_and_names_that_mean_nothing_are_refused(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == []
 
 
-def test_a_named_format_takes_any_ending(tmp_path: Path) -> None:
+def test_named_format_allows_any_extension(tmp_path: Path) -> None:
     clocs.write(make_recording(), tmp_path / "1.2.840.5", "dicom")
     assert clocs.read(tmp_path / "1.2.840.5").provenance.format == "dicom"
     clocs.write(make_recording(), tmp_path / "A0001", "wfdb")
     assert sorted(os.listdir(tmp_path)) == ["1.2.840.5", "A0001.dat", "A0001.hea"]
 
 
-def test_places_that_cannot_be_written_to_are_told(tmp_path: Path) -> None:
+def test_unwritable_paths_are_reported(tmp_path: Path) -> None:
     recording = make_recording()
     with pytest.raises(ConfigError, match="is a folder; name a file, such as"):
         clocs.write(recording, tmp_path, "edf")
@@ -133,7 +133,7 @@ def test_places_that_cannot_be_written_to_are_told(tmp_path: Path) -> None:
         clocs.write(recording, tmp_path / ("r" * 300 + ".edf"))
 
 
-def test_derived_leads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+def test_derived_leads_are_written_only_on_request(tmp_path: Path) -> None:
     recording = make_recording()
     clocs.write(recording, tmp_path / "r.hea")
     read = clocs.read(tmp_path / "r.hea")
@@ -148,9 +148,7 @@ def test_derived_leads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
 
 @settings(max_examples=150)
 @given(recording=recordings(), prefer_zero_baseline=st.booleans(), bits=st.sampled_from([16, 24]))
-def test_steps_fit_their_bits_and_are_exact_where_they_can_be(
-    recording: Recording, prefer_zero_baseline: bool, bits: int
-) -> None:
+def test_fit_to_bits_is_exact_if_possible(recording: Recording, prefer_zero_baseline: bool, bits: int) -> None:
     limit = 2 ** (bits - 1) - 1
     expected = millivolts(recording)
     for row, lead in enumerate(fit_to_bits(recording, bits, prefer_zero_baseline=prefer_zero_baseline)):

@@ -1,4 +1,4 @@
-"""Files that are wrong on purpose are corrected or refused with a reason, as far as anything in them shows it."""
+"""Files with deliberate faults are corrected or rejected with a reason, if the fault is detectable."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.formats.wrong_files import FAULTS, outcome, wrong_files
 
 SHARE = 3
 STATED = {"muse-xml", "aecg", "philips-xml", "cardiosoft-xml", "dicom", "scp"}
-"""Formats with a place for the heart rate that the device measured."""
+"""Formats with a field for the heart rate that the device reports."""
 ALWAYS = {
     *(fault for fault in FAULTS if fault.startswith("unit") or "announced" in fault or fault == "cut short"),
     "names in another order than the leads",
 }
-"""Faults that are caught wherever a format can have them."""
+"""Faults that are detected in every format that can have them."""
 EXCEPT = {("chapman-csv", "cut short"), ("apple-watch", "cut short")}
-"""They state no length: a cut is seen but where it falls into the last number of a row, or into the last second."""
+"""Formats without a declared length. Most truncations are detected, except within a number or the last second."""
 LIMB_NAMES = ("names of two limb leads exchanged", "names of a limb and a chest lead exchanged")
-"""Caught where a file holds more limb leads than two."""
+"""Faults that are detected if a file has more than two limb leads."""
 UNSEEN = {"names of two chest leads exchanged", "left arm and leg exchanged"}
-"""Nothing in a file shows these for certain."""
+"""Faults that cannot be detected with certainty."""
 
 
 @cache
@@ -34,7 +34,7 @@ def cases(archive: Path) -> list[Case]:
 
 
 def outcomes(form: str, fault: str, some: list[Case]) -> Counter[str]:
-    """What becomes of the faulty files of some recordings; nothing where the format cannot have the fault."""
+    """Count the outcomes of the faulty files of some recordings. Return none for an impossible fault."""
     found: Counter[str] = Counter()
     for number, case in enumerate(some):
         files = wrong_files(case, FORMS[form], fault, random.Random(f"{form} {fault} {number}"))
@@ -44,14 +44,14 @@ def outcomes(form: str, fault: str, some: list[Case]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_files_without_a_fault_are_stored_as_they_are(form: str, originals: Path) -> None:
+def test_files_without_a_fault_are_stored(form: str, originals: Path) -> None:
     for case in cases(originals)[::40]:
         right = case_of(case, FORMS[form])
         assert outcome(FORMS[form].write(right), right.recording) == "corrected"
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_can_be_seen_is_never_silently_stored(form: str, originals: Path) -> None:
+def test_detectable_faults_are_never_stored(form: str, originals: Path) -> None:
     some = cases(originals)[:: len(cases(originals)) // SHARE][:SHARE]
     limbs = set(LIMB_NAMES) if FORMS[form].leads != EIGHT else set()
     for fault in (fault for fault in ALWAYS | limbs if (form, fault) not in EXCEPT):
@@ -59,16 +59,16 @@ def test_what_can_be_seen_is_never_silently_stored(form: str, originals: Path) -
 
 
 @pytest.mark.parametrize("form", sorted({*STATED, "alivecor", "apple-watch", "clocs-csv"}))
-def test_a_wrong_rate_is_seen_where_something_else_tells_it(form: str, originals: Path) -> None:
-    """The heart rate that a device states, the rate that a device always has, or a column of times."""
+def test_wrong_sampling_rate_is_detected_by_other_information(form: str, originals: Path) -> None:
+    """The reported heart rate, the fixed sampling rate of a device, or a column of times reveals it."""
     some = cases(originals)[:: len(cases(originals)) // SHARE][:SHARE]
     found = outcomes(form, "rate halved", some) + outcomes(form, "rate doubled", some)
     assert found["sampling_rate"] + found["unreadable"] >= (SHARE if form in STATED else 2 * SHARE)
 
 
 @pytest.mark.slow
-def test_the_share_that_is_caught(originals: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Over all real recordings at hand: the table of docs/format-campaigns.md."""
+def test_fraction_of_detected_faults(originals: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Print the table of docs/format-campaigns.md over all real recordings."""
     every = cases(originals)
     rows = []
     for fault in FAULTS:

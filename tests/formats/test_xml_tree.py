@@ -1,4 +1,4 @@
-"""XML without trust: encodings as files really have them, and attacks that must cost neither memory nor time."""
+"""Safe parsing of XML: encodings of real files, and attacks that must not take memory or time."""
 
 from __future__ import annotations
 
@@ -63,27 +63,27 @@ def named(raw: bytes) -> str:
         ("GB2312", "utf-8"),
     ],
 )
-def test_text_is_read_whatever_encoding_is_declared(declared: str, held: str) -> None:
+def test_text_is_read_with_any_declared_encoding(declared: str, held: str) -> None:
     raw = CODED.format(declared, NAME).encode(held)
     assert find_text(parse(raw, "x"), "b") == NAME
     assert named(raw) == "a"
 
 
-def test_another_alphabet_is_read_as_declared() -> None:
+def test_other_alphabets() -> None:
     raw = CODED.format("GB18030", "张伟").encode("gb18030")
     assert find_text(parse(raw, "x"), "b") == "张伟"
 
 
-def test_a_character_may_be_cut_by_a_piece() -> None:
+def test_character_across_two_chunks() -> None:
     text = "é" * 200_000
     assert find_text(parse(b" " + f"<a>{text}</a>".encode(), "x")) == text
 
 
-def test_space_before_the_declaration_is_forgiven() -> None:
+def test_space_before_the_declaration_is_ignored() -> None:
     assert parse(b"\r\n  <?xml version='1.0'?><a/>", "x").tag == "a"
 
 
-def test_namespaces_are_taken_off_and_text_around_children_is_joined() -> None:
+def test_namespaces_are_removed_and_text_around_children_is_joined() -> None:
     root = parse(b"<h:a xmlns:h='urn:h' h:k=' v '>Dr <h:b>Ann</h:b> Lee</h:a>", "x")
     assert (root.tag, root.attrib, root.text) == ("a", {"k": " v "}, "Dr  Lee")
     assert find_text(root, "@k") == "v"
@@ -105,13 +105,13 @@ def test_namespaces_are_taken_off_and_text_around_children_is_joined() -> None:
         (b"", ""),
     ],
 )
-def test_the_first_element_tells_what_a_file_is(head: bytes, root: str) -> None:
+def test_name_of_the_first_element(head: bytes, root: str) -> None:
     assert named(head) == root
 
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-8-sig"])
-def test_a_format_is_known_without_the_library_and_read_only_with_it(
+def test_format_is_detected_without_the_extra(
     name: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x").write_bytes(WRITERS[name]().encode(encoding))
@@ -165,7 +165,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_cost_neither_memory_nor_time(attack: str) -> None:
+def test_attacks_take_no_memory_or_time(attack: str) -> None:
     raw, said = ATTACKS[attack]
     parse(b"<a/>", "x")  # the library is loaded
     tracemalloc.start()
@@ -182,7 +182,7 @@ def test_attacks_cost_neither_memory_nor_time(attack: str) -> None:
     assert time.process_time() - started < 15  # tracing makes it about ten times slower
 
 
-def test_elements_are_counted_and_as_many_as_are_allowed_fit_64_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maximum_number_of_elements_fits_64_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clocs.formats.xml_tree.MAX_ELEMENTS", MAX_ELEMENTS // 20)
     tracemalloc.start()
     try:
@@ -193,7 +193,7 @@ def test_elements_are_counted_and_as_many_as_are_allowed_fit_64_megabytes(monkey
         tracemalloc.stop()
 
 
-def test_a_refusal_quotes_nothing_of_the_file() -> None:
+def test_error_message_does_not_quote_the_file() -> None:
     for raw in (b"<a>Smith", b"<a>&Smith;</a>", b"<!DOCTYPE a [<!ENTITY Smith 'Smith'>]><a/>", b"<Smith></smith>"):
         with pytest.raises(FormatError) as refusal:
             parse(raw, "x")
@@ -202,13 +202,13 @@ def test_a_refusal_quotes_nothing_of_the_file() -> None:
 
 
 def test_no_dtd_is_fetched(tmp_path: Path) -> None:
-    """The file that the DOCTYPE names would change the text if it were read."""
+    """The file in the DOCTYPE would change the text if it were read."""
     (tmp_path / "d.dtd").write_text("<!ENTITY e 'fetched'><!ATTLIST a k CDATA 'fetched'>")
     root = parse(f"<!DOCTYPE a SYSTEM '{(tmp_path / 'd.dtd').as_uri()}'><a>plain</a>".encode(), "x")
     assert (root.text, root.attrib) == ("plain", {})
 
 
-def test_a_file_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clocs.formats.xml_tree.MAX_BYTES", 10)
     with pytest.raises(FormatError, match="larger than"):
         parse(b"<a>1234</a>", "x")
@@ -222,13 +222,13 @@ def tree(text: str) -> Element:
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1), st.sampled_from([",", None]))
-def test_numbers_are_those_that_python_reads(numbers: list[int], separator: str | None) -> None:
+def test_integers_match_python(numbers: list[int], separator: str | None) -> None:
     text = (separator or " \n").join(map(str, numbers))
     assert find_integers(tree(text), "b", "x", separator).tolist() == numbers
 
 
 @pytest.mark.parametrize("separator", [",", None, "\r\n"])
-def test_long_lists_are_read_piece_by_piece(separator: str | None) -> None:
+def test_long_lists_are_read_in_chunks(separator: str | None) -> None:
     numbers = np.random.default_rng(0).integers(-9999, 9999, CHUNK_CHARACTERS)
     text = (separator or " ").join(map(str, numbers.tolist()))
     assert len(text) > 3 * CHUNK_CHARACTERS
@@ -240,44 +240,44 @@ def test_long_lists_are_read_piece_by_piece(separator: str | None) -> None:
     ("text", "separator"),
     [("1,2", None), ("1 2", ","), ("1,,2", ","), ("1.5", None), ("1_0", None), ("١", None), ("9" * 5000, None)],
 )
-def test_what_is_no_list_of_numbers_is_refused_with_its_place(text: str, separator: str | None) -> None:
+def test_invalid_lists_are_rejected_with_their_path(text: str, separator: str | None) -> None:
     with pytest.raises(FormatError, match=r"x: no list of whole numbers in <a> b"):
         find_integers(tree(text), "b", "x", separator)
 
 
 @pytest.mark.parametrize("text", ["2147483648", "-2147483648", str(2**62)])
-def test_numbers_that_no_recording_holds_are_refused(text: str) -> None:
+def test_integers_over_32_bits_are_rejected(text: str) -> None:
     with pytest.raises(FormatError, match="more than 32 bits"):
         find_integers(tree(text), "b", "x")
 
 
-def test_no_numbers_are_none_and_a_last_comma_is_forgiven() -> None:
+def test_empty_list_and_trailing_comma() -> None:
     assert find_integers(None, "b", "x").tolist() == []
     assert find_integers(tree("1,2,"), "b", "x", ",").tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1e999"])
-def test_what_is_no_number_is_refused_with_its_place(text: str) -> None:
+def test_invalid_numbers_are_rejected_with_their_path(text: str) -> None:
     with pytest.raises(FormatError, match="x: no number in <a> b"):
         find_number(tree(text), "b", "x")
 
 
 @pytest.mark.parametrize(("text", "count"), [("5", 5), ("-5", None), ("", None), ("5.0", None), ("9" * 30, None)])
-def test_a_claimed_count_is_a_whole_number_or_none(text: str, count: int | None) -> None:
+def test_count_is_an_integer_or_none(text: str, count: int | None) -> None:
     assert find_count(tree(text), "b") == count
 
 
 @pytest.mark.parametrize("text", ["AAA", "AA=A", "A*==", "ü"])
-def test_broken_base64_is_refused_with_its_place(text: str) -> None:
+def test_broken_base64_is_rejected_with_its_path(text: str) -> None:
     with pytest.raises(FormatError, match="x: broken base64 in <a> b"):
         find_base64(tree(text), "b", "x")
 
 
-def test_base64_may_be_broken_into_lines() -> None:
+def test_base64_in_several_lines() -> None:
     assert find_base64(tree("AQID\r\n BAUG "), "b", "x") == bytes([1, 2, 3, 4, 5, 6])
 
 
-def test_identities_are_found_by_their_place_and_the_first_rule_counts() -> None:
+def test_identity_fields_by_path_and_first_rule() -> None:
     root = parse(b"<r><p><name>Ann</name><id x=' 7 '/></p><q><name>Bob</name><name>Bob</name><name/></q></r>", "x")
     rules = (("patient_name", "p/name"), ("operator", r"\w/name"), ("patient_id", "id@x"))
     found = collect_identity(root, rules, "2020", {"order": ["3"], "contact": []})
@@ -306,7 +306,7 @@ def built(about: tuple[str, str, list[Any]]) -> Element:
 
 @settings(max_examples=100)
 @given(TREES, st.sampled_from(["utf-8", "utf-16", "us-ascii"]))
-def test_trees_are_those_of_the_standard_library(about: tuple[str, str, list[Any]], encoding: str) -> None:
+def test_trees_match_the_standard_library(about: tuple[str, str, list[Any]], encoding: str) -> None:
     raw = tostring(built(about), encoding=encoding)
     ours, theirs = parse(raw, "x"), fromstring(raw)
     assert [(each.tag, each.text or "") for each in ours.iter()] == [
@@ -317,7 +317,7 @@ def test_trees_are_those_of_the_standard_library(about: tuple[str, str, list[Any
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60), st.text("<>&;/!?[]-= 'aA\"xml\n", max_size=60))
-def test_anything_is_parsed_or_refused(noise: bytes, text: str) -> None:
+def test_any_data_is_parsed_or_rejected(noise: bytes, text: str) -> None:
     for raw in (noise, text.encode(), b"<a>" + noise + b"</a>", b"<a>" + text.encode() + b"</a>"):
         named(raw)
         try:

@@ -1,4 +1,4 @@
-"""WFDB records written by hand."""
+"""Small WFDB records for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are wrong on purpose: what a file says does not fit what it holds."""
+"""Files with deliberate faults: the metadata does not match the samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.formats.case_files import Case, Files, Form, case_of
 from tests.formats.writers.recordings import millivolts
 
 Fault = Callable[[Case, random.Random], Case | None]
-"""A wrong case; None where the format's leads do not allow for it."""
+"""Function that returns a faulty case, or None if the leads of the format do not allow it."""
 
 
 def _renamed(case: Case, leads: tuple[str, ...]) -> Case:
@@ -28,7 +28,7 @@ def _renamed(case: Case, leads: tuple[str, ...]) -> Case:
 
 
 def _exchange(first: tuple[str, ...], second: tuple[str, ...]) -> Fault:
-    """The names of two leads, one of each set."""
+    """Return a fault that exchanges the names of two leads, one of each set."""
 
     def exchanged(case: Case, choice: random.Random) -> Case | None:
         leads = list(case.recording.leads)
@@ -45,7 +45,7 @@ def _exchange(first: tuple[str, ...], second: tuple[str, ...]) -> Fault:
 
 
 def _alphabetical(case: Case, choice: random.Random) -> Case | None:
-    """The names in another order than the leads."""
+    """Return a case with the names of the leads in alphabetical order."""
     leads = tuple(sorted(case.recording.leads))
     return _renamed(case, leads) if leads != case.recording.leads else None
 
@@ -67,7 +67,7 @@ def _fewer_leads(case: Case, choice: random.Random) -> Case | None:
 
 
 def _electrodes(one: str, other: str) -> Fault:
-    """Two limb electrodes exchanged: every lead is what is then measured under its name."""
+    """Return a fault that exchanges two limb electrodes, with the leads that are then measured."""
 
     def exchanged(case: Case, choice: random.Random) -> Case | None:
         rows = dict(zip(case.recording.leads, case.recording.digital.astype(np.float64), strict=True))
@@ -102,12 +102,12 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "a lead fewer announced": (_fewer_leads, "leads"),
     "cut short": (lambda case, choice: case, ""),
 }
-"""Each fault, and what a format must state to have it."""
+"""Faults, each with the metadata that a format must state to have it."""
 CUT = "cut short"
 
 
 def wrong_files(case: Case, form: Form, fault: str, choice: random.Random) -> Files | None:
-    """The files of a case with a fault; None where the format cannot have it."""
+    """Return the files of a case with a fault, or None if the format cannot have it."""
     change, needed = FAULTS[fault]
     wrong = change(case_of(case, form), choice) if needed not in form.silent else None
     if wrong is None:
@@ -123,7 +123,7 @@ def wrong_files(case: Case, form: Form, fault: str, choice: random.Random) -> Fi
 
 
 def outcome(files: Files, truth: Recording) -> str:
-    """What ``clocs data ingest folder`` makes of them: the reason of a refusal, ``corrected`` or ``stored``."""
+    """Return the outcome of ``clocs data ingest folder``: the reason of a rejection, ``corrected`` or ``stored``."""
     try:
         read = read_from(MemorySource(files), next(iter(files)))
     except FormatError:

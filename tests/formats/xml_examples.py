@@ -1,4 +1,4 @@
-"""Small XML files written here from each format's layout, for what no real file shows."""
+"""Small XML files, written from the layout of each format, for cases without a real file."""
 
 from __future__ import annotations
 

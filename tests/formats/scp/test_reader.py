@@ -1,4 +1,4 @@
-"""SCP-ECG files, held against ecgdatakit (an independent reader), the DICOM copy of one and the EDF copy of another."""
+"""SCP-ECG files, compared with ecgdatakit (an independent reader), a DICOM copy and an EDF copy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES: dict[str, tuple[tuple[str, ...], float, int, float | None, str | None]] =
     f"{ANONYMOUS}20081029_105642_ANON000010.scp": (EIGHT, 600.0, 6000, 40.0, None),
     f"{ANONYMOUS}20170504_163507_ANON000009.scp": (EIGHT, 600.0, 6000, 104.0, None),
 }
-"""What is in each: its leads, rate, samples, age and sex."""
+"""Leads, sampling rate, number of samples, age and sex of every file."""
 REFUSED = {
     "scp/healforce_62.scp": "does not conform to SCP-ECG",
     "scp/scptools_test_log.scp": "section 3 is not where its pointer says; the file is damaged",
@@ -46,7 +46,7 @@ def made(raw: bytes) -> Recording:
     return read_from(MemorySource({"s.scp": raw}), "s.scp")
 
 
-def test_there_are_no_other_files(hospital_files: Path) -> None:
+def test_every_sample_file_is_listed(hospital_files: Path) -> None:
     with zipfile.ZipFile(hospital_files) as archive:
         assert {name for name in archive.namelist() if re.match("scp/.", name)} == {*FILES, *REFUSED}
 
@@ -60,8 +60,8 @@ def test_every_file_is_read(name: str, hospital_files: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if "contec" not in name])
-def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path, tmp_path: Path) -> None:
-    """It refuses the two contec files."""
+def test_values_match_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
+    """ecgdatakit rejects the two contec files."""
     source = open_source(hospital_files)
     recording, theirs = read_from(source, name), ecgdatakit_reads(source.read(name), tmp_path, "theirs.scp")
     assert recording.leads == tuple(theirs.leads)
@@ -70,12 +70,12 @@ def test_values_are_those_that_ecgdatakit_reads(name: str, hospital_files: Path,
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_corrupt_file_and_one_that_does_not_conform_are_refused(name: str, hospital_files: Path) -> None:
+def test_corrupt_and_nonconforming_files_are_rejected(name: str, hospital_files: Path) -> None:
     with pytest.raises(FormatError, match=rf"{name}: {REFUSED[name]}"):
         read_from(open_source(hospital_files), name)
 
 
-def test_the_dicom_copy_of_a_record_is_the_same_to_a_millionth(hospital_files: Path) -> None:
+def test_record_matches_its_dicom_copy(hospital_files: Path) -> None:
     source = open_source(hospital_files)
     ours = read_from(source, "scp/ecgtoolkit_Example.scp")
     copy = read_from(source, "dicom/ecgtoolkit_Example.dcm")
@@ -84,8 +84,8 @@ def test_the_dicom_copy_of_a_record_is_the_same_to_a_millionth(hospital_files: P
     np.testing.assert_array_equal(ours.select(copy.leads).digital, copy.digital)
 
 
-def test_a_record_cut_at_64_kib_a_lead_holds_the_first_steps_of_its_edf_copy(hospital_files: Path) -> None:
-    """The EDF copy has all 37,855 samples; its header claims steps six times as large, so steps are compared."""
+def test_record_truncated_at_64_kib_per_lead_matches_its_edf_copy(hospital_files: Path) -> None:
+    """The EDF copy has all 37,855 samples but states another gain, so digital values are compared."""
     source = open_source(hospital_files)
     ours, copy = read_from(source, "scp/contec_0000050.scp"), read_from(source, "edf/contec_0000050.edf")
     np.testing.assert_array_equal(ours.digital, copy.digital[:, :32767])
@@ -93,7 +93,7 @@ def test_a_record_cut_at_64_kib_a_lead_holds_the_first_steps_of_its_edf_copy(hos
     assert ours.provenance.notes == ("12 leads hold fewer samples than declared",)
 
 
-def test_what_the_files_say_about_people(hospital_files: Path) -> None:
+def test_identity_of_the_sample_files(hospital_files: Path) -> None:
     source = open_source(hospital_files)
     assert read_identity_from(source, "scp/contec_demo.scp") == {
         "patient_name": ("Patient", "Demo"),
@@ -122,7 +122,7 @@ def test_what_the_files_say_about_people(hospital_files: Path) -> None:
         ((40, 9), None, None, None),
     ],
 )
-def test_the_age_is_that_stated_or_follows_from_the_dates(
+def test_age_is_stated_or_computed_from_dates(
     age: tuple[int, int] | None,
     birth: tuple[int, int, int] | None,
     acquired: tuple[int, int, int] | None,
@@ -136,7 +136,7 @@ def test_the_age_is_that_stated_or_follows_from_the_dates(
     assert made(record(scp)).age == pytest.approx(expected)
 
 
-def test_section_1_is_followed_as_far_as_it_goes() -> None:
+def test_section_1_is_read_up_to_the_first_invalid_tag() -> None:
     scp = scp_leads(SMALL)
     scp.sections[1] = struct.pack("<BHB", 8, 1, 2) + struct.pack("<BH", 0, 5000) + b"cut off"
     assert made(record(scp)).sex == "female"
@@ -147,18 +147,18 @@ def test_section_1_is_followed_as_far_as_it_goes() -> None:
     ("interval", "sampling_rate"),
     [(1667, 600.0), (2000, 500.0), (3333, 300.0), (3906, 256.0), (1250, 800.0), (30030, 1e6 / 30030)],
 )
-def test_an_interval_in_microseconds_is_taken_for_the_whole_rate_it_means(interval: int, sampling_rate: float) -> None:
+def test_sampling_rate_from_rounded_interval(interval: int, sampling_rate: float) -> None:
     assert made(record(scp_leads(SMALL, interval=interval))).sampling_rate == sampling_rate
 
 
-def test_checksums_are_the_standards() -> None:
-    """Against a CRC-CCITT worked out bit by bit."""
+def test_checksums_follow_the_standard() -> None:
+    """Compare with a CRC-CCITT computed bit by bit."""
     data = bytes(range(200))
     assert struct.unpack("<H", section(5, data)[:2])[0] == crc(section(5, data)[2:])
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6])
-def test_a_damaged_section_is_refused_by_its_number(number: int) -> None:
+def test_damaged_section_is_rejected_by_its_number(number: int) -> None:
     scp = scp_leads(SMALL)
     scp.sections[1] = b"\xff\0\0"
     raw = bytearray(record(scp))
@@ -168,7 +168,7 @@ def test_a_damaged_section_is_refused_by_its_number(number: int) -> None:
         made(bytes(raw))
 
 
-def test_a_record_whose_own_checksum_alone_fails_is_read_with_a_note() -> None:
+def test_wrong_checksum_of_the_record_is_noted() -> None:
     raw = bytearray(record(scp_leads(SMALL)))
     raw[0] ^= 1
     recording = made(bytes(raw))
@@ -193,7 +193,7 @@ def test_a_record_whose_own_checksum_alone_fails_is_read_with_a_note() -> None:
         ({6: struct.pack("<HHBB", 2500, 2000, 7, 0) + bytes(40)}, "differences of order 7"),
     ],
 )
-def test_sections_out_of_order_are_refused(change: dict[int, bytes], said: str) -> None:
+def test_invalid_sections_are_rejected(change: dict[int, bytes], said: str) -> None:
     scp = scp_leads(SMALL)
     scp.sections |= change
     with pytest.raises(FormatError, match=said):
@@ -201,13 +201,13 @@ def test_sections_out_of_order_are_refused(change: dict[int, bytes], said: str) 
 
 
 @pytest.mark.parametrize("number", [3, 6])
-def test_a_record_without_leads_or_rhythm_is_refused(number: int) -> None:
+def test_record_without_leads_or_rhythm_is_rejected(number: int) -> None:
     scp = scp_leads(SMALL)
     del scp.sections[number]
     with pytest.raises(FormatError, match=f"has no section {number}"):
         made(record(scp))
 
 
-def test_an_empty_record_is_refused() -> None:
+def test_empty_record_is_rejected() -> None:
     with pytest.raises(FormatError, match="has no section 3"):
         made(record(Scp()))

@@ -40,7 +40,7 @@ BEATS: Beats = [
     (0, 560, 601, 640, 590, 622),
     (0, 930, 980, 1000, 970, 993),
 ]
-"""Kind, subtraction zone with its fiducial, protected zone; of the second another kind, the last at the end."""
+"""Type, subtraction zone, and protected zone. The second has another type; the last is at the end."""
 FIDUCIAL = 61
 SAMPLES = 1000
 
@@ -50,7 +50,7 @@ def made(scp: Scp) -> Recording:
 
 
 def wave(seed: int, samples: int = SAMPLES) -> Ints:
-    """A smooth signal with steep heartbeats."""
+    """Return a smooth signal with steep heartbeats."""
     random = np.random.default_rng(seed)
     smooth = 60 * np.sin(np.arange(samples) / (20 + 10 * random.random()))
     for _, _, middle, *_ in BEATS:
@@ -64,7 +64,7 @@ def reference(seed: int) -> Ints:
 
 @pytest.mark.parametrize("huffman", [False, True])
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_differences_of_every_order_come_back(order: int, huffman: bool) -> None:
+def test_differences_of_every_order(order: int, huffman: bool) -> None:
     rows = np.array([wave(1), wave(2), -wave(3)])
     np.testing.assert_array_equal(made(scp_leads(rows, order=order, huffman=huffman)).digital, rows)
 
@@ -75,8 +75,8 @@ def test_differences_of_every_order_come_back(order: int, huffman: bool) -> None
     st.sampled_from([0, 1, 2]),
     st.booleans(),
 )
-def test_any_samples_come_back(samples: list[int], order: int, huffman: bool) -> None:
-    """Also where differences overflow 16 bits, as they do in an encoder of 16 bits."""
+def test_round_trip_of_any_samples(samples: list[int], order: int, huffman: bool) -> None:
+    """Differences may overflow 16 bits, as in a 16-bit encoder."""
     rows = np.array([samples])
     wrapped = [(value + 2**15) % 2**16 - 2**15 for value in np.diff(rows[0], order, prepend=[0] * order)]
     scp = scp_leads(rows, order=0, huffman=huffman)
@@ -88,7 +88,7 @@ def test_any_samples_come_back(samples: list[int], order: int, huffman: bool) ->
 
 
 def table(codes: list[tuple[str, int, int, int]]) -> bytes:
-    """A Huffman table: prefix, bits of the number that follows, mode, value."""
+    """Return a Huffman table from prefix, bits of the following number, mode and value of each code."""
     out = struct.pack("<H", len(codes))
     for prefix, follows, mode, value in codes:
         mirrored = int(prefix[::-1], 2)
@@ -96,8 +96,8 @@ def table(codes: list[tuple[str, int, int, int]]) -> bytes:
     return out
 
 
-def test_a_files_own_table_with_codes_of_three_kinds() -> None:
-    """0 is 7, 10 is -3, 110 and 11 bits is a number, 111 and 3 bits is 100 and a number."""
+def test_custom_huffman_table() -> None:
+    """0 is 7, 10 is -3, 110 precedes a number of 11 bits, 111 precedes 3 bits that are added to 100."""
     own = table([("0", 0, 1, 7), ("10", 0, 1, -3), ("110", 11, 1, 0), ("111", 3, 1, 100)])
     bits = "0" + "10" + "110" + format(-1000 % 2048, "011b") + "111" + "011" + "111" + "101" + "0"
     scp = Scp({2: struct.pack("<H", 1) + own, 3: lead_section([(1, 1, 6)])})
@@ -106,7 +106,7 @@ def test_a_files_own_table_with_codes_of_three_kinds() -> None:
     assert made(scp).digital.tolist() == [[7, -3, -1000, 103, 97, 7]]
 
 
-def test_tables_are_switched_within_a_lead_and_start_anew_with_the_next() -> None:
+def test_switches_of_tables_within_a_lead() -> None:
     first = table([("0", 0, 1, 1), ("10", 0, 0, 2), ("11", 0, 1, 5)])
     second = table([("0", 0, 1, -1), ("10", 0, 0, 1), ("11", 0, 0, 2)])
     scp = Scp({2: struct.pack("<H", 2) + first + second, 3: lead_section([(1, 1, 6), (2, 1, 6)])})
@@ -117,14 +117,14 @@ def test_tables_are_switched_within_a_lead_and_start_anew_with_the_next() -> Non
 
 
 @pytest.mark.parametrize("bits", ["1" * 64, "10" + "1" * 62])
-def test_bits_that_are_no_code_and_switches_to_no_table_are_refused(bits: str) -> None:
+def test_invalid_codes_and_switches_are_rejected(bits: str) -> None:
     scp = Scp({2: struct.pack("<H", 1) + table([("0", 0, 1, 1), ("10", 0, 0, 9)]), 3: lead_section([(1, 1, 6)])})
     scp.sections[6] = struct.pack("<HHBBH", 2500, 2000, 0, 0, 8) + packed(bits)
     with pytest.raises(FormatError, match="an invalid Huffman code"):
         made(scp)
 
 
-def test_a_huffman_code_that_ends_too_early_is_refused() -> None:
+def test_truncated_huffman_code_is_rejected() -> None:
     scp = scp_leads(np.array([wave(1)]))
     scp.sections[3] = lead_section([(1, 1, SAMPLES + 2000)])
     with pytest.raises(FormatError, match="ends before its last sample"):
@@ -132,7 +132,7 @@ def test_a_huffman_code_that_ends_too_early_is_refused() -> None:
 
 
 @pytest.mark.parametrize("huffman", [False, True])
-def test_counts_of_bytes_that_overflow_16_bits_are_made_out(huffman: bool) -> None:
+def test_sizes_that_overflow_16_bits(huffman: bool) -> None:
     random = np.random.default_rng(0)
     rows = random.integers(-3000, 3000, (3, 40_000))
     rows[1, 100:] = 5  # short in Huffman code: does not overflow
@@ -143,7 +143,7 @@ def test_counts_of_bytes_that_overflow_16_bits_are_made_out(huffman: bool) -> No
 
 
 def residuals(rows: Ints, beats: Beats, nanovolts: int = 2500) -> Scp:
-    """Leads I and II less their reference beats of another step, 5 uV."""
+    """Return leads I and II without their reference beats, which have another resolution, 5 uV."""
     places = [(number, 1, SAMPLES) for number in (1, 2)]
     templates = [reference(0), -reference(7)]
     scale = 5000 // nanovolts
@@ -155,8 +155,8 @@ def residuals(rows: Ints, beats: Beats, nanovolts: int = 2500) -> Scp:
 
 
 @pytest.mark.parametrize("nanovolts", [2500, 5000, 1000])
-def test_the_reference_beat_is_put_back(nanovolts: int, tmp_path: Path) -> None:
-    """Only at beats of kind 0, from the fiducial on, as far as the reference beat goes."""
+def test_reference_beat_is_added(nanovolts: int, tmp_path: Path) -> None:
+    """It is added only at beats of type 0, aligned at the fiducial point."""
     rows = np.array([wave(4), wave(5)])
     scp = residuals(rows, BEATS, nanovolts)
     recording = made(scp)
@@ -168,7 +168,7 @@ def test_the_reference_beat_is_put_back(nanovolts: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "said"), [(4, "does not list the heartbeats"), (5, "has no section 5, the reference beat")]
 )
-def test_a_rhythm_less_its_reference_beat_needs_that_beat(number: int, said: str) -> None:
+def test_subtracted_rhythm_needs_the_reference_beat(number: int, said: str) -> None:
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     del scp.sections[number]
     with pytest.raises(FormatError, match=said):
@@ -176,7 +176,7 @@ def test_a_rhythm_less_its_reference_beat_needs_that_beat(number: int, said: str
 
 
 def bimodal(rows: Ints, beats: Beats, *, minus: bool, flagged: bool = True, protocol: int = 20) -> Scp:
-    """Leads stored at a quarter of 500 Hz outside the protected zones, with or without the reference beat."""
+    """Return leads at a quarter of 500 Hz outside the protected zones, with or without the reference beat."""
     scp = residuals(rows, beats, 5000) if minus else Scp({2: DEFAULT_TABLE, 4: beat_section(300, FIDUCIAL, beats)})
     places = [(number, 1, rows.shape[1]) for number in (1, 2)]
     templates = [reference(0), -reference(7)]
@@ -192,7 +192,7 @@ def bimodal(rows: Ints, beats: Beats, *, minus: bool, flagged: bool = True, prot
 
 
 @pytest.mark.parametrize("minus", [False, True])
-def test_bimodal_compression_keeps_protected_zones_and_interpolates_between(minus: bool) -> None:
+def test_bimodal_compression(minus: bool) -> None:
     rows = np.array([wave(6), wave(7)])
     recording = made(bimodal(rows, BEATS, minus=minus))
     assert (recording.sampling_rate, recording.num_samples) == (500.0, SAMPLES)
@@ -206,8 +206,8 @@ def test_bimodal_compression_keeps_protected_zones_and_interpolates_between(minu
     assert off.mean() < 5
 
 
-def test_what_stands_for_four_samples_is_the_one_in_their_middle() -> None:
-    """A ramp between zones is a ramp again but for its ends; what is left over is kept as it was."""
+def test_decimated_sample_is_the_middle_of_its_group() -> None:
+    """A ramp between zones is restored except at its ends. Incomplete groups are stored unchanged."""
     ramp = np.tile(np.arange(0, 8 * 43, 8), (2, 1))
     beats: Beats = [(1, 1, 5, 10, 1, 10), (1, 20, 25, 30, 30, 32)]
     digital = made(bimodal(ramp, beats, minus=False)).digital[0]
@@ -220,14 +220,14 @@ def test_what_stands_for_four_samples_is_the_one_in_their_middle() -> None:
     assert digital[26:32].tolist() == ramp[0, 26:32].tolist()
 
 
-def test_decimation_is_told_by_the_rates_also_without_the_flag() -> None:
-    """Some writers subtract and decimate without setting it."""
+def test_decimation_without_the_flag() -> None:
+    """Some writers subtract and decimate without setting the flag."""
     rows = np.array([wave(6), wave(7)])
     flagged, plain = (made(bimodal(rows, BEATS, minus=True, flagged=flag)) for flag in (True, False))
     np.testing.assert_array_equal(flagged.digital, plain.digital)
 
 
-def test_from_version_3_on_the_flag_means_nothing() -> None:
+def test_bimodal_flag_is_ignored_from_version_3() -> None:
     rows = np.array([wave(6), wave(7)])
     scp = scp_leads(rows)
     scp.sections[6] = scp.sections[6][:5] + b"\1" + scp.sections[6][6:]
@@ -238,7 +238,7 @@ def test_from_version_3_on_the_flag_means_nothing() -> None:
         made(scp)
 
 
-def test_rates_that_do_not_go_together_are_refused() -> None:
+def test_inconsistent_sampling_intervals_are_rejected() -> None:
     scp = bimodal(np.array([wave(6), wave(7)]), BEATS, minus=True)
     scp.sections[6] = struct.pack("<HH", 5000, 3000) + scp.sections[6][4:]
     with pytest.raises(FormatError, match="intervals of 3000 and 2000 us do not match"):
@@ -246,8 +246,8 @@ def test_rates_that_do_not_go_together_are_refused() -> None:
 
 
 @pytest.mark.parametrize("minus", [False, True])
-def test_a_lead_that_breaks_off_cannot_have_its_heartbeats_back(minus: bool) -> None:
-    """Of 16 bits, without a code that would notice."""
+def test_truncated_lead_cannot_be_decompressed(minus: bool) -> None:
+    """Plain 16-bit samples have no code that would detect it."""
     scp = bimodal(np.array([wave(6), wave(7)]), BEATS, minus=minus)
     half = [wave(seed)[:100].tolist() for seed in (6, 7)]
     beat = [reference(0).tolist(), (-reference(7)).tolist()]
@@ -260,15 +260,15 @@ def test_a_lead_that_breaks_off_cannot_have_its_heartbeats_back(minus: bool) -> 
 
 
 @pytest.mark.parametrize("beats", [[BEATS[0]] * 200, [(0, 1, 500, 1000, 1, 0)] * 5])
-def test_heartbeats_without_room_are_refused(beats: Beats) -> None:
-    """They were added up for hours: 65,535 fit a record, times 255 leads."""
+def test_too_many_heartbeats_are_rejected(beats: Beats) -> None:
+    """Adding 65,535 heartbeats to 255 leads would take hours."""
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     scp.sections[4] = beat_section(300, FIDUCIAL, beats)
     with pytest.raises(FormatError, match="do not fit in 1000 samples"):
         made(scp)
 
 
-def test_leads_recorded_one_after_another_are_set_side_by_side() -> None:
+def test_leads_recorded_one_after_another_are_aligned() -> None:
     rows = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     places = [(1, 1, 3), (2, 4, 6), (3, 4, 6)]
     recording = made(Scp({3: lead_section(places), 6: data_section(rows)}))
@@ -281,13 +281,13 @@ def test_leads_recorded_one_after_another_are_set_side_by_side() -> None:
     assert recording.provenance.notes == ("its leads do not cover the same time; the rest is missing",)
 
 
-def test_leads_that_are_years_apart_are_refused() -> None:
+def test_leads_far_apart_are_rejected() -> None:
     places = [(1, 1, 3), (2, 4_000_000_001, 4_000_000_003)]
     with pytest.raises(FormatError, match="too far apart"):
         made(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6]])}))
 
 
-def test_calculated_leads_are_noted_and_unknown_numbers_named_ecg() -> None:
+def test_calculated_and_unknown_leads() -> None:
     places = [(1, 1, 3), (111, 1, 3), (200, 1, 3)]
     recording = made(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6], [7, 8, 9]])}))
     assert recording.leads == ("I", "III", "ECG")

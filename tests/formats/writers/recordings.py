@@ -1,4 +1,4 @@
-"""Recordings to be written: real ones, and random ones of every kind that a reader may give."""
+"""Recordings to write: real recordings, and random recordings of every kind that a reader may return."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RATES = (1.0, 100.0, 128.5, 200.0, 240.0, 250.0, 257.0, 300.0, 1000 / 3, 360.0, 
 GAINS = (1000.0, 200.0, 1000 / 4.88, 409.6, 12500.0, 300.0, -200.0, 1.0, 7.13, 1206.0, 1e5, 204.8)
 DEFAULT = WriteOptions()
 ORIGINALS = {"chapman": 16, "ptbxl": 66, "cpsc2018": 20, "ludb": 20}
-"""12-lead recordings of each publisher in originals.zip."""
+"""Number of 12-lead recordings of each publisher in originals.zip."""
 
 
 @st.composite
 def recordings(draw: st.DrawFn, missing: bool = True, fastest: float = 1e4) -> Recording:
-    """Any leads, rate up to the ``fastest``, gains and baselines; 16 or 32 bits; perhaps with ``missing`` samples."""
+    """Draw a recording with any leads, sampling rate up to ``fastest``, gains and baselines, in 16 or 32 bits."""
     leads = tuple(draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=13, unique=True)))
     count, num_samples = len(leads), draw(st.integers(1, 400))
     sampling_rate = draw(
@@ -59,7 +59,7 @@ def recordings(draw: st.DrawFn, missing: bool = True, fastest: float = 1e4) -> R
 
 
 def put(recording: Recording, path: Path, contents: WriteOptions = DEFAULT) -> tuple[str, ...]:
-    """Write as ``write`` does, without its waiting for the disk; the notes."""
+    """Write like ``write`` but without waiting for the disk. Return the notes."""
     writer = writer_for(path, None)
     encoded = encode(recording, writer, file_stem(path, writer), contents)
     for file, data in zip(output_paths(path, writer, encoded), encoded.files.values(), strict=True):
@@ -68,14 +68,14 @@ def put(recording: Recording, path: Path, contents: WriteOptions = DEFAULT) -> t
 
 
 def millivolts(recording: Recording) -> npt.NDArray[np.float64]:
-    """(leads, samples), NaN where a sample is missing, by the definition of a recording."""
+    """Return the values by the definition of a recording, shape (leads, samples). NaN is missing."""
     values = (recording.digital.astype(np.float64) - recording.baseline[:, None]) / recording.gain[:, None]
     values[recording.digital == missing_value(recording.digital.dtype)] = np.nan
     return values
 
 
 def originals(archive: Path, publisher: str) -> Iterator[Recording]:
-    """Every 12-lead recording of a publisher."""
+    """Iterate over every 12-lead recording of a publisher."""
     source = open_source(archive)
     for name in source.names():
         if name.startswith(publisher) and (name.endswith(".hea") or "ECGDataDenoised" in name):
@@ -83,7 +83,7 @@ def originals(archive: Path, publisher: str) -> Iterator[Recording]:
 
 
 def chapman(archive: Path, count: int) -> Iterator[Recording]:
-    """So many of the 10,646 Chapman recordings, evenly apart."""
+    """Iterate over ``count`` evenly spaced recordings of the 10,646 in Chapman."""
     source = open_source(archive)
     names = [name for name in source.names() if name.endswith(".hea")]
     for name in names[:: len(names) // count][:count]:

@@ -1,4 +1,4 @@
-"""CSV as clocs writes it, read by pandas, by polars, and back by clocs."""
+"""CSV files of clocs, read by pandas, polars and clocs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.formats.writers.recordings import chapman, millivolts, put, recording
 
 
 def check(recording: Recording, path: Path) -> None:
-    """All that a recording holds comes back, and others' readers find time and millivolts."""
+    """Assert that all fields of a recording are restored, and that pandas reads time and millivolts."""
     assert put(recording, path) == ()
     expected = millivolts(recording)
     table = pd.read_csv(path, comment="#", dtype=np.float64)
@@ -38,16 +38,16 @@ def check(recording: Recording, path: Path) -> None:
 
 @settings(max_examples=30)
 @given(recording=recordings())
-def test_any_recording_comes_back_exactly(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_exact_round_trip_of_any_recording(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(recording, tmp_path_factory.mktemp("csv") / "r.csv")
 
 
-def test_real_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
+def test_exact_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
     for recording in chapman(real_data / "chapman.zip", 5):
         check(recording, tmp_path / "r.csv")
 
 
-def test_leads_that_are_not_written_are_not_said_to_be_computed(tmp_path: Path) -> None:
+def test_only_written_leads_are_listed_as_derived(tmp_path: Path) -> None:
     some = add_derived_leads(make_recording(("I", "II"))).select(("I", "II", "III", "aVR"))
     put(some, tmp_path / "r.csv", WriteOptions(derived=False))
     assert "# derived" not in (tmp_path / "r.csv").read_text()
@@ -55,8 +55,8 @@ def test_leads_that_are_not_written_are_not_said_to_be_computed(tmp_path: Path) 
     assert '# derived: ["III", "aVR"]\n' in (tmp_path / "r.csv").read_text()
 
 
-def test_a_spreadsheet_finds_no_formula_in_it(tmp_path: Path) -> None:
-    """Neither in the name of a lead nor in a label; both come back as they were."""
+def test_file_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
+    """Names of leads and labels are escaped, and restored on reading."""
     recording = make_recording(("-aVR", "=1+1", "V2"), labels=("=1+1", "AF,=2+2", "AF;@x"))
     put(recording, tmp_path / "r.csv")
     head = [line for line in (tmp_path / "r.csv").read_text().splitlines() if not line[:1].isdigit()]
@@ -66,7 +66,7 @@ def test_a_spreadsheet_finds_no_formula_in_it(tmp_path: Path) -> None:
     assert (ours.leads, ours.labels) == (recording.leads, recording.labels)
 
 
-def test_polars_reads_it_too(real_data: Path, tmp_path: Path) -> None:
+def test_polars_reads_the_file(real_data: Path, tmp_path: Path) -> None:
     (recording,) = chapman(real_data / "chapman.zip", 1)
     put(recording, tmp_path / "r.csv")
     table = pl.read_csv(tmp_path / "r.csv", comment_prefix="#")

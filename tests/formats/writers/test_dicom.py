@@ -1,4 +1,4 @@
-"""DICOM as clocs writes it, read by ``pydicom``."""
+"""DICOM files of clocs, read by ``pydicom``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCP_ECG = {"I": 1, "II": 2, "V1": 3, "V2": 4, "V6": 8, "III": 61, "aVR": 62, "aV
 
 
 def loaded(path: Path) -> tuple[Dataset, npt.NDArray[np.float64]]:
-    """The file as the library has it, and its samples (leads, samples) in microvolt, NaN where they are padding."""
+    """Return the dataset, and its samples in microvolt, shape (leads, samples). NaN is padding."""
     dataset = pydicom.dcmread(path)
     group = dataset.WaveformSequence[0]
     values = np.array(dataset.waveform_array(0), np.float64)
@@ -44,7 +44,7 @@ def loaded(path: Path) -> tuple[Dataset, npt.NDArray[np.float64]]:
 
 
 def check(recording: Recording, folder: Path) -> tuple[str, ...]:
-    """Samples to the digits that DICOM has for a scale (half a step where 16 bits are too few), leads, rate, labels."""
+    """Assert that samples, leads, sampling rate and labels are restored, up to the precision of DICOM."""
     notes = put(recording, folder / "r.dcm")
     dataset, microvolts = loaded(folder / "r.dcm")
     group = dataset.WaveformSequence[0]
@@ -70,7 +70,7 @@ def check(recording: Recording, folder: Path) -> tuple[str, ...]:
 
 @settings(max_examples=25)
 @given(recording=recordings(fastest=1001.0))
-def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_round_trip_of_any_recording(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("dicom")
     low = 50.0 if len(recording.leads) <= 12 else 200.0
     if not low <= recording.sampling_rate <= 1000:
@@ -83,14 +83,14 @@ def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest
 
 
 def exactly(recording: Recording, folder: Path) -> None:
-    """A real recording: nothing is lost, and its leads are found by their codes."""
+    """Assert that a real recording is restored exactly, and that its leads have codes."""
     assert check(recording, folder) == ()
     ours = read(folder / "r.dcm", derive_leads=False)
     assert (ours.leads, ours.sampling_rate, ours.age) == (recording.leads, recording.sampling_rate, recording.age)
     np.testing.assert_allclose(ours.signal, recording.signal, rtol=1e-6, atol=1e-9)
 
 
-def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
     for recording in (
         *chapman(real_data / "chapman.zip", 5),
         *list(originals(real_data / "originals.zip", "ludb"))[:5],
@@ -100,7 +100,7 @@ def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("publisher", ORIGINALS)
-def test_all_originals_come_back(real_data: Path, publisher: str, tmp_path: Path) -> None:
+def test_round_trip_of_all_originals(real_data: Path, publisher: str, tmp_path: Path) -> None:
     found = list(originals(real_data / "originals.zip", publisher))
     assert len(found) == ORIGINALS[publisher]
     for recording in found:
@@ -108,7 +108,7 @@ def test_all_originals_come_back(real_data: Path, publisher: str, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+def test_round_trip_of_a_hundred_chapman_recordings(real_data: Path, tmp_path: Path) -> None:
     found = list(chapman(real_data / "chapman.zip", 100))
     assert len(found) == 100
     for recording in found:
@@ -126,7 +126,7 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
         (STANDARD_LEADS, 100.0, 1000, AMBULATORY),
     ],
 )
-def test_the_class_is_one_whose_limits_are_kept(
+def test_storage_class_accepts_the_recording(
     leads: tuple[str, ...], sampling_rate: float, num_samples: int, expected: str, tmp_path: Path
 ) -> None:
     """PS3.3 A.34.3 to A.34.5: leads, samples and sampling frequency of each class."""
@@ -134,7 +134,7 @@ def test_the_class_is_one_whose_limits_are_kept(
     assert pydicom.dcmread(tmp_path / "r.dcm").SOPClassUID == expected
 
 
-def test_leads_have_codes_of_both_schemes(tmp_path: Path) -> None:
+def test_leads_have_scp_and_mdc_codes(tmp_path: Path) -> None:
     write(make_recording((*SCP_ECG, "chest strap"), 100), tmp_path / "r.dcm")
     channels = pydicom.dcmread(tmp_path / "r.dcm").WaveformSequence[0].ChannelDefinitionSequence
     for channel, (lead, number) in zip(channels, SCP_ECG.items(), strict=False):
@@ -150,7 +150,7 @@ def test_leads_have_codes_of_both_schemes(tmp_path: Path) -> None:
     assert channels[-1].ChannelLabel == "chest strap"
 
 
-def test_nobody_is_named_unless_asked(tmp_path: Path) -> None:
+def test_patient_id_is_written_only_on_request(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(patient_id="Smith-42"), site="St Elsewhere")
     write(recording, tmp_path / "r.dcm")
     raw = (tmp_path / "r.dcm").read_bytes()
@@ -164,7 +164,7 @@ def test_nobody_is_named_unless_asked(tmp_path: Path) -> None:
     assert (dataset.PatientID, dataset.PatientIdentityRemoved) == ("Smith-42", "NO")
 
 
-def test_the_same_content_has_the_same_bytes_and_other_content_another_uid(tmp_path: Path) -> None:
+def test_bytes_and_uids_depend_on_the_content(tmp_path: Path) -> None:
     one, other = make_recording(seed=1), make_recording(seed=2)
     for name, recording in (("a", one), ("b", one), ("c", other)):
         write(recording, tmp_path / f"{name}.dcm")
@@ -180,13 +180,13 @@ def test_the_same_content_has_the_same_bytes_and_other_content_another_uid(tmp_p
     ("age", "written", "exact"),
     [(74.0, "074Y", True), (74.5, "074Y", False), (0.5, "006M", True), (1.9, "022M", False), (0.0, "000D", True)],
 )
-def test_the_age_is_in_years_months_or_days(age: float, written: str, exact: bool, tmp_path: Path) -> None:
+def test_age_in_years_months_or_days(age: float, written: str, exact: bool, tmp_path: Path) -> None:
     done = write(dataclasses.replace(make_recording(), age=age), tmp_path / "r.dcm")
     assert pydicom.dcmread(tmp_path / "r.dcm").PatientAge == written
     assert (AGE_CHANGED in done.notes) is not exact
 
 
-def test_a_derived_lead_says_so(tmp_path: Path) -> None:
+def test_derived_lead_is_marked(tmp_path: Path) -> None:
     write(make_recording(), tmp_path / "r.dcm", derived=True)
     channels = pydicom.dcmread(tmp_path / "r.dcm").WaveformSequence[0].ChannelDefinitionSequence
     said = {channel.ChannelLabel: channel.get("ChannelDerivationDescription") for channel in channels}
@@ -194,13 +194,13 @@ def test_a_derived_lead_says_so(tmp_path: Path) -> None:
     assert said["aVF"] == "computed from leads I and II"
 
 
-def test_raw_steps_are_refused(tmp_path: Path) -> None:
+def test_raw_digital_values_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(SignalError, match="raw digital values"):
         write(dataclasses.replace(make_recording(), unit="adu"), tmp_path / "r.dcm")
     assert not list(tmp_path.iterdir())
 
 
-def test_texts_that_dicom_cannot_hold_are_cut(tmp_path: Path) -> None:
+def test_long_texts_are_truncated(tmp_path: Path) -> None:
     recording = make_recording(("I", "a\\b\nc" * 20), labels=("x\\y" * 400,))
     write(recording, tmp_path / "r.dcm")
     dataset = pydicom.dcmread(tmp_path / "r.dcm")
@@ -208,7 +208,7 @@ def test_texts_that_dicom_cannot_hold_are_cut(tmp_path: Path) -> None:
     assert len(dataset.WaveformAnnotationSequence[0].UnformattedTextValue) == 1024
 
 
-def test_without_pydicom_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pydicom_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydicom.dataset", None)
     with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
         write(make_recording(), tmp_path / "r.dcm")

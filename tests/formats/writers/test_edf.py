@@ -1,4 +1,4 @@
-"""EDF+ and BDF+ as clocs writes them, read by ``pyedflib``."""
+"""EDF+ and BDF+ files of clocs, read by ``pyedflib``."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ RATE = "the sampling rate is rounded, because the header counts time in 10 us"
 SPARE = "the last data record is padded with 0; an annotation marks the end of the recording"
 AGE = "the age is not written, because the header has no field for it"
 MOST_MILLIVOLTS = 5e9
-"""Half of the 9,999,999 V that the header's eight characters can say."""
+"""Half of the 9,999,999 V that fit in eight characters of the header."""
 PER_MILLIVOLT = {"uV": 1000.0, "mV": 1.0, "V": 1e-3, "nV": 1e6}
 
 
 def check(recording: Recording, path: Path) -> tuple[str, ...]:
-    """Integers, scale, rate, names and length are what the library finds, as far as the notes do not say otherwise."""
+    """Assert that pyedflib reads the same integers, gain, sampling rate, names and length, except as noted."""
     notes = put(recording, path)
     expected, num_samples = millivolts(recording), recording.num_samples
     with contextlib.closing(pyedflib.EdfReader(str(path))) as file:
@@ -77,7 +77,9 @@ def _fits(recording: Recording, row: int, path: Path) -> bool:
 @pytest.mark.parametrize("ending", ["edf", "bdf"])
 @settings(max_examples=25)
 @given(recording=recordings(missing=False))
-def test_any_recording_comes_back(ending: str, recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_round_trip_of_any_recording(
+    ending: str, recording: Recording, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("edf") / f"r.{ending}"
     if np.abs(millivolts(recording)).max() > MOST_MILLIVOLTS:
         with contextlib.suppress(SignalError):
@@ -89,13 +91,13 @@ def test_any_recording_comes_back(ending: str, recording: Recording, tmp_path_fa
 
 
 @pytest.mark.parametrize("num_samples", [4999, 4998, 2311, 577, 29 * 31, 30_000])
-def test_a_data_record_of_any_length_lasts_exactly_as_long(num_samples: int, tmp_path: Path) -> None:
-    """The library cuts durations off, 9.998 s must not become 9.99799; and 60 s is the longest that it takes."""
+def test_duration_of_data_records_is_exact(num_samples: int, tmp_path: Path) -> None:
+    """The library rounds durations down, and allows at most 60 s."""
     assert check(make_recording(("II",), num_samples), tmp_path / "r.edf") == ()
 
 
 def exactly(recording: Recording, path: Path) -> None:
-    """A real recording: every integer, its gains and its rate come back, by the library and by our reader."""
+    """Assert that pyedflib and clocs restore integers, gains and sampling rate of a real recording exactly."""
     gone = recording.digital == missing_value(recording.digital.dtype)
     if gone.any():
         with pytest.raises(SignalError, match=f"{gone.sum()} samples are missing"):
@@ -113,7 +115,7 @@ def exactly(recording: Recording, path: Path) -> None:
     )
 
 
-def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
     for recording in (
         *chapman(real_data / "chapman.zip", 5),
         *list(originals(real_data / "originals.zip", "ludb"))[:5],
@@ -124,7 +126,7 @@ def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["edf", "bdf"])
 @pytest.mark.parametrize("publisher", ORIGINALS)
-def test_all_originals_come_back(real_data: Path, publisher: str, ending: str, tmp_path: Path) -> None:
+def test_round_trip_of_all_originals(real_data: Path, publisher: str, ending: str, tmp_path: Path) -> None:
     found = list(originals(real_data / "originals.zip", publisher))
     assert len(found) == ORIGINALS[publisher]
     for recording in found:
@@ -132,7 +134,7 @@ def test_all_originals_come_back(real_data: Path, publisher: str, ending: str, t
 
 
 @pytest.mark.slow
-def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+def test_round_trip_of_a_hundred_chapman_recordings(real_data: Path, tmp_path: Path) -> None:
     found = list(chapman(real_data / "chapman.zip", 100))
     assert len(found) == 100
     for recording in found:
@@ -148,7 +150,9 @@ def test_a_hundred_chapman_recordings_come_back(real_data: Path, tmp_path: Path)
 @example(num_samples=5003, sampling_rate=500.0, frame=24)  # a prime number
 @example(num_samples=1, sampling_rate=1e6, frame=1533)
 @example(num_samples=1_800_017, sampling_rate=511.987, frame=3)
-def test_data_records_hold_all_samples_and_little_more(num_samples: int, sampling_rate: float, frame: int) -> None:
+def test_data_records_contain_all_samples_with_little_padding(
+    num_samples: int, sampling_rate: float, frame: int
+) -> None:
     records = plan_records(num_samples, sampling_rate, frame)
     seconds = records.ticks / TICKS_PER_SECOND
     assert RECORD_SECONDS_RANGE[0] <= seconds <= RECORD_SECONDS_RANGE[1]
@@ -162,8 +166,8 @@ def test_data_records_hold_all_samples_and_little_more(num_samples: int, samplin
         assert held == num_samples
 
 
-def test_few_samples_are_filled_in_where_the_clock_does_not_allow_for_their_number() -> None:
-    """At 300 Hz, 10 us count only every third sample."""
+def test_padding_for_an_exact_sampling_rate() -> None:
+    """At 300 Hz, only every third sample is at a multiple of 10 us."""
     records = plan_records(8999, 300.0, 2)
     assert (records.num_samples * records.count, records.has_exact_rate) == (9000, True)
 
@@ -179,9 +183,7 @@ def test_few_samples_are_filled_in_where_the_clock_does_not_allow_for_their_numb
         (13, 500.0, 13),
     ],
 )
-def test_data_records_are_of_the_usual_size_where_they_can_be(
-    num_samples: int, sampling_rate: float, expected: int
-) -> None:
+def test_data_records_have_the_recommended_size(num_samples: int, sampling_rate: float, expected: int) -> None:
     records = plan_records(num_samples, sampling_rate, 24)
     assert (records.num_samples, records.num_samples * records.count, records.has_exact_rate) == (
         expected,
@@ -197,8 +199,8 @@ def test_data_records_are_of_the_usual_size_where_they_can_be(
     baseline=st.integers(-40_000, 40_000),
     ends=st.tuples(st.integers(-32_767, 32_767), st.integers(-32_767, 32_767)).map(sorted),
 )
-def test_limits_give_back_gain_and_baseline(gain: float, baseline: int, ends: list[int]) -> None:
-    """By EDF's own rule: the straight line through the two ends."""
+def test_limits_represent_gain_and_baseline(gain: float, baseline: int, ends: list[int]) -> None:
+    """EDF defines the gain by the line through both limits."""
     low, high = ends
     limits = find_limits(gain, baseline, low, high, 16)
     assert -(2**15) <= limits.lowest <= low <= high <= limits.highest < 2**15
@@ -211,14 +213,14 @@ def test_limits_give_back_gain_and_baseline(gain: float, baseline: int, ends: li
 
 
 @pytest.mark.parametrize("gain", [1000.0, 200.0, 1000 / 4.88, 1000 / 2.5, 1000 / 1.25, 409.6, 1206.0, 698.0, 12500.0])
-def test_the_gains_of_devices_are_exact(gain: float) -> None:
+def test_gains_of_devices_are_exact(gain: float) -> None:
     assert find_limits(gain, 0, -4000, 4000, 16).is_exact
     assert find_limits(gain, -5, -32_000, 32_000, 16).is_exact
 
 
 @pytest.mark.parametrize("gain", [300 * math.pi, 500 * math.sqrt(2)])
-def test_24_bits_are_as_true_as_16(gain: float) -> None:
-    """Where no eight characters say the gain, a wide range is left to those who need it."""
+def test_limits_of_24_bits_are_as_precise_as_16(gain: float) -> None:
+    """A wide range is used only if the values need it, because it reduces precision."""
     narrow, wide = (find_limits(gain, 3, -2000, 2000, bits) for bits in (16, 24))
     assert not narrow.is_exact
     assert (wide.lowest, wide.highest, wide.low, wide.high) == (-(2**15), 2**15 - 1, narrow.low, narrow.high)
@@ -226,12 +228,12 @@ def test_24_bits_are_as_true_as_16(gain: float) -> None:
     assert (needed.lowest, needed.highest) == (-5_000_000, 2**15 - 1)
 
 
-def test_a_scale_that_eight_characters_cannot_say_is_refused() -> None:
+def test_gain_outside_the_header_field_is_rejected() -> None:
     with pytest.raises(SignalError, match="an EDF header cannot represent"):
         find_limits(1e-9, 0, -5, 5, 16)
 
 
-def test_missing_samples_are_refused_or_filled_with_a_trace(tmp_path: Path) -> None:
+def test_missing_samples_are_rejected_or_filled_with_an_annotation(tmp_path: Path) -> None:
     recording = make_recording(("I", "V2"), 1000)
     recording.digital[1, 200:300] = missing_value(np.int16)
     with pytest.raises(SignalError, match="100 samples are missing, and edf files cannot mark them"):
@@ -245,7 +247,7 @@ def test_missing_samples_are_refused_or_filled_with_a_trace(tmp_path: Path) -> N
     assert (onset.tolist(), duration.tolist(), text.tolist()) == ([0.4], [0.2], ["V2: 100 missing set to 0"])
 
 
-def test_zero_is_filled_in_also_where_it_does_not_fit_16_bits(tmp_path: Path) -> None:
+def test_fill_value_outside_16_bits(tmp_path: Path) -> None:
     recording = make_recording(("I",), 500)
     recording.digital[0, 5] = missing_value(np.int16)
     moved = dataclasses.replace(recording, baseline=np.array([40_000], np.int32))
@@ -266,7 +268,7 @@ def test_labels_and_episodes_are_annotations(tmp_path: Path) -> None:
     assert text.tolist() == ["59118001", "Vorhofflattern öö", "NSR", "AFIB" * 10]
 
 
-def test_many_annotations_fit_or_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_many_annotations(tmp_path: Path) -> None:
     episodes = tuple(Episode(start, start + 1, f"e{start}") for start in range(200))
     recording = dataclasses.replace(make_recording(), episodes=episodes)
     notes = put(recording, tmp_path / "r.edf")
@@ -278,7 +280,7 @@ def test_many_annotations_fit_or_are_left_out_with_a_note(tmp_path: Path) -> Non
     assert ("labels are shortened or left out" in notes) == (len(found) < 200)
 
 
-def test_nobody_is_named_and_no_day_unless_asked(tmp_path: Path) -> None:
+def test_no_patient_id_and_no_date_by_default(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(patient_id="Smith 42"), site="St Elsewhere", sex="female")
     put(recording, tmp_path / "r.edf")
     raw = (tmp_path / "r.edf").read_bytes()
@@ -289,13 +291,13 @@ def test_nobody_is_named_and_no_day_unless_asked(tmp_path: Path) -> None:
     assert (tmp_path / "r.edf").read_bytes()[8:88].decode().strip() == "Smith_42 F X X"
 
 
-def test_the_same_recording_has_the_same_bytes(tmp_path: Path) -> None:
+def test_same_recording_gives_same_bytes(tmp_path: Path) -> None:
     for name in ("a.edf", "b.edf"):
         put(make_recording(), tmp_path / name)
     assert (tmp_path / "a.edf").read_bytes() == (tmp_path / "b.edf").read_bytes()
 
 
-def test_raw_steps_have_no_unit(tmp_path: Path) -> None:
+def test_raw_digital_values_have_no_unit(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(), unit="adu", gain=np.ones(3))
     put(recording, tmp_path / "r.edf")
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
@@ -303,15 +305,15 @@ def test_raw_steps_have_no_unit(tmp_path: Path) -> None:
         np.testing.assert_array_equal(file.readSignal(0), recording.digital[0])
 
 
-def test_names_that_do_not_fit_are_numbered(tmp_path: Path) -> None:
+def test_long_lead_names_are_numbered(tmp_path: Path) -> None:
     recording = make_recording(("a very long name 1", "a very long name 2"))
     assert put(recording, tmp_path / "r.edf") == ("lead names are shortened or written in ASCII",)
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         assert file.getSignalLabels() == ["ECG 1", "ECG 2"]
 
 
-def test_a_full_disk_under_the_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library itself says nothing: its file is just shorter."""
+def test_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library does not report it; its file is only shorter."""
     whole = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: whole(path)[:-100])
     with pytest.raises(StoreError, match=r"No space left on device\. Nothing was committed"):
@@ -319,15 +321,13 @@ def test_a_full_disk_under_the_library_is_told(tmp_path: Path, monkeypatch: pyte
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_for_temporary_files_that_is_not_there_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_temporary_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(StoreError, match="cannot write a temporary file: No such file or directory"):
         write(make_recording(), tmp_path / "r.edf")
 
 
-def test_without_pyedflib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyedflib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyedflib", None)
     with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
         write(make_recording(), tmp_path / "r.edf")

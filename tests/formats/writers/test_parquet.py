@@ -1,4 +1,4 @@
-"""Parquet as clocs writes it, read by pandas and polars."""
+"""Parquet files of clocs, read by pandas and polars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.formats.writers.recordings import chapman, millivolts, put, recording
 
 
 def check(recording: Recording, path: Path) -> None:
-    """One row; its integers follow from its millivolts, gains and baselines unless a note says otherwise."""
+    """Assert that integers can be restored from millivolts, gains and baselines, except as noted."""
     notes = put(recording, path)
     table = pd.read_parquet(path)
     assert len(table) == 1
@@ -42,18 +42,18 @@ def check(recording: Recording, path: Path) -> None:
 
 @settings(max_examples=40)
 @given(recording=recordings())
-def test_any_recording_comes_back(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_round_trip_of_any_recording(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
     if recording.digital.dtype == np.int16:
         assert ROUNDED not in put(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
 
 
-def test_real_recordings_come_back(real_data: Path, tmp_path: Path) -> None:
+def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
     for recording in chapman(real_data / "chapman.zip", 10):
         check(recording, tmp_path / "r.parquet")
 
 
-def test_polars_makes_a_row_a_lead(tmp_path: Path) -> None:
+def test_polars_explodes_leads_to_rows(tmp_path: Path) -> None:
     recording = make_recording()
     put(recording, tmp_path / "r.parquet")
     table = pl.read_parquet(tmp_path / "r.parquet").explode("leads", "signal")
@@ -61,7 +61,7 @@ def test_polars_makes_a_row_a_lead(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table["signal"][1].to_numpy(), recording.signal[1])
 
 
-def test_the_patient_is_in_it_only_when_asked(tmp_path: Path) -> None:
+def test_patient_id_is_written_only_on_request(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(patient_id="Smith-42"), site="St Elsewhere")
     put(recording, tmp_path / "r.parquet")
     assert pl.read_parquet(tmp_path / "r.parquet")["patient_id"].to_list() == [None]

@@ -1,4 +1,4 @@
-"""WFDB as clocs writes it, read by the ``wfdb`` package."""
+"""WFDB records of clocs, read by the ``wfdb`` package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.formats.writers.recordings import ORIGINALS, chapman, originals, put,
 
 
 def check(recording: Recording, folder: Path) -> None:
-    """Every integer, gain, baseline, rate, name and length is what the package finds."""
+    """Assert that the package reads the same integers, gain, baseline, sampling rate, names and length."""
     put(recording, folder / "r.hea")
     raw = wfdb.rdrecord(str(folder / "r"), physical=False)
     np.testing.assert_array_equal(raw.d_signal.T, recording.digital)
@@ -41,18 +41,18 @@ def check(recording: Recording, folder: Path) -> None:
 
 @settings(max_examples=30)
 @given(recording=recordings())
-def test_any_recording_comes_back_exactly(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_exact_round_trip_of_any_recording(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(recording, tmp_path_factory.mktemp("wfdb"))
 
 
-def test_real_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
+def test_exact_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
     for recording in (*chapman(real_data / "chapman.zip", 10), *originals(real_data / "originals.zip", "ludb")):
         check(recording, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("publisher", ORIGINALS)
-def test_all_originals_come_back_exactly(real_data: Path, publisher: str, tmp_path: Path) -> None:
+def test_exact_round_trip_of_all_originals(real_data: Path, publisher: str, tmp_path: Path) -> None:
     found = list(originals(real_data / "originals.zip", publisher))
     assert len(found) == ORIGINALS[publisher]
     for recording in found:
@@ -60,14 +60,14 @@ def test_all_originals_come_back_exactly(real_data: Path, publisher: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_hundred_chapman_recordings_come_back_exactly(real_data: Path, tmp_path: Path) -> None:
+def test_exact_round_trip_of_a_hundred_chapman_recordings(real_data: Path, tmp_path: Path) -> None:
     found = list(chapman(real_data / "chapman.zip", 100))
     assert len(found) == 100
     for recording in found:
         check(recording, tmp_path)
 
 
-def test_raw_steps_stay_raw_steps(tmp_path: Path) -> None:
+def test_raw_digital_values_are_unchanged(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(), unit="adu", gain=np.ones(3))
     assert write(recording, tmp_path / "r.hea").notes == ()
     ours = read(tmp_path / "r.hea", derive_leads=False)
@@ -77,14 +77,14 @@ def test_raw_steps_stay_raw_steps(tmp_path: Path) -> None:
     assert write(scaled, tmp_path / "s.hea").notes == (SCALE_LOST,)
 
 
-def test_the_header_says_what_physionets_headers_say(tmp_path: Path) -> None:
-    """As those of the challenge of 2020: ``#Age: 74``, ``#Sex: Male``, ``#Dx: 59118001,426783006``."""
+def test_comments_follow_the_physionet_challenges(tmp_path: Path) -> None:
+    """The challenge of 2020 writes ``#Age: 74``, ``#Sex: Male``, ``#Dx: 59118001,426783006``."""
     recording = make_recording(labels=("59118001", "426783006"))
     write(dataclasses.replace(recording, age=74.0, sex="male"), tmp_path / "r.hea")
     assert wfdb.rdheader(str(tmp_path / "r")).comments == ["Age: 74", "Sex: Male", "Dx: 59118001,426783006"]
 
 
-def test_texts_that_a_header_cannot_hold_are_changed_with_a_note(tmp_path: Path) -> None:
+def test_invalid_texts_are_changed_with_a_note(tmp_path: Path) -> None:
     recording = make_recording(("I", "Ableitung ß\n2"), labels=("a,b", "c\nd"))
     assert write(recording, tmp_path / "r.hea").notes == (TEXT_CHANGED,)
     ours = read(tmp_path / "r.hea")
@@ -93,7 +93,7 @@ def test_texts_that_a_header_cannot_hold_are_changed_with_a_note(tmp_path: Path)
     np.testing.assert_array_equal(ours.digital, recording.digital)
 
 
-def test_derived_leads_are_named_as_such(tmp_path: Path) -> None:
+def test_derived_leads_are_listed(tmp_path: Path) -> None:
     write(make_recording(), tmp_path / "r.hea", derived=True)
     header = wfdb.rdheader(str(tmp_path / "r"))
     assert header.sig_name == ["I", "II", "III", "aVR", "aVL", "aVF", "V2"]

@@ -124,7 +124,7 @@ def _sanitize_message(message: str, source: Source, name: str) -> str:
     names = (name, *name.split("/"))
     with suppress(Exception):
         message = replace_values(message, searchable_values(read_identity_from(source, name)), REDACTED)
-    if "that it names is not there" in message:
+    if "that it names is missing" in message:
         return (
             "the header names a signal file that is not in the upload. Send both together, the signal file under the "
             "name that the header gives, or send a zip of them"

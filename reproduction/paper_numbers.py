@@ -93,7 +93,7 @@ class Result(_ConditionFields):
     deviation: float = Field(ge=0)
     printed: str
     bold: bool
-    """Whether the paper marks it as the best self-supervised method of a column."""
+    """True if the paper marks it as the best self-supervised method of a column."""
     note: str
 
     @model_validator(mode="after")
@@ -138,7 +138,7 @@ class Setting(_Frozen):
     name: str
     value: Value | tuple[Value, ...]
     printed: str
-    """As in the source."""
+    """Text of the LaTeX source."""
     section: str
     line: int
     table: int | None
@@ -192,7 +192,7 @@ class StatedNumber(_Frozen):
 
     what: str
     printed: str
-    """As in the source."""
+    """Text of the LaTeX source."""
     value: float | None
     """Value in the sentence. None: the sentence has no number."""
     relation: Literal["equal", "at least"] = "equal"
@@ -205,7 +205,7 @@ class StatedNumber(_Frozen):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the tables confirm it. None: they do not have it."""
+        """True if the tables confirm it. None: they do not have it."""
         stated, slack = self.value, self.within + 1e-9
         if stated is None or not self.found:
             return None
@@ -227,7 +227,7 @@ class Claim(_Frozen):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the tables confirm all of its numbers. None: they have none of them."""
+        """True if the tables confirm all of its numbers. None: they have none of them."""
         known = [number.holds for number in self.numbers if number.holds is not None]
         return all(known) if known else None
 

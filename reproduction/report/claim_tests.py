@@ -103,7 +103,7 @@ class MethodComparison:
     baselines: tuple[Condition, ...]
     """Experiments of the baselines."""
     all_methods: bool = False
-    """Whether all methods must be above the baselines, and not only the best."""
+    """True if all methods must be above the baselines, and not only the best."""
 
 
 def evaluate_win_count(

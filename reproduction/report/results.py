@@ -42,7 +42,7 @@ class FinishedCell:
 
     @property
     def is_test(self) -> bool:
-        """Whether it is an evaluation on test patients."""
+        """True if it is an evaluation on test patients."""
         return "test" in self.result
 
     @property
@@ -52,7 +52,7 @@ class FinishedCell:
 
     @property
     def still_improving(self) -> bool:
-        """Whether a run improved until its end. Early rows of runs by steps do not have this value."""
+        """True if a run improved until its end. Early rows of runs by steps do not have this value."""
         by_steps = self.cell.config.get("max_steps") == self.result.get("steps", 0)
         at_end = by_steps and self.result["best_epoch"] == self.result["epochs"] - 1
         return bool(self.row.get("still_improving")) or at_end

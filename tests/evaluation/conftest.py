@@ -1,4 +1,4 @@
-"""A small synthetic store with a run on it."""
+"""Fixtures: a small synthetic store, and an encoder that was trained on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clocs.training.pretrain import pretrain
 
 
 def make_store(folder: Path, classes: Mapping[str, tuple[str, ...]] | None = None, **options: Any) -> Store:
-    """Synthetic recordings, two a patient, with the split ``default``; ``classes`` other than the five rhythms."""
+    """Return a store of synthetic recordings, two a patient, with a default split; ``classes`` replace the rhythms."""
     dataset = DATASETS.get("synthetic")
     dataset = dataset if classes is None else replace(dataset, classes=classes)
     made = ingest(dataset, None, folder, options={"num_records": 160, "leads": 4, **options})

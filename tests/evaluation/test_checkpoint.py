@@ -20,7 +20,7 @@ def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
     return mine.keys() == theirs.keys() and all(torch.equal(value, theirs[name]) for name, value in mine.items())
 
 
-def test_random_weights_are_those_a_run_of_that_seed_starts_from(store: Store) -> None:
+def test_random_weights_equal_the_initial_weights_of_a_run(store: Store) -> None:
     encoder = load_encoder_checkpoint("random", store, seed=3)
     begun = build_initial_encoder(resolve_config("cmsc-synthetic", ["seed=3"]), store.frame_policy("segments"))
     assert same_weights(encoder.module, begun)
@@ -49,6 +49,6 @@ def test_a_run_and_its_best_folder_are_the_same_encoder(store: Store, trained: P
     assert told["validation_loss"] == about["validation_loss"]
 
 
-def test_what_is_no_encoder_is_said(store: Store) -> None:
+def test_an_unknown_encoder_is_rejected(store: Store) -> None:
     with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
         load_encoder_checkpoint("nowhere", store)

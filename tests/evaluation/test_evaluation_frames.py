@@ -33,7 +33,9 @@ def store_with(store: Store, policy: FramePolicy, monkeypatch: pytest.MonkeyPatc
     return store
 
 
-def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sampling_rate_of_the_encoder_is_used_for_any_dataset(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept: dict[str, Any] = {"leads": ("ECG",), "label_at": "start", "excluded_leads": (("r7", "ECG"),)}
     own = FramePolicy(num_samples=2500, num_segments=2, num_source_samples=256, **kept)
     trained = FramePolicy(
@@ -44,12 +46,12 @@ def test_an_encoder_with_a_rate_takes_it_to_any_dataset(store: Store, monkeypatc
     assert frame_mismatches(told(trained), found, store) == []
 
 
-def test_an_encoder_at_the_datasets_own_rate_gets_its_frames(store: Store) -> None:
+def test_an_encoder_at_the_sampling_rate_of_the_dataset_has_its_frames(store: Store) -> None:
     trained = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500)
     assert chosen(told(trained), store, "encoder") == store.frame_policy("evaluation")
 
 
-def test_an_encoder_without_a_rate_knows_its_own_dataset_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_without_sampling_rate_needs_its_own_dataset(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="--frames paper"):
         chosen(told(CHAPMAN), store, "encoder")
     here = store_with(store, CHAPMAN, monkeypatch)
@@ -59,9 +61,7 @@ def test_an_encoder_without_a_rate_knows_its_own_dataset_only(store: Store, monk
         chosen(told(FramePolicy(num_samples=2500, num_source_samples=2500, normalization="minmax")), here, "encoder")
 
 
-def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frames_of_the_paper_note_another_sampling_rate(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     here = store_with(store, CHAPMAN, monkeypatch)
     assert chosen(told(POLICY), here, "paper") == CHAPMAN
     assert frame_mismatches(told(POLICY), CHAPMAN, store) == [
@@ -74,16 +74,14 @@ def test_the_papers_frames_are_the_datasets_and_the_rate_is_noted(
     assert frame_mismatches(told(CHAPMAN), CHAPMAN, store) == []
 
 
-def test_another_unit_is_noted_where_amplitudes_are_left_as_they_are(store: Store) -> None:
+def test_another_unit_is_noted_without_normalization(store: Store) -> None:
     steps = {**told(CHAPMAN), "unit": "adu"}
     assert frame_mismatches(steps, CHAPMAN, store) == []  # scaled to 0..1
     (note,) = frame_mismatches(steps, CHAPMAN.model_copy(update={"normalization": "none"}), store)
     assert note == "the encoder was trained on amplitudes in adu, these frames have mV"
 
 
-def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raw_steps_are_scaled_for_an_encoder_of_millivolt(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = [shard.model_copy(update={"unit": "adu"}) for shard in store.manifest.shards]
     manifest = store.manifest.model_copy(update={"shards": shards})
     monkeypatch.setattr(store, "manifest", manifest)
@@ -98,13 +96,13 @@ def test_raw_steps_get_an_ordinary_amplitude_for_an_encoder_of_millivolt(
     assert chosen(told(scaled), store, "encoder").normalization == "minmax"
 
 
-def test_frames_of_another_length_do_not_fit(store: Store) -> None:
+def test_frames_of_another_length_are_rejected(store: Store) -> None:
     short = FramePolicy(num_samples=1000, num_segments=2, sampling_rate=100)
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
         chosen(told(short), store, "paper")
 
 
-def test_of_a_dataset_without_a_choice_of_leads_those_are_taken_that_the_encoder_knows(store: Store) -> None:
+def test_a_dataset_without_leads_uses_those_of_the_encoder(store: Store) -> None:
     trained = FramePolicy(num_samples=2500, sampling_rate=500)
     there = sorted(store.leads())
     known = {**told(trained), "leads": ["V6R", there[0]]}
@@ -113,7 +111,7 @@ def test_of_a_dataset_without_a_choice_of_leads_those_are_taken_that_the_encoder
 
 
 @pytest.mark.parametrize("choice", ["encoder", "paper"])
-def test_an_encoder_of_several_leads_gets_its_own_in_their_order(store: Store, choice: FrameChoice) -> None:
+def test_an_encoder_of_several_leads_has_its_own_leads_in_order(store: Store, choice: FrameChoice) -> None:
     """Whatever leads the dataset's policy names: one is one channel."""
     trained = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500, allow_missing_leads=True)
     known = {**told(trained), "leads": ["V1", "I"]}

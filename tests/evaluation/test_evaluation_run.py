@@ -15,7 +15,7 @@ from clocs.evaluation.probe import probe
 from tests.evaluation.conftest import make_store
 
 
-def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path) -> None:
+def test_a_store_without_classes_is_rejected_with_working_advice(tmp_path: Path) -> None:
     """Whatever labels it has. Ingested again as the message says, the same folder can be evaluated."""
     bare = make_store(tmp_path / "store", {}, num_records=120, leads=1)
     for evaluate in (probe, finetune):
@@ -32,7 +32,7 @@ def test_a_store_without_classes_is_refused_and_the_way_out_works(tmp_path: Path
 
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
-def test_a_part_with_nobody_in_it_is_named(part: str, tmp_path: Path) -> None:
+def test_an_empty_part_is_rejected(part: str, tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", num_records=20, leads=1)
     shares = {name: 0.0 if name == part else 0.5 for name in ("train", "validation", "test")}
     clocs.split(store, "lacking", policy=SplitPolicy(**shares, remainder="test" if part == "train" else "train"))
@@ -44,14 +44,14 @@ def test_a_part_with_nobody_in_it_is_named(part: str, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_validation_patients_need_no_test_part(tmp_path: Path) -> None:
+def test_scoring_the_validation_part_needs_no_test_part(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", num_records=120, leads=1)
     clocs.split(store, "lacking", policy=SplitPolicy(train=0.7, validation=0.3, test=0))
     asked = clocs.ProbeConfig(split="lacking", part="validation")
     assert "validation" in probe("random", store, asked, runs=tmp_path / "runs")
 
 
-def test_recordings_without_any_class_are_told(tmp_path: Path) -> None:
+def test_recordings_without_any_class_are_noted(tmp_path: Path) -> None:
     """Of five rhythms, two make classes here: the others cannot be told from missing labels."""
     store = make_store(tmp_path / "store", {"AFIB": ("AFIB",), "SR": ("SR",)}, num_records=120, leads=1)
     found = probe("random", store, runs=tmp_path / "runs")

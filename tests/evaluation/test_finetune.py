@@ -64,7 +64,7 @@ def logits(found: dict[str, Any], store: Store, part: str) -> tuple[torch.Tensor
 
 
 @pytest.mark.parametrize("start", ["trained", "random"])
-def test_epochs_have_the_validation_auc_of_scikit_learn(
+def test_validation_auc_of_epochs_equals_scikit_learn(
     start: str, store: Store, tuned: dict[str, Any], tmp_path: Path
 ) -> None:
     found = tuned if start == "trained" else finetune("random", store, CONFIG, runs=tmp_path)
@@ -77,7 +77,7 @@ def test_epochs_have_the_validation_auc_of_scikit_learn(
     assert aucs[found["training"]["best_epoch"]] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_test_part_is_judged_with_intervals(store: Store, tuned: dict[str, Any]) -> None:
+def test_the_test_part_is_scored_with_intervals(store: Store, tuned: dict[str, Any]) -> None:
     values, truth = logits(tuned, store, "test")
     kept = load_scores(Path(tuned["run"]))
     np.testing.assert_allclose(kept.values, values.softmax(1).numpy(), atol=1e-5)
@@ -92,7 +92,7 @@ def test_the_test_part_is_judged_with_intervals(store: Store, tuned: dict[str, A
 
 
 @pytest.mark.parametrize("start", ["trained", "random"])
-def test_training_begins_with_the_encoder_it_is_given(start: str, store: Store, trained: Path, tmp_path: Path) -> None:
+def test_training_starts_from_the_encoder(start: str, store: Store, trained: Path, tmp_path: Path) -> None:
     """At a learning rate of nearly nothing, its weights are what is left."""
     checkpoint = str(trained) if start == "trained" else "random"
     still = CONFIG.model_copy(update={"max_epochs": 1, "learning_rate": 1e-12})
@@ -105,7 +105,7 @@ def test_training_begins_with_the_encoder_it_is_given(start: str, store: Store, 
     assert not torch.allclose(after["linear.weight"], other["linear.weight"])
 
 
-def test_a_finished_one_is_looked_up(
+def test_a_finished_run_is_not_computed_again(
     store: Store, trained: Path, tuned: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = Path(tuned["run"]).parent
@@ -123,7 +123,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("step", [5, 16])
-def test_killed_it_goes_on_to_the_same_end(
+def test_a_killed_run_continues_to_the_same_result(
     step: int, store: Store, trained: Path, tuned: dict[str, Any], tmp_path: Path
 ) -> None:
     """In the first epoch, of 13 steps, and in the second."""
@@ -142,7 +142,7 @@ def test_killed_it_goes_on_to_the_same_end(
     assert here.read_bytes() == there.read_bytes()
 
 
-def test_of_a_training_that_is_finished_and_was_moved_only_the_judgement_is_made(
+def test_only_scoring_is_repeated_after_a_finished_training_was_moved(
     store: Store, trained: Path, tuned: dict[str, Any], tmp_path: Path
 ) -> None:
     training = Path(tuned["training"]["run"])
@@ -154,7 +154,7 @@ def test_of_a_training_that_is_finished_and_was_moved_only_the_judgement_is_made
     assert found["test"] == tuned["test"]
 
 
-def test_classes_that_overlap_are_labels(tmp_path: Path) -> None:
+def test_overlapping_classes_are_multi_label(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", OVERLAPPING, num_records=100)
     found = finetune("random", store, CONFIG, runs=tmp_path)
     values, _ = logits(found, store, "test")
@@ -165,7 +165,7 @@ def test_classes_that_overlap_are_labels(tmp_path: Path) -> None:
     assert told["label_fraction"] == 0.5
 
 
-def test_recordings_without_the_usual_leads_also_tell_that_classes_overlap(tmp_path: Path) -> None:
+def test_recordings_without_the_usual_leads_count_for_multi_label(tmp_path: Path) -> None:
     """Here only those of one lead do, and most have two."""
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -178,7 +178,7 @@ def test_recordings_without_the_usual_leads_also_tell_that_classes_overlap(tmp_p
     assert tuning._is_multi_label(store, FramePolicy(num_samples=2500, sampling_rate=500))
 
 
-def test_it_has_seen_what_its_start_had_seen(
+def test_a_fine_tuned_encoder_has_seen_the_data_of_pre_training(
     store: Store, trained: Path, tuned: dict[str, Any], tmp_path: Path
 ) -> None:
     """Tuned on other patients, it still may not be tested on those it was pre-trained on."""
@@ -195,13 +195,13 @@ def test_it_has_seen_what_its_start_had_seen(
             finetune(best(found), place, FinetuneConfig(split=split), runs=tmp_path / "runs")
 
 
-def test_a_leak_is_refused_before_training(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_a_leak_is_rejected_before_training(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(LeakError):
         finetune(trained, store, FinetuneConfig(split="other"), runs=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_papers_batch_and_what_else_training_is_told(
+def test_options_are_passed_to_training(
     store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[PretrainConfig] = []
@@ -234,7 +234,7 @@ def test_the_papers_batch_and_what_else_training_is_told(
     assert tuning.SMALL_BATCH["cardiology"] == 16, "the paper's"
 
 
-def test_training_takes_the_leads_that_judge(store: Store, tmp_path: Path) -> None:
+def test_training_and_scoring_use_the_same_leads(store: Store, tmp_path: Path) -> None:
     """Of a store that names none, those that the encoder knows: two of four."""
     here = [f"store={store.folder}", f"runs={tmp_path}", "max_steps=1", "batch_size=32", "leads=II,V2"]
     start = pretrain("cmsc-synthetic", here)["best"]
@@ -247,7 +247,7 @@ def test_training_takes_the_leads_that_judge(store: Store, tmp_path: Path) -> No
     assert first["step"] == labelled * 2 * 2 // 32, "whole batches"
 
 
-def test_the_best_epoch_is_that_of_the_highest_auc_if_asked(store: Store, tmp_path: Path) -> None:
+def test_monitor_auc_selects_the_epoch_of_highest_auc(store: Store, tmp_path: Path) -> None:
     """A learning rate that is far too high: loss and AUC then choose different epochs."""
     given = {"max_epochs": 6, "batch_size": 32, "learning_rate": 0.1, "passes_per_epoch": 2}
     found = {}
@@ -261,11 +261,11 @@ def test_the_best_epoch_is_that_of_the_highest_auc_if_asked(store: Store, tmp_pa
     assert found["loss"] != found["auc"]
 
 
-def test_an_auc_needs_labels(store: Store, tmp_path: Path) -> None:
+def test_monitor_auc_needs_labels(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="monitor=auc: cmsc uses no labels"):
         pretrain("cmsc-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "monitor=auc"])
 
 
-def test_too_few_labels_for_a_batch_are_said(store: Store, tmp_path: Path) -> None:
+def test_too_few_labels_for_a_batch_are_rejected(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="do not fill a batch of 256"):
         finetune("random", store, FinetuneConfig(label_fraction=0.02), runs=tmp_path)

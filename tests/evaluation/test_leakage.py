@@ -41,7 +41,9 @@ def told(trained: Path) -> dict[str, Any]:
     return load_encoder_folder(trained)[1]
 
 
-def test_its_own_split_is_accepted_and_another_refused(store: Store, trained: Path, told: dict[str, Any]) -> None:
+def test_the_split_of_training_is_accepted_and_another_rejected(
+    store: Store, trained: Path, told: dict[str, Any]
+) -> None:
     default, other = store.split(), store.split("other")
     found = check_leakage(trained, told, store, default)
     assert found == {"seen": {**default.metadata["records"], "test": 0}}
@@ -57,11 +59,11 @@ def test_its_own_split_is_accepted_and_another_refused(store: Store, trained: Pa
     assert check_leakage(trained, told, store, default, refuse=False)["leaks"] == 0
 
 
-def test_random_weights_have_seen_nobody(store: Store) -> None:
+def test_random_weights_have_seen_nothing(store: Store) -> None:
     assert check_leakage(None, {}, store, store.split("other"))["seen"].startswith("nothing")
 
 
-def test_other_ingests_of_the_same_data_are_recognised(
+def test_the_same_data_in_another_store_is_recognised(
     store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
 ) -> None:
     """A larger store, elsewhere: its first recordings are those of the first one."""
@@ -93,7 +95,9 @@ def store_of(folder: Path, recordings: list[Recording]) -> Store:
     return ingest(dataset, None, folder, gate=GATE_OFF)
 
 
-def test_a_patient_is_known_by_any_signal(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:
+def test_one_seen_signal_marks_all_recordings_of_a_patient(
+    store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
+) -> None:
     default = store.split()
     trainer, tester = (int(np.flatnonzero(default.mask(part))[0]) for part in ("train", "test"))
     known, unknown = (store.shard(0).recording(record) for record in (trainer, tester))
@@ -140,7 +144,7 @@ def with_leads(recording: Recording, leads: tuple[str, ...], seed: int) -> Recor
     return replace(recording, digital=digital, leads=leads, gain=gain, baseline=zero)
 
 
-def test_flat_signals_identify_nobody(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
+def test_flat_signals_identify_no_patient(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
     flat = replace(store.shard(0).recording(0), digital=np.zeros((4, 5000), np.int16))
     made = store_of(tmp_path / "made", [replace(flat, record_id=name, patient_id=name) for name in "ab"])
     sha256 = save_seen_keys(tmp_path, np.array([0, 5], np.uint64))
@@ -148,7 +152,7 @@ def test_flat_signals_identify_nobody(store: Store, told: dict[str, Any], tmp_pa
     assert check_leakage(tmp_path, {**told, "seen_sha256": sha256}, made, both)["seen"]["train"] == 0
 
 
-def test_without_a_list_only_the_very_split_will_do(
+def test_without_a_list_only_the_split_of_training_is_accepted(
     store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
 ) -> None:
     silent = {key: value for key, value in told.items() if key != "seen_sha256"}
@@ -161,7 +165,7 @@ def test_without_a_list_only_the_very_split_will_do(
         check_leakage(trained, {}, store, store.split())
 
 
-def test_a_damaged_list_is_no_list(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:
+def test_a_damaged_list_raises_an_error(store: Store, trained: Path, told: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "best"
     shutil.copytree(trained, folder)
     raw = (folder / "seen.npy").read_bytes()
@@ -170,7 +174,7 @@ def test_a_damaged_list_is_no_list(store: Store, trained: Path, told: dict[str, 
         check_leakage(folder, told, store, store.split())
 
 
-def test_who_passes_an_encoder_on_may_leave_the_list_out(
+def test_the_list_may_be_left_out_of_a_shared_encoder(
     store: Store, trained: Path, told: dict[str, Any], tmp_path: Path
 ) -> None:
     folder = tmp_path / "best"

@@ -72,13 +72,13 @@ def test_equal_to_scikit_learn(classes: int, multi_label: bool) -> None:
     assert len(strengths) > 1, "validation had something to choose"
 
 
-def test_one_row_with_two_classes_makes_them_labels_even_in_validation() -> None:
+def test_one_row_with_two_classes_makes_a_task_multi_label() -> None:
     train, validation = make_rows(0), make_rows(1)
     validation.truth[0] = True
     assert fit_linear(train, validation).multi_label
 
 
-def test_constant_values_do_no_harm() -> None:
+def test_constant_features_are_accepted() -> None:
     train, validation = make_rows(0), make_rows(1)
     dead = [replace(rows, values=np.pad(rows.values, ((0, 0), (0, 2)))) for rows in (train, validation)]
     found = fit_linear(*dead)
@@ -96,7 +96,7 @@ def test_constant_values_do_no_harm() -> None:
     solver=st.sampled_from(["lbfgs", "lbfgs", "adam"]),
     absent=st.integers(0, 4),
 )
-def test_a_class_without_a_training_row_never_wins(
+def test_a_class_without_a_training_row_is_never_predicted(
     seed: int, count: int, classes: int, multi_label: bool, solver: linear.Solver, absent: int
 ) -> None:
     train, validation, test = (make_rows(seed + part, n, classes) for part, n in enumerate((count, 20, 50)))
@@ -116,13 +116,13 @@ def test_a_class_without_a_training_row_never_wins(
     assert multi_label or not set(found.argmax(axis=1)) & set(unknown.tolist())
 
 
-def test_a_label_that_every_row_has_is_certain() -> None:
+def test_a_label_of_every_row_has_probability_one() -> None:
     train, validation = make_rows(0, multi_label=True), make_rows(1, multi_label=True)
     train.truth[:, 1] = True
     assert fit_linear(train, validation).probabilities(validation.values)[:, 1].min() > 1 - 1e-6
 
 
-def test_a_single_class_is_refused() -> None:
+def test_a_single_class_is_rejected() -> None:
     train = make_rows(0)
     train.truth[:] = [True, False, False]
     for solver in ("lbfgs", "adam"):
@@ -130,7 +130,7 @@ def test_a_single_class_is_refused() -> None:
             fit_linear(train, make_rows(1), solver=solver)
 
 
-def test_validation_rows_of_a_single_class_choose_nothing() -> None:
+def test_validation_rows_of_a_single_class_are_rejected() -> None:
     validation = make_rows(1)
     validation.truth[:] = [True, False, False]
     with pytest.raises(ConfigError, match="validation rows have a single class"):
@@ -138,7 +138,7 @@ def test_validation_rows_of_a_single_class_choose_nothing() -> None:
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_adam_learns_and_repeats(multi_label: bool) -> None:
+def test_adam_learns_and_is_deterministic(multi_label: bool) -> None:
     train, validation, test = (make_rows(part, 400, multi_label=multi_label, length=64) for part in range(3))
     found, again, other = (fit_linear(train, validation, solver="adam", seed=seed) for seed in (0, 0, 1))
     assert roc_auc_score(test.truth, found.probabilities(test.values)) > 0.9
@@ -147,7 +147,7 @@ def test_adam_learns_and_repeats(multi_label: bool) -> None:
     assert not np.array_equal(found.weight, other.weight)
 
 
-def test_adam_keeps_what_was_best_for_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adam_keeps_the_weights_of_the_best_validation_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation labels that contradict training: the longer it trains, the worse, so the start is kept."""
     monkeypatch.setattr(linear, "ADAM_LEARNING_RATE", 0.01)
     train, validation = make_rows(0, shift=4.0), make_rows(1, shift=4.0)

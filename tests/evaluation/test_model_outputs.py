@@ -1,4 +1,4 @@
-"""Rows: what a frozen module makes of each frame, with the truth beside it, and the module as it was."""
+"""Tests of module outputs for the frames of a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOME = np.arange(160) % 10 < 2
 
 
 @pytest.mark.parametrize("sampling_rate", [500, 250])
-def test_rows_are_the_modules_with_the_recordings_own_facts(sampling_rate: float, store: Store, trained: Path) -> None:
+def test_outputs_have_labels_recordings_and_patients(sampling_rate: float, store: Store, trained: Path) -> None:
     """At 250 Hz frames are resampled."""
     module = load_encoder_folder(trained)[0]
     policy = FramePolicy(num_samples=2500, sampling_rate=sampling_rate)
@@ -42,7 +42,7 @@ def test_rows_are_the_modules_with_the_recordings_own_facts(sampling_rate: float
     assert not rows.multi_label
 
 
-def test_nothing_of_the_module_changes(store: Store, trained: Path) -> None:
+def test_the_module_does_not_change(store: Store, trained: Path) -> None:
     module = load_encoder_folder(trained)[0].train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     for train_mode in (False, True):
@@ -51,7 +51,7 @@ def test_nothing_of_the_module_changes(store: Store, trained: Path) -> None:
         assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
-def test_train_mode_normalises_by_the_batch(store: Store) -> None:
+def test_train_mode_normalizes_by_the_batch(store: Store) -> None:
     """BatchNorm alone: the first rows are those of numpy's mean and standard deviation over them."""
     norm = nn.BatchNorm1d(2500)
     policy = store.frame_policy("evaluation")
@@ -89,19 +89,19 @@ class Learner(nn.Linear):
 
 
 @pytest.mark.parametrize("module", [Counter(), Learner(2500, 3)])
-def test_a_module_that_changes_itself_is_caught(module: nn.Module, store: Store) -> None:
+def test_a_module_that_changes_itself_raises_an_error(module: nn.Module, store: Store) -> None:
     with pytest.raises(AssertionError, match="changed while it was evaluated"):
         compute_outputs(module, store, store.frame_policy("evaluation"), SOME)
 
 
-def test_a_part_without_frames_is_said(store: Store, trained: Path) -> None:
+def test_a_part_without_frames_is_rejected(store: Store, trained: Path) -> None:
     module, policy = load_encoder_folder(trained)[0], store.frame_policy("evaluation")
     for given, records in ((policy, np.zeros(160, bool)), (FramePolicy(num_samples=9000, sampling_rate=500), SOME)):
         with pytest.raises(ConfigError, match="No recording of this part"):
             compute_outputs(module, store, given, records)
 
 
-def test_rows_are_picked_together() -> None:
+def test_rows_are_selected_with_their_labels() -> None:
     numbers = np.arange(5)
     rows = ModelOutputs(
         numbers[:, None].astype(np.float32), np.eye(5, dtype=bool), numbers, numbers * 10, tuple("abcde")
@@ -116,7 +116,7 @@ def test_rows_are_picked_together() -> None:
 
 
 @pytest.mark.parametrize(("labels", "several"), [([1, 0], False), ([1, 1], True), ([0, 0], True)])
-def test_a_row_with_none_or_two_classes_makes_them_labels(labels: list[int], several: bool) -> None:
+def test_a_row_without_or_with_two_classes_is_multi_label(labels: list[int], several: bool) -> None:
     truth = np.array([[True, False], labels], bool)
     assert (
         ModelOutputs(np.zeros((2, 1), np.float32), truth, np.arange(2), np.arange(2), ("a", "b")).multi_label is several

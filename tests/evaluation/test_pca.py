@@ -47,7 +47,7 @@ def made(store: Store, residual: Path, tmp_path_factory: pytest.TempPathFactory)
     return out
 
 
-def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, made: Path) -> None:
+def test_the_embedding_equals_scikit_learns_pca_of_the_features(store: Store, made: Path) -> None:
     """Whitened, of standardised channels; up to signs. Scikit-learn divides variances by one less."""
     encoder = load_encoder_checkpoint(made, store)
     assert isinstance(encoder.module, PCAEncoder)
@@ -65,7 +65,7 @@ def test_it_is_scikit_learns_pca_of_the_channels_of_all_blocks(store: Store, mad
     assert explained == pytest.approx(fitted.explained_variance_ratio_.sum(), abs=1e-3)
 
 
-def test_only_the_last_layer_is_another(store: Store, residual: Path, made: Path) -> None:
+def test_only_the_last_layer_changes(store: Store, residual: Path, made: Path) -> None:
     before, after = (load_encoder_checkpoint(folder, store).module.state_dict() for folder in (residual, made))
     kept = {f"encoder.{name}": value for name, value in before.items() if not name.startswith("linear.")}
     assert after.keys() - kept.keys() == {"linear.weight", "linear.bias"}
@@ -73,7 +73,9 @@ def test_only_the_last_layer_is_another(store: Store, residual: Path, made: Path
     assert after["linear.weight"].shape == (EMBEDDING, 80)
 
 
-def test_it_serves_as_any_encoder_and_keeps_whom_it_has_seen(store: Store, made: Path, tmp_path: Path) -> None:
+def test_it_can_be_used_like_any_encoder_and_keeps_the_list_of_seen_recordings(
+    store: Store, made: Path, tmp_path: Path
+) -> None:
     encoder = clocs.load_encoder(made)
     assert encoder.embed(store.recording("0000000")).values.shape[1] == EMBEDDING
     found = probe(made, store, runs=tmp_path)
@@ -82,7 +84,7 @@ def test_it_serves_as_any_encoder_and_keeps_whom_it_has_seen(store: Store, made:
         probe(made, store, ProbeConfig(split="other"), runs=tmp_path)
 
 
-def test_fitted_to_an_untrained_network_they_have_seen_their_patients(store: Store, tmp_path: Path) -> None:
+def test_components_of_an_untrained_network_have_seen_their_patients(store: Store, tmp_path: Path) -> None:
     here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *RESNET, "max_epochs=0"]
     start = pretrain("cmsc-synthetic", here)["best"]
     assert probe(start, store, ProbeConfig(split="other"), runs=tmp_path)["contract"]["seen"]["train"] == 0
@@ -99,7 +101,7 @@ def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: P
         assert (tmp_path / "out" / name).read_bytes() == (made / name).read_bytes()
 
 
-def test_of_many_recordings_some_are_drawn(
+def test_recordings_are_sampled_from_a_large_store(
     store: Store, residual: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pca, "MAX_RECORDINGS", 20)
@@ -112,7 +114,7 @@ def test_of_many_recordings_some_are_drawn(
     assert weights[0] != (made / "model.safetensors").read_bytes()
 
 
-def test_stores_count_alike_whatever_their_size() -> None:
+def test_stores_of_any_size_have_equal_weight() -> None:
     """By hand: the larger has 100 times the rows, and the mean of both lies midway."""
     random = np.random.default_rng(0)
     small, large = random.normal(1, 1, (50, 3)), random.normal(3, 2, (5000, 3))
@@ -124,7 +126,7 @@ def test_stores_count_alike_whatever_their_size() -> None:
     np.testing.assert_allclose(both.T @ both / len(both), np.eye(3), atol=1e-9)
 
 
-def test_a_channel_that_never_changes_has_no_weight_and_too_many_numbers_are_refused() -> None:
+def test_a_constant_feature_has_no_weight_and_too_many_components_are_rejected() -> None:
     values = np.random.default_rng(0).normal(size=(40, 3))
     values[:, 1] = 7
     moments = [(values.mean(0), values.T @ values / len(values))]
@@ -134,7 +136,7 @@ def test_a_channel_that_never_changes_has_no_weight_and_too_many_numbers_are_ref
         components(moments, 3)
 
 
-def test_what_was_fitted_to_the_old_layer_stays_behind(store: Store, residual: Path, tmp_path: Path) -> None:
+def test_classifiers_and_head_of_the_old_layer_are_left_out(store: Store, residual: Path, tmp_path: Path) -> None:
     """A published encoder's classifiers, and the head of one that was trained with labels."""
     publish(residual, store, tmp_path / "published", "residual")
     here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}"]
@@ -147,7 +149,7 @@ def test_what_was_fitted_to_the_old_layer_stays_behind(store: Store, residual: P
         assert not {"classifiers", "head_sha256"} & encoder.about.keys()
 
 
-def test_a_run_or_another_encoder_is_not_written_over(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
+def test_a_run_or_another_encoder_is_not_overwritten(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
     """Nor the one that is read, nor the same one once it has classifiers."""
     publish(made, store, tmp_path / "published", "made")
     for out, seed in ((residual, 0), (residual.parent, 0), (made, 1), (tmp_path / "published", 0)):
@@ -158,7 +160,7 @@ def test_a_run_or_another_encoder_is_not_written_over(store: Store, residual: Pa
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_what_an_earlier_attempt_left_is_made_again(
+def test_an_incomplete_result_is_written_again(
     finished: bool, store: Store, residual: Path, made: Path, tmp_path: Path
 ) -> None:
     out = shutil.copytree(made, tmp_path / "out")
@@ -170,9 +172,7 @@ def test_what_an_earlier_attempt_left_is_made_again(
         assert (out / path.name).read_bytes() == path.read_bytes()
 
 
-def test_any_encoder_with_features_can_have_another_number_of_components(
-    store: Store, trained: Path, tmp_path: Path
-) -> None:
+def test_the_number_of_components_can_be_chosen(store: Store, trained: Path, tmp_path: Path) -> None:
     """The paper's network, whose 104 features are fewer than its 128 outputs."""
     with pytest.raises(ConfigError, match=r"embedding_dim=128: the features have only \d+ dimensions"):
         write_pca_encoder(trained, store, tmp_path / "out")
@@ -185,14 +185,14 @@ def test_any_encoder_with_features_can_have_another_number_of_components(
         write_pca_encoder(trained, store, tmp_path / "out", embedding_dim=13)
 
 
-def test_it_is_fine_tuned_as_any_encoder(store: Store, made: Path, tmp_path: Path) -> None:
+def test_it_can_be_fine_tuned(store: Store, made: Path, tmp_path: Path) -> None:
     found = finetune(made, store, FinetuneConfig(max_epochs=1), runs=tmp_path)
     module, about = load_encoder_folder(Path(found["training"]["run"]) / "best")
     assert isinstance(module, PCAEncoder)
     assert about["encoder"] == load_encoder_folder(made)[1]["encoder"]
 
 
-def test_encoders_without_features_and_random_weights_are_refused(store: Store, tmp_path: Path) -> None:
+def test_encoders_without_features_and_random_weights_are_rejected(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="PCA needs an encoder with features, and Flatten has none"):
         PCAEncoder(wrap(nn.Flatten(), in_channels=1, embedding_dim=500), 4)
     with pytest.raises(ConfigError, match="random weights"):

@@ -66,7 +66,7 @@ def scores_of(found: dict[str, Any]) -> npt.NDArray[np.float32]:
     return load_scores(Path(found["run"])).values
 
 
-def test_its_auc_is_scikit_learns(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_auc_equals_scikit_learn(store: Store, trained: Path, tmp_path: Path) -> None:
     found = probe(trained, store, ProbeConfig(seed=3), runs=tmp_path)
     module = load_encoder_folder(trained)[0]
     labelled = sample_patients(store, store.split().mask("train"), 0.5, 3)
@@ -81,7 +81,7 @@ def test_its_auc_is_scikit_learns(store: Store, trained: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
+def test_two_absent_and_overlapping_classes(name: str, tmp_path: Path) -> None:
     """Two; one that no recording has; several at once."""
     store = make_store(tmp_path / "store", CLASSES[name], num_records=120)
     found = probe("random", store, ProbeConfig(label_fraction=1), runs=tmp_path)
@@ -97,7 +97,7 @@ def test_any_kind_of_classes(name: str, tmp_path: Path) -> None:
         assert found["test"]["frame"]["classes"]["pausing"]["auc"]["value"] is None
 
 
-def test_the_strength_is_the_one_that_validation_likes_best(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_the_regularisation_has_the_best_validation_auc(store: Store, trained: Path, tmp_path: Path) -> None:
     found = probe(trained, store, ProbeConfig(label_fraction=1), runs=tmp_path)
     module, split = load_encoder_folder(trained)[0], store.split()
     train, validation = (embedded(module, store, split.mask(part)) for part in ("train", "validation"))
@@ -105,7 +105,7 @@ def test_the_strength_is_the_one_that_validation_likes_best(store: Store, traine
     assert found["strength"] == max(aucs, key=lambda strength: aucs[strength])
 
 
-def test_test_labels_decide_nothing(
+def test_test_labels_do_not_change_the_classifier(
     store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the labels of the test part shuffled, classifier and scores stay; only the judgement changes."""
@@ -127,7 +127,7 @@ def test_test_labels_decide_nothing(
     assert blind["test"]["frame"]["auc"] != honest["test"]["frame"]["auc"]
 
 
-def test_a_probe_is_made_once_and_a_seed_draws_other_labels(
+def test_a_probe_is_computed_once_and_seeds_draw_different_labels(
     store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, other = (probe(trained, store, ProbeConfig(seed=seed), runs=tmp_path) for seed in (0, 1))
@@ -140,7 +140,7 @@ def test_a_probe_is_made_once_and_a_seed_draws_other_labels(
     assert again == first
 
 
-def test_options_without_weights_make_another_encoder(store: Store, tmp_path: Path) -> None:
+def test_options_without_weights_change_the_identity_of_an_encoder(store: Store, tmp_path: Path) -> None:
     """The same weights behind another stride are another network: its result must not be looked up."""
     here = [f"store={store.folder}", f"runs={tmp_path}", "max_epochs=0", "batch_size=32"]
     starts = [pretrain("cmsc-synthetic", [*here, f"encoder.final_relu={on}"])["best"] for on in ("true", "false")]
@@ -151,7 +151,7 @@ def test_options_without_weights_make_another_encoder(store: Store, tmp_path: Pa
     assert first["test"]["frame"]["auc"] != second["test"]["frame"]["auc"]
 
 
-def test_another_encoder_or_a_split_made_anew_is_another_question(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_another_encoder_or_split_is_another_run(store: Store, trained: Path, tmp_path: Path) -> None:
     here = [f"store={store.folder}", f"runs={tmp_path}", "max_steps=1"]
     others = [pretrain("cmsc-synthetic", [*here, f"seed={seed}"])["best"] for seed in (1, 2)]
     shutil.copytree(store.folder, tmp_path / "store")
@@ -165,7 +165,7 @@ def test_another_encoder_or_a_split_made_anew_is_another_question(store: Store, 
 
 
 @pytest.mark.parametrize("train_mode", [False, True])
-def test_the_encoder_stays_as_it_was(
+def test_the_encoder_does_not_change(
     train_mode: bool, store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[EncoderCheckpoint] = []
@@ -181,7 +181,7 @@ def test_the_encoder_stays_as_it_was(
     assert all(torch.equal(value, expected[name]) for name, value in held[0].module.state_dict().items())
 
 
-def test_train_mode_differs_and_repeats(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_train_mode_differs_and_is_deterministic(store: Store, trained: Path, tmp_path: Path) -> None:
     """Dropout is drawn from the seed, whatever was drawn before."""
     frozen = probe(trained, store, runs=tmp_path)
     noisy, again = (probe(trained, store, ProbeConfig(train_mode=True), runs=tmp_path / name) for name in "ab")
@@ -214,7 +214,7 @@ def encoder_for(folder: Path, num_samples: int, sampling_rate: float, store: Sto
     return folder
 
 
-def test_another_rate_is_resampled_or_noted(store: Store, tmp_path: Path) -> None:
+def test_another_sampling_rate_is_resampled_or_noted(store: Store, tmp_path: Path) -> None:
     slow, fast = (
         encoder_for(tmp_path / str(sampling_rate), n, sampling_rate, store)
         for n, sampling_rate in ((1000, 100), (2500, 250))
@@ -229,7 +229,7 @@ def test_another_rate_is_resampled_or_noted(store: Store, tmp_path: Path) -> Non
         probe(slow, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
 
 
-def test_a_leak_leaves_no_result(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_a_leak_writes_no_result(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(LeakError):
         probe(trained, store, ProbeConfig(split="other"), runs=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -238,7 +238,7 @@ def test_a_leak_leaves_no_result(store: Store, trained: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "wrong", [{"label_fraction": 0}, {"label_fraction": 1.2}, {"frames": "mine"}, {"label_unit": "x"}, {"a": 1}]
 )
-def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ProbeConfig.model_validate(wrong)
 
@@ -253,9 +253,7 @@ def test_a_number_of_labelled_patients_is_a_fraction_of_them(store: Store, train
         probe(trained, store, ProbeConfig(num_labelled_patients=people + 1), runs=tmp_path)
 
 
-def test_validation_patients_judge_where_the_test_part_must_stay_closed(
-    store: Store, trained: Path, tmp_path: Path
-) -> None:
+def test_scoring_the_validation_part_does_not_use_the_test_part(store: Store, trained: Path, tmp_path: Path) -> None:
     found = probe(trained, store, ProbeConfig(part="validation", seed=3), runs=tmp_path)
     assert "test" not in found
     module, split = load_encoder_folder(trained)[0], store.split()

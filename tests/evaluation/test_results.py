@@ -37,7 +37,7 @@ def macro_auc(scores: ModelOutputs) -> float:
     return float(roc_auc_score(scores.truth, scores.values))
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_scores_are_loaded(tmp_path: Path) -> None:
     scores = make_scores(2, 0)
     save_scores(tmp_path, scores)
     found = load_scores(tmp_path)
@@ -48,7 +48,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         assert mine.dtype == theirs.dtype
 
 
-def test_frames_of_other_lengths_compare_over_the_same_patients(tmp_path: Path) -> None:
+def test_frames_of_other_lengths_are_compared_over_the_same_patients(tmp_path: Path) -> None:
     """Two frames of 5 s a recording against one of 10 s."""
     short, long = make_scores(2, 0), make_scores(1, 1)
     folders = [make_evaluation(tmp_path / name, scores) for name, scores in (("short", short), ("long", long))]
@@ -64,20 +64,20 @@ def test_frames_of_other_lengths_compare_over_the_same_patients(tmp_path: Path) 
     assert [back.low, back.high] == pytest.approx([-found["frame"].high, -found["frame"].low])
 
 
-def test_a_run_compared_with_itself_differs_by_exactly_nothing(tmp_path: Path) -> None:
+def test_a_run_compared_with_itself_has_no_difference(tmp_path: Path) -> None:
     folder = make_evaluation(tmp_path / "a", make_scores(2, 0))
     for item in compare([folder], [folder], replicates=20).values():
         assert item.as_dict() == {"value": 0.0, "low": 0.0, "high": 0.0, "at_or_below_zero": 1.0}
 
 
-def test_several_seeds_count_by_their_mean(tmp_path: Path) -> None:
+def test_several_seeds_are_averaged(tmp_path: Path) -> None:
     scores = [make_scores(2, seed) for seed in range(4)]
     folders = [make_evaluation(tmp_path / str(seed), one) for seed, one in enumerate(scores)]
     value = compare(folders[:3], folders[3:], replicates=20)["frame"].value
     assert value == pytest.approx(np.mean([macro_auc(one) for one in scores[:3]]) - macro_auc(scores[3]))
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+def test_incomparable_runs_are_rejected(tmp_path: Path) -> None:
     usual = make_evaluation(tmp_path / "usual", make_scores(2, 0))
     for name, about in (("store", {"store": "t"}), ("split", {"split": "q"})):
         other = make_evaluation(tmp_path / name, make_scores(2, 0), **about)
@@ -92,7 +92,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
             compare(*sides, replicates=5)
 
 
-def test_damage_is_a_message(tmp_path: Path) -> None:
+def test_damaged_files_raise_an_error(tmp_path: Path) -> None:
     folder = make_evaluation(tmp_path / "a", make_scores(2, 0))
     whole = (folder / "scores.npz").read_bytes()
     for raw in (b"", whole[:100], whole[:-20], b"no zip"):
@@ -110,7 +110,7 @@ def test_damage_is_a_message(tmp_path: Path) -> None:
         compare([folder], [folder])
 
 
-def test_a_flipped_bit_changes_nothing_unsaid(tmp_path: Path) -> None:
+def test_a_flipped_bit_raises_an_error_or_changes_nothing(tmp_path: Path) -> None:
     scores = make_scores(2, 0)
     save_scores(tmp_path, scores)
     path, random, said = tmp_path / "scores.npz", np.random.default_rng(0), 0

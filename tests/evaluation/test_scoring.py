@@ -39,7 +39,7 @@ def literal(scores: ModelOutputs, level: str) -> dict[int, tuple[list[float], li
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**30), recordings=st.integers(1, 40), rows=st.integers(1, 90))
-def test_groups_are_those_of_a_literal_loop(seed: int, recordings: int, rows: int) -> None:
+def test_pooling_equals_a_loop_over_groups(seed: int, recordings: int, rows: int) -> None:
     scores = make_scores(seed, recordings, rows)
     found = dict(scores_by_level(scores))
     assert found["frame"] is scores
@@ -52,7 +52,7 @@ def test_groups_are_those_of_a_literal_loop(seed: int, recordings: int, rows: in
         assert pool_outputs.patient.tolist() == (1000 - pool_outputs.record // 14).tolist()
 
 
-def test_measures_are_scikit_learns_of_the_literal_groups() -> None:
+def test_metrics_equal_scikit_learn() -> None:
     scores = make_scores(1)
     found = compute_metrics(scores, replicates=30)
     assert list(found) == ["frame", "recording", "patient"]
@@ -79,7 +79,7 @@ def test_measures_are_scikit_learns_of_the_literal_groups() -> None:
     assert {found[level]["patients"] for level in found} == {len(set(scores.patient.tolist()))}
 
 
-def test_intervals_are_over_patients_and_all_is_json() -> None:
+def test_intervals_are_over_patients_and_results_are_json() -> None:
     scores = make_scores(2)
     scores.truth[:, 2] = False
     found = compute_metrics(scores, replicates=50)

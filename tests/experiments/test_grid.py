@@ -31,14 +31,14 @@ def test_a_grid_is_computed_once(workspace: Workspace) -> None:
     assert len(computed(workspace)) == 4
 
 
-def test_what_requires_a_cell_is_in_its_task(workspace: Workspace) -> None:
+def test_a_task_has_the_cells_that_require_its_first(workspace: Workspace) -> None:
     two, three = Number(value=2), Number(value=3)
     cells: list[Cell] = [Sum(number=two), Sum(number=three), Sum(number=two, more=5), Number(value=4)]
     found = [task.cells for task in tasks(cells, workspace, run_toy)]
     assert found == [(two, cells[0], cells[2]), (three, cells[1]), (cells[3],)]
 
 
-def test_deleted_files_are_made_again_only_where_they_are_read(workspace: Workspace) -> None:
+def test_deleted_files_are_computed_again_only_if_they_are_read(workspace: Workspace) -> None:
     two = Number(value=2)
     run_grid([Sum(number=two)], workspace, run_toy)
     shutil.rmtree(workspace.runs)
@@ -82,12 +82,12 @@ def test_a_cell_that_fails_is_reported_and_the_others_are_computed(workspace: Wo
     ]
 
 
-def test_cells_without_their_inputs_are_left_out_and_counted(workspace: Workspace) -> None:
+def test_cells_with_missing_inputs_are_skipped_and_counted(workspace: Workspace) -> None:
     done = run_grid([Number(value=1, dataset="chapman"), Number(value=1)], workspace, run_toy)
     assert (done.finished, done.failed, done.missing_inputs) == (1, [], {"store of chapman": 1})
 
 
-def test_what_another_process_claimed_is_waited_for_and_not_repeated(workspace: Workspace) -> None:
+def test_claimed_cells_are_awaited_and_not_repeated(workspace: Workspace) -> None:
     """A lock of an open file is what another process would hold; it finishes the cell and lets go."""
     cells = [Number(value=1), Number(value=2)]
     (task, _) = tasks(cells, workspace, run_toy)
@@ -112,13 +112,13 @@ def test_what_another_process_claimed_is_waited_for_and_not_repeated(workspace: 
 
 
 @pytest.mark.parametrize("engine", ["serial", "processes"])
-def test_engines_fill_one_table(workspace: Workspace, engine: str) -> None:
+def test_all_engines_write_one_table(workspace: Workspace, engine: str) -> None:
     cells = [Sum(number=Number(value=value)) for value in range(6)]
     assert run_grid(cells, workspace, run_toy, engine=engine, workers=2).finished == 12  # type: ignore[arg-type]
     assert sorted(row["result"] for _, row in workspace.table.rows()) == sorted([*range(6), *range(1, 7)])
 
 
-def test_the_time_left_is_what_similar_cells_have_taken(workspace: Workspace) -> None:
+def test_the_time_left_is_estimated_from_similar_cells(workspace: Workspace) -> None:
     cells = [Number(value=7, seed=seed) for seed in range(5)]
     left = TimeLeft(tasks(cells, workspace, run_toy), Costs(), workers=2)
     assert (left.cells, left.done) == (5, 0)
@@ -131,7 +131,7 @@ def test_the_time_left_is_what_similar_cells_have_taken(workspace: Workspace) ->
     assert left.done == 3
 
 
-def test_a_shard_must_be_one_of_so_many() -> None:
+def test_an_invalid_shard_is_rejected() -> None:
     for text in ("2/2", "a/b", "1", "-1/3"):
         with pytest.raises(ConfigError, match="i/n"):
             parse_shard(text)

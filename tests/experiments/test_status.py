@@ -12,7 +12,7 @@ from clocs.experiments.workspace import Workspace
 from tests.experiments.toy_cells import Number, Sum, run_toy
 
 
-def test_the_most_similar_cells_decide() -> None:
+def test_the_most_similar_cells_determine_the_estimate() -> None:
     costs = Costs()
     assert costs.estimate(Number(value=3)) == Estimate(6.0, DEFAULT)
     costs.learn(Number(value=2), 20.0)
@@ -22,7 +22,7 @@ def test_the_most_similar_cells_decide() -> None:
     assert costs.estimate(Sum(number=Number(value=3))).basis == DEFAULT
 
 
-def test_the_median_counts_and_cells_without_a_time_do_not() -> None:
+def test_the_estimate_is_the_median_of_measured_times() -> None:
     costs = Costs()
     for seed, seconds in enumerate((4.0, 8.0, 4000.0, None, -1.0)):
         costs.learn(Number(value=4, seed=seed), seconds)

@@ -22,7 +22,7 @@ for number in range(40):
 """
 
 
-def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_rows_are_read_back(tmp_path: Path) -> None:
     table, reader = CellTable(tmp_path / "new" / "cells.jsonl"), CellTable(tmp_path / "new" / "cells.jsonl")
     assert reader.get("a") is None
     table.append("a", {"result": 0.1})
@@ -32,7 +32,7 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert [json.loads(line)["name"] for line in table.path.read_text().splitlines()] == ["a", "b"]
 
 
-def test_processes_append_without_mixing_their_lines(tmp_path: Path) -> None:
+def test_processes_append_complete_lines(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
     started = [
         subprocess.Popen([sys.executable, "-c", APPEND, str(path), name], cwd=ROOT) for name in ("first", "second")
@@ -43,7 +43,7 @@ def test_processes_append_without_mixing_their_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b'{"name": "b", "res', b"x" * 200_000])
-def test_what_a_kill_left_of_a_line_is_ignored_and_then_removed(tmp_path: Path, torn: bytes) -> None:
+def test_a_partial_line_is_ignored_and_then_removed(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "cells.jsonl"
     CellTable(path).append("a", {})
     with open(path, "ab") as file:
@@ -56,14 +56,14 @@ def test_what_a_kill_left_of_a_line_is_ignored_and_then_removed(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"null", b'{"result": 1}', b"\xff\xfe"])
-def test_a_line_that_is_not_a_cell_is_refused(tmp_path: Path, line: bytes) -> None:
+def test_an_invalid_line_raises_an_error(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "cells.jsonl"
     path.write_bytes(line + b"\n")
     with pytest.raises(IntegrityError, match=r"^cells\.jsonl: line "):
         CellTable(path).get("a")
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_read_only_folder_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write"):
         CellTable(tmp_path / "file" / "cells.jsonl").append("a", {})

@@ -1,4 +1,4 @@
-"""Cells that count to a number: what a grid does with cells, without any training."""
+"""Toy cells that add numbers, for tests of a grid without training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clocs.experiments.workspace import Workspace
 
 
 class Number(Cell):
-    """Writes a file that sums read."""
+    """A cell that writes a number to a file."""
 
     kind: ClassVar[str] = "number"
 
@@ -39,7 +39,7 @@ class Number(Cell):
 
 
 class Sum(Cell):
-    """Adds to a number."""
+    """A cell that adds to the number of another cell."""
 
     kind: ClassVar[str] = "sum"
 
@@ -63,7 +63,7 @@ class Sum(Cell):
 
 
 def run_toy(cell: Number | Sum, workspace: Workspace) -> dict[str, Any]:
-    """Compute a cell, and note that it was computed."""
+    """Compute a cell, and log its label."""
     workspace.runs.mkdir(parents=True, exist_ok=True)
     with open(workspace.runs / "computed", "a") as file:
         file.write(f"{cell.label}\n")
@@ -78,6 +78,6 @@ def run_toy(cell: Number | Sum, workspace: Workspace) -> dict[str, Any]:
 
 
 def computed(workspace: Workspace) -> list[str]:
-    """Labels of all cells that were computed, in order."""
+    """Return the labels of all computed cells, in order."""
     path = workspace.runs / "computed"
     return path.read_text().split() if path.exists() else []

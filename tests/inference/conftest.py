@@ -1,4 +1,4 @@
-"""An encoder as a run leaves it, with weights and running statistics that are not those of a fresh one."""
+"""Fixtures: trained encoders, a real recording and classifiers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Maker = Callable[..., Path]
 
 
 def about(policy: FramePolicy, unit: str = "mV", **options: Any) -> dict[str, Any]:
-    """What config.json of a run's best encoder says."""
+    """Return the content of config.json of a run's best encoder."""
     return {
         "format": "clocs-encoder-2",
         "encoder": {
@@ -68,10 +68,10 @@ def make_encoder(
     return folder
 
 
-def make_twelve_leads(folder: Path, **told: Any) -> Path:
-    """Save an encoder of twelve leads at once that has seen some signals, as a run leaves it when it ends.
+def make_twelve_leads(folder: Path, **input_fields: Any) -> Path:
+    """Save an encoder of twelve leads at once that has seen some signals, as a run writes it.
 
-    ``told``: what the input section of its config says, too.
+    ``input_fields`` are added to the section ``input`` of its config.
     """
     torch.manual_seed(11)
     module = ResNet(in_channels=12, embedding_dim=EMBEDDING, width=8, depth=2)
@@ -80,14 +80,14 @@ def make_twelve_leads(folder: Path, **told: Any) -> Path:
             module(torch.rand(16, 12, 1000))
     policy = FramePolicy(num_samples=1000, sampling_rate=200, leads=STANDARD_LEADS)
     config = about(policy) | {"encoder": describe_encoder(module)}
-    save_encoder(folder, module, config | {"input": {**config["input"], **told}})
+    save_encoder(folder, module, config | {"input": {**config["input"], **input_fields}})
     assert finish_encoder(folder) == ""
     return folder
 
 
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As a run leaves it when it ends."""
+    """The folder of an encoder after a run."""
     folder = make_encoder(tmp_path_factory.mktemp("encoder") / "best")
     assert finish_encoder(folder) == ""
     return folder
@@ -118,7 +118,7 @@ def without_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def make_classifier(
     encoder_sha256: str, *, multi_label: bool = False, classes: int = 3, leads: tuple[str, ...] = ()
 ) -> Classifier:
-    """Random numbers; classes in an order that sorting would change."""
+    """Return a classifier with random weights, and classes that are not sorted."""
     random = np.random.default_rng(3)
     bins = (ReliabilityBin(0.0, 0.5, 40, 0.2, 0.25), ReliabilityBin(0.5, 1.0, 10, 0.7, 0.6))
     names = ("SR", "AFIB", "GSVT", "SB")[:classes]

@@ -1,4 +1,4 @@
-"""The classifier against scikit-learn and scipy; its files against any change."""
+"""Tests of classifiers against scikit-learn, and of their files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fitted(multi_label: bool) -> tuple[Classifier, npt.NDArray[np.float32], npt.
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_probabilities_are_those_of_scikit_learn(multi_label: bool) -> None:
+def test_probabilities_equal_scikit_learn(multi_label: bool) -> None:
     classifier, embeddings, expected = fitted(multi_label)
     np.testing.assert_allclose(classifier.probabilities(embeddings), expected, atol=1e-5)
     sums = classifier.probabilities(embeddings).sum(axis=1)
@@ -57,7 +57,7 @@ def test_the_temperature_divides_the_logits() -> None:
     np.testing.assert_allclose(odds[0] * 4, odds[1], atol=1e-5)
 
 
-def test_an_adjustment_is_of_the_mean_and_not_of_its_rows() -> None:
+def test_calibration_applies_to_the_mean_not_to_rows() -> None:
     classifier, embeddings, expected = fitted(multi_label=True)
     chosen = ((2.0, 0.5), (1.0, 0.0), (1.0, -1.0))
     keener = replace(classifier, card=classifier.card.model_copy(update={"adjustment": chosen}))
@@ -67,7 +67,7 @@ def test_an_adjustment_is_of_the_mean_and_not_of_its_rows() -> None:
     np.testing.assert_allclose(list(keener.classify(embeddings[:8]).values()), 1 / (1 + np.exp(-odds)), atol=1e-5)
 
 
-def test_a_recording_has_the_mean_of_its_rows() -> None:
+def test_a_recording_has_the_mean_probability_of_its_rows() -> None:
     classifier, embeddings, expected = fitted(multi_label=False)
     found = classifier.classify(embeddings[:8])
     assert list(found) == ["SR", "AFIB", "GSVT"]
@@ -78,7 +78,7 @@ def test_a_recording_has_the_mean_of_its_rows() -> None:
         classifier.classify(embeddings[:, 1:])
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_classifier_is_loaded(tmp_path: Path) -> None:
     made = make_classifier("ab" * 32)
     made.save(tmp_path)
     back = Classifier.load(tmp_path)
@@ -97,7 +97,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["classifier.json", "classifier.safetensors"])
-def test_any_flipped_bit_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_flipped_bit_raises_an_error(name: str, tmp_path: Path) -> None:
     make_classifier("ab" * 32).save(tmp_path)
     path = tmp_path / name
     whole = path.read_bytes()
@@ -128,7 +128,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_a_sealed_file_that_makes_no_sense_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_an_invalid_card_is_rejected(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     make_classifier("ab" * 32).save(tmp_path)
     path = tmp_path / "classifier.json"
     path.write_bytes(seal({**unseal(path.read_bytes(), ""), **changes}))
@@ -145,13 +145,13 @@ def test_a_sealed_file_that_makes_no_sense_is_refused(changes: dict[str, Any], m
         ("scale", np.zeros(EMBEDDING, np.float32)),
     ],
 )
-def test_numbers_that_do_not_fit_are_refused(name: str, values: npt.NDArray[Any]) -> None:
+def test_arrays_of_wrong_shape_or_type_are_rejected(name: str, values: npt.NDArray[Any]) -> None:
     with pytest.raises(ConfigError, match=name):
         replace(make_classifier("ab" * 32), **{name: values})  # type: ignore[arg-type]
 
 
-def test_a_card_from_before_there_were_leads_can_be_read(tmp_path: Path) -> None:
-    """It does not say, so no lead is foreign to it."""
+def test_a_card_without_leads_can_be_read(tmp_path: Path) -> None:
+    """Its leads are unknown, so all leads are accepted."""
     make_classifier("ab" * 32, leads=("II", "V2")).save(tmp_path)
     assert Classifier.load(tmp_path).card.unknown_leads(("ECG", "II", "ECG", "I")) == ("ECG", "I")
     path = tmp_path / "classifier.json"

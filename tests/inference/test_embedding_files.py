@@ -27,7 +27,9 @@ def files(originals: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
-def test_each_table_holds_each_row(ending: str, files: list[Path], encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_every_file_format_has_all_rows(
+    ending: str, files: list[Path], encoder: PretrainedEncoder, tmp_path: Path
+) -> None:
     path = tmp_path / f"embeddings.{ending}"
     done = embed_files(encoder, files, path)
     if ending == "npz":
@@ -49,10 +51,10 @@ def test_each_table_holds_each_row(ending: str, files: list[Path], encoder: Pret
     assert "any_lead" in done.refused[str(files[1])]
 
 
-def test_a_spreadsheet_finds_no_formula_in_it(
+def test_csv_has_no_spreadsheet_formulas(
     encoder: PretrainedEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file's name is the sender's."""
+    """File names come from others and may begin like a formula."""
     write(make_recording(LEADS), tmp_path / "=1+1.csv")
     monkeypatch.chdir(tmp_path)
     embed_files(encoder, ["=1+1.csv"], "embeddings.csv")
@@ -61,13 +63,13 @@ def test_a_spreadsheet_finds_no_formula_in_it(
     assert {kind.kind for kind in table[["start", *NAMES]].dtypes} <= {"f", "i"}
 
 
-def test_on_demand_nothing_is_refused(files: list[Path], encoder: PretrainedEncoder) -> None:
+def test_any_lead_accepts_all_files(files: list[Path], encoder: PretrainedEncoder) -> None:
     done = embed_files(encoder, files, any_lead=True)
     assert not done.refused
     assert set(done.embeddings[str(files[1])].lead) == {"ECG"}
 
 
-def test_where_all_are_refused_no_table_is_written(
+def test_no_table_is_written_if_all_files_are_refused(
     files: list[Path], encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
     done = embed_files(encoder, [files[1], tmp_path / "nowhere.hea"], tmp_path / "x.npz")
@@ -75,7 +77,7 @@ def test_where_all_are_refused_no_table_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_or_a_missing_extra_costs_no_other_file(
+def test_a_folder_or_a_missing_extra_does_not_affect_other_files(
     files: list[Path], without_extra: Path, encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
     done = embed_files(encoder, [files[0], tmp_path, without_extra, files[2]], tmp_path / "x.npz")
@@ -87,13 +89,13 @@ def test_a_folder_or_a_missing_extra_costs_no_other_file(
         assert set(held["source"]) == {str(files[0]), str(files[2])}
 
 
-def test_an_encoder_that_takes_no_file_is_said_once(files: list[Path], tmp_path: Path) -> None:
-    """It would refuse them all, for a reason that none of them can help."""
+def test_an_encoder_without_sampling_rate_raises_one_error(files: list[Path], tmp_path: Path) -> None:
+    """The reason is the encoder, not a file."""
     timeless = load_encoder(make_encoder(tmp_path, FramePolicy(num_samples=2500, num_source_samples=2500, leads=LEADS)))
     with pytest.raises(ConfigError, match="no sampling rate to resample"):
         embed_files(timeless, files)
 
 
-def test_an_unknown_ending_is_refused_before_any_work(encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_an_unknown_file_extension_is_rejected_first(encoder: PretrainedEncoder, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.npz, \.csv, \.parquet"):
         embed_files(encoder, ["nowhere"], tmp_path / "x.xlsx")

@@ -59,7 +59,7 @@ def cut(recording: Recording, num_samples: int) -> Recording:
 
 
 @pytest.mark.parametrize(("one", "other"), [*itertools.combinations(LIMBS, 2), ("II", "V2"), ("aVR", "V6")])
-def test_exchanged_leads_of_a_real_recording_are_refused(
+def test_exchanged_leads_of_a_real_recording_are_rejected(
     one: str, other: str, twelve: Recording, encoder: PretrainedEncoder
 ) -> None:
     with pytest.raises(SignalError, match=r"lead_equations: .*Check the names of its leads"):
@@ -67,7 +67,7 @@ def test_exchanged_leads_of_a_real_recording_are_refused(
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(LEADS, 2)))
-def test_exchanged_leads_of_four_are_refused_too(
+def test_exchanged_leads_among_four_are_rejected(
     one: str, other: str, twelve: Recording, encoder: PretrainedEncoder
 ) -> None:
     """II, aVL and aVR obey aVL + 2 aVR + 1.5 II = 0, with neither I nor III in the file."""
@@ -86,7 +86,7 @@ def test_the_order_of_leads_does_not_matter(order: list[str], twelve: Recording,
     assert made.lead == LEADS * 2
 
 
-def test_leads_are_derived_where_they_can_be(twelve: Recording, encoder: PretrainedEncoder) -> None:
+def test_missing_limb_leads_are_derived(twelve: Recording, encoder: PretrainedEncoder) -> None:
     two = encoder.embed(twelve.select(("II", "I")))
     assert two.notes == (
         "aVL, aVR derived from I and II",
@@ -99,7 +99,7 @@ def test_leads_are_derived_where_they_can_be(twelve: Recording, encoder: Pretrai
     assert {lead for lead, _ in rows(two)} == {"II", "aVL", "aVR"}
 
 
-def test_a_cinc_2017_strip_is_embedded_only_on_demand(originals: Path, encoder: PretrainedEncoder) -> None:
+def test_a_cinc_2017_strip_needs_any_lead(originals: Path, encoder: PretrainedEncoder) -> None:
     """One lead that its file calls ECG: the encoder was not trained on it."""
     file = originals / "cinc2017" / "training2017" / "A00001.hea"
     with pytest.raises(LeadError, match=r"'A00001' has ECG; .* trained on II, V2, aVL, aVR.*any_lead=True"):
@@ -114,7 +114,7 @@ def test_a_cinc_2017_strip_is_embedded_only_on_demand(originals: Path, encoder: 
     )
 
 
-def test_a_lead_without_a_name_and_those_with_one_stand_for_each_other(originals: Path) -> None:
+def test_an_encoder_of_named_and_unnamed_leads_reports_no_missing_lead(originals: Path) -> None:
     """An encoder of both kinds of recordings misses nothing in either."""
     encoder = load_encoder("clocs-small")
     assert encoder.input.leads == (*LEADS, "ECG")
@@ -125,7 +125,7 @@ def test_a_lead_without_a_name_and_those_with_one_stand_for_each_other(originals
     assert not any("not in the recording" in note for note in twelve.notes)
 
 
-def test_on_demand_all_leads_of_a_file_are_embedded(twelve: Recording, encoder: PretrainedEncoder) -> None:
+def test_any_lead_embeds_all_leads_of_a_file(twelve: Recording, encoder: PretrainedEncoder) -> None:
     made = encoder.embed(twelve, any_lead=True)
     assert made.lead[:12] == (*LEADS, "I", "III", "aVF", "V1", "V3", "V4", "V5", "V6")
     known = rows(encoder.embed(twelve))
@@ -136,7 +136,7 @@ def test_on_demand_all_leads_of_a_file_are_embedded(twelve: Recording, encoder: 
 # Rate and length
 
 
-def test_a_100_hz_copy_embeds_like_the_500_hz_original(originals: Path, encoder: PretrainedEncoder) -> None:
+def test_a_100_hz_copy_has_the_embedding_of_the_500_hz_original(originals: Path, encoder: PretrainedEncoder) -> None:
     folder = originals / "ptbxl"
     fast = encoder.embed(folder / "records500" / "00000" / "00001_hr.hea")
     slow = encoder.embed(folder / "records100" / "00000" / "00001_lr.hea")
@@ -149,7 +149,7 @@ def test_a_100_hz_copy_embeds_like_the_500_hz_original(originals: Path, encoder:
         encoder.embed(signal, sampling_rate=500, leads=STANDARD_LEADS, unit="mV")
 
 
-def test_four_seconds_are_refused_with_both_lengths(twelve: Recording, encoder: PretrainedEncoder) -> None:
+def test_a_short_recording_is_rejected_with_both_lengths(twelve: Recording, encoder: PretrainedEncoder) -> None:
     short = cut(twelve, 2000)
     with pytest.raises(SignalError, match=r"'00001_hr' lasts 4 s, .* frames of 5 s \(2500 samples at 500 Hz\)"):
         encoder.embed(short)
@@ -158,7 +158,7 @@ def test_four_seconds_are_refused_with_both_lengths(twelve: Recording, encoder: 
     assert len(encoder.embed(cut(twelve, 2500)).lead) == 4
 
 
-def test_what_fills_no_frame_is_said(twelve: Recording, encoder: PretrainedEncoder) -> None:
+def test_a_remainder_shorter_than_a_frame_is_noted(twelve: Recording, encoder: PretrainedEncoder) -> None:
     longer = cut(twelve, 4000)
     made = encoder.embed(longer)
     assert made.notes[-1] == "the last 3 s not used: they do not fill a frame"
@@ -166,13 +166,13 @@ def test_what_fills_no_frame_is_said(twelve: Recording, encoder: PretrainedEncod
 
 
 @pytest.mark.parametrize("sampling_rate", [0.5, 10.0])
-def test_a_rate_at_which_nothing_can_be_seen_is_refused(sampling_rate: float, encoder: PretrainedEncoder) -> None:
+def test_a_too_low_sampling_rate_is_rejected(sampling_rate: float, encoder: PretrainedEncoder) -> None:
     with pytest.raises(SignalError, match=f"{sampling_rate:g} samples a second.*Hz"):
         encoder.embed(replace(make_recording(), sampling_rate=sampling_rate))
 
 
 @pytest.mark.parametrize("sampling_rate", [100.0, 128.0, 257.0, 360.0, 499.98, 500.0, 1000.0, 1024.0])
-def test_any_rate_gives_the_frames_that_fit(sampling_rate: float, encoder: PretrainedEncoder) -> None:
+def test_every_sampling_rate_gives_all_complete_frames(sampling_rate: float, encoder: PretrainedEncoder) -> None:
     num_samples = round(sampling_rate * 11)
     made = encoder.embed(make_recording(leads=("II",), sampling_rate=sampling_rate, num_samples=num_samples))
     assert made.start.tolist() == [0.0, 5.0]
@@ -201,7 +201,7 @@ def test_a_unit_is_converted(unit: str, factor: float, twelve: Recording, encode
     ],
 )
 @pytest.mark.parametrize("name", ["ptbxl/records500/00000/00001_hr.hea", "cpsc2018/Training_WFDB/A6000.hea"])
-def test_a_wrong_unit_is_refused(
+def test_a_wrong_unit_is_rejected(
     true: str, declared: str, reason: str, name: str, originals: Path, encoder: PretrainedEncoder
 ) -> None:
     """A6000 has spikes of 32 mV, which must not hide that the rest of it is too small."""
@@ -211,7 +211,7 @@ def test_a_wrong_unit_is_refused(
         encoder.embed(signal, sampling_rate=500, leads=STANDARD_LEADS, unit=declared)
 
 
-def test_a_file_whose_gain_is_wrong_is_refused(originals: Path, encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_gain_is_rejected(originals: Path, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     """Its header says 1 step a millivolt (microvolt passed off as millivolt), or 1,000,000."""
     source = open_source(originals / "ptbxl" / "records500" / "00000")
     (tmp_path / "00001_hr.dat").write_bytes(source.read("00001_hr.dat"))
@@ -225,7 +225,7 @@ def test_a_file_whose_gain_is_wrong_is_refused(originals: Path, encoder: Pretrai
             encoder.embed(path)
 
 
-def test_raw_steps_and_millivolt_are_not_mixed(real_data: Path, encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_raw_steps_and_millivolt_are_incompatible(real_data: Path, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     source = open_source(real_data / "cardiology.zip")
     strip = read(real_data / "cardiology.zip" / next(name for name in source.names() if name.endswith(".ecg")))
     assert strip.unit == "adu"
@@ -241,7 +241,7 @@ def test_raw_steps_and_millivolt_are_not_mixed(real_data: Path, encoder: Pretrai
 # Faults
 
 
-def test_each_reason_has_an_advice() -> None:
+def test_every_reason_has_advice() -> None:
     from clocs.inference.input_checks import ADVICE
 
     assert tuple(ADVICE) == REASONS
@@ -257,7 +257,7 @@ def test_each_reason_has_an_advice() -> None:
         ("V2", 30000, 1000, 1200, "V2 amplitude"),
     ],
 )
-def test_a_fault_in_a_lead_that_is_used_is_refused(
+def test_a_fault_in_a_used_lead_is_rejected(
     lead: str, value: int, start: int, end: int, reason: str, twelve: Recording, encoder: PretrainedEncoder
 ) -> None:
     faulty = changed(twelve, lead, value, start, end)
@@ -267,7 +267,7 @@ def test_a_fault_in_a_lead_that_is_used_is_refused(
     assert set(without.lead) == {"II", "aVL", "aVR"}, "as the message says, the lead can be left out"
 
 
-def test_a_fault_in_a_lead_that_is_not_used_is_not_in_the_way(twelve: Recording, encoder: PretrainedEncoder) -> None:
+def test_a_fault_in_an_unused_lead_is_ignored(twelve: Recording, encoder: PretrainedEncoder) -> None:
     assert_same(encoder.embed(changed(twelve, "V6", 0, 0, 5000)), encoder.embed(twelve))
 
 
@@ -278,7 +278,7 @@ def test_a_derived_lead_has_the_faults_of_its_sources(twelve: Recording, encoder
     assert set(encoder.embed(pair.select(("II", "V2"))).lead) == {"II", "V2"}
 
 
-def test_a_file_that_breaks_off_is_refused(originals: Path, encoder: PretrainedEncoder) -> None:
+def test_a_truncated_file_is_rejected(originals: Path, encoder: PretrainedEncoder) -> None:
     with pytest.raises(SignalError, match=r"lasts 3\.852 s"):
         encoder.embed(originals / "chapman" / "ECGDataDenoised" / "MUSE_20180113_124215_52000.csv")
     promised = replace(make_recording(leads=LEADS[:2]), provenance=Provenance(num_declared_samples=6000))
@@ -313,14 +313,14 @@ def test_an_array_must_be_described(given: dict[str, object], message: str, enco
         encoder.embed(ARRAY, **given)  # type: ignore[arg-type]
 
 
-def test_what_is_no_array_is_refused(encoder: PretrainedEncoder) -> None:
+def test_other_types_are_rejected(encoder: PretrainedEncoder) -> None:
     about = {"sampling_rate": 500.0, "leads": ("II",), "unit": "mV"}
     for wrong in (ARRAY[0], [["a", "b"]], {"II": 3}, ARRAY[:1].astype(complex), ARRAY[:1].astype(str)):
         with pytest.raises(ConfigError, match="array"):
             encoder.embed(wrong, **about)  # type: ignore[arg-type]
 
 
-def test_masked_samples_are_missing(encoder: PretrainedEncoder) -> None:
+def test_masked_samples_count_as_missing(encoder: PretrainedEncoder) -> None:
     about = {"sampling_rate": 500.0, "leads": ("II", "V2"), "unit": "mV"}
     plain = np.ma.masked_array(ARRAY, np.zeros(ARRAY.shape, bool))
     assert_same(encoder.embed(plain, **about), encoder.embed(ARRAY, **about))  # type: ignore[arg-type]
@@ -329,11 +329,11 @@ def test_masked_samples_are_missing(encoder: PretrainedEncoder) -> None:
         encoder.embed(missing, **about)  # type: ignore[arg-type]
 
 
-def test_names_are_spelled_in_any_way(encoder: PretrainedEncoder) -> None:
+def test_lead_names_may_have_any_spelling(encoder: PretrainedEncoder) -> None:
     made = encoder.embed(ARRAY, sampling_rate=500, leads=("lead ii", "v2"), unit="mV")
     assert_same(made, encoder.embed(make_recording(leads=("II", "V2"))))
 
 
-def test_a_file_is_not_contradicted(originals: Path, encoder: PretrainedEncoder) -> None:
+def test_a_file_takes_no_description(originals: Path, encoder: PretrainedEncoder) -> None:
     with pytest.raises(ConfigError, match="sampling_rate and unit: only for arrays"):
         encoder.embed(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea", sampling_rate=250, unit="uV")

@@ -94,7 +94,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("which", RECORDS)
 @pytest.mark.parametrize("segments", [1, 2])
-def test_a_file_embeds_as_its_frames_from_a_store(
+def test_a_file_has_the_embeddings_of_its_frames_in_a_store(
     which: str, segments: int, real_data: Path, encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
     dataset, folder, name = RECORDS[which]
@@ -126,9 +126,7 @@ def test_a_file_embeds_as_its_frames_from_a_store(
         np.testing.assert_allclose(found[key], row, atol=1e-6, err_msg=str(key))
 
 
-def test_frames_that_are_ready_are_embedded_in_batches(
-    encoder: PretrainedEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frames_are_embedded_in_batches(encoder: PretrainedEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = np.random.default_rng(0).random((11, 1, 2500), np.float32)
     whole = encoder.embed_frames(frames)
     np.testing.assert_allclose(whole, by_hand(encoder, frames[:, 0].astype(np.float64)), atol=2e-6)
@@ -164,7 +162,7 @@ def test_a_shipped_encoder_is_found_by_its_name(shipped: Path) -> None:
     assert clocs.load_encoder is load_encoder
 
 
-def test_a_folder_that_holds_no_encoder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_encoder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"no config\.json"):
         load_encoder(tmp_path)
     (tmp_path / "config.json").write_bytes(seal({"method": "cmsc"}))
@@ -174,7 +172,7 @@ def test_a_folder_that_holds_no_encoder_is_refused(tmp_path: Path) -> None:
         load_encoder(tmp_path / "nowhere")
 
 
-def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
+def test_an_encoder_with_an_invalid_config_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="4 leads are named for 12 channels"):
         load_encoder(make_encoder(tmp_path / "twelve", in_channels=12))
     folder = make_encoder(tmp_path / "changed")
@@ -190,7 +188,7 @@ def test_an_encoder_that_cannot_be_used_so_is_refused(tmp_path: Path) -> None:
             load_encoder(folder)
 
 
-def test_an_encoder_without_a_rate_embeds_ready_frames_only(tmp_path: Path, originals: Path) -> None:
+def test_an_encoder_without_sampling_rate_embeds_only_frames(tmp_path: Path, originals: Path) -> None:
     policy = FramePolicy(num_samples=2500, num_source_samples="recording", normalization="minmax", leads=LEADS)
     encoder = load_encoder(make_encoder(tmp_path, policy))
     with pytest.raises(ConfigError, match="no sampling rate to resample a recording to"):
@@ -198,7 +196,7 @@ def test_an_encoder_without_a_rate_embeds_ready_frames_only(tmp_path: Path, orig
     assert encoder.embed_frames(np.zeros((1, 1, 2500), np.float32)).shape == (1, EMBEDDING)
 
 
-def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
+def test_classification_of_a_file(shipped: Path, originals: Path) -> None:
     encoder = load_encoder(shipped)
     file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
     found = encoder.classify(file)
@@ -229,7 +227,9 @@ def test_classes_of_a_file(shipped: Path, originals: Path) -> None:
         (8, 1.0, "of 8 validation patients with 0 to 10%, 100% had it"),
     ],
 )
-def test_a_track_record_calls_nothing_none_or_all_that_is_not(patients: int, observed: float, words: str) -> None:
+def test_a_track_record_rounds_only_exact_values_to_0_and_100_percent(
+    patients: int, observed: float, words: str
+) -> None:
     found = ClassProbability("SR", "sinus rhythm", 0.05, 0.5, ReliabilityBin(0.0, 0.1, patients, 0.05, observed))
     assert found.track_record == words
 
@@ -264,7 +264,7 @@ def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
 
 
 @pytest.mark.parametrize(("leads", "name"), [(LEADS, "many"), (("II",), "many"), (("ECG",), "single")])
-def test_a_recording_is_classified_by_who_knows_its_leads(
+def test_the_default_classifier_was_fitted_on_a_lead_of_the_recording(
     leads: tuple[str, ...], name: str, of_both: PretrainedEncoder
 ) -> None:
     recording = make_recording(leads, num_samples=5000)
@@ -275,7 +275,7 @@ def test_a_recording_is_classified_by_who_knows_its_leads(
         assert found.notes == rows.notes
 
 
-def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: PretrainedEncoder) -> None:
+def test_unknown_leads_need_any_lead(of_both: PretrainedEncoder) -> None:
     """Unless the user says so: then without a track record."""
     for leads, name, other in ((("ECG",), "many", "single"), (LEADS, "single", "many")):
         recording = make_recording(leads, num_samples=5000)
@@ -288,7 +288,7 @@ def test_a_classifier_is_not_asked_about_leads_it_does_not_know(of_both: Pretrai
             assert item.track_record == "not known: the classifier was not fitted on such leads"
 
 
-def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncoder) -> None:
+def test_suspicious_electrodes_and_sampling_rates_are_noted(of_both: PretrainedEncoder) -> None:
     """Not refused: a heart on the right looks the same."""
     swapped, slow = swapped_arms(), replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
     assert of_both.classify(swapped).notes[-1].startswith("lead I: P, QRS and T point down: arm electrodes swapped")
@@ -297,7 +297,7 @@ def test_electrodes_and_rates_that_look_wrong_are_noted(of_both: PretrainedEncod
     assert not any("Check" in note for note in of_both.classify(sinus_rhythm()).notes)
 
 
-def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) -> None:
+def test_only_leads_of_the_classifier_are_used(of_both: PretrainedEncoder) -> None:
     recording = make_recording(("II", "ECG"), num_samples=5000)
     found, alone = of_both.classify(recording), of_both.classify(recording.select(("II",)))
     assert found.classes == alone.classes
@@ -310,7 +310,7 @@ def test_only_leads_that_a_classifier_knows_count(of_both: PretrainedEncoder) ->
     assert {item.incomparable for item in all_of_it.classes} == {"the classifier was not fitted on such leads"}
 
 
-def test_a_recording_that_lacks_a_lead_has_no_track_record(of_both: PretrainedEncoder) -> None:
+def test_a_missing_lead_removes_the_track_record(of_both: PretrainedEncoder) -> None:
     """Validation patients had all leads, and so had those whose means were adjusted."""
     recording = make_recording(LEADS, num_samples=5000)
     for whole in (of_both.classify(recording), of_both.classify(make_recording(("ECG",), num_samples=5000))):
@@ -320,7 +320,7 @@ def test_a_recording_that_lacks_a_lead_has_no_track_record(of_both: PretrainedEn
     assert told == {(None, "not known: without lead V2, which validation patients had")}
 
 
-def test_leads_that_no_classifier_knows_are_refused(of_both: PretrainedEncoder) -> None:
+def test_leads_of_no_classifier_are_rejected(of_both: PretrainedEncoder) -> None:
     recording = make_recording(("V5",), num_samples=5000)
     found = of_both.classify(recording, any_lead=True)
     assert (found.classifier, {item.validation for item in found.classes}) == ("many", {None})
@@ -330,7 +330,7 @@ def test_leads_that_no_classifier_knows_are_refused(of_both: PretrainedEncoder) 
         only.classify(make_recording(("ECG",), num_samples=5000))
 
 
-def test_a_shipped_encoder_takes_a_strip_for_a_strip(originals: Path) -> None:
+def test_a_shipped_encoder_classifies_a_single_lead_strip(originals: Path) -> None:
     """A00001 of the 2017 challenge, one lead by a hand-held device: its publisher says normal."""
     strip, encoder = originals / "cinc2017" / "training2017" / "A00001.hea", load_encoder("clocs-small")
     found = encoder.classify(strip)
@@ -339,7 +339,7 @@ def test_a_shipped_encoder_takes_a_strip_for_a_strip(originals: Path) -> None:
         encoder.classify(strip, classifier="physionet2020")
 
 
-def test_without_a_classifier_or_with_anothers_there_are_no_classes(
+def test_missing_or_foreign_classifiers_raise_an_error(
     tmp_path: Path, encoder: PretrainedEncoder, originals: Path
 ) -> None:
     with pytest.raises(StoreError, match="no classifiers"):

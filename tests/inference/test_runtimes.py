@@ -18,7 +18,7 @@ from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from tests.inference.conftest import make_encoder
 
 
-def test_onnx_runtime_and_torch_give_the_same(encoder: PretrainedEncoder, twelve: Recording) -> None:
+def test_onnx_runtime_and_torch_agree(encoder: PretrainedEncoder, twelve: Recording) -> None:
     other = load_encoder(encoder.folder, device="cpu")
     assert (encoder.runtime, other.runtime) == ("onnxruntime", "torch")
     for copies in (1, 40):  # more frames than go through at once
@@ -38,7 +38,7 @@ def test_an_encoder_without_an_onnx_file_is_run_by_torch(tmp_path: Path, twelve:
 @pytest.mark.parametrize(
     ("told", "why"), [({}, "its run has not ended"), ({"onnx_missing": "RuntimeError: no such layer"}, "no such layer")]
 )
-def test_without_torch_it_is_refused_with_the_reason_and_the_extra(
+def test_without_torch_the_error_names_reason_and_extra(
     told: dict[str, str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_encoder(tmp_path)
@@ -61,12 +61,12 @@ def test_without_torch_the_module_and_devices_name_the_extra(
         load_encoder(encoder_folder, device="cuda")
 
 
-def test_an_unknown_device_is_refused(encoder_folder: Path) -> None:
+def test_an_unknown_device_is_rejected(encoder_folder: Path) -> None:
     with pytest.raises(ConfigError, match="device 'abacus' cannot be used"):
         load_encoder(encoder_folder, device="abacus")
 
 
-def test_a_worker_opens_it_again_by_its_folder_once(encoder_folder: Path, tmp_path: Path, twelve: Recording) -> None:
+def test_a_worker_opens_a_pickled_encoder_once(encoder_folder: Path, tmp_path: Path, twelve: Recording) -> None:
     folder = Path(shutil.copytree(encoder_folder, tmp_path / "copy"))
     encoder = load_encoder(folder)
     packed = pickle.dumps(encoder)
@@ -76,7 +76,7 @@ def test_a_worker_opens_it_again_by_its_folder_once(encoder_folder: Path, tmp_pa
     np.testing.assert_array_equal(there.embed(twelve).values, encoder.embed(twelve).values)
 
 
-def test_a_damaged_onnx_file_is_refused(encoder_folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_onnx_file_raises_an_error(encoder_folder: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(encoder_folder, tmp_path / "copy"))
     raw = bytearray((folder / "model.onnx").read_bytes())
     raw[1000] ^= 1

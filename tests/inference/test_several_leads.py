@@ -49,20 +49,20 @@ def test_a_frame_of_all_leads_has_one_embedding(plain: Path, twelve: Recording) 
     np.testing.assert_allclose(load_encoder(plain, device="cpu").embed(twelve).values, truth, atol=1e-6)
 
 
-def test_channels_are_in_the_encoders_order(plain: Path, twelve: Recording) -> None:
+def test_channels_are_in_the_order_of_the_encoder(plain: Path, twelve: Recording) -> None:
     encoder = load_encoder(plain)
     turned = twelve.select(tuple(reversed(twelve.leads)))
     np.testing.assert_array_equal(encoder.embed(turned).values, encoder.embed(twelve).values)
 
 
-def test_a_lead_that_follows_from_others_is_not_missing(plain: Path, twelve: Recording) -> None:
+def test_a_derivable_lead_is_not_missing(plain: Path, twelve: Recording) -> None:
     encoder = load_encoder(plain)
     made = encoder.embed(without(twelve, "aVL", "III"))
     assert made.leads == STANDARD_LEADS
     assert "derived from I and II" in " ".join(made.notes)
 
 
-def test_a_missing_lead_is_refused_unless_training_left_leads_out(
+def test_a_missing_lead_is_rejected_without_lead_dropout(
     plain: Path, dropping: Path, twelve: Recording, tmp_path: Path
 ) -> None:
     lacking = without(twelve, "V3")
@@ -79,7 +79,7 @@ def test_a_missing_lead_is_refused_unless_training_left_leads_out(
     np.testing.assert_allclose(encoder.embed(lacking).values, truth, atol=1e-5)
 
 
-def test_an_unnamed_lead_goes_where_the_policy_says_or_is_refused(dropping: Path) -> None:
+def test_an_unnamed_lead_needs_a_channel_in_the_policy(dropping: Path) -> None:
     encoder, strip = load_encoder(dropping), make_recording(("ECG",), num_samples=5000)
     with pytest.raises(LeadError, match="none of these is there"):
         encoder.embed(strip)
@@ -95,7 +95,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_with_lead_dropout_a_lead_has_a_vector_with_all_others_masked(
+def test_with_lead_dropout_single_leads_are_embedded_with_others_masked(
     dropping: Path, store: Path, tmp_path: Path
 ) -> None:
     encoder = load_encoder(dropping)
@@ -116,9 +116,7 @@ def test_with_lead_dropout_a_lead_has_a_vector_with_all_others_masked(
     assert [len(item.why) for item in found.neighbors] == [12, 12]
 
 
-def test_without_lead_dropout_there_are_no_vectors_and_no_reasons_by_lead(
-    plain: Path, store: Path, tmp_path: Path
-) -> None:
+def test_without_lead_dropout_single_leads_have_no_vectors(plain: Path, store: Path, tmp_path: Path) -> None:
     archive = clocs.embed_store(plain, store, tmp_path / "archive", workers=2)
     assert archive.manifest.leads == ()
     assert not [name for name in archive.shard(0).batch.schema.names if name.startswith("lead_")]

@@ -34,7 +34,7 @@ def signals(count: int) -> npt.NDArray[np.float32]:
     return np.stack([make_recording(leads=LEADS, seed=seed).signal for seed in range(count)])
 
 
-def test_rows_are_those_of_embed(embedder: EcgEmbedder, encoder: PretrainedEncoder, originals: Path) -> None:
+def test_rows_equal_those_of_embed(embedder: EcgEmbedder, encoder: PretrainedEncoder, originals: Path) -> None:
     arrays = signals(3)
     expected = [encoder.embed(array, sampling_rate=500, leads=LEADS, unit="mV").pooled() for array in arrays]
     np.testing.assert_array_equal(embedder.fit_transform(arrays), np.stack(expected))
@@ -46,13 +46,13 @@ def test_rows_are_those_of_embed(embedder: EcgEmbedder, encoder: PretrainedEncod
     assert embedder.transform([]).shape == (0, EMBEDDING)
 
 
-def test_a_series_of_files_need_not_begin_at_0(encoder_folder: Path, originals: Path) -> None:
+def test_a_pandas_series_may_have_any_index(encoder_folder: Path, originals: Path) -> None:
     """As scikit-learn's splitters hand parts of one on."""
     files = pd.Series([originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea"] * 3)[1:]
     assert EcgEmbedder(encoder_folder).fit_transform(files).shape == (2, EMBEDDING)
 
 
-def test_parameters_are_kept_by_clone_and_set_params(embedder: EcgEmbedder) -> None:
+def test_clone_and_set_params_keep_parameters(embedder: EcgEmbedder) -> None:
     copy = clone(embedder)
     assert copy.get_params() == embedder.get_params()
     assert copy.leads == LEADS
@@ -62,7 +62,7 @@ def test_parameters_are_kept_by_clone_and_set_params(embedder: EcgEmbedder) -> N
     assert clocs.EcgEmbedder is EcgEmbedder
 
 
-def test_a_pipeline_learns_what_embeddings_hold(embedder: EcgEmbedder) -> None:
+def test_a_pipeline_classifies_embeddings(embedder: EcgEmbedder) -> None:
     """Two kinds of signal that differ in shape, not in scale: smooth walks, and the same with ripples."""
     plain = signals(40)
     ripple = np.where(np.arange(40)[:, None, None] % 2, 0.6 * np.sin(np.arange(5000) * 0.5), 0)
@@ -75,7 +75,7 @@ def test_a_pipeline_learns_what_embeddings_hold(embedder: EcgEmbedder) -> None:
     clone(model).fit(plain[:4] + ripple[:4], truth[:4])
 
 
-def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
+def test_fit_rejects_invalid_options(encoder_folder: Path) -> None:
     with pytest.raises(NotFittedError):
         EcgEmbedder(encoder_folder).transform(signals(1))
     with pytest.raises(ConfigError, match="Pass leads and unit"):
@@ -90,12 +90,12 @@ def test_mistakes_are_refused_when_fitting(encoder_folder: Path) -> None:
         EcgEmbedder(encoder_folder, sampling_rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))
 
 
-def test_a_file_that_needs_an_extra_is_answered_with_how_to_get_it(encoder_folder: Path, without_extra: Path) -> None:
+def test_a_file_that_needs_an_extra_names_it(encoder_folder: Path, without_extra: Path) -> None:
     with pytest.raises(MissingExtraError, match=r"pip install 'clocs\[formats\]'"):
         EcgEmbedder(encoder_folder).fit([without_extra])
 
 
-def test_the_faulty_one_of_many_is_named(embedder: EcgEmbedder) -> None:
+def test_an_error_states_the_index_of_the_ecg(embedder: EcgEmbedder) -> None:
     arrays = signals(3)
     arrays[2, 0] = 0
     embedder.fit(arrays)

@@ -1,4 +1,4 @@
-"""The store and the run that evaluations are tested with."""
+"""Fixtures of the evaluation tests."""
 
 from tests.evaluation.conftest import store as store
 from tests.evaluation.conftest import trained as trained

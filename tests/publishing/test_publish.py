@@ -1,4 +1,4 @@
-"""A published folder: usable by itself, calibrated, and with a card whose figures are measured."""
+"""Tests of published folders: classifiers, model card and leakage checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def published(store: Store, trained: Path, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def test_it_needs_nothing_but_its_folder(published: Path, store: Store) -> None:
+def test_the_folder_is_self_contained(published: Path, store: Store) -> None:
     encoder = load_encoder(published)
     names = {path.name for path in published.iterdir()}
     assert names == {"README.md", "config.json", "model.safetensors", "model.onnx", "seen.npy", "classifiers"}
@@ -47,7 +47,7 @@ def test_it_needs_nothing_but_its_folder(published: Path, store: Store) -> None:
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
 
 
-def test_the_cards_figures_are_those_of_its_own_classifier(published: Path, store: Store) -> None:
+def test_the_metrics_of_the_card_are_those_of_its_classifier(published: Path, store: Store) -> None:
     """Every test recording classified as a user would, one by one; the AUC by scikit-learn."""
     encoder, split = load_encoder(published), store.split()
     names = [item.name for item in encoder.classifier().card.classes]
@@ -66,7 +66,7 @@ def test_the_cards_figures_are_those_of_its_own_classifier(published: Path, stor
     assert float(stated[1]) == pytest.approx(macro, abs=6e-4)
 
 
-def test_the_card_says_what_it_is_for_and_for_whom(published: Path) -> None:
+def test_the_card_states_use_subgroups_and_licence(published: Path) -> None:
     card = (published / "README.md").read_text()
     for said in (
         "Research use only",
@@ -80,7 +80,7 @@ def test_the_card_says_what_it_is_for_and_for_whom(published: Path) -> None:
         assert said in card
 
 
-def test_the_card_has_the_audit_of_the_encoder_it_comes_with(published: Path, store: Store) -> None:
+def test_the_card_has_the_privacy_audit(published: Path, store: Store) -> None:
     card, found = (published / "README.md").read_text(), audit(published, store)
     section = card.split("## Privacy audit")[1].split("\n## ")[0]
     rows = table_rows(found)
@@ -113,7 +113,7 @@ def test_an_encoder_of_two_stores_has_a_classifier_for_each(store: Store, tmp_pa
     assert 'classifier="synthetic-2"' in card
 
 
-def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_recordings_seen_by_the_initial_encoder_stay_on_the_list(store: Store, trained: Path, tmp_path: Path) -> None:
     """Trained on one store and then on another: patients of the first may not test what is published either."""
     other = make_store(tmp_path / "other", num_records=120, seed=5)
     here = [f"store={other.folder}", f"runs={tmp_path / 'runs'}", f"init_from={trained}"]
@@ -124,9 +124,7 @@ def test_what_it_started_from_stays_on_the_list(store: Store, trained: Path, tmp
             check_leakage(folder, load_encoder_folder(folder)[1], store, store.split("other"))
 
 
-def test_labels_of_ones_own_make_a_classifier_on_an_encoder_that_others_trained(
-    store: Store, trained: Path, tmp_path: Path
-) -> None:
+def test_a_classifier_can_be_fitted_to_other_data_than_the_encoder(store: Store, trained: Path, tmp_path: Path) -> None:
     """The encoder stays as it is; both stores' patients are listed as seen, and the card says who trained what."""
     other = make_store(tmp_path / "other", num_records=120, seed=5)
     make_split(other, "second", seed=1)
@@ -145,7 +143,7 @@ def test_labels_of_ones_own_make_a_classifier_on_an_encoder_that_others_trained(
     assert "there is no membership to show" in card
 
 
-def test_nobody_who_trained_the_encoder_tests_a_classifier(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_leaks_and_incompatible_stores_are_rejected(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="random weights"):
         publish("random", store, tmp_path / "out", "name")
     with pytest.raises(LeakError, match="trained on patients of the test part"):
@@ -157,7 +155,7 @@ def test_nobody_who_trained_the_encoder_tests_a_classifier(store: Store, trained
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_or_another_encoder_is_not_written_over(
+def test_a_run_or_another_encoder_is_not_overwritten(
     store: Store, trained: Path, published: Path, tmp_path: Path
 ) -> None:
     """Not even the encoder that is read; only one that was published before."""
@@ -172,7 +170,7 @@ def test_a_run_or_another_encoder_is_not_written_over(
     assert (again / "README.md").read_text() == (published / "README.md").read_text().replace("mine", "yours")
 
 
-def test_recordings_are_not_passed_on_with_an_encoder(store: Store, trained: Path, tmp_path: Path) -> None:
+def test_a_folder_with_recordings_is_rejected(store: Store, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "1.hea").touch()
     with pytest.raises(ConfigError, match=r"'1\.hea' among them; name a new folder"):
         publish(trained, store, tmp_path, "mine")
@@ -187,13 +185,13 @@ def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
         publish(best, store, tmp_path / "out", "name")
 
 
-def test_a_store_without_classes_is_refused(trained: Path, tmp_path: Path) -> None:
+def test_a_store_without_classes_is_rejected(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="names no classes"):
         publish(trained, make_store(tmp_path / "store", {}, num_records=20), tmp_path / "out", "name")
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))
-def test_a_shipped_encoder_knows_the_leads_of_its_classifiers(name: str) -> None:
+def test_classifiers_of_shipped_encoders_have_leads(name: str) -> None:
     """They are those of the data, as the paper has them, and the card says so."""
     card = (shipped_encoders()[name] / "README.md").read_text()
     for which, classifier in load_encoder(name).classifiers.items():
@@ -203,7 +201,7 @@ def test_a_shipped_encoder_knows_the_leads_of_its_classifiers(name: str) -> None
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))
-def test_a_shipped_encoder_is_whole_small_and_described(name: str) -> None:
+def test_a_shipped_encoder_is_complete_small_and_documented(name: str) -> None:
     folder = shipped_encoders()[name]
     encoder = load_encoder(name)
     assert encoder.embedding_dim == 128
@@ -223,7 +221,7 @@ def test_the_shipped_encoders_are_those_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize("name", ["clocs-small", "cmsc-chapman"])
-def test_shipped_rhythms_on_original_files(name: str, originals: Path) -> None:
+def test_shipped_encoders_classify_rhythms_of_original_files(name: str, originals: Path) -> None:
     """Chapman's originals as published, hard ones among them: most rhythms are named as their publisher has them."""
     chapman, encoder = DATASETS.get("chapman"), load_encoder(name)
     right: list[str] = []

@@ -41,7 +41,7 @@ class LinearClassifier:
     bias: Floats
     """Biases, (K,)."""
     multi_label: bool
-    """Whether a row may have several classes, or none."""
+    """True if a row may have several classes, or none."""
     strength: float | None
     """The C that validation selected. None: fitted by Adam."""
 

@@ -40,7 +40,7 @@ class ModelOutputs:
 
     @property
     def multi_label(self) -> bool:
-        """Whether a row may have several classes, or none."""
+        """True if a row may have several classes, or none."""
         return bool((self.truth.sum(1) != 1).any())
 
     def with_values(self, values: npt.NDArray[np.float32]) -> ModelOutputs:

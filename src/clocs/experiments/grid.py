@@ -35,7 +35,7 @@ class CellTask:
     cells: tuple[Cell, ...]
     """Cells in the order in which they are computed."""
     wait: bool = False
-    """Whether to wait for another process that has claimed these cells. Otherwise the task is postponed."""
+    """True to wait for another process that has claimed these cells. Otherwise the task is postponed."""
 
 
 @dataclass(frozen=True)

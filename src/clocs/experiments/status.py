@@ -55,7 +55,7 @@ class Status:
     """The status of one cell."""
 
     done: bool
-    """Whether the cell has a result."""
+    """True if the cell has a result."""
     missing_inputs: tuple[str, ...]
     """Descriptions of missing inputs."""
     cost: Estimate

@@ -73,7 +73,7 @@ class ClassifierCard(BaseModel):
     classes: tuple[ClassInfo, ...] = Field(min_length=1)
     """Classes in the order of the weights."""
     multi_label: bool
-    """Whether a recording may have several classes. Otherwise probabilities sum to 1."""
+    """True if a recording may have several classes. Otherwise probabilities sum to 1."""
     temperature: float = Field(gt=0)
     """Calibration temperature: logits are divided by it."""
     adjustment: tuple[tuple[float, float], ...] = ()

@@ -47,7 +47,7 @@ class EncoderInput(BaseModel):
     in_channels: int = 1
     """C, leads that it takes at once."""
     lead_dropout: bool = False
-    """Whether training left out leads at random, so that a frame may lack some."""
+    """True if training left out leads at random, so that a frame may lack some."""
 
     @model_validator(mode="after")
     def _agrees_with_policy(self) -> Self:
@@ -60,12 +60,12 @@ class EncoderInput(BaseModel):
 
     @property
     def all_leads(self) -> bool:
-        """Whether the encoder takes all leads of a frame at once."""
+        """True if the encoder takes all leads of a frame at once."""
         return self.in_channels > 1
 
     @property
     def embeds_leads(self) -> bool:
-        """Whether a single lead can be embedded."""
+        """True if a single lead can be embedded."""
         return not self.all_leads or self.lead_dropout
 
 

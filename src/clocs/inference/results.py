@@ -82,7 +82,7 @@ class Classification:
     classes: tuple[ClassProbability, ...]
     """Classes by descending probability."""
     multi_label: bool
-    """Whether several classes may be true at once; otherwise the probabilities sum to 1."""
+    """True if several classes may be true at once; otherwise the probabilities sum to 1."""
     limitations: tuple[str, ...]
     """Limitations of the classifier, one sentence each."""
     notes: tuple[str, ...]

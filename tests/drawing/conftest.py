@@ -1,4 +1,4 @@
-"""What the tests of drawings share."""
+"""Fixtures for tests of figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 @pytest.fixture
 def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the extra ``plot`` is not installed."""
-    real = builtins.__import__
+    """Simulate that the extra ``plot`` is not installed."""
+    original = builtins.__import__
 
-    def refuse(name: str, *rest: Any, **named: Any) -> Any:
+    def fail(name: str, *args: Any, **kwargs: Any) -> Any:
         if name.startswith("matplotlib"):
             raise ImportError(name)
-        return real(name, *rest, **named)
+        return original(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(builtins, "__import__", fail)

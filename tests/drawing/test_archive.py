@@ -1,4 +1,4 @@
-"""Bars of an archive: one for each count, the rare ones together."""
+"""Bar charts of an archive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from clocs.drawing.archive import MOST, draw_archive
+from clocs.drawing.archive import MAX_BARS, draw_archive
 
 COUNTS = {f"format {number}": 100 - number for number in range(20)}
 
@@ -16,13 +16,13 @@ def lengths(axes: Axes) -> list[float]:
     return [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
 
 
-def test_each_panel_has_its_bars_and_its_sum(tmp_path: Path) -> None:
+def test_each_panel_has_its_bars_and_its_total(tmp_path: Path) -> None:
     panels = {"formats": COUNTS, "rates": {"500 Hz": 3, "250 Hz": 7}, "faults": {}}
     figure = draw_archive(panels, tmp_path / "archive.png")
     formats, rates, faults, empty = figure.axes
     assert lengths(rates) == [7, 3]
     assert [label.get_text() for label in rates.get_yticklabels()] == ["250 Hz", "500 Hz"]
-    assert len(formats.patches) == MOST
+    assert len(formats.patches) == MAX_BARS
     assert sum(lengths(formats)) == sum(COUNTS.values())
     assert formats.get_yticklabels()[-1].get_text() == "9 others"
     assert formats.get_title(loc="left") == f"formats: {sum(COUNTS.values()):,}"
@@ -31,6 +31,6 @@ def test_each_panel_has_its_bars_and_its_sum(tmp_path: Path) -> None:
     assert (tmp_path / "archive.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_faults_stand_out() -> None:
+def test_faults_have_another_color() -> None:
     stored, faults = draw_archive({"rates": {"500 Hz": 1}, "faults": {"flat": 1}}).axes
     assert stored.patches[0].get_facecolor() != faults.patches[0].get_facecolor()

@@ -1,4 +1,4 @@
-"""Curves: every line is its data, and every number in a legend is that of the line beside it."""
+"""Figures of results show their data, and legends have the right numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from clocs.core.errors import MissingExtraError
-from clocs.drawing.curves import COLORS, LearningCurve, draw_learning_curves, draw_reliability, draw_roc
+from clocs.drawing.curves import LearningCurve, draw_learning_curves, draw_reliability, draw_roc
+from clocs.drawing.figure import COLORS
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,7 +26,7 @@ ROC: dict[str, Floats] = {
     "SR": np.array([[0.0, 0.5, 1.0], [0.0, 1.0, 1.0]]),
     "PVC": np.empty((2, 0)),
 }
-"""Areas: 1, 3/4 and undefined."""
+"""Curves with areas of 1 and 3/4, and an undefined one."""
 NAMES = ("AF", "SR", "PVC", "LBBB", "RBBB")
 EDGES = np.linspace(0, 1, 5)
 
@@ -39,7 +40,7 @@ def make_runs() -> dict[str, LearningCurve]:
 
 
 def make_bins() -> tuple[npt.NDArray[np.int64], Floats, Floats]:
-    """Counts, probabilities and frequencies (5, 4), one bin of which is empty."""
+    """Return counts, probabilities and frequencies of shape (5, 4) with one empty bin."""
     count = np.arange(1, 21).reshape(5, 4) * 10
     mean = (EDGES[:-1] + 0.125) + np.zeros((5, 1))
     observed = np.linspace(0, 1, 20).reshape(5, 4)
@@ -66,44 +67,46 @@ def test_roc_curves_are_drawn_with_their_areas_and_the_mean() -> None:
     assert axes.get_title() == "test part"
 
 
-def test_the_mean_curve_lies_between_and_has_the_mean_area() -> None:
+def test_the_mean_curve_has_the_mean_area() -> None:
     (axes,) = draw_roc(ROC).axes
     false, true = points(lines(axes)["macro  0.875"])
     assert np.trapezoid(true, false) == pytest.approx(0.875, abs=0.002)
     assert np.interp(0.25, false, true) == pytest.approx((1.0 + 0.5) / 2)
 
 
-def test_many_classes_differ_in_colour_or_stroke() -> None:
+def test_many_classes_differ_in_color_or_line_style() -> None:
     (axes,) = draw_roc({f"class {number}": ROC["SR"] for number in range(3 * len(COLORS))}).axes
-    looks = {(line.get_color(), line.get_linestyle()) for name, line in lines(axes).items() if name.startswith("class")}
-    assert len(looks) == 3 * len(COLORS)
+    styles = {
+        (line.get_color(), line.get_linestyle()) for name, line in lines(axes).items() if name.startswith("class")
+    }
+    assert len(styles) == 3 * len(COLORS)
 
 
-def test_no_defined_class_draws_no_mean() -> None:
+def test_undefined_classes_have_no_mean_curve() -> None:
     (axes,) = draw_roc({"AF": np.empty((2, 0))}).axes
     assert set(lines(axes)) == {"_chance", "AF  undefined"}
 
 
 @pytest.mark.parametrize("classes", [1, 3, 5])
-def test_every_class_has_its_points_and_its_counts(classes: int) -> None:
+def test_every_class_has_its_points_and_counts(classes: int) -> None:
     count, mean, observed = make_bins()
     figure = draw_reliability(NAMES[:classes], EDGES, count[:classes], mean[:classes], observed[:classes])
     diagrams = {axes.get_title("left"): axes for axes in figure.axes if axes.lines}
     assert tuple(diagrams) == NAMES[:classes]
     histograms = [axes for axes in figure.axes if axes.patches]
-    for place, (axes, below) in enumerate(zip(diagrams.values(), histograms, strict=True)):
-        known = count[place] > 0
-        np.testing.assert_allclose(points(lines(axes)["observed"]), [mean[place][known], observed[place][known]])
+    for index, (axes, below) in enumerate(zip(diagrams.values(), histograms, strict=True)):
+        filled = count[index] > 0
+        np.testing.assert_allclose(points(lines(axes)["observed"]), [mean[index][filled], observed[index][filled]])
         bars = [bar for bar in below.patches if isinstance(bar, Rectangle)]
-        assert [bar.get_height() for bar in bars] == count[place].tolist()
+        assert [bar.get_height() for bar in bars] == count[index].tolist()
         assert [bar.get_x() for bar in bars] == EDGES[:-1].tolist()
         assert below.get_position().x0 == pytest.approx(axes.get_position().x0)
-        assert below.get_ylim() == histograms[0].get_ylim(), "counts compare between classes"
+        assert below.get_ylim() == histograms[0].get_ylim(), "classes share the scale of counts"
     hidden = [axes for axes in figure.axes if not axes.lines and not axes.patches]
     assert not any(axes.axison for axes in hidden)
 
 
-def test_a_run_has_a_column_with_losses_over_rank() -> None:
+def test_each_run_has_a_column_of_losses_and_rank() -> None:
     runs = make_runs()
     figure = draw_learning_curves(runs, title="runs")
     upper, lower = figure.axes[: len(runs)], figure.axes[len(runs) :]
@@ -113,7 +116,7 @@ def test_a_run_has_a_column_with_losses_over_rank() -> None:
         np.testing.assert_array_equal(points(lines(losses)["training"]), [run.epoch, run.training_loss])
         np.testing.assert_array_equal(points(lines(losses)["validation"]), [run.epoch, run.validation_loss])
         np.testing.assert_array_equal(points(lines(rank)["effective rank"]), [run.epoch, run.effective_rank])
-    assert lower[0].get_ylim() == lower[1].get_ylim(), "ranks compare between runs"
+    assert lower[0].get_ylim() == lower[1].get_ylim(), "runs share the scale of ranks"
     assert lower[0].get_ylim()[1] > 27
 
 
@@ -131,9 +134,7 @@ DRAWINGS: list[Callable[[Path | None], Figure]] = [
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
-def test_pictures_are_saved_and_equal_data_give_equal_files(
-    tmp_path: Path, draw: Callable[[Path | None], Figure]
-) -> None:
+def test_equal_data_give_equal_files(tmp_path: Path, draw: Callable[[Path | None], Figure]) -> None:
     for name in ("a.svg", "b.svg"):
         draw(tmp_path / name)
     first, second = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
@@ -142,7 +143,7 @@ def test_pictures_are_saved_and_equal_data_give_equal_files(
 
 
 @pytest.mark.usefixtures("without_matplotlib")
-def test_without_matplotlib_the_extra_is_named() -> None:
+def test_the_error_without_matplotlib_names_the_extra() -> None:
     for draw in DRAWINGS:
         with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
             draw(None)

@@ -1,4 +1,4 @@
-"""ECG paper: to scale, complete, and honest about what is missing or unknown."""
+"""ECG paper is to scale and complete, and marks missing samples and unknown scales."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 def make(
     leads: tuple[str, ...] = STANDARD_LEADS, seconds: float = 10.0, sampling_rate: float = 500.0, size: float = 0.5
 ) -> Recording:
-    """Sharp beats of another height in each lead, upright and inverted in turn, on an offset."""
+    """Return sharp beats of a different height in each lead, alternately inverted, with an offset."""
     time = np.arange(round(seconds * sampling_rate)) / sampling_rate
     beat = np.exp(-0.5 * (((time % 0.8) - 0.4) / 0.012) ** 2)
     heights = np.array([(size + 0.1 * row) * (-1) ** row for row in range(len(leads))])
@@ -66,21 +66,21 @@ def test_paper_is_to_scale(leads: tuple[str, ...], seconds: float) -> None:
     assert (one - zero) / pixels_per_mm == pytest.approx([25.0, 10.0], rel=1e-9)
 
 
-def test_grid_lines_are_a_millimetre_apart_and_every_fifth_is_bold() -> None:
+def test_the_grid_has_thin_lines_every_1_mm_and_bold_lines_every_5_mm() -> None:
     figure = draw_recording(make(("II",)))
     grids = [item for item in axes_of(figure).collections if isinstance(item, LineCollection)]
-    apart = {}
+    spacing = {}
     for grid in grids:
         ends = np.array([axes_of(figure).transData.transform(path.vertices) for path in grid.get_paths()])
-        upright = np.unique(np.round(ends[np.ptp(ends[:, :, 0], axis=1) < 1e-6][:, 0, 0] / figure.dpi * 25.4, 6))
-        level = np.unique(np.round(ends[np.ptp(ends[:, :, 1], axis=1) < 1e-6][:, 0, 1] / figure.dpi * 25.4, 6))
-        apart[float(np.ravel(grid.get_linewidth())[0])] = [
-            *np.unique(np.diff(upright).round(3)),
-            *np.unique(np.diff(level).round(3)),
+        vertical = np.unique(np.round(ends[np.ptp(ends[:, :, 0], axis=1) < 1e-6][:, 0, 0] / figure.dpi * 25.4, 6))
+        horizontal = np.unique(np.round(ends[np.ptp(ends[:, :, 1], axis=1) < 1e-6][:, 0, 1] / figure.dpi * 25.4, 6))
+        spacing[float(np.ravel(grid.get_linewidth())[0])] = [
+            *np.unique(np.diff(vertical).round(3)),
+            *np.unique(np.diff(horizontal).round(3)),
         ]
-    thin, thick = sorted(apart)
-    assert apart[thin] == [1.0, 1.0]
-    assert apart[thick] == [5.0, 5.0]
+    thin, thick = sorted(spacing)
+    assert spacing[thin] == [1.0, 1.0]
+    assert spacing[thick] == [5.0, 5.0]
 
 
 def test_every_lead_is_drawn_with_its_own_samples() -> None:
@@ -93,20 +93,20 @@ def test_every_lead_is_drawn_with_its_own_samples() -> None:
         np.testing.assert_allclose(y - y[0], signal - signal[0], atol=1e-5)
 
 
-def test_strips_go_from_top_to_bottom_without_touching() -> None:
+def test_strips_do_not_overlap() -> None:
     drawn = list(traces(draw_recording(make(size=1.5))).values())
     for upper, lower in itertools.pairwise(drawn):
         assert np.min(np.asarray(upper.get_ydata()) - np.asarray(lower.get_ydata())) >= 0.19
 
 
-def test_larger_beats_take_more_paper_and_stay_on_it() -> None:
+def test_larger_beats_get_more_paper() -> None:
     small, large = draw_recording(make(size=0.2)), draw_recording(make(size=2.0))
     assert large.get_figheight() > small.get_figheight() + 1
     low, high = axes_of(large).get_ylim()
     assert all(low < np.min(line.get_ydata()) and np.max(line.get_ydata()) < high for line in axes_of(large).lines)
 
 
-def test_a_wild_lead_is_cut_off_and_said_so() -> None:
+def test_a_lead_with_artifacts_is_cut_off_with_a_note() -> None:
     recording = make(("I", "II", "V1"))
     digital = recording.digital.copy()
     digital[1, 1000:1100] = 20_000
@@ -116,7 +116,7 @@ def test_a_wild_lead_is_cut_off_and_said_so() -> None:
     assert "cut off" not in texts(draw_recording(recording))
 
 
-def test_derived_leads_have_a_star_and_the_notice_stands_below() -> None:
+def test_derived_leads_have_a_star_and_the_notice_is_below() -> None:
     recording = add_derived_leads(make(("I", "II", "V1")))
     figure = draw_recording(recording, notice="For research.")
     names = [text.get_text() for text in axes_of(figure).texts]
@@ -125,8 +125,8 @@ def test_derived_leads_have_a_star_and_the_notice_stands_below() -> None:
     assert "*" not in texts(draw_recording(recording, leads=("I", "V1")))
 
 
-def test_a_footer_stays_on_narrow_paper() -> None:
-    """Its words are broken into lines, above the lower edge and below the seconds."""
+def test_the_footer_fits_narrow_paper() -> None:
+    """Line breaks keep it above the lower edge and below the seconds."""
     recording = add_derived_leads(make(("I", "II", "V1"), seconds=4.0, size=4.5))
     figure = draw_recording(recording, notice="For research. Not a medical device; not a diagnosis.")
     figure.canvas.draw()
@@ -140,12 +140,12 @@ def test_leads_can_be_chosen_and_ordered() -> None:
     assert tuple(traces(draw_recording(make(), leads=("V5", "I")))) == ("V5", "I")
 
 
-def test_an_unknown_lead_is_refused() -> None:
+def test_an_unknown_lead_is_rejected() -> None:
     with pytest.raises(LeadError, match="V9"):
         draw_recording(make(), leads=("II", "V9"))
 
 
-def test_a_stretch_of_a_long_recording() -> None:
+def test_a_part_of_a_long_recording() -> None:
     recording = make(("ECG",), seconds=60.0, sampling_rate=300.0)
     figure = draw_recording(recording, start=20.3, seconds=5.0)
     y = np.asarray(traces(figure)["ECG"].get_ydata(), dtype=float)
@@ -157,15 +157,15 @@ def test_a_stretch_of_a_long_recording() -> None:
     assert "20 s" not in labels
 
 
-def test_none_draws_to_the_end_and_short_recordings_are_drawn_whole() -> None:
+def test_seconds_none_draws_to_the_end_and_short_recordings_are_complete() -> None:
     assert len(np.asarray(traces(draw_recording(make(("II",), 14.0), seconds=None))["II"].get_ydata())) == 7000
     assert len(np.asarray(traces(draw_recording(make(("II",), 3.0)))["II"].get_ydata())) == 1500
 
 
-@pytest.mark.parametrize("wrong", [{"start": 10.0}, {"start": -1.0}, {"seconds": 0.0}, {"seconds": 500.0}])
-def test_impossible_stretches_are_refused(wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize("values", [{"start": 10.0}, {"start": -1.0}, {"seconds": 0.0}, {"seconds": 500.0}])
+def test_invalid_parts_are_rejected(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        draw_recording(make(("II",)), **wrong)
+        draw_recording(make(("II",)), **values)
 
 
 def test_missing_samples_leave_a_marked_gap() -> None:
@@ -186,7 +186,7 @@ def test_missing_samples_leave_a_marked_gap() -> None:
     assert spans[1][1] > 4.01
 
 
-def test_a_lead_without_any_sample_is_still_named() -> None:
+def test_a_lead_without_samples_has_its_name() -> None:
     recording = make(("I", "II"))
     digital = recording.digital.copy()
     digital[0] = missing_value(np.int16)
@@ -195,7 +195,7 @@ def test_a_lead_without_any_sample_is_still_named() -> None:
     assert np.isnan(np.asarray(traces(figure)["I"].get_ydata(), dtype=float)).all()
 
 
-def test_header_and_footer_say_what_is_known() -> None:
+def test_header_and_footer() -> None:
     written = texts(draw_recording(make()))
     for part in ("r1", "patient p1", "63 y", "female", "SR, LBBB", "10 s", "25 mm/s   10 mm/mV   500 Hz"):
         assert part in written
@@ -227,24 +227,24 @@ def test_raw_steps_are_drawn_without_a_scale() -> None:
     assert np.corrcoef(y, raw.digital[0])[0, 1] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
-def test_equal_recordings_give_equal_files(tmp_path: Path, ending: str) -> None:
+@pytest.mark.parametrize("extension", ["png", "pdf", "svg"])
+def test_equal_recordings_give_equal_files(tmp_path: Path, extension: str) -> None:
     for name in ("a", "b"):
-        save_figure(draw_recording(make()), tmp_path / f"{name}.{ending}", dpi=60)
-    save_figure(draw_recording(make(size=0.6)), tmp_path / f"c.{ending}", dpi=60)
-    first, second, third = ((tmp_path / f"{name}.{ending}").read_bytes() for name in "abc")
+        save_figure(draw_recording(make()), tmp_path / f"{name}.{extension}", dpi=60)
+    save_figure(draw_recording(make(size=0.6)), tmp_path / f"c.{extension}", dpi=60)
+    first, second, third = ((tmp_path / f"{name}.{extension}").read_bytes() for name in "abc")
     assert first == second
     assert first != third
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.{ending}" for name in "abc"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.{extension}" for name in "abc"]
 
 
-def test_an_unknown_picture_format_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_image_format_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.png"):
         save_figure(draw_recording(make()), tmp_path / "a.docx")
 
 
 @pytest.mark.usefixtures("without_matplotlib")
-def test_without_matplotlib_the_extra_is_named() -> None:
+def test_the_error_without_matplotlib_names_the_extra() -> None:
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
         draw_recording(make())
 
@@ -254,8 +254,8 @@ def test_importing_it_does_not_import_matplotlib() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_dollars_in_ids_and_labels_are_dollars(tmp_path: Path) -> None:
-    """matplotlib reads what is between two of them as a formula, and this one is none."""
+def test_dollar_signs_in_ids_and_labels_are_text(tmp_path: Path) -> None:
+    """Matplotlib would read text between two dollar signs as a formula."""
     made = replace(make(("II",), seconds=2.5), record_id="a$_$b", labels=("$^$",))
     save_figure(draw_recording(made), tmp_path / "ecg.svg")
     assert "<!-- a$_$b -->" in (tmp_path / "ecg.svg").read_text()

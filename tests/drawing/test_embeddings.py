@@ -1,4 +1,4 @@
-"""Maps: every patient once, in the colour of what the legend says. Distances: two histograms for each encoder."""
+"""Maps show every patient in the right color. Distances have two histograms for each encoder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
 from clocs.core.errors import MissingExtraError
-from clocs.drawing.batch import PLAIN
-from clocs.drawing.curves import COLORS
 from clocs.drawing.embeddings import draw_distances, draw_groups, draw_map
+from clocs.drawing.figure import COLORS, GRAY
 
 POINTS = np.random.default_rng(0).normal(size=(60, 2))
 LABELS = np.array(["SR"] * 30 + ["AF"] * 15 + ["several"] * 10 + ["none"] * 5)
@@ -23,12 +22,12 @@ AGES = np.concatenate([np.linspace(20, 90, 50), np.full(10, np.nan)])
 
 
 def scattered(axes: Axes) -> dict[str, npt.NDArray[np.float64]]:
-    return {str(one.get_label()): np.asarray(one.get_offsets()) for one in axes.collections}
+    return {str(item.get_label()): np.asarray(item.get_offsets()) for item in axes.collections}
 
 
-def colours(axes: Axes) -> dict[str, str]:
-    found = [one for one in axes.collections if isinstance(one, PathCollection)]
-    return {str(one.get_label()): to_hex(one.get_facecolor()[0]) for one in found}  # type: ignore[arg-type]
+def colors(axes: Axes) -> dict[str, str]:
+    found = [item for item in axes.collections if isinstance(item, PathCollection)]
+    return {str(item.get_label()): to_hex(item.get_facecolor()[0]) for item in found}  # type: ignore[arg-type]
 
 
 def legend_of(axes: Axes) -> list[str]:
@@ -37,18 +36,18 @@ def legend_of(axes: Axes) -> list[str]:
     return [text.get_text() for text in legend.get_texts()]
 
 
-def test_words_have_colours_and_what_says_nothing_is_grey() -> None:
+def test_categories_have_colors_and_uninformative_ones_are_gray() -> None:
     (axes,) = draw_map(POINTS, {"label": LABELS}, axes_names=("PC 1", "PC 2"), title="Chapman").axes
     drawn = scattered(axes)
     for word, points in drawn.items():
         np.testing.assert_allclose(points, POINTS[word == LABELS])
-    assert colours(axes) == {"SR": COLORS[0], "AF": COLORS[1], "several": PLAIN, "none": PLAIN}
-    assert list(drawn) == ["several", "none", "SR", "AF"], "grey below, the rare above the frequent"
+    assert colors(axes) == {"SR": COLORS[0], "AF": COLORS[1], "several": GRAY, "none": GRAY}
+    assert list(drawn) == ["several", "none", "SR", "AF"], "gray below, rare above frequent"
     assert legend_of(axes) == ["SR", "AF", "several", "none"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("PC 1", "PC 2")
 
 
-def test_numbers_are_a_scale_and_unknown_ones_grey() -> None:
+def test_numbers_have_a_color_scale_and_unknown_ones_are_gray() -> None:
     axes, bar = draw_map(POINTS, {"age": AGES}).axes
     unknown, known = axes.collections
     assert len(np.asarray(unknown.get_offsets())) == 10
@@ -56,20 +55,20 @@ def test_numbers_are_a_scale_and_unknown_ones_grey() -> None:
     assert bar.get_ylabel() == "age"
 
 
-def test_a_fact_that_is_the_same_for_all_is_left_out() -> None:
+def test_a_property_with_one_value_is_left_out() -> None:
     same = np.full(60, "chapman")
     figure = draw_map(POINTS, {"label": LABELS, "site": same, "age": np.full(60, 50.0)})
     assert [axes.get_title("left") for axes in figure.axes if axes.axison] == ["label"]
     (plain,) = draw_map(POINTS, {"site": same}).axes
-    assert sum(len(points) for points in scattered(plain).values()) == 60, "the points are drawn all the same"
+    assert sum(len(points) for points in scattered(plain).values()) == 60, "the points are still drawn"
 
 
-def test_many_words_differ_in_colour_or_mark() -> None:
+def test_many_categories_differ_in_color_or_marker() -> None:
     words = np.array([f"class {number % 12}" for number in range(60)])
     (axes,) = draw_map(POINTS, {"label": words}).axes
-    found = [one for one in axes.collections if isinstance(one, PathCollection)]
-    looks = {(to_hex(one.get_facecolor()[0]), np.asarray(one.get_paths()[0].vertices).tobytes()) for one in found}  # type: ignore[arg-type]
-    assert len(looks) == 12
+    found = [item for item in axes.collections if isinstance(item, PathCollection)]
+    styles = {(to_hex(item.get_facecolor()[0]), np.asarray(item.get_paths()[0].vertices).tobytes()) for item in found}  # type: ignore[arg-type]
+    assert len(styles) == 12
 
 
 def test_groups_are_drawn_in_order_with_their_names() -> None:
@@ -79,12 +78,12 @@ def test_groups_are_drawn_in_order_with_their_names() -> None:
     for number, name in names.items():
         np.testing.assert_allclose(scattered(axes)[name], POINTS[groups == number])
     assert legend_of(axes) == list(names.values())
-    assert colours(axes)["in no group, 10: SR"] == PLAIN
+    assert colors(axes)["in no group, 10: SR"] == GRAY
     (alone,) = draw_groups(POINTS, np.full(60, -1), {-1: "in no group, 60: "}).axes
     assert len(scattered(alone)) == 1
 
 
-def test_equal_maps_are_equal_files(tmp_path: Path) -> None:
+def test_equal_maps_give_equal_files(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         draw_map(POINTS, {"label": LABELS, "age": AGES, "sex": LABELS}, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -99,38 +98,38 @@ def histograms(axes: Axes) -> dict[str, StepPatch]:
     return {str(patch.get_label()): patch for patch in axes.patches if isinstance(patch, StepPatch)}
 
 
-def test_both_histograms_have_the_area_one_and_their_mean() -> None:
+def test_both_histograms_have_an_area_of_one_and_their_mean() -> None:
     intra, inter = make_pair(0)
     (axes,) = draw_distances({"cmsc": (intra, inter)}, title="validation patients").axes
     drawn = histograms(axes)
     assert list(drawn) == [f"intra-patient, mean {intra.mean():.3g}", f"inter-patient, mean {inter.mean():.3g}"]
-    for lengths, patch in zip((intra, inter), drawn.values(), strict=True):
+    for distances, patch in zip((intra, inter), drawn.values(), strict=True):
         heights, edges, _ = patch.get_data()
-        assert (heights * np.diff(edges)).sum() == pytest.approx(1, abs=0.003), "but for the longest ones"
-        place = 20
-        inside = ((lengths >= edges[place]) & (lengths < edges[place + 1])).mean()
-        assert heights[place] * (edges[1] - edges[0]) == pytest.approx(inside)
+        assert (heights * np.diff(edges)).sum() == pytest.approx(1, abs=0.003), "without the largest distances"
+        index = 20
+        inside = ((distances >= edges[index]) & (distances < edges[index + 1])).mean()
+        assert heights[index] * (edges[1] - edges[0]) == pytest.approx(inside)
     means = [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
     assert means == pytest.approx([intra.mean(), inter.mean()])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_an_encoder_has_a_panel(count: int) -> None:
+def test_each_encoder_has_a_panel(count: int) -> None:
     names = [f"encoder {number}" for number in range(count)]
-    figure = draw_distances({name: make_pair(place)[:2] for place, name in enumerate(names)})  # type: ignore[misc]
+    figure = draw_distances({name: make_pair(seed)[:2] for seed, name in enumerate(names)})  # type: ignore[misc]
     shown = [axes for axes in figure.axes if axes.patches]
     assert [axes.get_title("left") for axes in shown] == names
     assert not any(axes.axison for axes in figure.axes if axes not in shown)
 
 
-def test_equal_distances_are_drawn_too(tmp_path: Path) -> None:
+def test_equal_distances_can_be_drawn(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         draw_distances({"collapsed": (np.zeros(5), np.zeros(7))}, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.usefixtures("without_matplotlib")
-def test_without_matplotlib_the_extra_is_named() -> None:
+def test_the_error_without_matplotlib_names_the_extra() -> None:
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):
         draw_map(POINTS, {"label": LABELS})
     with pytest.raises(MissingExtraError, match=r"clocs\[plot\]"):

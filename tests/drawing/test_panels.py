@@ -1,4 +1,4 @@
-"""Panels: what is drawn is what was given."""
+"""Panels show their data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from matplotlib.patches import StepPatch
 from clocs.core.errors import MissingExtraError
 from clocs.drawing.figure import save_figure
 from clocs.drawing.panels import (
-    SEQUENTIAL,
-    SINGLE,
-    WIDTH,
+    PANEL_WIDTH,
+    SEQUENCE_COLOR,
+    SINGLE_COLOR,
     Bar,
     Sweep,
     draw_bars,
@@ -28,32 +28,32 @@ NAN = float("nan")
 BARS = [Bar("Gaussian", 0.8, 0.78, 0.82), Bar("Gaussian → Flip Y", 0.7, NAN, NAN, sequential=True)]
 
 
-def only(figure: Figure) -> Axes:
+def only_axes(figure: Figure) -> Axes:
     (axes,) = figure.axes
-    assert figure.get_size_inches()[0] == WIDTH
+    assert figure.get_size_inches()[0] == PANEL_WIDTH
     return axes
 
 
-def named(axes: Axes) -> list[str]:
+def legend_texts(axes: Axes) -> list[str]:
     legend = axes.get_legend()
     assert legend is not None
     return [text.get_text() for text in legend.get_texts()]
 
 
 def test_bars_end_at_their_values() -> None:
-    axes = only(draw_bars(BARS, "CMSC", (0.5, 1.0)))
+    axes = only_axes(draw_bars(BARS, "CMSC", (0.5, 1.0)))
     found = [(bar.get_x(), bar.get_x() + bar.get_width(), bar.get_facecolor()) for bar in axes.patches]  # type: ignore[attr-defined]
-    assert [each[:2] for each in found] == [pytest.approx((0.5, 0.8)), pytest.approx((0.5, 0.7))]
-    assert len({each[2] for each in found}) == len({SINGLE, SEQUENTIAL}) == 2
+    assert [item[:2] for item in found] == [pytest.approx((0.5, 0.8)), pytest.approx((0.5, 0.7))]
+    assert len({item[2] for item in found}) == len({SINGLE_COLOR, SEQUENCE_COLOR}) == 2
     assert [text.get_text() for text in axes.texts] == ["0.800", "0.700"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Gaussian", "Gaussian → Flip Y"]
     assert list(np.asarray(axes.lines[0].get_xdata())) == [0.78, 0.82]
     assert axes.yaxis_inverted()
 
 
-def test_learning_shows_each_seed_and_their_mean_as_far_as_all_go() -> None:
+def test_validation_curves_show_seeds_and_their_mean_over_common_epochs() -> None:
     runs = [np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.7, 0.8])]
-    axes = only(draw_validation_curves({"CMSC, F = 0.25": runs, "random weights, F = 1": runs[:1]}, "a"))
+    axes = only_axes(draw_validation_curves({"CMSC, F = 0.25": runs, "random weights, F = 1": runs[:1]}, "a"))
     first, second, mean, *_ = axes.lines
     assert [len(np.asarray(line.get_xdata())) for line in (first, second, mean)] == [4, 2, 2]
     assert np.asarray(mean.get_ydata()) == pytest.approx([0.6, 0.7])
@@ -61,47 +61,49 @@ def test_learning_shows_each_seed_and_their_mean_as_far_as_all_go() -> None:
     assert len(axes.collections) == 1  # one seed has no band
     heights = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
     assert (heights.min(), heights.max()) == pytest.approx((0.6 - 0.1 * 2**0.5, 0.7 + 0.1 * 2**0.5))
-    assert named(axes) == ["CMSC, F = 0.25", "random weights, F = 1"]
+    assert legend_texts(axes) == ["CMSC, F = 0.25", "random weights, F = 1"]
 
 
-def test_sweeps_show_ours_and_the_papers() -> None:
+def test_sweeps_show_our_values_and_those_of_the_paper() -> None:
     ours = np.array([0.6, NAN, 0.7])
     line = Sweep(ours, ours - 0.02, ours + 0.03, np.array([0.61, 0.62, NAN]))
-    axes = only(draw_sweep({"CMSC": line}, ["32", "64", "128"], "E", "F = 0.25"))
+    axes = only_axes(draw_sweep({"CMSC": line}, ["32", "64", "128"], "E", "F = 0.25"))
     drawn, paper = axes.lines[:2]
     np.testing.assert_array_equal(np.asarray(drawn.get_ydata()), ours)
     np.testing.assert_array_equal(np.asarray(paper.get_ydata()), line.paper)
     assert paper.get_linestyle() == "--"
     assert [label.get_text() for label in axes.get_xticklabels()] == ["32", "64", "128"]
-    assert set(named(axes)) == {"CMSC", "the paper's"}
+    assert set(legend_texts(axes)) == {"CMSC", "paper"}
 
 
 def test_sweeps_show_the_seeds_of_a_mean() -> None:
     ours = np.array([0.6, 0.7])
     line = Sweep(ours, ours, ours, np.full(2, NAN), seeds=(np.array([0.5, 0.7]), np.array([])))
-    axes = only(draw_sweep({"linear": line}, ["10", "30"], "patients", "Chapman"))
+    axes = only_axes(draw_sweep({"linear": line}, ["10", "30"], "patients", "Chapman"))
     dots = [axis for axis in axes.lines if axis.get_marker() == "."]
     assert [np.asarray(dot.get_ydata()).tolist() for dot in dots] == [[0.5, 0.7], []]
-    assert named(axes) == ["linear"]
+    assert legend_texts(axes) == ["linear"]
 
 
-def test_histograms_have_the_area_one() -> None:
+def test_histograms_have_an_area_of_one() -> None:
     edges = np.array([0.0, 1.0, 3.0, 4.0])
-    axes = only(draw_histograms(edges, np.array([1.0, 2.0, 1.0]), np.array([0.0, 50.0, 50.0]), (1.9, 2.75), "CMSC"))
+    axes = only_axes(
+        draw_histograms(edges, np.array([1.0, 2.0, 1.0]), np.array([0.0, 50.0, 50.0]), (1.9, 2.75), "CMSC")
+    )
     for patch in axes.patches:
         assert isinstance(patch, StepPatch)
         values, found, _ = patch.get_data()
         assert float(np.sum(values * np.diff(found))) == pytest.approx(1)
-    assert named(axes) == ["within patients, mean 1.9", "between patients, mean 2.75"]
+    assert legend_texts(axes) == ["within patients, mean 1.9", "between patients, mean 2.75"]
 
 
-def test_equal_panels_are_equal_bytes(tmp_path: Path) -> None:
+def test_equal_panels_give_equal_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save_figure(draw_bars(BARS, "CMSC", (0.5, 1.0)), tmp_path / f"{name}.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.usefixtures("without_matplotlib")
-def test_without_matplotlib_the_extra_is_named() -> None:
+def test_the_error_without_matplotlib_names_the_extra() -> None:
     with pytest.raises(MissingExtraError, match="'plot'"):
         draw_bars(BARS, "CMSC", (0.5, 1.0))

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 
 from clocs.augmentations import AUGMENTATIONS
 from clocs.core.errors import ConfigError, StoreError
-from clocs.drawing.batch import OTHER, SAME_PATIENT, Similarity, kinds
+from clocs.drawing.batch import OTHER, SAME_PATIENT, Similarity, pair_kinds
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig
 from clocs.training.config_resolution import resolve_config
@@ -29,7 +29,7 @@ def config(store: Path, method: str, *overrides: str) -> PretrainConfig:
 
 def loss_of(matrix: Similarity, *, patients: bool) -> float:
     """The paper's equations 2 to 4 of a whole batch's matrix; without ``patients``, the diagonal alone."""
-    found = kinds(matrix.patients)
+    found = pair_kinds(matrix.patients)
     total = 0.0
     for axis in (0, 1):
         cells = -log_softmax(matrix.values / 0.1, axis=axis)
@@ -76,10 +76,10 @@ def gathered(settings: PretrainConfig, *, together: bool, purpose: str) -> npt.N
 
 def test_unaugmented_views_are_the_frames_in_millivolt(store: Path) -> None:
     views, _ = preview_batch(config(store, "cmsc", "frames.normalization=minmax"), instances=3)
-    assert views.plain is None
+    assert views.original is None
     np.testing.assert_array_equal(views.values, gathered(config(store, "cmsc"), together=False, purpose="segments")[:3])
     assert views.names == ("segment 1", "segment 2")
-    assert (views.offsets.tolist(), views.rates.tolist(), views.unit) == ([0, 2500], [500.0] * 3, "mV")
+    assert (views.offsets.tolist(), views.sampling_rates.tolist(), views.unit) == ([0, 2500], [500.0] * 3, "mV")
     assert all("lead " in name and "patient " in name for name in views.instances)
 
 
@@ -99,7 +99,7 @@ def test_seconds_are_the_recordings_own(store: Path) -> None:
         config(store, "simclr", "frames.sampling_rate=null", "frames.num_source_samples=5000"), instances=2
     )
     assert views.values.shape[-1] == 2500
-    assert views.rates.tolist() == [250.0, 250.0]
+    assert views.sampling_rates.tolist() == [250.0, 250.0]
 
 
 @pytest.mark.parametrize(
@@ -121,15 +121,15 @@ def test_augmented_views_come_with_what_they_were(method: str, names: tuple[str,
     assert views.names == names
     assert matrix.names == (names[0], names[min(1, len(names) - 1)])
     if method == "supervised":
-        assert views.plain is None
+        assert views.original is None
         return
-    assert views.plain is not None
-    np.testing.assert_array_equal(views.plain, np.broadcast_to(frames, views.values.shape))
+    assert views.original is not None
+    np.testing.assert_array_equal(views.original, np.broadcast_to(frames, views.values.shape))
     if method == "mtssl":
         np.testing.assert_array_equal(views.values[:, 3], -frames[:, 0])
         np.testing.assert_array_equal(views.values[:, 4], frames[:, 0, ::-1])
     else:
-        away = (views.values - views.plain).std(axis=-1)
+        away = (views.values - views.original).std(axis=-1)
         np.testing.assert_allclose(away, 0.01, rtol=0.1)
         assert not np.array_equal(views.values[:, 0], views.values[:, 1])
 
@@ -141,8 +141,8 @@ def test_a_patients_instances_stand_side_by_side(store: Path) -> None:
     sizes = np.unique(chance.patients, return_counts=True)[1]
     assert sizes.max() > 1
     _, chosen = preview_batch(config(store, "cmsc", "instances_per_patient=4"), cells=20)
-    assert (kinds(chosen.patients) == SAME_PATIENT).sum() == 5 * 4 * 3
-    assert (kinds(chosen.patients) == OTHER).sum() == 20 * 20 - 5 * 16
+    assert (pair_kinds(chosen.patients) == SAME_PATIENT).sum() == 5 * 4 * 3
+    assert (pair_kinds(chosen.patients) == OTHER).sum() == 20 * 20 - 5 * 16
 
 
 def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> 
     assert "epoch" in trained.title
 
     def gap(matrix: Similarity) -> float:
-        found = kinds(matrix.patients)
+        found = pair_kinds(matrix.patients)
         values = matrix.values
         return float((values.diagonal().mean() - values[found == OTHER].mean()) / values[found == OTHER].std())
 
@@ -186,8 +186,8 @@ def test_every_registered_augmentation_of_a_frame(store: Path) -> None:
     signal = opened.recording("0000001").select(("aVL",)).signal[0, :2500]
     values = dict(zip(names, views.values[0], strict=True))
     np.testing.assert_allclose(values["original"], signal, atol=1e-6)
-    assert views.plain is not None
-    assert all(np.array_equal(plain, values["original"]) for plain in views.plain[0])
+    assert views.original is not None
+    assert all(np.array_equal(plain, values["original"]) for plain in views.original[0])
     np.testing.assert_array_equal(values["flip_time"], values["original"][::-1])
     np.testing.assert_array_equal(values["flip_amplitude"], -values["original"])
     np.testing.assert_array_equal(preview_augmentations(opened, "0000001", lead="aVL").values, views.values)

@@ -50,7 +50,7 @@ def test_a_picture_of_random_pairs_names_segments_and_has_nothing_to_compare_the
     views, _ = preview_batch(resolve_config("cmsmlc-synthetic", [f"store={store}", *PARTS]), instances=2)
     assert views.names == tuple(f"segment {number}: baseline_wander, mask" for number in (1, 2))
     assert views.offsets.tolist() == [0, 2500]
-    assert views.plain is None, "without its augmentations, the method would draw other leads"
+    assert views.original is None, "without its augmentations, the method would draw other leads"
 
 
 @pytest.mark.slow

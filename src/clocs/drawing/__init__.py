@@ -1,1 +1,1 @@
-"""Layer 1: pictures of recordings and results; takes Recordings and arrays only. Needs the extra ``plot``."""
+"""Layer 1: figures of recordings and results, drawn from recordings and arrays. It needs the extra ``plot``."""

@@ -1,6 +1,6 @@
-"""What a batch looks like: its views over what they were made from, and how alike its instances are.
+"""Figures of a batch: its views over the original signals, and the similarity of its instances.
 
-After the paper's figures 1 and 2 and its appendix B.
+They follow figures 1 and 2 and appendix B of the paper.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.drawing.figure import new_figure
+from clocs.drawing.figure import GRAY, INK, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,99 +20,119 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 
 OTHER, SAME_INSTANCE, SAME_PATIENT = 0, 1, 2
-"""Kinds of cells of a similarity matrix."""
-KINDS: Final = {
+"""Kinds of pairs of instances in a similarity matrix."""
+PAIR_KINDS: Final = {
     SAME_INSTANCE: ("same instance", ("#c9ecc0", "#4fb55f", "#00441b")),
     SAME_PATIENT: ("same patient", ("#fff3a0", "#ffc400", "#a86500")),
     OTHER: ("other patients", ("#f4f8fc", "#8fbfdf", "#08306b")),
 }
-"""What the legend calls a kind, and its colours from the least to the most similar."""
+"""Kind -> name in the legend, and colors from the least to the most similar."""
 
-INK, PLAIN = "#14324f", "#b9b9b9"
 PANEL_HEIGHT: Final = 1.25
-"""Inches."""
-MATRIX: Final = 5.2
-"""Inches, width and height of the similarity matrix with its legend."""
-BESIDE: Final = 3
-"""Views up to which the matrix stands beside them; with more, below."""
-ACROSS: Final = 3
-"""Panels side by side in the picture of augmentations."""
+"""Height of a panel in inches."""
+MATRIX_SIZE: Final = 5.2
+"""Width and height in inches of the similarity matrix with its legend."""
+MAX_VIEWS_BESIDE: Final = 3
+"""Maximum number of views with the matrix beside them. With more views, the matrix is below."""
+NUM_COLUMNS: Final = 3
+"""Number of columns in the figure of augmentations."""
 
 
 @dataclass(frozen=True)
 class Views:
-    """Views of a few instances, before normalisation."""
+    """Views of B instances before normalisation."""
 
     values: Floats
-    """(B, V, S) in ``unit``."""
-    plain: Floats | None
-    """(B, V, S), what each view was before it was augmented; None where nothing is."""
-    rates: npt.NDArray[np.float64]
-    """(B,) Hz."""
+    """Signals in ``unit``, of shape (B, V, S)."""
+    original: Floats | None
+    """Signals before augmentation, of shape (B, V, S); None without augmentation."""
+    sampling_rates: npt.NDArray[np.float64]
+    """Sampling rate of each instance in Hz, of shape (B,)."""
     offsets: npt.NDArray[np.int64]
-    """(V,) samples from the frame's start to the view's."""
+    """Samples from the start of the frame to the start of each view, of shape (V,)."""
     names: tuple[str, ...]
-    """(V,)"""
+    """Name of each view, of length V."""
     instances: tuple[str, ...]
-    """(B,)"""
+    """Name of each instance, of length B."""
     unit: str = "mV"
+    """Unit of the signals."""
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """How alike instances are between two views."""
+    """Similarity of B instances between two views."""
 
     values: npt.NDArray[np.float64]
-    """(B, B) cosine: row i is instance i in the first view, column j instance j in the second."""
+    """Cosine similarity of instance i in the first view and instance j in the second view, of shape (B, B)."""
     patients: npt.NDArray[np.int64]
-    """(B,)"""
+    """Patient of each instance, of shape (B,)."""
     names: tuple[str, str]
-    """Of the two views."""
+    """Names of the two views."""
     title: str = ""
+    """Title of the matrix."""
 
 
-def kinds(patients: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-    """(B, B): the diagonal is SAME_INSTANCE, the patient's other instances SAME_PATIENT, the rest OTHER."""
-    found = np.where(patients[:, None] == patients, SAME_PATIENT, OTHER).astype(np.int8)
-    np.fill_diagonal(found, SAME_INSTANCE)
-    return found
+def pair_kinds(patients: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    """Return the kind of each pair of instances.
+
+    Args:
+        patients: Patient of each instance, of shape (B,).
+
+    Returns:
+        ``SAME_INSTANCE``, ``SAME_PATIENT`` or ``OTHER`` for each pair, of shape (B, B).
+    """
+    kinds = np.where(patients[:, None] == patients, SAME_PATIENT, OTHER).astype(np.int8)
+    np.fill_diagonal(kinds, SAME_INSTANCE)
+    return kinds
 
 
 def draw_batch(views: Views, similarity: Similarity, title: str = "") -> Figure:
-    """One row an instance and one column a view, with what it was before in grey; and the similarity matrix."""
-    count, width = views.values.shape[:2]
-    size = width * _panel_width(width) + 0.4, max(count * PANEL_HEIGHT + 0.7, 2.5)
-    if width <= BESIDE:
-        figure = new_figure(size[0] + MATRIX, max(size[1], MATRIX) + 0.3)
-        grid = figure.add_gridspec(1, 2, width_ratios=(size[0], MATRIX))
-        places = grid[0, 0], grid[0, 1]
+    """Draw the views of a batch beside its similarity matrix.
+
+    Each row is an instance, each column a view. The original signals are gray.
+
+    Args:
+        views: The views.
+        similarity: The similarity matrix.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
+    """
+    num_instances, num_views = views.values.shape[:2]
+    size = num_views * _panel_width(num_views) + 0.4, max(num_instances * PANEL_HEIGHT + 0.7, 2.5)
+    if num_views <= MAX_VIEWS_BESIDE:
+        figure = new_figure(size[0] + MATRIX_SIZE, max(size[1], MATRIX_SIZE) + 0.3)
+        grid = figure.add_gridspec(1, 2, width_ratios=(size[0], MATRIX_SIZE))
+        cells = grid[0, 0], grid[0, 1]
     else:
-        figure = new_figure(size[0], size[1] + MATRIX + 0.3)
-        margin = (size[0] - MATRIX) / 2
-        grid = figure.add_gridspec(2, 3, height_ratios=(size[1], MATRIX), width_ratios=(margin, MATRIX, margin))
-        places = grid[0, :], grid[1, 1]
-    upper, lower = (figure.add_subfigure(place) for place in places)
-    upper.suptitle(title, fontsize=10)
-    draw_views(upper, views)
-    draw_similarity(lower, similarity)
+        figure = new_figure(size[0], size[1] + MATRIX_SIZE + 0.3)
+        margin = (size[0] - MATRIX_SIZE) / 2
+        widths = margin, MATRIX_SIZE, margin
+        grid = figure.add_gridspec(2, 3, height_ratios=(size[1], MATRIX_SIZE), width_ratios=widths)
+        cells = grid[0, :], grid[1, 1]
+    first, second = (figure.add_subfigure(cell) for cell in cells)
+    first.suptitle(title, fontsize=10)
+    draw_views(first, views)
+    draw_similarity(second, similarity)
     return figure
 
 
 def draw_views(canvas: FigureBase, views: Views) -> None:
-    """Fill a figure, or a part of one, with a grid of traces; amplitudes compare along a row."""
-    count, width = views.values.shape[:2]
-    grid = canvas.subplots(count, width, sharey="row", squeeze=False)
-    above = 3 if views.plain is None else 11  # points; room for the note on what was changed
+    """Fill a figure or subfigure with a grid of views. The views of an instance have the same scale."""
+    num_instances, num_views = views.values.shape[:2]
+    grid = canvas.subplots(num_instances, num_views, sharey="row", squeeze=False)
+    padding = 3 if views.original is None else 11  # points, for the note on the change
     for (row, column), axes in np.ndenumerate(grid):
         _draw_view(axes, views, row, column)
         if not column:
             axes.set_ylabel(views.unit, fontsize=7)
-            axes.set_title(views.instances[row], fontsize=7, loc="left", pad=above)
+            axes.set_title(views.instances[row], fontsize=7, loc="left", pad=padding)
         if not row:
             axes.annotate(
                 views.names[column],
                 (0.5, 1.0),
-                xytext=(0, above + 13),
+                xytext=(0, padding + 13),
                 xycoords="axes fraction",
                 textcoords="offset points",
                 ha="center",
@@ -120,25 +140,25 @@ def draw_views(canvas: FigureBase, views: Views) -> None:
                 fontsize=8.5,
                 fontweight="bold",
             )
-        if row == count - 1:
+        if row == num_instances - 1:
             axes.set_xlabel("s", fontsize=7)
 
 
 def draw_similarity(canvas: FigureBase, similarity: Similarity) -> None:
-    """Fill a figure, or a part of one, with the matrix: each kind of cell in colours of its own, on one scale."""
+    """Fill a figure or subfigure with the similarity matrix. Each kind of pair has its own colors, on one scale."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import MaxNLocator
 
-    values, found = similarity.values, kinds(similarity.patients)
+    values, kinds = similarity.values, pair_kinds(similarity.patients)
     low, high = float(values.min()), float(values.max())
-    grid = canvas.add_gridspec(2, len(KINDS), height_ratios=(1, 0.03))
+    grid = canvas.add_gridspec(2, len(PAIR_KINDS), height_ratios=(1, 0.03))
     axes = canvas.add_subplot(grid[0, :])
-    for number, (kind, (name, colours)) in enumerate(KINDS.items()):
-        cells = np.ma.masked_where(found != kind, values)
-        colour_map = LinearSegmentedColormap.from_list(name, colours)
-        image = axes.imshow(cells, cmap=colour_map, vmin=low, vmax=max(high, low + 1e-9), label=name)
-        bar = canvas.colorbar(image, cax=canvas.add_subplot(grid[1, number]), orientation="horizontal")
-        bar.set_label(f"{name}\n" + (f"mean {cells.mean():.3f}" if cells.count() else "none here"), fontsize=7)
+    for column, (kind, (name, colors)) in enumerate(PAIR_KINDS.items()):
+        cells = np.ma.masked_where(kinds != kind, values)
+        color_map = LinearSegmentedColormap.from_list(name, colors)
+        image = axes.imshow(cells, cmap=color_map, vmin=low, vmax=max(high, low + 1e-9), label=name)
+        bar = canvas.colorbar(image, cax=canvas.add_subplot(grid[1, column]), orientation="horizontal")
+        bar.set_label(f"{name}\n" + (f"mean {cells.mean():.3f}" if cells.count() else "none in this batch"), fontsize=7)
         bar.ax.tick_params(labelsize=6)
         bar.locator = MaxNLocator(4)
     axes.set_xticks(np.arange(len(values) + 1) - 0.5, minor=True)
@@ -153,41 +173,49 @@ def draw_similarity(canvas: FigureBase, similarity: Similarity) -> None:
 
 
 def draw_augmentations(views: Views, title: str = "") -> Figure:
-    """The views of the first instance, a few side by side; each says how far it is from what it was."""
-    width = views.values.shape[1]
-    rows = -(-width // ACROSS)
-    figure = new_figure(ACROSS * 3.6, rows * (PANEL_HEIGHT + 0.45) + 0.4)
-    grid = figure.subplots(rows, ACROSS, sharex=True, sharey=True, squeeze=False)
-    for place, axes in enumerate(grid.flat):
-        if place >= width:
+    """Draw the views of the first instance, each with its distance from the original signal.
+
+    Args:
+        views: The views.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
+    """
+    num_views = views.values.shape[1]
+    rows = -(-num_views // NUM_COLUMNS)
+    figure = new_figure(NUM_COLUMNS * 3.6, rows * (PANEL_HEIGHT + 0.45) + 0.4)
+    grid = figure.subplots(rows, NUM_COLUMNS, sharex=True, sharey=True, squeeze=False)
+    for index, axes in enumerate(grid.flat):
+        if index >= num_views:
             axes.set_axis_off()
             continue
-        _draw_view(axes, views, 0, place)
-        axes.set_title(views.names[place], fontsize=8.5, fontweight="bold", loc="left")
-        axes.set_ylabel("" if place % ACROSS else views.unit, fontsize=7)
-        axes.set_xlabel("s" if place + ACROSS >= width else "", fontsize=7)
+        _draw_view(axes, views, 0, index)
+        axes.set_title(views.names[index], fontsize=8.5, fontweight="bold", loc="left")
+        axes.set_ylabel("" if index % NUM_COLUMNS else views.unit, fontsize=7)
+        axes.set_xlabel("s" if index + NUM_COLUMNS >= num_views else "", fontsize=7)
     figure.suptitle(title, fontsize=9)
     return figure
 
 
 def _draw_view(axes: Axes, views: Views, row: int, column: int) -> None:
     values = views.values[row, column]
-    seconds = (views.offsets[column] + np.arange(len(values))) / views.rates[row]
+    seconds = (views.offsets[column] + np.arange(len(values))) / views.sampling_rates[row]
     note = ""
-    if views.plain is not None:
-        plain = views.plain[row, column]
-        away = float(np.sqrt(np.mean((values.astype(np.float64) - plain) ** 2)))
-        note = f"changed by {away:.2g} {views.unit} rms" if away else "as it was"
-        if away:
-            axes.plot(seconds, plain, color=PLAIN, linewidth=1.8, label="_before", zorder=1)
+    if views.original is not None:
+        original = views.original[row, column]
+        change = float(np.sqrt(np.mean((values.astype(np.float64) - original) ** 2)))
+        note = f"changed by {change:.2g} {views.unit} RMS" if change else "unchanged"
+        if change:
+            axes.plot(seconds, original, color=GRAY, linewidth=1.8, label="_original", zorder=1)
     axes.plot(seconds, values, color=INK, linewidth=0.6, label="view", zorder=2)
     axes.text(1.0, 1.01, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=6, color="#555555")
-    axes.set_xlim(seconds[0], seconds[-1] + 1 / views.rates[row])
+    axes.set_xlim(seconds[0], seconds[-1] + 1 / views.sampling_rates[row])
     axes.tick_params(labelsize=6)
     axes.tick_params(axis="x", labelbottom=True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _panel_width(views: int) -> float:
-    """Inches: many views are narrower."""
-    return 3.0 if views <= BESIDE else 2.2
+def _panel_width(num_views: int) -> float:
+    """Return the width of a panel in inches."""
+    return 3.0 if num_views <= MAX_VIEWS_BESIDE else 2.2

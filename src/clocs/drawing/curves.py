@@ -1,4 +1,4 @@
-"""Results as curves: ROC, reliability, and how runs learned. Takes arrays, whoever measured them."""
+"""Figures of results: ROC curves, reliability diagrams and learning curves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.drawing.batch import INK, PLAIN
-from clocs.drawing.figure import new_figure, save_figure
+from clocs.drawing.figure import COLORS, GRAY, INK, LINE_STYLES, new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,45 +18,48 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.floating]
 
-COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-"""Of Okabe and Ito: told apart by the colour-blind."""
-LINE_STYLES: Final = ("-", "--", ":")
-"""When the colours are used up."""
-ACROSS: Final = 4
-"""Reliability diagrams side by side, at most."""
-PANEL: Final = 2.4
-"""Inches, width of a small panel."""
+MAX_COLUMNS: Final = 4
+"""Maximum number of reliability diagrams in a row."""
+PANEL_WIDTH: Final = 2.4
+"""Width of a panel in inches."""
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """What a run logged, an epoch each."""
+    """Values of a run by epoch."""
 
     epoch: npt.NDArray[np.integer]
-    """(epochs,)"""
+    """Numbers of the epochs, of shape (epochs,)."""
     training_loss: Floats
-    """(epochs,)"""
+    """Training loss, of shape (epochs,)."""
     validation_loss: Floats
-    """(epochs,)"""
+    """Validation loss, of shape (epochs,)."""
     effective_rank: Floats
-    """(epochs,) of the validation embeddings; 1 is a collapse."""
+    """Effective rank of the validation embeddings, of shape (epochs,). A rank of 1 is a collapse."""
 
 
 def draw_roc(curves: Mapping[str, Floats], out: Path | None = None, title: str = "") -> Figure:
-    """The ROC curve of each class, by name, as (2, points): false and true positive rates from (0, 0) to (1, 1).
+    """Draw ROC curves and their mean, with areas under the curves in the legend.
 
-    The legend has the areas under the curves and their mean; a class without points is said to be undefined.
+    Args:
+        curves: Class -> false and true positive rates from (0, 0) to (1, 1), of shape (2, points). A class without
+            points is undefined.
+        out: File to write; None for no file.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
     """
     figure = new_figure(6.0, 4.4)
     axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color=PLAIN, linewidth=0.8, label="_chance", zorder=1)
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, label="_chance", zorder=1)
     areas = []
-    for place, (name, points) in enumerate(curves.items()):
+    for index, (name, points) in enumerate(curves.items()):
         area = float(np.trapezoid(points[1], points[0])) if points.size else float("nan")
         areas.append(area)
         label = f"{name}  {area:.3f}" if points.size else f"{name}  undefined"
-        style = LINE_STYLES[place // len(COLORS) % len(LINE_STYLES)]
-        axes.plot(*points, color=COLORS[place % len(COLORS)], linestyle=style, linewidth=1.2, label=label, zorder=2)
+        style = LINE_STYLES[index // len(COLORS) % len(LINE_STYLES)]
+        axes.plot(*points, color=COLORS[index % len(COLORS)], linestyle=style, linewidth=1.2, label=label, zorder=2)
     _draw_mean_roc(axes, [points for points in curves.values() if points.size], areas)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
     axes.set_xlabel("false positive rate", fontsize=8)
@@ -77,7 +79,7 @@ def draw_roc(curves: Mapping[str, Floats], out: Path | None = None, title: str =
 
 
 def _draw_mean_roc(axes: Axes, curves: list[Floats], areas: list[float]) -> None:
-    """The mean true positive rate at each false positive rate, over the classes that are defined."""
+    """Draw the mean true positive rate of the defined classes at each false positive rate."""
     if not curves:
         return
     grid = np.linspace(0, 1, 501)
@@ -94,31 +96,42 @@ def draw_reliability(
     out: Path | None = None,
     title: str = "",
 ) -> Figure:
-    """A reliability diagram for each of K classes, with the number of rows in each bin below it.
+    """Draw a reliability diagram for each of K classes, with a histogram of the bins below it.
 
-    ``edges`` is (bins + 1,), the others (K, bins) with NaN where a bin is empty. On the diagonal, a
-    probability means what it says; below it, the class came true less often.
+    Points below the diagonal are probabilities that are too high.
+
+    Args:
+        names: Names of the classes, of length K.
+        edges: Edges of the bins, of shape (bins + 1,).
+        count: Number of rows in each bin, of shape (K, bins).
+        mean_probability: Mean probability in each bin, of shape (K, bins); NaN in empty bins.
+        observed: Observed frequency of the class in each bin, of shape (K, bins); NaN in empty bins.
+        out: File to write; None for no file.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
     """
-    down = -(-len(names) // ACROSS)
-    across = -(-len(names) // down)
-    figure = new_figure(across * PANEL + 0.4, down * (PANEL + 1.1) + 0.4)
-    grid = figure.subplots(2 * down, across, squeeze=False, sharex=True, height_ratios=(3, 1) * down)
-    most = int(np.max(count, initial=1))
-    for place in range(across * down):
-        row, column = divmod(place, across)
+    num_rows = -(-len(names) // MAX_COLUMNS)
+    num_columns = -(-len(names) // num_rows)
+    figure = new_figure(num_columns * PANEL_WIDTH + 0.4, num_rows * (PANEL_WIDTH + 1.1) + 0.4)
+    grid = figure.subplots(2 * num_rows, num_columns, squeeze=False, sharex=True, height_ratios=(3, 1) * num_rows)
+    max_count = int(np.max(count, initial=1))
+    for index in range(num_columns * num_rows):
+        row, column = divmod(index, num_columns)
         upper, lower = grid[2 * row, column], grid[2 * row + 1, column]
-        if place >= len(names):
+        if index >= len(names):
             upper.set_axis_off()
             lower.set_axis_off()
             continue
-        _draw_diagonal(upper, mean_probability[place], observed[place])
-        lower.bar(edges[:-1], count[place], np.diff(edges), align="edge", color=PLAIN, edgecolor="white", linewidth=0.5)
+        _draw_diagonal(upper, mean_probability[index], observed[index])
+        lower.bar(edges[:-1], count[index], np.diff(edges), align="edge", color=GRAY, edgecolor="white", linewidth=0.5)
         lower.set_yscale("log")
-        lower.set_ylim(0.8, 2 * most)
+        lower.set_ylim(0.8, 2 * max_count)
         lower.minorticks_off()
         lower.tick_params(axis="x", labelbottom=True)
         lower.set_xlabel("probability", fontsize=7)
-        upper.set_title(names[place], fontsize=8.5, fontweight="bold", loc="left")
+        upper.set_title(names[index], fontsize=8.5, fontweight="bold", loc="left")
         if not column:
             upper.set_ylabel("observed frequency", fontsize=7)
             lower.set_ylabel("rows", fontsize=7)
@@ -128,11 +141,11 @@ def draw_reliability(
 
 
 def _draw_diagonal(axes: Axes, mean_probability: Floats, observed: Floats) -> None:
-    known = ~np.isnan(observed)
-    axes.plot([0, 1], [0, 1], color=PLAIN, linewidth=0.8, label="_perfect", zorder=1)
+    is_filled = ~np.isnan(observed)
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, label="_perfect", zorder=1)
     axes.plot(
-        mean_probability[known],
-        observed[known],
+        mean_probability[is_filled],
+        observed[is_filled],
         color=INK,
         linewidth=1.0,
         marker="o",
@@ -144,23 +157,32 @@ def _draw_diagonal(axes: Axes, mean_probability: Floats, observed: Floats) -> No
 
 
 def draw_learning_curves(runs: Mapping[str, LearningCurve], out: Path | None = None, title: str = "") -> Figure:
-    """A column a run: losses above, each run on its own scale; effective rank below, all on one scale.
+    """Draw losses and effective rank of runs by epoch, one column per run.
 
-    The epoch of the lowest validation loss, whose encoder is kept, is marked in both.
+    Each run has its own scale of losses. All runs share the scale of ranks. The epoch with the lowest validation loss,
+    which determines the saved encoder, is marked.
+
+    Args:
+        runs: Name -> values of a run.
+        out: File to write; None for no file.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
     """
-    figure = new_figure(len(runs) * PANEL + 0.4, 4.2)
+    figure = new_figure(len(runs) * PANEL_WIDTH + 0.4, 4.2)
     grid = figure.subplots(2, len(runs), squeeze=False, sharex="col")
-    top = max(float(np.nan_to_num(run.effective_rank).max()) for run in runs.values())
+    max_rank = max(float(np.nan_to_num(run.effective_rank).max()) for run in runs.values())
     for column, (name, run) in enumerate(runs.items()):
         upper, lower = grid[:, column]
         upper.plot(run.epoch, run.training_loss, color=COLORS[1], linewidth=1.2, label="training")
         upper.plot(run.epoch, run.validation_loss, color=INK, linewidth=1.2, label="validation")
         lower.plot(run.epoch, run.effective_rank, color=COLORS[2], linewidth=1.2, label="effective rank")
-        lower.set_ylim(0, 1.05 * top)
+        lower.set_ylim(0, 1.05 * max_rank)
         lower.locator_params(nbins=6, steps=(1, 2, 5, 10), integer=True)
         best = int(np.argmin(np.nan_to_num(run.validation_loss, nan=np.inf)))
         for axes, values in ((upper, run.validation_loss), (lower, run.effective_rank)):
-            axes.axvline(run.epoch[best], color=PLAIN, linewidth=0.8, zorder=0, label="_best")
+            axes.axvline(run.epoch[best], color=GRAY, linewidth=0.8, zorder=0, label="_best")
             axes.plot(run.epoch[best], values[best], "o", color=INK, markersize=4, label="_best")
         upper.set_title(name, fontsize=8.5, fontweight="bold", loc="left")
         lower.set_xlabel("epoch", fontsize=7)

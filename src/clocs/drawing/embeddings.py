@@ -1,4 +1,4 @@
-"""Pictures of embeddings: a map of patients, and distances within a patient and between patients. Takes arrays."""
+"""Figures of embeddings: maps of patients, and distances within and between patients."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.drawing.batch import PLAIN
-from clocs.drawing.curves import COLORS
-from clocs.drawing.figure import new_figure, save_figure
+from clocs.drawing.figure import COLORS, GRAY, new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,18 +18,20 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.floating]
 Facts = npt.NDArray[np.str_] | Floats
 
-PANEL: Final = 3.6
-"""Inches, height of a panel and width without its legend."""
+PANEL_SIZE: Final = 3.6
+"""Height of a panel and its width without the legend, in inches."""
 MARKERS: Final = ("o", "^", "s", "D")
-"""When the colours are used up."""
-GREY: Final = ("none", "several", "unknown")
-"""Values that say nothing, drawn grey and below the others."""
-SMALL: Final = 2_000
-"""Points up to which they are drawn large."""
+"""Markers, which change when all colors are used."""
+UNINFORMATIVE: Final = ("none", "several", "unknown")
+"""Values without information, which are drawn in gray below the others."""
+MAX_LARGE_POINTS: Final = 2_000
+"""Maximum number of points that are drawn large."""
 BINS: Final = 60
-SHOWN: Final = 0.998
-ACROSS: Final = 2
-"""Panels side by side, at most."""
+"""Number of bins of a histogram."""
+SHOWN_FRACTION: Final = 0.998
+"""Fraction of the distances within the limits of a histogram."""
+MAX_COLUMNS: Final = 2
+"""Maximum number of panels in a row."""
 
 
 def draw_map(
@@ -42,23 +42,33 @@ def draw_map(
     axes_names: tuple[str, str] = ("", ""),
     title: str = "",
 ) -> Figure:
-    """Points (P, 2), a panel for each fact (P,) by name: words as colours of their own, numbers as a scale.
+    """Draw a map of patients, with a panel for each property.
 
-    A fact that is the same for all is left out; NaN is grey.
+    Text values have one color each, numbers a color scale. NaN is gray. Properties with only one value are left out.
+
+    Args:
+        points: Position of each patient, of shape (P, 2).
+        facts: Property -> value for each patient, of shape (P,).
+        out: File to write; None for no file.
+        axes_names: Names of the axes.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
     """
-    telling = {name: values for name, values in facts.items() if _differs(values)}
-    across = min(2, len(telling) or 1)
-    down = -(-len(telling) // across) or 1
-    figure = new_figure(across * (PANEL + 1.3), down * PANEL + 0.3)
-    grid = figure.subplots(down, across, squeeze=False)
+    varying = {name: values for name, values in facts.items() if _has_several_values(values)}
+    num_columns = min(MAX_COLUMNS, len(varying) or 1)
+    num_rows = -(-len(varying) // num_columns) or 1
+    figure = new_figure(num_columns * (PANEL_SIZE + 1.3), num_rows * PANEL_SIZE + 0.3)
+    grid = figure.subplots(num_rows, num_columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for axes, (name, values) in zip(grid.flat, (telling or {"": np.full(len(points), "")}).items(), strict=False):
+    for axes, (name, values) in zip(grid.flat, (varying or {"": np.full(len(points), "")}).items(), strict=False):
         axes.set_axis_on()
         if values.dtype.kind == "f":
             _draw_numbers(figure, axes, points, np.asarray(values, np.float64), name)
         else:
-            _draw_words(axes, points, values.astype(str), {str(value): str(value) for value in np.unique(values)})
+            _draw_categories(axes, points, values.astype(str), {str(value): str(value) for value in np.unique(values)})
         _finish(axes, name, axes_names)
     figure.suptitle(title, fontsize=9)
     if out is not None:
@@ -75,13 +85,25 @@ def draw_groups(
     axes_names: tuple[str, str] = ("", ""),
     title: str = "",
 ) -> Figure:
-    """Points (P, 2) in the colour of their group (P,), with what each group is called; -1, in no group, is grey."""
-    figure = new_figure(PANEL * 2 + 1.6, PANEL * 1.3)
+    """Draw a map of patients in the colors of their groups.
+
+    Args:
+        points: Position of each patient, of shape (P, 2).
+        groups: Group of each patient, of shape (P,). Patients without a group have -1 and are gray.
+        names: Group -> name in the legend.
+        out: File to write; None for no file.
+        axes_names: Names of the axes.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
+    """
+    figure = new_figure(PANEL_SIZE * 2 + 1.6, PANEL_SIZE * 1.3)
     axes = figure.subplots()
-    words = np.where(groups < 0, GREY[0], groups.astype(str))
+    categories = np.where(groups < 0, UNINFORMATIVE[0], groups.astype(str))
     order = [str(number) for number in names if number >= 0]
-    called = {str(number) if number >= 0 else GREY[0]: name for number, name in names.items()}
-    _draw_words(axes, points, words, called, order)
+    labels = {str(number) if number >= 0 else UNINFORMATIVE[0]: name for number, name in names.items()}
+    _draw_categories(axes, points, categories, labels, order)
     _finish(axes, "", axes_names)
     figure.suptitle(title, fontsize=9)
     if out is not None:
@@ -89,39 +111,39 @@ def draw_groups(
     return figure
 
 
-def _differs(values: Facts) -> bool:
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    return len(np.unique(known)) > 1
+def _has_several_values(values: Facts) -> bool:
+    defined = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    return len(np.unique(defined)) > 1
 
 
 def _draw_numbers(figure: Figure, axes: Axes, points: Floats, values: Floats, name: str) -> None:
     unknown = np.isnan(values)
-    axes.scatter(points[unknown, 0], points[unknown, 1], s=_size(points), color=PLAIN, linewidths=0)
-    across, up, colour = points[~unknown, 0], points[~unknown, 1], values[~unknown]
-    shown = axes.scatter(across, up, c=colour, s=_size(points), cmap="viridis", linewidths=0)
-    bar = figure.colorbar(shown, ax=axes, shrink=0.8, pad=0.02)
+    axes.scatter(points[unknown, 0], points[unknown, 1], s=_point_size(points), color=GRAY, linewidths=0)
+    x, y = points[~unknown].T
+    scatter = axes.scatter(x, y, c=values[~unknown], s=_point_size(points), cmap="viridis", linewidths=0)
+    bar = figure.colorbar(scatter, ax=axes, shrink=0.8, pad=0.02)
     bar.set_label(name, fontsize=7)
     bar.ax.tick_params(labelsize=6)
 
 
-def _draw_words(
-    axes: Axes, points: Floats, words: npt.NDArray[np.str_], called: Mapping[str, str], order: Sequence[str] = ()
+def _draw_categories(
+    axes: Axes, points: Floats, categories: npt.NDArray[np.str_], labels: Mapping[str, str], order: Sequence[str] = ()
 ) -> None:
-    """Each word in a colour; rare words above frequent ones. ``order``: of the legend and the colours."""
-    known, counts = np.unique(words, return_counts=True)
-    by_size = known[np.argsort(-counts, kind="stable")].tolist()
-    coloured = list(order) or [word for word in by_size if word not in GREY]
-    for word in (*(word for word in by_size if word in GREY), *coloured):
-        place = coloured.index(word) if word in coloured else -1
-        colour = PLAIN if place < 0 else COLORS[place % len(COLORS)]
-        marker = MARKERS[max(place, 0) // len(COLORS) % len(MARKERS)]
-        across, up = points[words == word].T
-        axes.scatter(across, up, s=_size(points), color=colour, marker=marker, linewidths=0, label=called[word])
+    """Draw each category in a color, rare ones above frequent ones. ``order`` is that of the legend and the colors."""
+    unique, counts = np.unique(categories, return_counts=True)
+    by_size = unique[np.argsort(-counts, kind="stable")].tolist()
+    colored = list(order) or [name for name in by_size if name not in UNINFORMATIVE]
+    for name in (*(name for name in by_size if name in UNINFORMATIVE), *colored):
+        index = colored.index(name) if name in colored else -1
+        color = GRAY if index < 0 else COLORS[index % len(COLORS)]
+        marker = MARKERS[max(index, 0) // len(COLORS) % len(MARKERS)]
+        x, y = points[categories == name].T
+        axes.scatter(x, y, s=_point_size(points), color=color, marker=marker, linewidths=0, label=labels[name])
     handles, names = axes.get_legend_handles_labels()
-    behind = len(handles) - len(coloured)  # what is drawn first, and grey, comes last in the legend
+    num_gray = len(handles) - len(colored)  # drawn first, but last in the legend
     axes.legend(
-        handles[behind:] + handles[:behind],
-        names[behind:] + names[:behind],
+        handles[num_gray:] + handles[:num_gray],
+        names[num_gray:] + names[:num_gray],
         loc="center left",
         bbox_to_anchor=(1.0, 0.5),
         fontsize=6.5,
@@ -131,8 +153,8 @@ def _draw_words(
     )
 
 
-def _size(points: Floats) -> float:
-    return 7.0 if len(points) <= SMALL else 3.5
+def _point_size(points: Floats) -> float:
+    return 7.0 if len(points) <= MAX_LARGE_POINTS else 3.5
 
 
 def _finish(axes: Axes, name: str, axes_names: tuple[str, str]) -> None:
@@ -145,20 +167,28 @@ def _finish(axes: Axes, name: str, axes_names: tuple[str, str]) -> None:
 
 
 def draw_distances(panels: Mapping[str, tuple[Floats, Floats]], out: Path | None = None, title: str = "") -> Figure:
-    """For each encoder, by name, two histograms: intra-patient distances (n,) and inter-patient ones (m,).
+    """Draw histograms of distances within and between patients for each encoder.
 
-    Each has the area 1, and a line at its mean. Panels have axes of their own: encoders differ in scale. They end where
-    ``SHOWN`` of the distances do.
+    Each histogram has an area of 1 and a line at its mean. Encoders have separate scales, which show
+    ``SHOWN_FRACTION`` of the distances.
+
+    Args:
+        panels: Encoder -> intra-patient distances of shape (n,) and inter-patient distances of shape (m,).
+        out: File to write; None for no file.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
     """
-    across = min(ACROSS, len(panels))
-    down = -(-len(panels) // across)
-    figure = new_figure(across * 3.4 + 0.2, down * 2.3 + 0.3)
-    grid = figure.subplots(down, across, squeeze=False)
-    for place, axes in enumerate(grid.flat):
-        if place >= len(panels):
+    num_columns = min(MAX_COLUMNS, len(panels))
+    num_rows = -(-len(panels) // num_columns)
+    figure = new_figure(num_columns * 3.4 + 0.2, num_rows * 2.3 + 0.3)
+    grid = figure.subplots(num_rows, num_columns, squeeze=False)
+    for index, axes in enumerate(grid.flat):
+        if index >= len(panels):
             axes.set_axis_off()
     for axes, (name, (intra, inter)) in zip(grid.flat, panels.items(), strict=False):
-        _draw_pair(axes, intra, inter)
+        _draw_histograms(axes, intra, inter)
         axes.set_title(name, fontsize=8.5, fontweight="bold", loc="left")
         axes.tick_params(labelsize=6)
         axes.spines[["top", "right"]].set_visible(False)
@@ -170,17 +200,17 @@ def draw_distances(panels: Mapping[str, tuple[Floats, Floats]], out: Path | None
     return figure
 
 
-def _draw_pair(axes: Axes, intra: Floats, inter: Floats) -> None:
-    longest = max(float(np.quantile(lengths, SHOWN)) for lengths in (intra, inter))
-    edges = np.linspace(0, longest or 1.0, BINS + 1)
+def _draw_histograms(axes: Axes, intra: Floats, inter: Floats) -> None:
+    limit = max(float(np.quantile(distances, SHOWN_FRACTION)) for distances in (intra, inter))
+    edges = np.linspace(0, limit or 1.0, BINS + 1)
     highest = 0.0
-    for name, lengths, colour in (("intra-patient", intra, COLORS[0]), ("inter-patient", inter, COLORS[1])):
-        mean = float(lengths.mean())
-        density = np.histogram(lengths, edges)[0] / len(lengths) / (edges[1] - edges[0])
+    for name, distances, color in (("intra-patient", intra, COLORS[0]), ("inter-patient", inter, COLORS[1])):
+        mean = float(distances.mean())
+        density = np.histogram(distances, edges)[0] / len(distances) / (edges[1] - edges[0])
         label = f"{name}, mean {mean:.3g}"
-        axes.stairs(density, edges, fill=True, color=colour, alpha=0.55, label=label)
+        axes.stairs(density, edges, fill=True, color=color, alpha=0.55, label=label)
         highest = max(highest, float(density.max()))
-        axes.axvline(mean, 0, 0.8, color=colour, linewidth=1.2, linestyle="--", label="_mean")
+        axes.axvline(mean, 0, 0.8, color=color, linewidth=1.2, linestyle="--", label="_mean")
     axes.set_xlim(0, edges[-1])
     axes.set_ylim(0, 1.3 * highest)  # room for the legend
     axes.set_xlabel("Euclidean distance", fontsize=7)

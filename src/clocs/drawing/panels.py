@@ -1,4 +1,4 @@
-"""Panels of the paper's result figures, each a small picture of its own: pages put them side by side. Take numbers."""
+"""Small panels of results, as in the figures of the paper. Pages show them side by side."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.drawing.batch import INK, PLAIN
-from clocs.drawing.curves import COLORS, LINE_STYLES
-from clocs.drawing.figure import new_figure
+from clocs.drawing.figure import COLORS, GRAY, INK, LINE_STYLES, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,45 +17,61 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.floating]
 
-WIDTH: Final = 3.7
-"""Inches: a phone's screen at 96 pixels an inch."""
-SINGLE, SEQUENTIAL = COLORS[0], COLORS[2]
-"""Blue and green, as in the paper's figure 3."""
+PANEL_WIDTH: Final = 3.7
+"""Width of a panel in inches, for the screen of a phone at 96 pixels per inch."""
+SINGLE_COLOR, SEQUENCE_COLOR = COLORS[0], COLORS[2]
+"""Colors of single augmentations and of sequences, as in figure 3 of the paper."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with the ends of its interval, NaN where unknown."""
+    """A value with its interval."""
 
     name: str
+    """Name of the augmentation."""
     value: float
+    """The value."""
     low: float
+    """Lower end of the interval; NaN if unknown."""
     high: float
+    """Upper end of the interval; NaN if unknown."""
     sequential: bool = False
-    """One augmentation after another."""
+    """Whether it is a sequence of augmentations."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A value at each of several settings; NaN where there is none."""
+    """Values at several settings; NaN for missing ones."""
 
     value: Floats
+    """Mean values, of shape (settings,)."""
     low: Floats
+    """Lower ends of the intervals, of shape (settings,)."""
     high: Floats
+    """Upper ends of the intervals, of shape (settings,)."""
     paper: Floats
-    """All (settings,)."""
+    """Values in the paper, of shape (settings,)."""
     seeds: tuple[Floats, ...] = ()
-    """By setting the seeds that the value is the mean of; none: not drawn."""
+    """Values of the seeds at each setting; empty to draw no seeds."""
 
 
 def draw_bars(bars: Sequence[Bar], title: str, span: tuple[float, float]) -> Figure:
-    """Bars from the top down over AUCs from ``span[0]`` to ``span[1]``; single augmentations blue, sequences green."""
-    figure, axes = _panel(0.26 * len(bars) + 0.9)
-    for place, bar in enumerate(bars):
-        colour = SEQUENTIAL if bar.sequential else SINGLE
-        axes.barh(place, bar.value - span[0], left=span[0], height=0.7, color=colour, label=bar.name)
-        axes.plot([bar.low, bar.high], [place, place], color=INK, linewidth=1.2, label="_interval")
-        axes.text(span[0] + 0.004, place, f"{bar.value:.3f}", va="center", fontsize=7, color="white")
+    """Draw test AUCs as horizontal bars with intervals.
+
+    Args:
+        bars: Bars from top to bottom.
+        title: Title of the panel.
+        span: Limits of the AUC axis.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = _new_panel(0.26 * len(bars) + 0.9)
+    for position, bar in enumerate(bars):
+        color = SEQUENCE_COLOR if bar.sequential else SINGLE_COLOR
+        axes.barh(position, bar.value - span[0], left=span[0], height=0.7, color=color, label=bar.name)
+        axes.plot([bar.low, bar.high], [position, position], color=INK, linewidth=1.2, label="_interval")
+        axes.text(span[0] + 0.004, position, f"{bar.value:.3f}", va="center", fontsize=7, color="white")
     axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
     axes.invert_yaxis()
     axes.set_xlim(*span)
@@ -67,23 +81,29 @@ def draw_bars(bars: Sequence[Bar], title: str, span: tuple[float, float]) -> Fig
 
 
 def draw_validation_curves(curves: Mapping[str, Sequence[Floats]], title: str) -> Figure:
-    """Validation AUC by epoch: for each name, runs of one seed each, (epochs,), of unlike length.
+    """Draw validation AUCs by epoch.
 
-    Bold: the mean, as far as all seeds go, in a band of one standard deviation. Thin: each seed.
+    Thin lines are seeds. The bold line is their mean over the epochs that all seeds have, with a band of one standard
+    deviation.
+
+    Args:
+        curves: Name -> AUC of each seed, of shape (epochs,). Seeds may have different numbers of epochs.
+        title: Title of the panel.
+
+    Returns:
+        The figure.
     """
-    figure, axes = _panel(2.9)
-    for place, (name, runs) in enumerate(curves.items()):
-        colour = COLORS[place % len(COLORS)]
+    figure, axes = _new_panel(2.9)
+    for index, (name, runs) in enumerate(curves.items()):
+        color = COLORS[index % len(COLORS)]
         for run in runs:
-            axes.plot(np.arange(1, len(run) + 1), run, color=colour, linewidth=0.6, alpha=0.6, label="_seed")
+            axes.plot(np.arange(1, len(run) + 1), run, color=color, linewidth=0.6, alpha=0.6, label="_seed")
         shared = np.stack([run[: min(map(len, runs))] for run in runs])
         epochs, mean = np.arange(1, shared.shape[1] + 1), shared.mean(axis=0)
-        axes.plot(
-            epochs, mean, color=colour, linewidth=1.8, linestyle=LINE_STYLES[place % len(LINE_STYLES)], label=name
-        )
+        axes.plot(epochs, mean, color=color, linewidth=1.8, linestyle=LINE_STYLES[index % len(LINE_STYLES)], label=name)
         if len(runs) > 1:
             spread = shared.std(axis=0, ddof=1)
-            axes.fill_between(epochs, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+            axes.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
     axes.set_xlabel("epoch", fontsize=8)
     axes.set_ylabel("validation AUC", fontsize=8)
     axes.legend(fontsize=7, frameon=False)
@@ -94,22 +114,30 @@ def draw_validation_curves(curves: Mapping[str, Sequence[Floats]], title: str) -
 def draw_sweep(
     lines: Mapping[str, Sweep], settings: Sequence[str], label: str, title: str, part: str = "test"
 ) -> Figure:
-    """AUC of a part by setting, evenly spaced: ours as lines with intervals, the paper's dashed and hollow.
+    """Draw AUCs by setting as lines with intervals, with dots for seeds and dashed lines for values in the paper.
 
-    Dots: seeds.
+    Args:
+        lines: Name -> values at each setting.
+        settings: Names of the settings, evenly spaced on the axis.
+        label: Label of the axis of settings.
+        title: Title of the panel.
+        part: Part of the split for the label of the AUC axis.
+
+    Returns:
+        The figure.
     """
-    figure, axes = _panel(3.2)
-    places = np.arange(len(settings))
-    for number, (name, line) in enumerate(lines.items()):
-        colour, beside = COLORS[number % len(COLORS)], places + 0.05 * (number - (len(lines) - 1) / 2)
-        reach = np.nan_to_num(np.stack([line.value - line.low, line.high - line.value]))
-        axes.errorbar(beside, line.value, reach, color=colour, marker="o", markersize=4, elinewidth=0.8, label=name)
-        for place, found in zip(beside, line.seeds, strict=False):
-            axes.plot(np.full(len(found), place), found, ".", color=colour, markersize=4, alpha=0.5, label="_seeds")
-        _draw_papers(axes, beside, line.paper, colour, "_paper")
+    figure, axes = _new_panel(3.2)
+    positions = np.arange(len(settings))
+    for index, (name, line) in enumerate(lines.items()):
+        color, shifted = COLORS[index % len(COLORS)], positions + 0.05 * (index - (len(lines) - 1) / 2)
+        errors = np.nan_to_num(np.stack([line.value - line.low, line.high - line.value]))
+        axes.errorbar(shifted, line.value, errors, color=color, marker="o", markersize=4, elinewidth=0.8, label=name)
+        for position, seeds in zip(shifted, line.seeds, strict=False):
+            axes.plot(np.full(len(seeds), position), seeds, ".", color=color, markersize=4, alpha=0.5, label="_seeds")
+        _draw_paper_values(axes, shifted, line.paper, color, "_paper")
     if any(np.isfinite(line.paper).any() for line in lines.values()):
-        _draw_papers(axes, np.empty(0), np.empty(0), PLAIN, "the paper's")
-    axes.set_xticks(places, list(settings))
+        _draw_paper_values(axes, np.empty(0), np.empty(0), GRAY, "paper")
+    axes.set_xticks(positions, list(settings))
     axes.set_xlabel(label, fontsize=8)
     axes.set_ylabel(f"{part} AUC", fontsize=8)
     axes.legend(fontsize=6.5, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
@@ -117,10 +145,10 @@ def draw_sweep(
     return figure
 
 
-def _draw_papers(axes: Axes, places: Floats, values: Floats, colour: str, label: str) -> None:
+def _draw_paper_values(axes: Axes, positions: Floats, values: Floats, color: str, label: str) -> None:
     axes.plot(
-        *(places, values),
-        color=colour,
+        *(positions, values),
+        color=color,
         linestyle="--",
         linewidth=0.8,
         marker="o",
@@ -131,19 +159,33 @@ def _draw_papers(axes: Axes, places: Floats, values: Floats, colour: str, label:
 
 
 def draw_histograms(
-    edges: Floats, intra: Floats, inter: Floats, means: tuple[float, float], title: str, reach: float | None = None
+    edges: Floats,
+    intra: Floats,
+    inter: Floats,
+    means: tuple[float, float],
+    title: str,
+    max_distance: float | None = None,
 ) -> Figure:
-    """Distances within patients and between them as counts (bins,) between edges (bins + 1,), each of area 1.
+    """Draw histograms of distances within and between patients, each with an area of 1.
 
-    ``reach``: where the axis ends; None: with the last edge.
+    Args:
+        edges: Edges of the bins, of shape (bins + 1,).
+        intra: Number of distances within patients in each bin, of shape (bins,).
+        inter: Number of distances between patients in each bin, of shape (bins,).
+        means: Mean distances within and between patients.
+        title: Title of the panel.
+        max_distance: End of the distance axis; None for the last edge.
+
+    Returns:
+        The figure.
     """
-    figure, axes = _panel(2.6)
+    figure, axes = _new_panel(2.6)
     kinds = (("within patients", intra, COLORS[0]), ("between patients", inter, COLORS[1]))
-    for (name, counts, colour), mean in zip(kinds, means, strict=True):
+    for (name, counts, color), mean in zip(kinds, means, strict=True):
         density = counts / (counts.sum() * np.diff(edges))
-        axes.stairs(density, edges, fill=True, color=colour, alpha=0.5, label=f"{name}, mean {mean:.3g}")
-        axes.axvline(mean, color=colour, linewidth=1.2, linestyle="--", label="_mean")
-    axes.set_xlim(edges[0], reach or edges[-1])
+        axes.stairs(density, edges, fill=True, color=color, alpha=0.5, label=f"{name}, mean {mean:.3g}")
+        axes.axvline(mean, color=color, linewidth=1.2, linestyle="--", label="_mean")
+    axes.set_xlim(edges[0], max_distance or edges[-1])
     axes.set_ylim(0, 1.3 * axes.dataLim.ymax)  # room for the legend
     axes.set_yticks([])
     axes.set_xlabel("Euclidean distance", fontsize=8)
@@ -153,8 +195,8 @@ def draw_histograms(
     return figure
 
 
-def _panel(height: float) -> tuple[Figure, Axes]:
-    figure = new_figure(WIDTH, height)
+def _new_panel(height: float) -> tuple[Figure, Axes]:
+    figure = new_figure(PANEL_WIDTH, height)
     return figure, figure.subplots()
 
 

@@ -86,8 +86,8 @@ def preview_augmentations(store: Store, record: str, *, lead: str | None = None,
     values = torch.stack(made, dim=1).numpy()
     return Views(
         values=values,
-        plain=np.broadcast_to(plain.numpy()[:, None], values.shape),
-        rates=np.array([FRAME.sampling_rate]),
+        original=np.broadcast_to(plain.numpy()[:, None], values.shape),
+        sampling_rates=np.array([FRAME.sampling_rate]),
         offsets=np.zeros(len(made), np.int64),
         names=("original", *names),
         instances=(f"record {record}, lead {frames.locate([0])[2][0]}",),
@@ -104,8 +104,8 @@ def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -
     fits = plain is not None and plain.shape[1] in (1, values.shape[1])
     return Views(
         values=values.numpy(),
-        plain=plain.expand_as(values).numpy() if plain is not None and fits else None,
-        rates=np.array([_rate(dataset.policy, item.sampling_rate, item.num_samples) for item in recordings]),
+        original=plain.expand_as(values).numpy() if plain is not None and fits else None,
+        sampling_rates=np.array([_rate(dataset.policy, item.sampling_rate, item.num_samples) for item in recordings]),
         offsets=np.array([offset for _, offset in named], np.int64),
         names=tuple(name for name, _ in named),
         instances=tuple(

@@ -1,4 +1,4 @@
-"""What checking a store on use costs: gathers and training steps after the first epoch, and the first read."""
+"""Benchmark of checksums on use: gathers and training steps after the first epoch, and the first read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's encoder in every form that was tried on a CPU: one training step, forward and backward."""
+"""Benchmark of implementations of the paper's encoder on a CPU: one training step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Form = Callable[[Tensor], Tensor]
 
 
 class Layers(nn.Module):
-    """Torch's own layers, one after the other."""
+    """The encoder by layers of torch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Layers(nn.Module):
 
 
 class ChannelsLast(Layers):
-    """The same with convolutions in two dimensions, channels last in memory."""
+    """The encoder by two-dimensional convolutions, channels last in memory."""
 
     def convolve(self, place: int, hidden: Tensor) -> Tensor:
         """(N, C, L) -> (N, C', L')."""
@@ -53,7 +53,7 @@ class ChannelsLast(Layers):
 
 
 class UnfoldMatmul(Layers):
-    """The same with convolutions as a product of unfolded windows."""
+    """The encoder by matrix products of unfolded windows."""
 
     def convolve(self, place: int, hidden: Tensor) -> Tensor:
         """(N, C, L) -> (N, C', L')."""
@@ -64,7 +64,7 @@ class UnfoldMatmul(Layers):
 
 
 class PoolFirst(Layers):
-    """The same with ReLU after pooling, on half as many values."""
+    """The encoder with ReLU after pooling, on half as many values."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(N, 1, S) -> (N, E)."""
@@ -74,7 +74,7 @@ class PoolFirst(Layers):
 
 
 def forms() -> Iterator[tuple[str, nn.Module]]:
-    """Every form under the name the table has for it."""
+    """Iterate over the implementations by name."""
     yield "torch's layers, optimiser not fused", Layers()
     yield "torch's layers", Layers()
     yield "torch's layers under bf16 autocast", Layers()
@@ -86,7 +86,7 @@ def forms() -> Iterator[tuple[str, nn.Module]]:
 
 
 def encoder_forms() -> None:
-    """Frames per second of each form on one thread and on two; forms take turns, medians of ratios."""
+    """Measure frames per second of each implementation with one and two threads, in turns."""
     signals = torch.randn(VIEWS, 1, SAMPLES)
     table: dict[str, list[tuple[float, float]]] = {}
     before = torch.get_num_threads()

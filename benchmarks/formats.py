@@ -26,7 +26,7 @@ Bare = Callable[[Path], object]
 
 @dataclass(frozen=True)
 class Rival:
-    """A library, and the files it is tried on."""
+    """A library, and the files to read with it."""
 
     name: str
     read: Bare
@@ -106,7 +106,7 @@ RIVALS = {
 
 
 def _unpack(folder: Path) -> None:
-    """The sample files, some published ones, and those in formats that samples have too few of."""
+    """Unpack sample files and some published ones."""
     with zipfile.ZipFile(DATA / "formats.zip") as archive:
         archive.extractall(folder)
     (folder / "published").mkdir()
@@ -129,7 +129,7 @@ def _ours(path: Path) -> Any:
 
 
 def _both_read(files: list[Path], rival: Rival) -> list[Path]:
-    """Files that clocs and the library read; reading them once also loads what there is to load."""
+    """Return the files that clocs and the library can read. This also imports the libraries."""
     found = []
     for path in files:
         with contextlib.suppress(Exception):  # libraries raise whatever they like
@@ -143,7 +143,7 @@ def _spent(read: Bare, files: list[Path]) -> float:
 
 
 def reading_speed() -> None:
-    """Of each format: processor time of the library over that of clocs, all files of a round together."""
+    """Compare the processor time of clocs with that of the library, for each format."""
     warnings.simplefilter("ignore")
     with scratch() as folder:
         _unpack(folder)

@@ -1,4 +1,4 @@
-"""How figures are taken and printed."""
+"""Measurement and output of benchmarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA = Path(os.environ.get("CLOCS_DATA", ROOT.parent / "shared" / "data"))
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder that is gone afterwards."""
+    """Create a folder and delete it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="clocs-bench-", dir=os.environ.get("CLOCS_SCRATCH")))
     try:
         yield folder
@@ -29,28 +29,28 @@ def scratch() -> Iterator[Path]:
 
 
 def line(name: str, value: float, limit: float, *, at_least: bool = True, unit: str = "") -> None:
-    """Print one figure."""
+    """Print one result with its limit."""
     reached = value >= limit if at_least else value <= limit
     bound = "floor" if at_least else "ceiling"
     print(f"{name:<44} {value:>12.3f} {unit:<10} {bound} {limit:g}  {'ok' if reached else 'NOT REACHED'}", flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Wall time of a call."""
+    """Return the wall time of a call."""
     before = time.perf_counter()
     work()
     return time.perf_counter() - before
 
 
 def processor_seconds(work: Callable[[], object]) -> float:
-    """Processor time of a call, which other work on the machine changes less."""
+    """Return the processor time of a call, which depends less on other work on the machine."""
     before = time.process_time()
     work()
     return time.process_time() - before
 
 
 def in_child(script: str, *arguments: object) -> Any:
-    """Run a script in a fresh process; its last line of output is JSON."""
+    """Run a script in a new process, and return the JSON in its last line of output."""
     done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -58,7 +58,7 @@ def in_child(script: str, *arguments: object) -> Any:
 
 
 def watched(prepare: str, work: str) -> str:
-    """A script that prints the highest own memory, in bytes, of any worker process during ``work``.
+    """Return a script that prints the peak memory, in bytes, of any worker process during ``work``.
 
     Both statements know ``some``, the first recordings of Chapman, ``source`` and ``folder``.
     """

@@ -1,4 +1,4 @@
-"""The figures the project promises: one line each, name, value, floor or ceiling.
+"""All benchmarks: one line a result, with name, value and limit.
 
 Ratios are taken inside one run, because machines differ and are noisy:
 
@@ -45,14 +45,14 @@ SMALL, LARGE = 10_000, 1_000_000
 
 
 def help_time() -> None:
-    """``clocs --help`` in a fresh process."""
+    """Measure ``clocs --help`` in a new process."""
     command = [sys.executable, "-m", "clocs", "--help"]
     times = [seconds(lambda: subprocess.run(command, capture_output=True, check=True)) for _ in range(5)]
     line("clocs --help", min(times), 0.5, at_least=False, unit="s")
 
 
 def synthetic_speed() -> None:
-    """12-lead recordings of 10 s at 500 Hz, one core."""
+    """Measure the generation of 12-lead recordings of 10 s at 500 Hz on one core."""
     dataset = clocs.DATASETS.get("synthetic")
     options = dataset.parse_options({"num_records": 3000})
     source: Any = None
@@ -62,7 +62,7 @@ def synthetic_speed() -> None:
 
 
 def ingest_speed() -> None:
-    """The whole real Chapman set, against a bare ``wfdb.rdrecord`` loop over the same files."""
+    """Compare ingesting the complete Chapman dataset with a bare ``wfdb.rdrecord`` loop."""
     import wfdb
 
     with scratch() as folder:
@@ -78,7 +78,7 @@ def ingest_speed() -> None:
 
 
 def gather_speed() -> None:
-    """Random batches of 256 single-lead frames of 2,500 samples in mV, against one raw memory map."""
+    """Compare random batches of 256 single-lead frames of 2,500 samples with a raw memory map."""
     with scratch() as folder:
         store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
         frames = Frames(store, FramePolicy(num_samples=WINDOW, sampling_rate=500, leads=("II", "V2", "aVL", "aVR")))
@@ -107,7 +107,7 @@ def gather_speed() -> None:
 
 
 def lead_gather_speed() -> None:
-    """Frames of all twelve leads, of which eight are stored: the time of a lead against that of a single-lead frame."""
+    """Compare the time of a lead in frames of twelve leads, eight of them stored, with a single-lead frame."""
     with scratch() as folder:
         full = clocs.ingest("synthetic", None, folder / "twelve", options={"num_records": 2000})
         stored = tuple(lead for lead in STANDARD_LEADS if lead not in LEAD_EQUATIONS)
@@ -136,7 +136,7 @@ _WORKER_MEMORY = watched("", "clocs.ingest(some, source, folder, workers=2)")
 
 
 def memory_growth() -> None:
-    """Peak memory of an ingest worker, at 1,000 and at 10,000 real recordings."""
+    """Measure the peak memory of an ingest worker, at 1,000 and at 10,000 recordings."""
     with scratch() as folder:
         small, large = (
             in_child(_WORKER_MEMORY, count, DATA / "chapman.zip", folder / str(count)) for count in (1000, 10_000)
@@ -163,7 +163,7 @@ print(json.dumps([spent, peak / 1024, len(store)]))
 
 
 def open_growth() -> None:
-    """Opening a store of small recordings and drawing a batch: a million against ten thousand."""
+    """Compare opening a store and drawing a batch, for a million and for ten thousand recordings."""
     with scratch() as folder:
         for count in (SMALL, LARGE):
             _small_store(folder / str(count), count)
@@ -175,7 +175,7 @@ def open_growth() -> None:
 
 
 def _small_store(folder: Path, count: int) -> None:
-    """Recordings of one lead and one second, drawn from a few synthetic ones under names of their own."""
+    """Write a store of recordings of one lead and one second."""
     dataset = clocs.DATASETS.get("synthetic")
     options = {"num_records": count, "leads": 1, "seconds": 1, "sampling_rate": 100}
     parsed = dataset.parse_options(options)
@@ -217,7 +217,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
 
 
 def main() -> None:
-    """Run the named benchmarks, or all."""
+    """Run the given benchmarks, or all."""
     unknown = [name for name in sys.argv[1:] if name not in BENCHMARKS]
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")

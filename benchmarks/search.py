@@ -1,4 +1,4 @@
-"""Search: the package against FAISS and numpy used bare, and what more patients cost."""
+"""Benchmarks of search: the package against bare FAISS and numpy, and scaling with patients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PICTURE = ROOT / "docs" / "images" / "search-growth.png"
 
 
 def search_speed() -> None:
-    """One thread each, ways that take turns: the same vectors searched bare and through the package."""
+    """Compare bare search with the package on the same vectors, in turns with one thread."""
     import faiss
 
     with scratch() as folder, threadpool_limits(1):
@@ -50,7 +50,7 @@ def search_speed() -> None:
 
 
 def _graph_speed(folder: Path, queries: Any) -> None:
-    """The index's own file by FAISS alone, and through the package; then with deleted patients."""
+    """Compare FAISS on the file of the index with the package, also with deleted patients."""
     import faiss
 
     index = clocs.open_index(folder)
@@ -80,7 +80,7 @@ def _graph_speed(folder: Path, queries: Any) -> None:
 
 
 def _bare_product(vectors: Any, queries: Any) -> Any:
-    """All cosines in memory, the k highest by a partition, and these in order."""
+    """Return the k highest cosines in order, by a partition in memory."""
     cosines = queries @ vectors.T
     places = np.argpartition(cosines, len(vectors) - K, axis=1)[:, len(vectors) - K :]
     found = np.take_along_axis(cosines, places, 1)
@@ -88,7 +88,7 @@ def _bare_product(vectors: Any, queries: Any) -> Any:
 
 
 def _compare(name: str, bare: Callable[[], Any], ours: Callable[[], Any], floor: float = 0.9) -> None:
-    """Processor time, since both have one thread and other work on the machine shall not count."""
+    """Compare processor times, which do not depend on other work on the machine."""
     bare(), ours()
     pairs = [(_processor_seconds(bare), _processor_seconds(ours)) for _ in range(ROUNDS)]
     one, other = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
@@ -104,7 +104,7 @@ def _processor_seconds(work: Callable[[], Any]) -> float:
 
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
-    """MB of the process's own memory at its highest above the start; mapped files are not its own."""
+    """Measure the peak of the process's own memory above the start in MB, without mapped files."""
 
     def own() -> float:
         with open("/proc/self/status") as status:
@@ -125,7 +125,7 @@ def peak_memory() -> Iterator[list[float]]:
 
 
 def measure_build(archive: str, folder: str, kind: str) -> dict[str, float]:
-    """In a process of its own."""
+    """Measure building an index, in a separate process."""
     if kind != "exact":
         import faiss  # noqa: F401  # its import is no part of a build
     with peak_memory() as peak:
@@ -134,7 +134,7 @@ def measure_build(archive: str, folder: str, kind: str) -> dict[str, float]:
 
 
 def measure_queries(folder: str, exact: str) -> dict[str, Any]:
-    """In a process of its own, one thread: opening, single queries, and recall with and without filters."""
+    """Measure opening, single queries and recall with and without filters, in a separate process."""
     import faiss
 
     threadpool_limits(1)
@@ -156,7 +156,7 @@ def measure_queries(folder: str, exact: str) -> dict[str, Any]:
 
 
 def _query_time(index: Any, queries: Any, wanted: Filter) -> float:
-    """Seconds of one query, the filter's rows being known."""
+    """Return the seconds of one query, with the rows of the filter cached."""
     index.search(queries[:1], K, wanted)
 
     def at(place: int) -> Callable[[], Any]:
@@ -174,7 +174,7 @@ print(json.dumps(getattr(search, sys.argv[2])(*sys.argv[3:])))
 
 
 def search_growth() -> None:
-    """Build, memory, query and opening at 10 thousand, 100 thousand and a million patients; draws the docs' plot."""
+    """Measure an index of 10 thousand, 100 thousand and a million patients, and draw the plot of the docs."""
     here, found = Path(__file__).parent, []
     for size in SIZES:
         with scratch() as folder:
@@ -193,7 +193,7 @@ def search_growth() -> None:
 
 
 def search_lists() -> None:
-    """IVF-PQ: what a hundred thousand patients take, and how many of the nearest ten it finds."""
+    """Measure size and recall of IVF-PQ for a hundred thousand patients."""
     here = Path(__file__).parent
     with scratch() as folder:
         write_synthetic_archive(folder / "archive", ROWS)
@@ -244,7 +244,7 @@ _WORKER_MEMORY = watched(
 
 
 def embedding_memory() -> None:
-    """Peak memory of an embedding worker, at 2,000 and at 10,000 real recordings."""
+    """Measure the peak memory of an embedding worker, at 2,000 and at 10,000 recordings."""
     with scratch() as folder:
         counts = (2000, 10_000)
         small, large = (in_child(_WORKER_MEMORY, count, DATA / "chapman.zip", folder / str(count)) for count in counts)

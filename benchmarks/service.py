@@ -1,4 +1,4 @@
-"""The service on loopback: against the same work without HTTP, beyond what it can do, and at its end under load."""
+"""Benchmarks of the service: overhead of HTTP, overload, and shutdown under load."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOAD = Path(__file__).with_name("service_load.py")
 
 
 def service_speed() -> None:
-    """Ways that take turns: functions alone, the service's processes and threads without HTTP, the service.
+    """Compare functions alone, the service's processes without HTTP, and the service, in turns.
 
     All by torch, so that like is compared with like; then the service by ONNX Runtime.
     """
@@ -62,8 +62,8 @@ def service_speed() -> None:
     costs = {name: [found[name]["processor"] / len(found[name]["times"]) for found in rounds] for name in ways}
     for name in ways:
         _print_times(name, [seconds for found in rounds for seconds in found[name]["times"]])
-        sampling_rate, cost = statistics.median(rates[name]), statistics.median(costs[name]) * 1e3
-        print(f"    {sampling_rate:.0f}/s, {cost:.1f} ms of processor time")
+        requests_per_second, cost = statistics.median(rates[name]), statistics.median(costs[name]) * 1e3
+        print(f"    {requests_per_second:.0f}/s, {cost:.1f} ms of processor time")
     functions, processes, served, *_ = ways
     print(f"  service / functions: {_ratio(rates[served], rates[functions]):.2f} x in requests/s, ", end="")
     print(f"{_ratio(costs[functions], costs[served]):.2f} x in processor time")
@@ -71,17 +71,20 @@ def service_speed() -> None:
 
 
 def service_overload() -> None:
-    """Five times what it can do: who is refused, how soon, and the memory. On kept connections, and on new ones."""
+    """Measure refusals and memory at five times the sustained load, on kept and on new connections."""
     with scratch() as folder, ExitStack() as stack:
         ecg = _four_leads(folder)
         service = stack.enter_context(_served(folder))
         clients = stack.enter_context(_helper("clients", ecg, service.port, service.token))
         sustained = clients.measured(clients=CLIENTS, seconds=2 * SECONDS)
-        sampling_rate = OVERLOAD * len(sustained["answers"]) / sustained["seconds"]
-        clients.measured(sampling_rate=sampling_rate, seconds=SECONDS, keep=False)
-        print(f"  sustained {sampling_rate / OVERLOAD:.0f}/s, now {sampling_rate:.0f}/s for {OVERLOAD_SECONDS:.0f} s")
+        requests_per_second = OVERLOAD * len(sustained["answers"]) / sustained["seconds"]
+        clients.measured(requests_per_second=requests_per_second, seconds=SECONDS, keep=False)
+        load = f"{requests_per_second:.0f}/s for {OVERLOAD_SECONDS:.0f} s"
+        print(f"  sustained {requests_per_second / OVERLOAD:.0f}/s, now {load}")
         for name, keep in (("kept connections", True), ("a connection each", False)):
-            _overloaded(service, clients, name, sampling_rate=sampling_rate, seconds=OVERLOAD_SECONDS, keep=keep)
+            _overloaded(
+                service, clients, name, requests_per_second=requests_per_second, seconds=OVERLOAD_SECONDS, keep=keep
+            )
 
 
 def _overloaded(service: _Service, clients: _Helper, name: str, **asked: Any) -> None:
@@ -103,7 +106,7 @@ def _overloaded(service: _Service, clients: _Helper, name: str, **asked: Any) ->
 
 
 def service_crowd() -> None:
-    """200 clients that ask again at once when they are refused, against 8: the load process gives way (nice 19).
+    """Compare 200 clients that retry at once with 8 clients. The load process has low priority (nice 19).
 
     CLOCS_CROWD_SECONDS: how long each measurement takes.
     """
@@ -133,7 +136,7 @@ def service_crowd() -> None:
 
 
 def service_end() -> None:
-    """SIGTERM while clients ask without pause: what the service says it answered, its clients have."""
+    """Send SIGTERM under load, and check that clients have all answers that the service logged."""
     lost = cut = accepted = 0
     for _ in range(ENDS):
         with scratch() as folder, ExitStack() as stack:
@@ -154,7 +157,7 @@ def service_end() -> None:
 
 
 def _asked(service: _Service, clients: _Helper, count: int) -> dict[str, Any]:
-    """As the other ways say it: times, and the service's processor time."""
+    """Return times and the processor time of the service, in the form of the other measurements."""
     used = processor_seconds(service.process.pid)
     found = clients.measured(clients=count, seconds=SECONDS)
     if {status for status, _, _ in found["answers"]} != {200}:
@@ -168,12 +171,12 @@ def _rate(found: dict[str, Any]) -> float:
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Median over rounds."""
+    """Return the median ratio over rounds."""
     return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
 def _four_leads(folder: Path) -> Path:
-    """Ten seconds of four leads at 500 Hz as a WFDB record."""
+    """Write ten seconds of four leads at 500 Hz as a WFDB record."""
     dataset = clocs.DATASETS.get("synthetic")
     options = dataset.parse_options({"num_records": 1, "leads": 12})
     nothing: Any = None
@@ -199,7 +202,7 @@ class _Service:
         self.port = int(self.process.stdout.readline().rstrip("/\n").rsplit(":", 1)[1])
 
     def memory(self) -> int:
-        """Resident bytes of the process that listens; its parsing processes have limits and are replaced."""
+        """Return the resident bytes of the main process."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def requests(self) -> list[dict[str, Any]]:
@@ -207,7 +210,7 @@ class _Service:
         return [entry for entry in entries if entry.get("endpoint") == "/api/v1/classify"]
 
     def refusal_seconds(self, last: int) -> list[float]:
-        """Of its last requests, from the head of one that was refused to the end of its answer."""
+        """Return the seconds from request to answer of the last requests that were refused."""
         entries = [json.loads(entry) for entry in self._log.read_text().splitlines()]
         return [entry["seconds"] for entry in entries[-last:] if entry.get("status") == 503]
 

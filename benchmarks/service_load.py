@@ -1,4 +1,4 @@
-"""The second process of ``service.py``: asks a running service, or does the same work without one.
+"""The second process of ``service.py``: sends requests to a service, or does the same work without one.
 
     python benchmarks/service_load.py clients FOLDER PORT TOKEN
     python benchmarks/service_load.py bare FOLDER ENCODER
@@ -30,7 +30,7 @@ def files_in(folder: str) -> dict[str, bytes]:
 
 
 def processor_seconds(pid: int | None = None) -> float:
-    """Of a process and its children, those that ended included."""
+    """Return the processor time of a process and its children, including those that ended."""
     main = psutil.Process(pid)
     own = main.cpu_times()
     others = [child.cpu_times() for child in main.children()]
@@ -39,7 +39,7 @@ def processor_seconds(pid: int | None = None) -> float:
 
 
 class Bare:
-    """The same parsing, framing, model and reply in this process: no HTTP, no process in between."""
+    """The same parsing, framing, model and reply in this process, without HTTP."""
 
     def __init__(self, folder: str, encoder: str) -> None:
         import torch
@@ -67,7 +67,7 @@ class Bare:
 
 
 class Pool:
-    """The service's own parsing processes, threads and model, asked without HTTP."""
+    """The parsing processes, threads and model of the service, without HTTP."""
 
     def __init__(self, folder: str, encoder: str) -> None:
         self._folder, self._encoder = folder, encoder
@@ -116,7 +116,7 @@ class Pool:
 
 
 class _Connection(asyncio.Protocol):
-    """Asks one question after another with as little work for the asking process as may be."""
+    """A connection that sends one request after another with little work."""
 
     answered: asyncio.Future[int | str]
     last = False
@@ -151,7 +151,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Clients:
-    """Several at once over loopback."""
+    """Several clients over loopback."""
 
     def __init__(self, folder: str, port: str, token: str) -> None:
         self._port = int(port)
@@ -168,12 +168,11 @@ class Clients:
         self._request = head.encode() + body
 
     def measure(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """``rate``: so many a second, each on a connection of its own, whether or not the others are answered.
-        Otherwise so many ``clients``, each of which asks again once it is answered or refused, without a pause."""
-        return asyncio.run(self._at_rate(**asked) if "rate" in asked else self._in_turn(**asked))
+        """Send requests at a fixed rate with ``requests_per_second``, or by a number of ``clients`` without a pause."""
+        return asyncio.run(self._at_rate(**asked) if "requests_per_second" in asked else self._in_turn(**asked))
 
     async def _in_turn(self, clients: int, seconds: float) -> dict[str, Any]:
-        """Time is counted to the last answer that is no refusal."""
+        """Measure until the last answer that is not a refusal."""
         answers: list[Any] = []
         started, used = time.perf_counter(), time.process_time()
         last = started
@@ -199,7 +198,7 @@ class Clients:
         await asyncio.gather(*(client() for _ in range(clients)))
         return {"answers": answers, "processor": time.process_time() - used, "seconds": last - started}
 
-    async def _at_rate(self, rate: float, seconds: float, keep: bool) -> dict[str, Any]:
+    async def _at_rate(self, requests_per_second: float, seconds: float, keep: bool) -> dict[str, Any]:
         answers: list[Any] = []
         idle: list[_Connection] = []
         loop, used = asyncio.get_running_loop(), time.process_time()
@@ -220,8 +219,8 @@ class Clients:
             answers.append((status, time.perf_counter() - before, ""))
 
         started, tasks = time.perf_counter(), []
-        for number in range(min(MOST, int(rate * seconds))):
-            await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
+        for number in range(min(MOST, int(requests_per_second * seconds))):
+            await asyncio.sleep(max(0.0, started + number / requests_per_second - time.perf_counter()))
             tasks.append(asyncio.create_task(once()))
         spent = time.perf_counter() - started
         await asyncio.gather(*tasks)
@@ -231,7 +230,7 @@ class Clients:
         return (await loop.create_connection(lambda: _Connection(self._request), "127.0.0.1", self._port))[1]
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, float, str, bool]:
-        """The status, seconds, the request's id, and whether the connection ends."""
+        """Return status, seconds, request id, and whether the connection ends."""
         before = time.perf_counter()
         writer.write(self._request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()

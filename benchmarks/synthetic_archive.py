@@ -1,4 +1,4 @@
-"""Archives of clustered vectors, of any size, made without an encoder."""
+"""Synthetic archives of clustered vectors of any size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PER_CLUSTER, SPREAD = 100, 0.7
 
 
 def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -> None:
-    """Clustered unit vectors, one recording a patient; ``site`` s0 has half of the rows, s1 5 %, s2 0.5 %."""
+    """Write clustered unit vectors, one recording a patient. Site s0 has half of the rows, s1 5 %, s2 0.5 %."""
     random = np.random.default_rng(rows)
     centres = random.normal(size=(rows // PER_CLUSTER, E)).astype(np.float32)
     shards = []

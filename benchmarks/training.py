@@ -1,4 +1,4 @@
-"""Training: our loop against a bare one and against the naive way, and what a larger batch costs."""
+"""Benchmarks of training: the loop against a bare and a naive one, and the cost of larger batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PICTURE = ROOT / "docs" / "images" / "batch-size.png"
 
 
 def training_speed() -> None:
-    """CMSC on the real Chapman store, one thread: views per second of three ways that take turns."""
+    """Measure views per second of CMSC on Chapman with one thread, for three loops in turns."""
     torch.set_num_threads(1)
     with scratch() as folder:
         loop = chapman_loop(folder)
@@ -56,7 +56,7 @@ def training_speed() -> None:
 
 
 def chapman_loop(folder: Path) -> Loop:
-    """A run as ``clocs pretrain cmsc-chapman`` makes it."""
+    """Return the loop of ``clocs pretrain cmsc-chapman``."""
     store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
     clocs.split(store)
     config = resolve_config("cmsc-chapman", [f"store={folder / 'store'}", f"max_steps={STEPS}"])
@@ -71,7 +71,7 @@ def chapman_loop(folder: Path) -> Loop:
 
 
 def run_steps(loop: Loop) -> Callable[[], None]:
-    """From the store to the optimiser's step, as the run itself goes: an epoch cut short, with its log."""
+    """Return a function that trains a part of an epoch, from the store to the optimizer step."""
 
     def steps() -> None:
         loop.state = State()
@@ -81,7 +81,7 @@ def run_steps(loop: Loop) -> Callable[[], None]:
 
 
 def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None]:
-    """The same model and loss on tensors in memory, and nothing else."""
+    """Return a function that trains the same model and loss on tensors in memory."""
     encoder = build_initial_encoder(loop.config, open_training_stores(loop.config, loop.method)[0].policy)
     optimizer = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
 
@@ -96,7 +96,7 @@ def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None
 
 
 def _naive(batches: list[Tensor], names: list[list[str]]) -> Callable[[], None]:
-    """Tensors in memory, torch's layers, one pass a view, and the patients' matrix from strings in Python."""
+    """Return a function that trains naively: torch layers, one pass a view, and patients as strings."""
     encoder = Layers()
     optimizer = torch.optim.Adam(encoder.parameters(), 1e-4)
 
@@ -166,7 +166,7 @@ print(json.dumps([measured(assemble), measured(loss)]))
 
 
 def loss_growth() -> None:
-    """Time and memory of making a batch and of its loss, two views, 256 to 16,384 instances; draws the docs' plot."""
+    """Measure time and memory of a batch and its loss for 256 to 16,384 instances, and draw the plot of the docs."""
     with scratch() as folder:
         clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
         rows = np.array([in_child(_GROWTH, size, folder / "store") for size in SIZES])

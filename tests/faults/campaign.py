@@ -1,4 +1,4 @@
-"""A script: the campaign of damaged files, by default 20,000 of each kind; what came of it goes to a JSON file.
+"""Script: the campaign of damaged files, by default 20,000 of each kind. The outcome is written to a JSON file.
 
 python -m tests.faults.campaign SUMMARY [--count N] [--data FOLDER] [KIND ...]
 
@@ -21,9 +21,9 @@ from tests.conftest import ROOT, data_folder
 from tests.faults.mutating import KINDS
 
 FULL, FIRST, CHUNK = 20_000, 10_000, 1_000
-"""Cases of a kind, the number of the first (lower ones are in every test run), and of those read by one process."""
+"""Cases per kind, number of the first case (lower ones are in every test run), and cases per process."""
 HANG_SECONDS = 30
-"""Of processor time, for one case. A case that ends, but takes over 2 s, is reported by the reader itself."""
+"""Maximum processor time of one case. The reader itself reports cases of over 2 s."""
 ALLOCATORS = {
     # One heap that gives back what is freed, so that the limit counts what a case takes.
     "MALLOC_ARENA_MAX": "1",
@@ -35,12 +35,12 @@ ALLOCATORS = {
 
 @dataclass
 class Outcome:
-    """What came of a range of cases of one kind."""
+    """Outcome of a range of cases of one kind."""
 
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     slowest: float = 0.0
-    """Seconds of processor time."""
+    """Processor time in seconds."""
 
     def add(self, more: Outcome) -> None:
         for name, number in more.counts.items():
@@ -52,7 +52,7 @@ class Outcome:
 def run_cases(
     data: Path, kind: str, first: int, count: int, tmp_path: Path, hang_seconds: int = HANG_SECONDS
 ) -> Outcome:
-    """Read cases in a separate process, which the kernel ends when a case takes too much processor time."""
+    """Read cases in a separate process. The kernel ends it when a case takes too much processor time."""
     progress = tmp_path / "progress"
     progress.write_bytes(bytes(8))
     arguments = [
@@ -83,7 +83,7 @@ def run_cases(
 
 
 def table(found: dict[str, Outcome]) -> str:
-    """A row a kind."""
+    """Return a table with one row per kind."""
     rows = ["| files | cases | read | refused | other | slowest |", "|---|---|---|---|---|---|"]
     for kind, outcome in found.items():
         read, refused = outcome.counts.get("read", 0), outcome.counts.get("FormatError", 0)

@@ -1,4 +1,4 @@
-"""A script: flip bits in, and cut off, every kind of file that clocs keeps; then use the file.
+"""Script: flip bits in, or truncate, every kind of file that clocs writes, then use the file.
 
 python -m tests.faults.damage_campaign [--count N] [--first N] [--kinds TEXT ...] [--workers N]
     [--summary FILE] [--data FOLDER]
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COUNT = 10_000
 SHOWN = 3
-"""Failures of a kind that are printed."""
+"""Maximum number of printed failures per kind."""
 ENVIRONMENT = {
     # A process with several threads cannot be forked safely.
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
@@ -37,13 +37,13 @@ ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 IMPORTED = ("faiss", "lightning_fabric.fabric", "pandas", "pyarrow.dataset", "scipy.signal", "torch._dynamo")
-"""What some uses import when they need it: once in this process, not in every child."""
+"""Modules that some uses import. They are imported once in this process, not in every child."""
 _OURS: dict[str, Any] = {}
-"""What a worker works with."""
+"""State of a worker."""
 
 
 def run_campaign(originals: Path, first: int, count: int, wanted: list[str], workers: int) -> list[Outcome]:
-    """Carry out so many cases, alike over all kinds of files whose names contain one of the wanted texts."""
+    """Run cases, evenly distributed over all kinds of files with one of the wanted texts in their name."""
     with tempfile.TemporaryDirectory(prefix="clocs-damage-", dir=_fast_folder()) as place:
         folder = Path(place) / "made"
         for module in IMPORTED:
@@ -71,7 +71,7 @@ def run_campaign(originals: Path, first: int, count: int, wanted: list[str], wor
 
 
 def _fast_folder() -> str | None:
-    """Memory, where there is such a folder: every case writes, and some wait for the disk."""
+    """Return a folder in memory if there is one, because every case writes and some wait for the disk."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -106,14 +106,14 @@ def table(found: list[Outcome]) -> str:
 
 
 def failures(found: list[Outcome]) -> list[Outcome]:
-    """Cases that ended as none may, in a fixed order."""
+    """Return the cases with a forbidden outcome, in a fixed order."""
     from tests.faults.damage.cases import ALLOWED
 
     return sorted((one for one in found if one.verdict not in ALLOWED), key=lambda one: (one.kind, one.number))
 
 
 def processor_seconds() -> float:
-    """Of this process and of all that it started and that have ended."""
+    """Return the processor time of this process and of its ended children."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 

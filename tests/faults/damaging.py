@@ -1,4 +1,4 @@
-"""Ways to damage a file: each takes its bytes and draws what it does."""
+"""Ways to damage a file. Each takes its bytes and a random generator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 
 def _at(data: bytes, choice: random.Random) -> int:
-    """A place; as often as not within the first bytes, where headers are."""
+    """Return a position, in half of the cases within the first bytes, the header."""
     return choice.randrange(min(len(data), 200) if choice.random() < 0.5 else len(data)) if data else 0
 
 
@@ -39,7 +39,7 @@ def truncate(data: bytes, choice: random.Random) -> bytes:
 
 
 def inflate(data: bytes, choice: random.Random) -> bytes:
-    """Another number in a number's place."""
+    """Replace a number by another one."""
     numbers = list(re.finditer(rb"\d+", data[:4000]))
     if not numbers:
         return insert(data, choice)
@@ -55,7 +55,7 @@ def swap_lines(data: bytes, choice: random.Random) -> bytes:
 
 
 def replace_word(data: bytes, choice: random.Random) -> bytes:
-    """Something that stands elsewhere in these formats, or nowhere, in a word's place."""
+    """Replace a word by another word of these formats, or by an unknown one."""
     words = list(re.finditer(rb"[^\s,:/()]+", data[:4000]))
     if not words:
         return insert(data, choice)
@@ -75,7 +75,7 @@ def overwrite(data: bytes, choice: random.Random) -> bytes:
 
 
 def change_value(data: bytes, choice: random.Random) -> bytes:
-    """Another number or word for the text of an element or an attribute, wherever in the file."""
+    """Replace the text of an element or an attribute by another number or word."""
     values = list(re.finditer(rb'(?<=>)[^<>]{1,40}(?=<)|(?<=")[^"<>]{1,40}(?=")', data))
     if not values:
         return flip_bit(data, choice)
@@ -84,7 +84,7 @@ def change_value(data: bytes, choice: random.Random) -> bytes:
 
 
 def repeat_element(data: bytes, choice: random.Random) -> bytes:
-    """An element left out, doubled or many times."""
+    """Remove, double or repeat an element."""
     tags = list(re.finditer(rb"<(\w+)[^<>]*>", data))
     if not tags:
         return flip_bit(data, choice)

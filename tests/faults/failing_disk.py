@@ -1,4 +1,4 @@
-"""A disk that fails at its n-th call, in place of the one that clocs writes to."""
+"""A disk that fails at its n-th call, as a replacement for the disk of clocs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Disk(disk.Disk):
-    """Counts every call that could fail, and fails at one of them. What cleans up after a failure is not counted."""
+    """Counts every call that could fail, and fails at one of them. Calls that clean up are not counted."""
 
     def __init__(self, fail_at: int = 0, code: int = 0) -> None:
         self.calls = 0
@@ -54,7 +54,7 @@ class Disk(disk.Disk):
 
 
 class File:
-    """A file on such a disk; half of what fails to be written is written."""
+    """A file on such a disk. A failing write still writes half of its bytes."""
 
     def __init__(self, disk: Disk, file: Any) -> None:
         self._disk = disk
@@ -85,6 +85,6 @@ class File:
 
 @contextmanager
 def on(disk: Disk) -> Iterator[None]:
-    """Write through such a disk."""
+    """Replace the disk of clocs by a failing one."""
     with mock.patch.object(files, "disk", disk):
         yield

@@ -1,4 +1,4 @@
-"""A script: ``python -m reproduction`` with one more experiment, ``tiny``, of small real cells on synthetic data.
+"""Script: ``python -m reproduction`` with the additional experiment ``tiny`` of small real cells on synthetic data.
 
 python -m tests.faults.gridding COUNT run tiny [OPTION]...   the command itself
 python -m tests.faults.gridding COUNT idle ENGINE FOLDER     tasks that do nothing: what the grid itself takes
@@ -26,11 +26,11 @@ from reproduction.experiments import EXPERIMENTS, Experiment
 from reproduction.run_cell import run_cell
 
 EVALUATED = 4
-"""Every fourth pre-training is evaluated, too: so five cells come from four."""
+"""Every fourth pre-training is also evaluated, so four pre-trainings give five cells."""
 
 
 def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[AnyCell]:
-    """So many cells, pre-trainings that are waited for included."""
+    """Iterate over ``count`` cells, including the pre-trainings that others depend on."""
     for seed in range(count * EVALUATED // (EVALUATED + 1)):
         config = {"max_steps": 6, "batch_size": 16, "checkpoint_every": 2}
         pretraining = Pretraining(
@@ -56,12 +56,12 @@ def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[AnyCell]:
 
 
 def nothing(task: grid.CellTask) -> grid.TaskOutcome:
-    """As if all cells were done."""
+    """Report all cells as done."""
     return grid.TaskOutcome(tuple(task.workspace.name(cell) for cell in task.cells))
 
 
 def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
-    """Processor seconds until the first cell and for each after it, and memory in MB on the way, of the driver."""
+    """Return processor time until the first cell and per later cell, and memory of the driver in MB."""
     began, memory, times = time.process_time(), [], []
 
     def progress(done: grid.TaskOutcome) -> None:

@@ -1,4 +1,4 @@
-"""A script: an ingest with small shards that can be told to die, or to hit a limit of the system.
+"""Script: an ingest with small shards that dies at a given step, or hits a limit of the system.
 
 python ingesting.py DATASET SOURCE STORE [--records-per-shard N] [--workers N] [--die-at STEP] [--file-limit BYTES]
 """
@@ -20,7 +20,7 @@ from clocs.store.ingest import ingest
 
 
 def die_at(step: int) -> None:
-    """Let this process kill itself at the given step, counted from 1, of all durable writes."""
+    """Make this process kill itself at a step, counted from 1, of all durable writes."""
     steps = iter(range(1, sys.maxsize))
 
     def reached(name: str, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real files, and ways to damage them: each case follows from its kind and a number."""
+"""Damaged copies of real files. The kind and a number determine each case."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.faults.damaging import MUTATIONS, XML_MUTATIONS, Damage
 
 Files = dict[str, bytes]
 CSV_ROWS = 400
-"""Most CSV cases are cut to so many rows; every tenth is whole."""
+"""Number of rows of most CSV cases. Every tenth case is complete."""
 CSV_WHOLE = 10
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is damaged: the file with this ending in records of these pools."""
+    """Kind of damaged file: its extension, and the pools of records."""
 
     pools: tuple[str, ...]
     ending: str
     share: float
-    """Of the number of cases that a campaign over all kinds is asked for."""
+    """Fraction of the cases of a campaign over all kinds."""
 
 
 KINDS = {
@@ -59,14 +59,14 @@ KINDS = {
     "clocs-csv": Kind(("clocs-csv",), ".csv", 0.03),
 }
 XML = ("muse", "aecg", "philips", "cardiosoft", "schiller")
-"""Folders of hospital files that are XML: each is a pool."""
+"""Folders of XML hospital files. Each is a pool."""
 CSV = ("csv", "clocs-csv")
 ASKED = (".hea", ".csv", ".ecg", ".xml", *BINARY.values())
-"""Endings of the file of a record that is asked for."""
+"""Extensions of the file by which a record is read."""
 
 
 def case(data: Path, kind: str, number: int) -> tuple[Files, str]:
-    """The files of a case, and the name to read."""
+    """Return the files of a case, and the name to read."""
     choice = random.Random(f"{kind} {number}")
     about = KINDS[kind]
     there = pool(data, choice.choice(about.pools))
@@ -86,12 +86,12 @@ def _mutations(kind: str) -> tuple[Damage, ...]:
 
 
 def asked(files: Files) -> str:
-    """The file of a record that stands for it."""
+    """Return the file by which a record is read."""
     return next(name for name in files if name.endswith(ASKED))
 
 
 def enlarged(data: Path, name: str, size: int) -> tuple[Files, str]:
-    """A real record whose signal file is repeated up to a size, with a header that states no length."""
+    """Return a real record with its signal file repeated up to a size, and a header without a length."""
     if name in BINARY:
         files = binary_enlarged(data, name, size)
         return files, asked(files)
@@ -114,7 +114,7 @@ def enlarged(data: Path, name: str, size: int) -> tuple[Files, str]:
 
 
 def _longer_leads(text: bytes, times: int) -> bytes:
-    """An XML file whose leads are repeated; their checksums are left out."""
+    """Repeat the leads of an XML file, and remove their checksums."""
 
     def longer(found: re.Match[bytes]) -> bytes:
         inside = found[2].strip()
@@ -128,7 +128,7 @@ def _longer_leads(text: bytes, times: int) -> bytes:
 
 @cache
 def pool(data: Path, name: str) -> list[Files]:
-    """Small real records, by what holds their signal."""
+    """Return small real records of a pool."""
     originals = data / "originals.zip"
     if name in BINARY:
         return binary_pool(data, name)
@@ -167,7 +167,7 @@ def _records(archive: Path, prefix: str, endings: tuple[str, ...], count: int) -
 
 
 def _singles(archive: Path, prefix: str) -> list[Files]:
-    """Files that stand alone, by size; the ending in small letters."""
+    """Return single files, sorted by size, with lower-case extensions."""
     with zipfile.ZipFile(archive) as opened:
         members = [info for info in opened.infolist() if info.filename.startswith(prefix) and not info.is_dir()]
         members.sort(key=lambda info: (info.file_size, info.filename))
@@ -175,7 +175,7 @@ def _singles(archive: Path, prefix: str) -> list[Files]:
 
 
 def _as_clocs_csv(files: Files) -> Files:
-    """A real record in the CSV that clocs writes, with all that its head can hold."""
+    """Convert a real record to the CSV of clocs, with all metadata."""
     recording = replace(
         read_from(MemorySource(files), asked(files)), patient_id="someone", episodes=(Episode(1, 90, "AFIB"),)
     )
@@ -183,7 +183,7 @@ def _as_clocs_csv(files: Files) -> Files:
 
 
 def _as_212(files: Files) -> Files:
-    """A real record whose samples are packed into 12 bits, as MIT-BIH has them."""
+    """Pack the samples of a real record into 12 bits, as in MIT-BIH."""
     header, signal = files.values()
     samples = np.clip(np.frombuffer(signal[24:], "<i2"), -2047, 2047).astype(np.int32)
     pairs = samples[: len(samples) // 2 * 2].reshape(-1, 2) & 0xFFF

@@ -1,4 +1,4 @@
-"""A script: reads damaged files and says what came of it. Run alone, so that a crash is seen.
+"""Script: read damaged files and report the outcome. It runs in its own process, so that a crash is detected.
 
 python reading.py DATA KIND FIRST COUNT PROGRESS HANG_SECONDS
 """
@@ -44,20 +44,20 @@ LARGE_BYTES = 24 << 20
 
 
 def address_space() -> int:
-    """Bytes of it that this process uses, of whatever library."""
+    """Return the number of bytes of address space of this process, including all libraries."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def allow_processor_time(seconds: int) -> None:
-    """Let the kernel end this process with SIGXCPU once it has used so many more seconds."""
+    """Make the kernel end this process with SIGXCPU after more seconds of processor time."""
     limit = int(time.process_time()) + seconds + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
 @contextmanager
 def limited(size: int) -> Iterator[None]:
-    """Let memory grow by four times a file's size and 64 MB, and no more."""
+    """Limit the growth of memory to four times the size of a file plus 64 MB."""
     endless = resource.RLIM_INFINITY
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + 4 * size + SPARE, endless))
     try:
@@ -67,7 +67,7 @@ def limited(size: int) -> Iterator[None]:
 
 
 def read_case(files: Files, name: str, folder: Path | None) -> str:
-    """Read, judge, derive, and with a folder also store and read again; 'read' or the error's name."""
+    """Read, assess and derive leads; with a folder also store and read again. Return 'read' or the error name."""
     try:
         recording = read_from(MemorySource(files), name)
         identity = read_identity_from(MemorySource(files), name)
@@ -99,7 +99,7 @@ def _store(recording: Recording, folder: Path) -> None:
 
 
 def provoked(kind: str) -> str:
-    """Faults made on purpose, to see that they are noticed."""
+    """Provoke a fault, to test that it is detected."""
     if kind == "crash":
         os.abort()
     while kind == "hang":
@@ -116,7 +116,7 @@ def provoked(kind: str) -> str:
 
 
 def attempt(data: Path, kind: str, number: int, folder: Path) -> tuple[str, float]:
-    """What came of a case, and the seconds of processor time it took: the machine may be busy."""
+    """Return the outcome of a case and its processor time in seconds, which does not depend on other load."""
     if kind.startswith(LARGE):
         files, name = enlarged(data, kind.removeprefix(LARGE), LARGE_BYTES)
         with limited(sum(map(len, files.values()))):

@@ -1,4 +1,4 @@
-"""A disk that records what is written and synced, and the states in which a power loss may leave it.
+"""A disk that records writes and syncs, and the possible states after a power loss.
 
 The model promises no more than POSIX does. Bytes of a file are there after a sync of the file; until then each write
 may be missing, torn or zeros, whatever came later. A name in a folder is as it was at the folder's last sync, or as any
@@ -19,14 +19,14 @@ from unittest import mock
 from clocs.core import disk, files
 
 FOLDER = -1
-"""What an entry is that names a folder."""
+"""Value of an entry that names a folder."""
 Entry = tuple[Path, int | None]
-"""A name, and the number of the file it names, FOLDER, or None where there is nothing."""
+"""A name, and the number of its file, FOLDER, or None if there is no file."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """Bytes at an offset of a file; without bytes, a cut to that size."""
+    """Bytes at an offset of a file; without bytes, truncation to that size."""
 
     file: int
     offset: int
@@ -35,7 +35,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Change:
-    """Names of a folder that change in one call."""
+    """Names in a folder that change in one call."""
 
     entries: tuple[Entry, ...]
 
@@ -49,7 +49,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Reported:
-    """Something that the program says is done."""
+    """An event that the program reports as done."""
 
     what: Any
 
@@ -58,7 +58,7 @@ Event = Write | Change | Sync | Reported
 
 
 class Disk(disk.Disk):
-    """Does what it is asked, and records it where it is below one folder."""
+    """Executes all calls, and records those below one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -67,7 +67,7 @@ class Disk(disk.Disk):
         self._names: dict[Path, int] = {}
 
     def report(self, what: Any) -> None:
-        """Record that something was said to be done."""
+        """Record that the program reported something as done."""
         self.events.append(Reported(what))
 
     def open(self, path: Path) -> IO[bytes]:
@@ -111,7 +111,7 @@ class Disk(disk.Disk):
             self._change((folder, None))
 
     def wrote(self, number: int, offset: int, data: bytes | None) -> None:
-        """Record bytes, joined with those just before them: a power loss tears them wherever it likes."""
+        """Record bytes, joined with the previous ones, because a power loss may split them anywhere."""
         last = self.events[-1] if self.events else None
         if data and isinstance(last, Write) and last.data is not None and last.file == number:
             self.events[-1] = Write(number, last.offset, last.data + data)
@@ -167,7 +167,7 @@ def recording(root: Path) -> Iterator[Disk]:
 
 
 class _NeverSynced(disk.Disk):
-    """Leaves it to the system when bytes reach the disk."""
+    """Leaves the time of writing to the system."""
 
     def sync(self, file: IO[bytes]) -> None:
         file.flush()
@@ -183,7 +183,7 @@ def quick() -> AbstractContextManager[object]:
 
 @dataclass
 class _Pending:
-    """What the disk is certain to hold, and what came after that."""
+    """Synced content of a file, and later writes."""
 
     synced: bytes = b""
     later: list[Write] = field(default_factory=list)
@@ -193,7 +193,7 @@ class _Pending:
         return _applied(self.synced, self.later)
 
     def variants(self) -> list[bytes]:
-        """All later writes, none, and each of the ways in which some are missing, torn or zeros."""
+        """Return the content with all later writes, with none, and with missing, torn or zero writes."""
         found = [self.present, self.synced]
         for number, write in enumerate(self.later):
             others = self.later[:number], self.later[number + 1 :]
@@ -223,24 +223,24 @@ def _applied(content: bytes, writes: Iterable[Write]) -> bytes:
 
 
 Tree = dict[Path, bytes | None]
-"""Content of each file, None for a folder."""
+"""Content of each file by path; None for a folder."""
 
 
 @dataclass
 class Crash:
-    """A moment at which the power goes: what was reported until then, and the states that may be found."""
+    """A power loss: the events reported before it, and the possible states after it."""
 
     reported: list[Any]
     files: dict[int, _Pending]
     entries: dict[Path, list[int | None]]
-    """What each name may be found to be: as it was synced, then as each later change left it."""
+    """Possible files of each name: the synced one, then one per later change."""
 
     def everything(self) -> Tree:
-        """Return the state in which nothing was lost."""
+        """Return the state without any loss."""
         return self._tree({path: choices[-1] for path, choices in self.entries.items()}, self._present())
 
     def some(self, draws: int, choose: random.Random) -> Iterator[Tree]:
-        """Return the extreme states and a few that are drawn.
+        """Return the extreme states and some random ones.
 
         The extremes: everything; all names but no bytes that were not synced; all bytes but no such names; neither.
         """
@@ -277,7 +277,7 @@ class Crash:
 
 
 def crashes(events: list[Event]) -> Iterator[Crash]:
-    """Return what a power loss before each event, and after the last one, may leave; each holds until the next."""
+    """Iterate over the power loss before each event, and after the last one."""
     state = Crash([], {}, {})
     yield state
     for event in events:

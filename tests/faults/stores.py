@@ -1,4 +1,4 @@
-"""Small stores of real recordings that grow, and what makes two stores equal."""
+"""Small growing stores of real recordings, and comparison of stores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clocs.store.verify import verify
 
 RECORDS_PER_SHARD = 3
 FIRST, MORE = 4, 4
-"""Recordings of version 1, and those that are added, in two tasks of their own."""
+"""Number of recordings of version 1, and of those added in two separate tasks."""
 
 
 def small_dataset(name: str = "folder", records: int = RECORDS_PER_SHARD) -> Dataset:
-    """A dataset with small shards, so that a few recordings make several tasks."""
+    """Return a dataset with small shards, so that a few recordings give several tasks."""
     return replace(DATASETS.get(name), records_per_shard=records)
 
 
@@ -31,7 +31,7 @@ def small_ingest(source: Path, folder: Path) -> Store:
 
 
 def unpack(archive: Path, prefix: str, folder: Path, *, skip: int = 0, records: int | None = None) -> None:
-    """Some WFDB records of a zip as files, the first ones by name."""
+    """Unpack the first WFDB records of a zip by name."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive) as opened:
         headers = sorted(name for name in opened.namelist() if name.startswith(prefix) and name.endswith(".hea"))
@@ -43,7 +43,7 @@ def unpack(archive: Path, prefix: str, folder: Path, *, skip: int = 0, records: 
 
 
 def grown_source(originals: Path, folder: Path) -> tuple[Path, Path]:
-    """Real CinC 2017 files: a folder, and one that holds the same and some more. One of each is cut short."""
+    """Return two folders of real CinC 2017 files. The second has additional files, and both have a truncated one."""
     prefix = "cinc2017/training2017/"
     small, large = folder / "small", folder / "large"
     for place in (small, large):
@@ -56,7 +56,7 @@ def grown_source(originals: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def slice_zip(archive: Path, target: Path, records: int) -> Path:
-    """A zip of the first records of a larger one, and of all its tables."""
+    """Write a zip with the first records and all tables of a larger one."""
     with zipfile.ZipFile(archive) as opened, zipfile.ZipFile(target, "w") as out:
         names = opened.namelist()
         stems = sorted(name.removesuffix(".hea") for name in names if name.endswith(".hea"))[:records]
@@ -68,7 +68,7 @@ def slice_zip(archive: Path, target: Path, records: int) -> Path:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """sha256 of every file of a store by its name within it; the lock is not content."""
+    """Return the sha256 of every file of a store by name, except the lock."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -81,7 +81,7 @@ def partials(folder: Path) -> list[str]:
 
 
 def check_readable(folder: Path, version: int, recordings: int) -> None:
-    """An earlier version is whole, whatever happened after it: every byte, and every recording."""
+    """Assert that an earlier version is complete: every byte and every recording."""
     assert verify(folder) == []
     store = open_store(folder, version)
     assert len([recording.num_samples for recording in store]) == recordings
@@ -89,7 +89,7 @@ def check_readable(folder: Path, version: int, recordings: int) -> None:
 
 @contextmanager
 def scratch_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder for large files: below ``CLOCS_SCRATCH`` where that is set."""
+    """Return a folder for large files, below ``CLOCS_SCRATCH`` if it is set."""
     place = os.environ.get("CLOCS_SCRATCH")
     if not place:
         yield tmp_path

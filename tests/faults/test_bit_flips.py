@@ -1,4 +1,4 @@
-"""Damage anywhere in a store: a full check finds it and names the file, whatever its times say."""
+"""A full check detects damage anywhere in a store and names the file, regardless of its times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES_PER_FILE = 4
 
 @pytest.fixture(scope="module")
 def store(originals: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two versions with quarantine lists, receipts, checksums, and a split; every test leaves it as it was."""
+    """Return a store of two versions with quarantine lists, task records, checksums and a split."""
     folder = tmp_path_factory.mktemp("flips")
     small, large = grown_source(originals, folder)
     small_ingest(small, folder / "store")
@@ -40,7 +40,7 @@ def kind_of(name: str) -> str:
     return name.split("-")[0].split("/")[0]
 
 
-def test_damage_to_every_file_is_found(store: Path) -> None:
+def test_damage_to_every_file_is_detected(store: Path) -> None:
     choice = random.Random(1)
     for name in files(store):
         for _ in range(CASES_PER_FILE):
@@ -52,8 +52,8 @@ def test_damage_to_every_file_is_found(store: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_bit_of_the_small_files(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All that is not a shard, bit by bit; of two versions' files of one kind, the last."""
+def test_every_bit_of_small_files(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flip every bit of all files except shards. Only the latest version of each file is used."""
     newest = {kind_of(name) + Path(name).suffix: name for name in files(store)}
     chosen = [name for name in newest.values() if not name.endswith(".arrow") or kind_of(name) == "splits"]
     made, unseen = missed(store, chosen)
@@ -63,7 +63,7 @@ def test_every_bit_of_the_small_files(store: Path, capsys: pytest.CaptureFixture
 
 
 def missed(store: Path, names: Iterable[str]) -> tuple[Counter[str], list[str]]:
-    """Flips made by kind of file, and those that were not found or laid to another file."""
+    """Return the number of flips by kind of file, and the flips that were not detected or misattributed."""
     made: Counter[str] = Counter()
     unseen = []
     flips = ((file, bit) for file in names for bit in range((store / file).stat().st_size * 8))
@@ -78,8 +78,8 @@ def missed(store: Path, names: Iterable[str]) -> tuple[Counter[str], list[str]]:
 
 
 @pytest.mark.parametrize("spelling", [(b"0.64", b"0.640"), (b": 1", b":  1")])
-def test_another_spelling_of_the_same_value_is_found(store: Path, spelling: tuple[bytes, bytes]) -> None:
-    """A hash of parsed values alone would not see these."""
+def test_other_spelling_of_the_same_value_is_detected(store: Path, spelling: tuple[bytes, bytes]) -> None:
+    """A hash of parsed values would not detect these."""
     there = 0
     for name, raw in json_files(store):
         if spelling[0] in raw:
@@ -94,8 +94,8 @@ def json_files(store: Path) -> Iterator[tuple[str, bytes]]:
     return ((name, (store / name).read_bytes()) for name in files(store) if name.endswith(".json"))
 
 
-def test_ingest_mends_what_it_can_make_again(originals: Path, tmp_path: Path) -> None:
-    """A damaged receipt is as none: its task runs again."""
+def test_ingest_repairs_damaged_task_records(originals: Path, tmp_path: Path) -> None:
+    """The task of a damaged record runs again."""
     _, large = grown_source(originals, tmp_path)
     folder = tmp_path / "store"
     small_ingest(large, folder)

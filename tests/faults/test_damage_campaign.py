@@ -1,4 +1,4 @@
-"""A share of the campaign: the use of a damaged file gives what it gave before, or rejects the file by name."""
+"""A part of the campaign: the use of a damaged file gives the same result, or rejects the file by name."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def asks_for_too_much(folder: Path) -> Iterator[Any]:
         (asks_for_too_much, UNTYPED),
     ],
 )
-def test_the_campaign_sees_what_a_use_does(use: Any, verdict: str, tmp_path: Path) -> None:
-    """And leaves files, their times and folders as they were."""
+def test_campaign_reports_the_verdict_of_a_use(use: Any, verdict: str, tmp_path: Path) -> None:
+    """Files, their times and folders are restored."""
     path = tmp_path / "file"
     path.write_bytes(bytes(1000))
     os.utime(path, ns=(1, 2))
@@ -120,7 +120,7 @@ def carried_out(folder: Path, use: Any, found: str) -> Outcome:
     return cases.carry_out(Specimens(folder), kind, 1, {use.__name__: (found,)})
 
 
-def test_damage_keeps_the_times_of_a_file(tmp_path: Path) -> None:
+def test_damage_keeps_file_times(tmp_path: Path) -> None:
     seen = []
 
     def looks(folder: Path) -> Iterator[Any]:
@@ -134,7 +134,7 @@ def test_damage_keeps_the_times_of_a_file(tmp_path: Path) -> None:
     assert carried_out(tmp_path, looks, seen[0]).verdict == SAME
 
 
-def test_what_a_use_writes_is_taken_away(tmp_path: Path) -> None:
+def test_files_written_by_a_use_are_removed(tmp_path: Path) -> None:
     def writes(folder: Path) -> Iterator[Any]:
         (folder / "new").mkdir()
         (folder / "new" / "file").write_bytes(b"1")

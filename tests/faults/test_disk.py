@@ -1,4 +1,4 @@
-"""A full disk and a failing one, at every write: a typed error, what was committed stays, nothing else does."""
+"""Full and failing disks at every write: the error is typed, and only committed data remain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PAGE = 4096
 
 
 class Growth:
-    """A store of version 1, a source that has grown since, and what version 2 must be."""
+    """A store of version 1, a source with more files, and the expected version 2."""
 
     def __init__(self, originals: Path, folder: Path) -> None:
         small, self.source = grown_source(originals, folder)
@@ -50,7 +50,7 @@ class Growth:
         self.expected = fingerprint(self.undisturbed)
 
     def check(self, store: Path) -> None:
-        """Version 1 is whole, no half file is there, and the same call again completes version 2."""
+        """Assert that version 1 is complete, no partial file exists, and the same call completes version 2."""
         assert not partials(store)
         check_readable(store, 1, STORED_FIRST)
         small_ingest(self.source, store)
@@ -66,7 +66,7 @@ BROKEN = pytest.param(errno.EIO, id="broken", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("code", [pytest.param(errno.ENOSPC, id="full"), BROKEN])
-def test_every_call_to_the_disk_fails_once(
+def test_failure_of_every_disk_call(
     growth: Growth, tmp_path: Path, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = Disk()
@@ -89,7 +89,7 @@ def test_every_call_to_the_disk_fails_once(
         print(f"\n{errno.errorcode[code]}: {whole.calls} of {whole.calls} failed calls left a whole store")
 
 
-def test_a_split_is_written_whole_or_not_at_all(growth: Growth, tmp_path: Path) -> None:
+def test_split_is_written_atomically(growth: Growth, tmp_path: Path) -> None:
     whole = Disk()
     with on(whole):
         expected = make_split(open_store(growth.undisturbed))
@@ -106,7 +106,7 @@ def test_a_split_is_written_whole_or_not_at_all(growth: Growth, tmp_path: Path) 
 
 
 class _Source:
-    """Opens a source's files; some calls fail."""
+    """A source that fails at some calls."""
 
     def __init__(self, failing: int) -> None:
         self.left = failing
@@ -118,8 +118,8 @@ class _Source:
         return open(path, mode)
 
 
-def test_a_source_that_cannot_be_read_is_no_bad_recording(growth: Growth, tmp_path: Path) -> None:
-    """An error of the disk under the source is tried again, then raised; the recording is not refused for it."""
+def test_disk_error_of_the_source_is_not_a_bad_recording(growth: Growth, tmp_path: Path) -> None:
+    """A disk error is retried, then raised. The recording is not quarantined."""
     store = tmp_path / "store"
     shutil.copytree(growth.first, store)
     with (
@@ -134,7 +134,7 @@ def test_a_source_that_cannot_be_read_is_no_bad_recording(growth: Growth, tmp_pa
 
 @contextmanager
 def tmpfs(folder: Path) -> Iterator[bool]:
-    """A small file system of its own at a folder; False: mounting is not permitted here."""
+    """Mount a small file system at a folder. Yield False if mounting is not permitted."""
     folder.mkdir(exist_ok=True)
     arguments = ["mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "clocs-faults", str(folder)]
     try:
@@ -159,19 +159,19 @@ LIMITS = ["full_tmpfs", "file_size_limit"] if _may_mount() else ["file_size_limi
 
 
 def _needed(folder: Path) -> int:
-    """Bytes in pages, as a tmpfs counts them."""
+    """Return the number of bytes in whole pages, as tmpfs counts them."""
     return sum(-(-path.stat().st_size // PAGE) * PAGE for path in folder.rglob("*") if path.is_file())
 
 
 def _resize(folder: Path, spare: int) -> None:
-    """Leave this much room on a tmpfs."""
+    """Resize a tmpfs to leave some free bytes."""
     about = os.statvfs(folder)
     size = (about.f_blocks - about.f_bfree) * about.f_frsize + spare // PAGE * PAGE
     subprocess.run(["mount", "-o", f"remount,size={size}", str(folder)], check=True)
 
 
 def fill_tmpfs(growth: Growth, folder: Path, sizes: int) -> int:
-    """Let the disk run full at so many different fillings; how many times it did."""
+    """Fill the disk at several free sizes. Return how often it was full."""
     wanted = _needed(growth.undisturbed) - _needed(growth.first)
     for number in range(sizes):
         with tmpfs(folder) as mounted:
@@ -190,7 +190,7 @@ def fill_tmpfs(growth: Growth, folder: Path, sizes: int) -> int:
 
 
 def hit_file_limit(growth: Growth, folder: Path, sizes: int) -> int:
-    """Let the system refuse to let files grow beyond so many different sizes; how many times it did."""
+    """Limit the file size at several values. Return how often the limit was hit."""
     largest = max(path.stat().st_size for path in (growth.undisturbed / "shards").iterdir())
     hit = 0
     for number in range(sizes):
@@ -221,7 +221,7 @@ def _really_full(kind: str, growth: Growth, tmp_path: Path, sizes: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LIMITS)
-def test_really_full(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_disk(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = _really_full(kind, growth, tmp_path, 8)
     with capsys.disabled():
         print(said)
@@ -229,9 +229,7 @@ def test_really_full(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LIMITS)
-def test_really_full_at_many_sizes(
-    kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_disk_at_many_sizes(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = _really_full(kind, growth, tmp_path, 60)
     with capsys.disabled():
         print(said)

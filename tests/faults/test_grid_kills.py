@@ -1,4 +1,4 @@
-"""``kill -9`` of a grid's driver and workers: every cell is done once, and the results are those of a calm run."""
+"""``kill -9`` of the driver and workers of a grid: every cell runs once, with the results of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.faults.gridding import idle, tiny
 from tests.faults.test_kills import session, wait_for_orphans
 
 WORKERS = {"processes": "LokyProcess", "ray": "ray::run_task"}
-"""What a worker's command line says while it works."""
+"""Text in the command line of a busy worker."""
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +37,24 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Commits:
-    """Rows of a table, whoever wrote them."""
+    """Rows of a table, of any writer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def names(self) -> Counter[str]:
-        """How often each cell is there."""
+        """Return the number of rows per cell."""
         lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
         return Counter(json.loads(line)["name"] for line in lines)
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
 
 
 @dataclass
 class Grid:
-    """A grid of tiny cells in a place of its own, run by the real command in processes of its own."""
+    """A grid of tiny cells in its own folder, run by the real command in separate processes."""
 
     folder: Path
     stores: Path
@@ -84,7 +84,7 @@ class Grid:
         return driver
 
     def disturbed(self, driver_kills: int, worker_kills: int, choice: random.Random) -> tuple[bytes, Counter[str]]:
-        """Run it to its end, killing at so many moments, each when so many cells are done and a little later."""
+        """Run the grid to its end and kill processes at times, each shortly after a number of cells is done."""
         moments = dict.fromkeys(choice.sample(range(1, self.count), driver_kills), "driver")
         free = sorted(set(range(1, self.count)) - moments.keys())
         moments |= dict.fromkeys(choice.sample(free, worker_kills), "worker")
@@ -106,7 +106,7 @@ class Grid:
         return driver.communicate()[0], hits
 
     def going(self, driver: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-        """The driver, or the next one where Ray does not start on a busy machine."""
+        """Return the driver, or a new one if Ray does not start on a busy machine."""
         if not driver.poll():
             return driver
         assert "Ray did not start" in self.log(), self.log()
@@ -115,7 +115,7 @@ class Grid:
         return self.start()
 
     def kill_worker(self, driver: subprocess.Popen[bytes], choice: random.Random) -> bool:
-        """False: the run was over before one was found at work."""
+        """Return False if the run ended before a busy worker was found."""
         while driver.poll() is None:
             working = [other for other in session(driver) if _says(other, WORKERS[self.engine])]
             if working:
@@ -125,7 +125,7 @@ class Grid:
         return False
 
     def calm(self) -> tuple[bytes, list[float]]:
-        """Run it undisturbed; the driver's memory in MB by the number of cells done."""
+        """Run undisturbed. Return the memory of the driver in MB by number of finished cells."""
         driver, memory = self.start(), [0.0] * (self.count + 1)
         with_memory = psutil.Process(driver.pid)
         while driver.poll() is None:
@@ -139,11 +139,11 @@ class Grid:
         return output, memory
 
     def log(self) -> str:
-        """What the drivers said last."""
+        """Return the last output of the drivers."""
         return (self.folder / "log").read_text()[-2000:]
 
     def table(self) -> bytes:
-        """All results in the order of their names, without the seconds that the clock counted."""
+        """Return all results sorted by name, without measured times."""
         cells = dict(self.workspace.table.rows())
         for cell in cells.values():
             assert cell.pop("seconds") >= 0
@@ -152,7 +152,7 @@ class Grid:
         return canonical_json([cells, replicates, {path.parent.name: file_hash(path) for path in encoders}])
 
     def check(self, output: bytes, expected: Grid) -> None:
-        """Every cell once, the same to the byte, and nobody left behind."""
+        """Assert that every cell ran once with identical results, and that no process is left."""
         wanted = {self.workspace.name(cell) for cell in _all_cells(self.count)}
         assert self.commits.names() == Counter(dict.fromkeys(wanted, 1))
         assert self.table() == expected.table()
@@ -181,14 +181,14 @@ def _all_cells(count: int) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def calm(stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Grid:
-    """A small grid that nobody disturbed."""
+    """Return a small undisturbed grid."""
     grid = Grid(tmp_path_factory.mktemp("calm"), stores, 5, "serial")
     grid.calm()
     return grid
 
 
-def test_a_driver_and_a_worker_killed(calm: Grid, stores: Path, tmp_path: Path) -> None:
-    """Again where the grid was done before the second kill: a busy machine may hold this process up."""
+def test_killed_driver_and_worker(calm: Grid, stores: Path, tmp_path: Path) -> None:
+    """Repeat if the grid ends before the second kill, because a busy machine may delay this process."""
     for attempt in itertools.count():
         grid = Grid(tmp_path / str(attempt), stores, calm.count, "processes")
         output, hits = grid.disturbed(1, 1, random.Random(2))
@@ -198,7 +198,7 @@ def test_a_driver_and_a_worker_killed(calm: Grid, stores: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_ray_worker_killed(calm: Grid, stores: Path, tmp_path: Path) -> None:
+def test_killed_ray_worker(calm: Grid, stores: Path, tmp_path: Path) -> None:
     grid = Grid(tmp_path, stores, calm.count, "ray")
     output, hits = grid.disturbed(0, 1, random.Random(4))
     assert hits["worker"] == 1
@@ -206,7 +206,7 @@ def test_a_ray_worker_killed(calm: Grid, stores: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_drivers_share_a_grid_without_repeating_a_cell(calm: Grid, stores: Path, tmp_path: Path) -> None:
+def test_two_drivers_do_not_repeat_cells(calm: Grid, stores: Path, tmp_path: Path) -> None:
     grid = Grid(tmp_path, stores, calm.count, "processes")
     outputs = [driver.communicate()[0] for driver in [grid.start(), grid.start()]]
     assert [driver.returncode for driver in grid.started] == [0, 0], grid.log()
@@ -217,7 +217,7 @@ def test_two_drivers_share_a_grid_without_repeating_a_cell(calm: Grid, stores: P
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 def test_500_cells(stores: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On Ray: the driver killed 20 times and a worker 10 times, against an undisturbed run of local processes."""
+    """Kill a driver on Ray 20 times and a worker 10 times, and compare with an undisturbed local run."""
     calm = Grid(tmp_path / "calm", stores, 500, "processes")
     _, memory = calm.calm()
     early, late = (max(memory[first:last]) for first, last in ((50, 60), (490, 501)))
@@ -244,14 +244,14 @@ def check_overhead(found: dict[str, Any], what: str, capsys: pytest.CaptureFixtu
         print(f"{found['first']:.1f} s; memory {early:.1f} MB at a tenth of the cells, {late:.1f} MB at the end")
 
 
-def test_the_grid_itself_takes_little(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Cells that do nothing, through the whole of ``run_grid``: under 50 ms each, in flat memory."""
+def test_overhead_of_the_grid(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Empty cells through ``run_grid`` take under 50 ms each, with constant memory."""
     check_overhead(idle(500, "serial", stores.parent), "serial, 500 cells", capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", "ray"])
-def test_engines_take_little(engine: str, stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overhead_of_engines(engine: str, stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [sys.executable, "-m", "tests.faults.gridding", "500", "idle", engine, str(stores.parent)]
     said = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
     check_overhead(json.loads(said.splitlines()[-1]), f"{engine}, 500 cells", capsys)

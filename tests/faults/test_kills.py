@@ -1,4 +1,4 @@
-"""``kill -9`` during an ingest: what was committed stays, and the continued store is the same to the byte."""
+"""``kill -9`` during an ingest: committed data remain, and the continued store is identical."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from tests.faults.stores import (
 SCRIPT = Path(__file__).with_name("ingesting.py")
 COMMAND = [sys.executable, "-c", "from clocs.cli.main import main; main()", "data", "ingest"]
 STORED_FIRST = FIRST - 1
-"""One of the first recordings is cut short and refused."""
+"""One of the first recordings is truncated and quarantined."""
 
 
 def run_until_step(source: Path, store: Path, step: int) -> bool:
-    """Whether the process died at that step; False: it has fewer and finished."""
+    """Return whether the process died at the step. False means that it finished with fewer steps."""
     arguments = [sys.executable, str(SCRIPT), "folder", str(source), str(store), "--die-at", str(step)]
     code = subprocess.run(arguments, check=False).returncode
     assert code in (0, -signal.SIGKILL)
@@ -48,7 +48,7 @@ def run_until_step(source: Path, store: Path, step: int) -> bool:
 
 @pytest.fixture
 def grown(originals: Path, tmp_path: Path) -> tuple[Path, Path, dict[str, str]]:
-    """A store of version 1, the grown source, and what version 2 must be."""
+    """Return a store of version 1, the grown source, and the expected version 2."""
     small, large = grown_source(originals, tmp_path)
     first, undisturbed = tmp_path / "first", tmp_path / "undisturbed"
     small_ingest(small, first)
@@ -85,7 +85,7 @@ def test_kill_at_every_step(
 def test_kill_at_two_steps(
     grown: tuple[Path, Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The continuation is killed too; what it has left to do differs from case to case."""
+    """The continuation is also killed. Its remaining work differs between cases."""
     first, source, expected = grown
     done = 0
     for step in range(1, 19):
@@ -106,13 +106,13 @@ def test_kill_at_two_steps(
 
 @dataclass(frozen=True)
 class Ingest:
-    """A command that makes a store, and what it makes undisturbed."""
+    """A command that makes a store, and the expected store."""
 
     command: Callable[[Path, int], list[str]]
     expected: dict[str, str]
 
     def start(self, store: Path, workers: int) -> subprocess.Popen[bytes]:
-        """Start it in a session of its own, and wait until it holds the store."""
+        """Start the command in its own session, and wait until it locks the store."""
         before = (store / ".lock").stat().st_mtime_ns if (store / ".lock").exists() else 0
         process = subprocess.Popen(
             self.command(store, workers), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -124,7 +124,7 @@ class Ingest:
         return process
 
     def finish(self, store: Path, workers: int) -> float:
-        """Run it to its end; the seconds it held the store."""
+        """Run the command to its end. Return the seconds for which it locked the store."""
         process = self.start(store, workers)
         started = time.monotonic()
         _, errors = process.communicate()
@@ -133,11 +133,11 @@ class Ingest:
 
 
 Moment = Callable[[subprocess.Popen[bytes], Path], None]
-"""Waits until a process that makes this store is to be killed."""
+"""Function that waits until the process that makes a store should be killed."""
 
 
 def receipts(number: int) -> Moment:
-    """The moment at which so many tasks are done, or the process ends."""
+    """Return a function that waits until a number of tasks is done, or the process ends."""
 
     def wait(process: subprocess.Popen[bytes], store: Path) -> None:
         while process.poll() is None and len(list((store / TASK_RECORDS).glob("*.json"))) < number:
@@ -147,12 +147,12 @@ def receipts(number: int) -> Moment:
 
 
 def random_moment(choice: random.Random, seconds: float) -> Moment:
-    """A moment within so many seconds."""
+    """Return a function that waits for a random time up to a number of seconds."""
     return lambda process, store: time.sleep(choice.uniform(0, seconds))
 
 
 def session(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The living processes a command started, itself included."""
+    """Return the running processes of a command, including itself."""
     found = []
     for other in psutil.process_iter():
         try:
@@ -169,7 +169,7 @@ def kill_all(process: subprocess.Popen[bytes]) -> bool:
 
 
 def kill_main(process: subprocess.Popen[bytes]) -> bool:
-    """What a user's ``kill -9`` does: the workers find themselves alone."""
+    """Kill only the main process, as a user's ``kill -9`` does. The workers are orphaned."""
     process.kill()
     return True
 
@@ -183,13 +183,13 @@ def kill_worker(process: subprocess.Popen[bytes], choice: random.Random) -> bool
 
 
 def wait_for_orphans(process: subprocess.Popen[bytes]) -> None:
-    """Return once every process of a session has ended; the limit of a test is the limit of this."""
+    """Wait until every process of a session has ended, up to the time limit of the test."""
     while session(process):
         time.sleep(0.05)
 
 
 def killed_run(ingest: Ingest, store: Path, workers: int, kill: str, moment: Moment) -> bool:
-    """Start and kill one run; False: it was quicker than the kill."""
+    """Start and kill one run. Return False if it ended before the kill."""
     process = ingest.start(store, workers)
     moment(process, store)
     hit = process.poll() is None and (kill_all(process) if kill == "all" else kill_main(process))
@@ -198,7 +198,7 @@ def killed_run(ingest: Ingest, store: Path, workers: int, kill: str, moment: Mom
 
 
 def check_continued(ingest: Ingest, store: Path, workers: int) -> None:
-    """Continue a killed run at once, while what it left behind may still be at work."""
+    """Continue a killed run at once, while orphaned processes may still work."""
     process = ingest.start(store, workers)
     _, errors = process.communicate()
     assert process.returncode == 0, errors.decode()
@@ -209,7 +209,7 @@ def check_continued(ingest: Ingest, store: Path, workers: int) -> None:
 
 
 def kills(ingest: Ingest, store: Path, workers: int, kill: str, moment: Moment, choice: random.Random) -> int:
-    """Kill the making of a store once or several times, and continue it; how many kills hit."""
+    """Kill an ingest once or several times, and continue it. Return the number of effective kills."""
     while not killed_run(ingest, store, workers, kill, moment):
         shutil.rmtree(store, ignore_errors=True)
     hits = 1
@@ -221,7 +221,7 @@ def kills(ingest: Ingest, store: Path, workers: int, kill: str, moment: Moment, 
 
 
 def kill_of_a_worker(ingest: Ingest, store: Path, moment: Moment, choice: random.Random) -> None:
-    """One of two workers dies; the run itself goes on and succeeds."""
+    """Kill one of two workers. The run continues and succeeds."""
     hit = False
     while not hit:
         shutil.rmtree(store, ignore_errors=True)
@@ -249,7 +249,7 @@ def test_kills_after_the_first_task(originals: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_random_kills_in_full(real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """50 stores from 3,000 recordings of CinC 2017, by the command, and 15 that lose a worker."""
+    """Make 50 stores of 3,000 recordings of CinC 2017 by the command, and 15 that lose a worker."""
     with scratch_folder(tmp_path) as folder:
         archive = slice_zip(real_data / "cinc2017.zip", folder / "slice.zip", 3000)
 
@@ -282,13 +282,13 @@ with files.atomic_file(Path(sys.argv[1])) as file:
         file.flush()
         print("written", flush=True)
 """
-"""Writes a piece for each line it is given."""
+"""Script that writes one part of a file per input line."""
 LINES = [f"{number}\n" for number in range(1, 20)]
 WHOLE = b"".join(bytes([number]) * 5000 for number in range(1, 20))
 
 
 def writer_of(path: Path) -> subprocess.Popen[str]:
-    """A process that is about to write a file."""
+    """Start a process that is about to write a file."""
     command = [sys.executable, "-c", WRITER, str(path), str(len(LINES))]
     pipe = subprocess.PIPE
     writer = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -307,8 +307,8 @@ def give(writer: subprocess.Popen[str], lines: list[str]) -> None:
     writer.stdin.flush()
 
 
-def test_a_worker_left_behind_and_the_next_run_write_the_same_file(tmp_path: Path) -> None:
-    """The others begin while the first has written a half: the file is whole whenever it has its name."""
+def test_orphaned_worker_and_next_run_write_the_same_file(tmp_path: Path) -> None:
+    """Others begin while the first has written half. The file is always complete under its final name."""
     path = tmp_path / "one"
     first = writer_of(path)
     give(first, LINES[:10])

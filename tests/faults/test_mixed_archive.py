@@ -1,4 +1,4 @@
-"""An archive in five formats: taken in twice, and killed between; the store is the same to the byte."""
+"""Ingest of an archive in five formats, twice and with kills: the stores are identical."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import verify
 from tests.faults.stores import fingerprint, partials, scratch_folder
 from tests.faults.test_kills import COMMAND, SCRIPT, Ingest, kill_all
-from tests.formats.writers.recordings import put
+from tests.formats.writers.recordings import write_quickly
 
 ENDINGS = (".hea", ".dcm", ".edf", ".bdf", ".csv")
 KILLS = 5
 AGAIN = 0.05
-"""Of the first run's processor time, for a second one."""
+"""Maximum processor time of a second run, as a fraction of the first."""
 
 
 def made_up(count: int) -> Iterator[Recording]:
@@ -35,16 +35,16 @@ def made_up(count: int) -> Iterator[Recording]:
 
 
 def write_archive(folder: Path, count: int) -> Path:
-    """Made-up recordings, as many in each format, in nested folders."""
+    """Write generated recordings, equally many in each format, in nested folders."""
     for number, recording in enumerate(made_up(count)):
         place = folder / f"ward-{number % 7}" / f"{number // 500:03d}"
         place.mkdir(parents=True, exist_ok=True)
-        put(recording, place / f"r{number:05d}{ENDINGS[number % len(ENDINGS)]}")
+        write_quickly(recording, place / f"r{number:05d}{ENDINGS[number % len(ENDINGS)]}")
     return folder
 
 
 def spent(command: list[str]) -> tuple[float, float]:
-    """Processor and wall seconds of a command, once it has succeeded."""
+    """Run a command successfully. Return its processor time and wall time in seconds."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -53,7 +53,7 @@ def spent(command: list[str]) -> tuple[float, float]:
 
 
 def kill_after(ingest: Ingest, store: Path, tasks: int, choice: random.Random) -> None:
-    """Go on with a store, and kill the run at some moment after so many of its tasks are done."""
+    """Continue a store, and kill the run at a random time after a number of tasks is done."""
     process = ingest.start(store, 1)
     while len(list((store / TASK_RECORDS).glob("*.json"))) < tasks and process.poll() is None:
         time.sleep(0.01)
@@ -64,7 +64,7 @@ def kill_after(ingest: Ingest, store: Path, tasks: int, choice: random.Random) -
 
 
 def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[str, float]:
-    """The figures, once every store was found to be the same."""
+    """Assert that all stores are identical. Return the measured times."""
     first, second = (spent(command(folder / "store", 1)) for _ in range(2))
     expected = fingerprint(folder / "store")
     store = open_store(folder / "store")
@@ -83,7 +83,7 @@ def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[st
 
 
 @pytest.mark.slow
-def test_a_small_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = write_archive(tmp_path / "archive", 200)
 
     def command(store: Path, workers: int) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_small_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_ten_thousand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_thousand_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with scratch_folder(tmp_path) as folder:
         archive = write_archive(folder / "archive", 10_000)
 

@@ -1,4 +1,4 @@
-"""Damaged files are read or refused: no other error, no crash, no hang, no memory beyond their size."""
+"""Damaged files are read or rejected, without another error, a crash, a hang or excessive memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.reading import read_case
     ("kind", "noticed"),
     [("crash", "ends the interpreter"), ("hang", "hangs"), ("greedy", "MemoryError"), ("slow", "took")],
 )
-def test_the_reader_notices(kind: str, noticed: str, tmp_path: Path) -> None:
+def test_reader_detects_provoked_faults(kind: str, noticed: str, tmp_path: Path) -> None:
     outcome = run_cases(tmp_path, kind, 0, 1, tmp_path, hang_seconds=1 if kind == "hang" else HANG_SECONDS)
     assert len(outcome.failures) == 1
     assert noticed in outcome.failures[0]
@@ -27,8 +27,8 @@ LARGE = ("mat", "212", "clocs-csv", "irhythm", "muse", "schiller", "ishne", "app
 
 
 @pytest.mark.parametrize("name", [*LARGE_QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
-def test_memory_follows_the_size_of_a_file(name: str, real_data: Path, tmp_path: Path) -> None:
-    """At 24 MB, four times the size counts for more than the fixed 64 MB."""
+def test_memory_is_bounded_by_file_size(name: str, real_data: Path, tmp_path: Path) -> None:
+    """At 24 MB, four times the size is larger than the fixed 64 MB."""
     outcome = run_cases(real_data, f"large {name}", 0, 1, tmp_path)
     assert not outcome.failures
     assert outcome.counts == {"read True": 1}
@@ -43,11 +43,11 @@ FOUND = {
     "an end no store can hold": ("episodes", rb"\"offset\": \d+", b'"offset": 99999999999999999999'),
     "half a character": ("episodes", rb"\"rhythm_name\": \"", b'"rhythm_name": "\\\\ud800'),
 }
-"""What these campaigns, and thinking about them, have found: kind, a place in its text, what to put there."""
+"""Former failures: kind, a text in the file, and its replacement."""
 
 
 @pytest.mark.parametrize("found", FOUND)
-def test_what_was_found_stays_mended(found: str, real_data: Path, tmp_path: Path) -> None:
+def test_former_failures_stay_fixed(found: str, real_data: Path, tmp_path: Path) -> None:
     kind, place, text = FOUND[found]
     files = dict(pool(real_data, {"header": "mat", "episodes": "irhythm"}[kind])[0])
     name = next(name for name in files if name.endswith(KINDS[kind].ending))
@@ -58,7 +58,7 @@ def test_what_was_found_stays_mended(found: str, real_data: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(("kind", "number"), [("philips", 19924)])
-def test_cases_of_the_full_campaign_that_failed_once(kind: str, number: int, real_data: Path, tmp_path: Path) -> None:
+def test_former_failures_of_the_full_campaign(kind: str, number: int, real_data: Path, tmp_path: Path) -> None:
     assert run_cases(real_data, kind, number, 1, tmp_path).failures == []
 
 

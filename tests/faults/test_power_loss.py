@@ -1,4 +1,4 @@
-"""Power loss, simulated at every write, sync and rename: what was reported as done is there, and the work goes on."""
+"""Simulated power loss at every write, sync and rename: reported data exist, and the work can continue."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ States = Callable[[Crash, random.Random], Iterator[Tree]]
 SOME: States = lambda crash, choose: crash.some(1, choose)  # noqa: E731
 EVERY: States = lambda crash, choose: crash.every()  # noqa: E731
 STORED = {1: FIRST - 1, 2: FIRST + MORE - 2}
-"""Recordings of each version: one of either part is cut short and refused."""
+"""Number of recordings of each version. One of each part is truncated and quarantined."""
 
 
 def found_after(events: list[Event], states: States) -> Iterator[tuple[Tree, list[Any]]]:
-    """Each state that some power loss leaves, with all that was reported before; each once."""
+    """Iterate over unique states after a power loss, with the events reported before."""
     seen, choose = set(), random.Random(0)
     for crash in crashes(events):
         for tree in states(crash, choose):
@@ -47,12 +47,12 @@ def found_after(events: list[Event], states: States) -> Iterator[tuple[Tree, lis
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Hashes of all files but those that a write left unfinished: their names are used again or mean nothing."""
+    """Return the hashes of all files except unfinished ones, which are ignored or overwritten."""
     return {name: sha256 for name, sha256 in fingerprint(folder).items() if not name.endswith(".partial")}
 
 
 class Growing:
-    """A store that is made in new folders and then grows, recorded."""
+    """Recorded events of a store that is made in new folders and then grows."""
 
     def __init__(self, originals: Path, tmp_path: Path) -> None:
         self.small, self.large = grown_source(originals, tmp_path)
@@ -72,7 +72,7 @@ class Growing:
         self.events, self.expected = disk.events, content(store)
 
     def check(self, tree: Tree, reported: list[Any], folder: Path) -> None:
-        """What was reported is there and readable, and the same ingests complete the store."""
+        """Assert that reported data are readable, and that the same ingests complete the store."""
         put(tree, self.root, folder)
         store = folder / self.place
         there = versions(store)
@@ -106,15 +106,15 @@ def lose_power_while_growing(growing: Growing, folder: Path, states: States) -> 
     return count
 
 
-def test_the_record_holds_all_that_was_written(growing: Growing, tmp_path: Path) -> None:
-    """Else a write beside the file layer would not be lost in any state, and the tests below would prove nothing."""
+def test_recorded_events_contain_every_write(growing: Growing, tmp_path: Path) -> None:
+    """Otherwise a write outside the file layer would never be lost, and the tests below would prove nothing."""
     *_, last = crashes(growing.events)
     put(last.everything(), growing.root, tmp_path / "again")
     assert fingerprint(tmp_path / "again") == fingerprint(growing.root)
     assert last.reported[-1] == 2
 
 
-def test_an_ingest_loses_power(growing: Growing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_loss_during_ingest(growing: Growing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = lose_power_while_growing(growing, tmp_path / "found", SOME)
     with capsys.disabled():
         print(f"\npower loss in an ingest: {count} of {count} states hold what was reported and go on")
@@ -122,14 +122,14 @@ def test_an_ingest_loses_power(growing: Growing, tmp_path: Path, capsys: pytest.
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_an_ingest_loses_power_in_full(growing: Growing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_loss_during_ingest_in_full(growing: Growing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = lose_power_while_growing(growing, tmp_path / "found", EVERY)
     with capsys.disabled():
         print(f"\npower loss in an ingest, in full: {count} of {count} states hold what was reported and go on")
 
 
 class Training:
-    """Eight steps in two epochs with a checkpoint after every second, recorded."""
+    """Recorded events of eight training steps in two epochs, with a checkpoint after every second step."""
 
     def __init__(self, folder: Path) -> None:
         store = clocs.ingest("synthetic", None, folder / "store", options={"num_records": 48, "leads": 1})
@@ -160,12 +160,12 @@ class Training:
         return clocs.pretrain("cmsc-synthetic", [*self.settings, f"runs={folder / 'new' / 'runs'}"])
 
     def end(self, run: Path) -> dict[str, str]:
-        """Hashes of all that a run leaves but the clock's readings and how often it was resumed."""
+        """Return the hashes of all results of a run, without times and the number of resumptions."""
         others = {"timing.jsonl", "result.json", "resumes.jsonl"}
         return {name: sha256 for name, sha256 in content(run).items() if name not in others}
 
     def check(self, tree: Tree, reported: list[Any], folder: Path) -> int | None:
-        """The newest checkpoint that was reported is there, or a newer one; return its step."""
+        """Assert that the newest reported checkpoint, or a newer one, exists. Return its step."""
         put(tree, self.root, folder)
         run = folder / self.run.relative_to(self.root)
         chosen = newest_undamaged(run / "checkpoints", run / "metrics.jsonl")
@@ -183,7 +183,7 @@ class Training:
         return None if chosen is None else chosen.step
 
     def check_next_run(self, folder: Path) -> None:
-        """The same command ends with the weights and metrics of the run that lost no power.
+        """Assert that the same command gives the weights and metrics of an undisturbed run.
 
         Checkpoints whose removal was not synced may be there again.
         """
@@ -198,11 +198,11 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
 
 
 Kind = Callable[[dict[str, str]], object]
-"""What makes states alike, of which one is trained to the end; given hashes of the files by name."""
+"""Function that groups states by the hashes of their files. One state per group is trained to the end."""
 
 
 def lose_power_while_training(training: Training, folder: Path, states: States, kind: Kind) -> tuple[int, int]:
-    """Return how many states there are, and how many were trained to the end: one for each step and kind."""
+    """Return the number of states, and the number that were trained to the end: one per step and kind."""
     count, kinds = 0, set()
     for tree, reported in found_after(training.events, states):
         alike = training.check(tree, reported, folder), repr(kind(content(folder)))
@@ -214,7 +214,7 @@ def lose_power_while_training(training: Training, folder: Path, states: States, 
     return count, len(kinds)
 
 
-def test_the_record_of_a_training_holds_all_that_was_written(training: Training, tmp_path: Path) -> None:
+def test_recorded_events_of_training_contain_every_write(training: Training, tmp_path: Path) -> None:
     *_, last = crashes(training.events)
     put(last.everything(), training.root, tmp_path / "again")
     assert fingerprint(tmp_path / "again") == fingerprint(training.root)
@@ -223,11 +223,11 @@ def test_the_record_of_a_training_holds_all_that_was_written(training: Training,
 
 
 def encoder_and_result(files: dict[str, str]) -> list[str]:
-    """Return the names of those files that decide how a run goes on, beside its checkpoint."""
+    """Return the files that decide how a run continues, in addition to its checkpoint."""
     return sorted(name for name in files if "/best/" in name or name.endswith("result.json"))
 
 
-def test_a_training_loses_power(training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_loss_during_training(training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count, trained = lose_power_while_training(training, tmp_path / "found", SOME, encoder_and_result)
     with capsys.disabled():
         print(f"\npower loss in a training: {count} of {count} states keep checkpoints, {trained} trained to the end")
@@ -235,7 +235,9 @@ def test_a_training_loses_power(training: Training, tmp_path: Path, capsys: pyte
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_training_loses_power_in_full(training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_loss_during_training_in_full(
+    training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     count, trained = lose_power_while_training(training, tmp_path / "found", EVERY, lambda files: files)
     with capsys.disabled():
         print(f"\npower loss in a training, in full: {count} of {count} states, {trained} trained to the end")

@@ -18,12 +18,12 @@ from tests.formats.scp_encoding import record, scp_leads
 Rows = dict[str, Sequence[int]]
 
 PATIENT = "Winterbottom"
-TWO: Rows = {"I": (1, -2, 300, 4), "II": (50, 60, -70, 80)}
+TWO_LEADS: Rows = {"I": (1, -2, 300, 4), "II": (50, 60, -70, 80)}
 SCP_NUMBERS = {"I": 1, "II": 2, **{f"V{number}": 2 + number for number in range(1, 7)}}
 SCP_NUMBERS |= {"III": 61, "aVR": 62, "aVL": 63, "aVF": 64}
 
 
-def with_first(rows: Rows, first: int) -> Rows:
+def with_first_sample(rows: Rows, first: int) -> Rows:
     """Return the rows with another first sample."""
     return {lead: (first, *steps[1:]) if lead == "I" else steps for lead, steps in rows.items()}
 
@@ -40,7 +40,7 @@ def dicom_channel(lead: str, **more: Any) -> Dataset:
     return channel
 
 
-def dicom_group(rows: Rows = TWO, channels: Sequence[Dataset] = (), kind: str = "<i2", **more: Any) -> Dataset:
+def dicom_group(rows: Rows = TWO_LEADS, channels: Sequence[Dataset] = (), kind: str = "<i2", **more: Any) -> Dataset:
     group = Dataset()
     data = np.array(list(rows.values())).T
     group.WaveformOriginality, group.MultiplexGroupLabel, group.SamplingFrequency = "ORIGINAL", "RHYTHM", "500"
@@ -78,7 +78,7 @@ def dicom_file(
 
 
 def ishne_file(
-    rows: Rows = TWO,
+    rows: Rows = TWO_LEADS,
     *,
     counted: int | None = None,
     codes: Sequence[int] = (5, 6),
@@ -111,7 +111,9 @@ def mfer_channel(channel: int, *definitions: bytes) -> bytes:
     return bytes([0x3F, channel, len(value)]) + value
 
 
-def mfer_file(rows: Rows = TWO, *definitions: bytes, order: str = "<", kind: str = "", about: bytes = b"") -> bytes:
+def mfer_file(
+    rows: Rows = TWO_LEADS, *definitions: bytes, order: str = "<", kind: str = "", about: bytes = b""
+) -> bytes:
     """Return an MFER file of one sequence, with a resolution of 2 uV at 500 Hz."""
     data = np.array(list(rows.values()))
     parts = [mfer_tag(0x40, b"MFR Standard 12 leads"), mfer_tag(0x01, b"\1" if order == "<" else b"\0"), about]
@@ -138,7 +140,7 @@ def atc_file(*blocks: bytes, uuid: str = "uuid-1", sampling_rate: int = 300, nan
     return b"".join([b"ALIVE\0\0\0\3\0\0\0", atc_block(b"info", info), form, *blocks])
 
 
-def atc_leads(rows: Rows = TWO) -> list[bytes]:
+def atc_leads(rows: Rows = TWO_LEADS) -> list[bytes]:
     names = [b"ecg ", b"ecg2", b"ecg3", b"ecg4", b"ecg5", b"ecg6"]
     return [
         atc_block(name, np.array(steps, "<i2").tobytes()) for name, steps in zip(names, rows.values(), strict=False)
@@ -146,7 +148,7 @@ def atc_leads(rows: Rows = TWO) -> list[bytes]:
 
 
 def edf_file(
-    rows: Rows = TWO,
+    rows: Rows = TWO_LEADS,
     *,
     num_samples: Sequence[int] = (),
     units: Sequence[str] = (),
@@ -190,12 +192,12 @@ def apple_file(
 
 
 WRITERS: dict[str, Callable[[int], bytes]] = {
-    "dicom": lambda first: dicom_file(dicom_group(with_first(TWO, first)), PatientName=PATIENT),
-    "scp": lambda first: record(scp_leads(np.array(list(with_first(TWO, first).values())), name=PATIENT)),
-    "edf": lambda first: edf_file(with_first(TWO, first), patient=f"X X X {PATIENT}"),
-    "ishne": lambda first: ishne_file(with_first(TWO, first), last_name=PATIENT),
-    "mfer": lambda first: mfer_file(with_first(TWO, first), about=mfer_tag(0x81, PATIENT.encode())),
-    "alivecor": lambda first: atc_file(*atc_leads(with_first(TWO, first)), uuid=PATIENT),
+    "dicom": lambda first: dicom_file(dicom_group(with_first_sample(TWO_LEADS, first)), PatientName=PATIENT),
+    "scp": lambda first: record(scp_leads(np.array(list(with_first_sample(TWO_LEADS, first).values())), name=PATIENT)),
+    "edf": lambda first: edf_file(with_first_sample(TWO_LEADS, first), patient=f"X X X {PATIENT}"),
+    "ishne": lambda first: ishne_file(with_first_sample(TWO_LEADS, first), last_name=PATIENT),
+    "mfer": lambda first: mfer_file(with_first_sample(TWO_LEADS, first), about=mfer_tag(0x81, PATIENT.encode())),
+    "alivecor": lambda first: atc_file(*atc_leads(with_first_sample(TWO_LEADS, first)), uuid=PATIENT),
     "apple-watch": lambda first: apple_file([str(first), "2", "3", "4"], [f"Name,{PATIENT}", *APPLE_LINES[1:]]),
 }
 """Writers of a small file of each format, given its first sample. The file contains a patient name if possible."""

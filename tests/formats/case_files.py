@@ -46,7 +46,7 @@ from tests.formats.xml_examples import (
 
 Files = dict[str, bytes]
 
-EIGHT = (*STANDARD_LEADS[:2], *STANDARD_LEADS[6:])
+EIGHT_LEADS = (*STANDARD_LEADS[:2], *STANDARD_LEADS[6:])
 GAIN = 1000.0
 """Digital units per mV of every recording in this module."""
 SECONDS = 10
@@ -113,8 +113,8 @@ def real_cases(archive: Path) -> Iterator[Case]:
 
 def _wfdb(case: Case) -> Files:
     files = WRITERS.get("wfdb").encode(case.timed, "case").files
-    said = rf"\g<1> {case.leads} \g<2> {case.num_samples}".encode()
-    return {"case.hea": re.sub(rb"^(\S+) \d+ (\S+) \d+", said, files[".hea"]), "case.dat": files[".dat"]}
+    message = rf"\g<1> {case.leads} \g<2> {case.num_samples}".encode()
+    return {"case.hea": re.sub(rb"^(\S+) \d+ (\S+) \d+", message, files[".hea"]), "case.dat": files[".dat"]}
 
 
 def _dicom(case: Case) -> Files:
@@ -149,7 +149,7 @@ def _muse(case: Case) -> Files:
         muse_waveform("Rhythm", *leads, base=f"{case.sampling_rate:g}"),
         about=f"<RestingECGMeasurements><VentricularRate>{case.heart_rate}</VentricularRate></RestingECGMeasurements>",
     )
-    return _told(text.replace(f"CountTotal>{case.recording.num_samples}<", f"CountTotal>{case.num_samples}<"))
+    return _utf8_file(text.replace(f"CountTotal>{case.recording.num_samples}<", f"CountTotal>{case.num_samples}<"))
 
 
 def _aecg(case: Case) -> Files:
@@ -158,7 +158,7 @@ def _aecg(case: Case) -> Files:
     stated = f"""<subjectOf><annotationSet><component><annotation><code code="MDC_ECG_HEART_RATE"/>
 <value value="{case.heart_rate}" unit="bpm"/></annotation></component></annotationSet></subjectOf></series>"""
     series = aecg_series(aecg_time(f'value="{1 / case.sampling_rate:.7g}" unit="s"'), *leads)
-    return _told(aecg(series.replace("</series>", stated)))
+    return _utf8_file(aecg(series.replace("</series>", stated)))
 
 
 def _philips(case: Case) -> Files:
@@ -169,7 +169,7 @@ def _philips(case: Case) -> Files:
         about=f"<interpretations><heartrate>{case.heart_rate}</heartrate></interpretations>",
     )
     text = text.replace('resolution="5"', f'resolution="{case.microvolts:g}"')
-    return _told(text.replace('samplespersecond="500"', f'samplespersecond="{case.sampling_rate:g}"'))
+    return _utf8_file(text.replace('samplespersecond="500"', f'samplespersecond="{case.sampling_rate:g}"'))
 
 
 def _cardiosoft(case: Case) -> Files:
@@ -179,21 +179,21 @@ def _cardiosoft(case: Case) -> Files:
         resolution=f'<Resolution units="uVperLsb">{case.microvolts:g}</Resolution>',
     )
     text = text.replace("CountTotal>4<", f"CountTotal>{case.num_samples}<")
-    return _told(text.replace('"Hz">500<', f'"Hz">{case.sampling_rate:g}<'))
+    return _utf8_file(text.replace('"Hz">500<', f'"Hz">{case.sampling_rate:g}<'))
 
 
 def _schiller(case: Case) -> Files:
     text = schiller(case.rows).replace("<unitperbit>1.0<", f"<unitperbit>{case.microvolts:g}<")
     text = text.replace("<data>", f"<samplecount>{case.num_samples}</samplecount><data>")
-    return _told(text.replace("<value>500<", f"<value>{case.sampling_rate:g}<"))
+    return _utf8_file(text.replace("<value>500<", f"<value>{case.sampling_rate:g}<"))
 
 
-def _told(text: str) -> Files:
+def _utf8_file(text: str) -> Files:
     return {"case": text.encode()}
 
 
 def _scp(case: Case) -> Files:
-    numbers = [1 + EIGHT.index(lead) for lead in case.recording.leads]
+    numbers = [1 + EIGHT_LEADS.index(lead) for lead in case.recording.leads]
     measured = struct.pack("<BBHH", 0, 0, round(60_000 / case.heart_rate), 29999)
     sections = {
         3: lead_section([(number, 1, case.num_samples) for number in numbers[: case.leads]]),
@@ -251,12 +251,12 @@ def _chapman(case: Case) -> Files:
 
 
 @dataclass(frozen=True)
-class Form:
+class FormatCase:
     """A format: its writer, its leads, and the metadata that it lacks."""
 
     write: Callable[[Case], Files]
     leads: tuple[str, ...] = STANDARD_LEADS
-    silent: tuple[str, ...] = ()
+    missing_fields: tuple[str, ...] = ()
     """Metadata without a field in the format: ``sampling_rate``, ``num_samples``, ``leads``, ``names``, ``unit``."""
     sampling_rate: float | None = None
     """Sampling rate of all files of the format, or None for that of the recording."""
@@ -264,26 +264,26 @@ class Form:
     """Number of repetitions of the 10 s, to reach the usual length of the format."""
 
 
-FORMS = {
-    "wfdb": Form(_wfdb),
-    "muse-xml": Form(_muse, EIGHT, ("leads",)),
-    "aecg": Form(_aecg, silent=("num_samples", "leads")),
-    "philips-xml": Form(_philips),
-    "cardiosoft-xml": Form(_cardiosoft, silent=("leads",)),
-    "schiller-xml": Form(_schiller, silent=("leads",)),
-    "dicom": Form(_dicom),
-    "scp": Form(_scp, EIGHT),
-    "edf": Form(_edf),
-    "ishne": Form(_ishne),
-    "mfer": Form(_mfer, EIGHT),
-    "alivecor": Form(_alivecor, STANDARD_LEADS[:6], ("leads",), 300.0),
-    "apple-watch": Form(_apple, ("I",), ("num_samples", "leads"), 512.0, repeated=3),
-    "clocs-csv": Form(_clocs_csv, silent=("leads",)),
-    "chapman-csv": Form(_chapman, silent=("sampling_rate", "num_samples", "leads"), sampling_rate=500.0),
+FORMAT_CASES = {
+    "wfdb": FormatCase(_wfdb),
+    "muse-xml": FormatCase(_muse, EIGHT_LEADS, ("leads",)),
+    "aecg": FormatCase(_aecg, missing_fields=("num_samples", "leads")),
+    "philips-xml": FormatCase(_philips),
+    "cardiosoft-xml": FormatCase(_cardiosoft, missing_fields=("leads",)),
+    "schiller-xml": FormatCase(_schiller, missing_fields=("leads",)),
+    "dicom": FormatCase(_dicom),
+    "scp": FormatCase(_scp, EIGHT_LEADS),
+    "edf": FormatCase(_edf),
+    "ishne": FormatCase(_ishne),
+    "mfer": FormatCase(_mfer, EIGHT_LEADS),
+    "alivecor": FormatCase(_alivecor, STANDARD_LEADS[:6], ("leads",), 300.0),
+    "apple-watch": FormatCase(_apple, ("I",), ("num_samples", "leads"), 512.0, repeated=3),
+    "clocs-csv": FormatCase(_clocs_csv, missing_fields=("leads",)),
+    "chapman-csv": FormatCase(_chapman, missing_fields=("sampling_rate", "num_samples", "leads"), sampling_rate=500.0),
 }
 
 
-def case_of(case: Case, form: Form) -> Case:
+def adapt_case(case: Case, form: FormatCase) -> Case:
     """Return a case with the leads and the sampling rate of a format."""
     chosen = case.recording.select(form.leads)
     sampling_rate = form.sampling_rate or chosen.sampling_rate

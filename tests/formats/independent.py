@@ -25,7 +25,7 @@ class Reading:
     sex: str | None
 
 
-def ecgdatakit_reads(raw: bytes, folder: Path, name: str = "independent.xml") -> Reading:
+def read_with_ecgdatakit(raw: bytes, folder: Path, name: str = "independent.xml") -> Reading:
     path = folder / name
     path.write_bytes(raw)
     with warnings.catch_warnings():
@@ -41,9 +41,9 @@ def ecgdatakit_reads(raw: bytes, folder: Path, name: str = "independent.xml") ->
     return Reading(leads, float(rates.pop()), record.patient.age, sex)
 
 
-def same(ours: Recording, theirs: Reading) -> None:
+def assert_same_recording(recording: Recording, reading: Reading) -> None:
     """Assert equal leads, order, sampling rate and demographics, and millivolts equal to 1e-12."""
-    assert ours.leads == tuple(theirs.leads)
-    assert (ours.sampling_rate, ours.age, ours.sex) == (theirs.sampling_rate, theirs.age, theirs.sex)
-    values = (ours.digital - ours.baseline[:, None].astype(np.float64)) / ours.gain[:, None]
-    np.testing.assert_allclose(values, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-12)
+    assert recording.leads == tuple(reading.leads)
+    assert (recording.sampling_rate, recording.age, recording.sex) == (reading.sampling_rate, reading.age, reading.sex)
+    values = (recording.digital - recording.baseline[:, None].astype(np.float64)) / recording.gain[:, None]
+    np.testing.assert_allclose(values, np.stack(list(reading.leads.values())), rtol=0, atol=1e-12)

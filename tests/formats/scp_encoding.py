@@ -82,10 +82,10 @@ def record(scp: Scp) -> bytes:
     return struct.pack("<H", binascii.crc_hqx(rest, 0xFFFF)) + rest
 
 
-def lead_section(places: Sequence[tuple[int, int, int]], subtracted: bool = False) -> bytes:
+def lead_section(spans: Sequence[tuple[int, int, int]], subtracted: bool = False) -> bytes:
     """Return section 3 with number, first and last sample of each lead."""
-    head = struct.pack("<BB", len(places), (len(places) << 3 | 4 | subtracted) & 0xFF)
-    return head + b"".join(struct.pack("<IIB", first, last, number) for number, first, last in places)
+    head = struct.pack("<BB", len(spans), (len(spans) << 3 | 4 | subtracted) & 0xFF)
+    return head + b"".join(struct.pack("<IIB", first, last, number) for number, first, last in spans)
 
 
 def data_section(
@@ -120,8 +120,8 @@ def scp_leads(
     rows: Ints, *, order: int = 2, huffman: bool = True, interval: int = 2000, nanovolts: int = 2500, name: str = ""
 ) -> Scp:
     """Return a record with one of the leads I, II, V1 to V6 per row, and possibly a patient."""
-    places = [(number, 1, rows.shape[1]) for number in range(1, len(rows) + 1)]
-    sections = {3: lead_section(places)}
+    spans = [(number, 1, rows.shape[1]) for number in range(1, len(rows) + 1)]
+    sections = {3: lead_section(spans)}
     sections[6] = data_section(rows.tolist(), order=order, huffman=huffman, interval=interval, nanovolts=nanovolts)
     patient = struct.pack("<BH", 0, len(name) + 1) + name.encode() + b"\0\xff\0\0"
     return Scp(sections | ({2: DEFAULT_TABLE} if huffman else {}) | ({1: patient} if name else {}))

@@ -22,8 +22,8 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.quality import GatePolicy, assess
-from tests.formats.independent import ecgdatakit_reads, same
-from tests.formats.xml_examples import TWO, aecg, aecg_lead, aecg_series, aecg_time
+from tests.formats.independent import assert_same_recording, read_with_ecgdatakit
+from tests.formats.xml_examples import TWO_LEADS, aecg, aecg_lead, aecg_series, aecg_time
 
 SHAPES = {
     "aecg/cvrg_TemplateExample1.xml": (3, 10_000, 1000.0),
@@ -38,13 +38,13 @@ SHAPES = {
 """Number of leads, number of samples and sampling rate of every file."""
 
 
-def made(text: str) -> Recording:
+def read_example(text: str) -> Recording:
     return read_from(MemorySource({"a.xml": text.encode()}), "a.xml")
 
 
-def refused(text: str, said: str) -> None:
-    with pytest.raises(FormatError, match=rf"a\.xml: .*{said}"):
-        made(text)
+def assert_rejected(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"a\.xml: .*{message}"):
+        read_example(text)
 
 
 def test_every_sample_file_is_listed(hospital_files: Path) -> None:
@@ -56,7 +56,7 @@ def test_every_sample_file_is_listed(hospital_files: Path) -> None:
 def test_every_file_matches_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
-    same(recording, ecgdatakit_reads(source.read(name), tmp_path))
+    assert_same_recording(recording, read_with_ecgdatakit(source.read(name), tmp_path))
     assert (*recording.digital.shape, recording.sampling_rate) == SHAPES[name]
 
 
@@ -85,7 +85,7 @@ def test_stored_leads_are_not_derived_again(hospital_files: Path) -> None:
 
 def test_leads_are_named_by_code_in_any_order() -> None:
     leads = [aecg_lead(code, str(number)) for number, code in enumerate(("V3R", "AVF", "II", "X", "I"))]
-    recording = made(aecg(aecg_series(leads[0], leads[1], aecg_time(), *leads[2:])))
+    recording = read_example(aecg(aecg_series(leads[0], leads[1], aecg_time(), *leads[2:])))
     assert recording.leads == ("V3R", "aVF", "II", "X", "I")
     assert recording.digital[:, 0].tolist() == [0, 1, 2, 3, 4]
 
@@ -109,7 +109,7 @@ def test_leads_are_named_by_code_in_any_order() -> None:
 @pytest.mark.parametrize("code", ["TIME_ABSOLUTE", "TIME_RELATIVE"])
 def test_sampling_rate_from_time_increment(increment: str, sampling_rate: float, code: str) -> None:
     """The sampling rate is an integer if its rounded increment is the stated one: 1/300 s is written 0.0033333."""
-    recording = made(aecg(aecg_series(aecg_time(increment, code), aecg_lead("I", "1 2"))))
+    recording = read_example(aecg(aecg_series(aecg_time(increment, code), aecg_lead("I", "1 2"))))
     assert recording.sampling_rate == pytest.approx(sampling_rate, rel=1e-14)
 
 
@@ -126,7 +126,7 @@ def test_sampling_rate_from_time_increment(increment: str, sampling_rate: float,
     ],
 )
 def test_value_is_origin_plus_scale_times_digit(origin: str, scale: str, millivolts: list[float]) -> None:
-    recording = made(aecg(aecg_series(aecg_time(), aecg_lead("I", "1 100", origin=origin, scale=scale))))
+    recording = read_example(aecg(aecg_series(aecg_time(), aecg_lead("I", "1 100", origin=origin, scale=scale))))
     values = (recording.digital - recording.baseline[:, None].astype(float)) / recording.gain[:, None]
     np.testing.assert_allclose(values, [millivolts], rtol=1e-12)
 
@@ -141,7 +141,7 @@ def test_origin_is_exact_with_scaled_digits(origin: Decimal, scale: Decimal, dig
     units = {"origin": f'value="{origin}" unit="uV"', "scale": f'value="{scale}" unit="uV"'}
     text = aecg(aecg_series(aecg_time(), aecg_lead("I", " ".join(map(str, digits)), **units)))
     try:
-        recording = made(text)
+        recording = read_example(text)
     except FormatError:
         assert (Fraction(origin) / Fraction(scale)).denominator > 1000
         return
@@ -152,21 +152,21 @@ def test_origin_is_exact_with_scaled_digits(origin: Decimal, scale: Decimal, dig
 
 def test_representative_beats_are_not_read() -> None:
     beats = aecg_series(aecg_time(), aecg_lead("I", "9 9"), code="REPRESENTATIVE_BEAT")
-    assert made(aecg(beats, aecg_series())).digital.tolist() == [list(steps) for steps in TWO.values()]
-    refused(aecg(beats), "holds no waveform: no series of code RHYTHM")
+    assert read_example(aecg(beats, aecg_series())).digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert_rejected(aecg(beats), "holds no waveform: no series of code RHYTHM")
 
 
 def test_sequence_set_with_most_leads_is_read_with_a_note() -> None:
     small = aecg_series(
         aecg_time(), aecg_lead("V1", "1 2 3"), aecg_lead("ECG", "1").replace("MDC_ECG_LEAD_", "VENDOR_")
     )
-    recording = made(aecg(small, aecg_series()))
+    recording = read_example(aecg(small, aecg_series()))
     assert (recording.leads, recording.provenance.notes) == (("I", "II"), ("left out 1 more sets of rhythm sequences",))
-    assert made(aecg(small)).provenance.notes == ("left out 1 sequences that are not leads",)
+    assert read_example(aecg(small)).provenance.notes == ("left out 1 sequences that are not leads",)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<AnnotatedECG/>", "holds no waveform"),
         (
@@ -197,8 +197,8 @@ def test_sequence_set_with_most_leads_is_read_with_a_note() -> None:
         (aecg(aecg_series(aecg_time(), aecg_lead("I", "1 2"), aecg_lead("II", "1"))), "differ in length"),
     ],
 )
-def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
-    refused(text, said)
+def test_invalid_files_are_rejected_with_a_reason(text: str, message: str) -> None:
+    assert_rejected(text, message)
 
 
 def subject(inside: str) -> str:
@@ -215,7 +215,7 @@ REPORTED = """<controlVariable><relatedObservation><code code='21612-7'/><value 
 
 
 @pytest.mark.parametrize(
-    ("about", "age", "sex"),
+    ("subject", "age", "sex"),
     [
         (subject("<birthTime value='19800301'/><administrativeGenderCode code='F'/>"), 39.0, "female"),
         (subject("<birthTime value='19800229'/><administrativeGenderCode code='UN'/>"), 40.0, None),
@@ -226,8 +226,8 @@ REPORTED = """<controlVariable><relatedObservation><code code='21612-7'/><value 
         ("", None, None),
     ],
 )
-def test_demographics(about: str, age: float | None, sex: str | None) -> None:
-    recording = made(aecg(about=about))
+def test_demographics(subject: str, age: float | None, sex: str | None) -> None:
+    recording = read_example(aecg(about=subject))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
 
 

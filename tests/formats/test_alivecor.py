@@ -17,7 +17,7 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.binary_examples import TWO, atc_block, atc_file, atc_leads
+from tests.formats.binary_examples import TWO_LEADS, atc_block, atc_file, atc_leads
 
 LIMBS = ("I", "II", "III", "aVR", "aVL", "aVF")
 FILES = {
@@ -31,7 +31,7 @@ FILES = {
 BROKEN = "atc/atcpy_broken_checksum.atc"
 
 
-def made(raw: bytes) -> Recording:
+def read_example(raw: bytes) -> Recording:
     return read_from(MemorySource({"k.atc": raw}), "k.atc")
 
 
@@ -79,14 +79,14 @@ def test_three_kinds_of_checksum_are_accepted() -> None:
     block = b"ecg " + struct.pack("<I", 8) + np.array([1, -2, 300, 4], "<i2").tobytes()
     signed = sum(struct.unpack(f"<{len(block)}b", block)) % 2**32
     for checksum in (sum(block), signed, zlib.crc32(block)):
-        assert made(atc_file(block + struct.pack("<I", checksum))).digital.tolist() == [[1, -2, 300, 4]]
+        assert read_example(atc_file(block + struct.pack("<I", checksum))).digital.tolist() == [[1, -2, 300, 4]]
 
 
 def test_averaged_beats_are_not_read() -> None:
     beat = atc_block(b"avg ", np.arange(450, dtype="<i2").tobytes())
-    assert made(atc_file(beat, *atc_leads())).digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert read_example(atc_file(beat, *atc_leads())).digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
     with pytest.raises(FormatError, match="no ECG block"):
-        made(atc_file(beat))
+        read_example(atc_file(beat))
 
 
 def test_twelve_lead_files() -> None:
@@ -94,20 +94,20 @@ def test_twelve_lead_files() -> None:
         atc_block(b"ecg" + letter, np.array([row], "<i2").tobytes())
         for row, letter in enumerate([b" ", *(bytes([c]) for c in b"23456789abc")])
     ]
-    recording = made(atc_file(*blocks))
+    recording = read_example(atc_file(*blocks))
     assert recording.leads == (*LIMBS, "V1", "V2", "V3", "V4", "V5", "V6")
     assert recording.digital[:, 0].tolist() == list(range(12))
 
 
 def test_leads_of_different_length_are_truncated() -> None:
     blocks = [atc_block(b"ecg ", bytes(8)), atc_block(b"ecg2", bytes(6))]
-    recording = made(atc_file(*blocks))
+    recording = read_example(atc_file(*blocks))
     assert recording.num_samples == 3
     assert recording.provenance.notes == ("cut 1 longer leads to the length of the shortest",)
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (b"ALIVE\0\0\0\3\0\0\0", "no format block"),
         (atc_file(*atc_leads())[:-1], "breaks off"),
@@ -118,6 +118,6 @@ def test_leads_of_different_length_are_truncated() -> None:
         (atc_file(*[atc_block(b"note", b"")] * 1001), "over 1000 blocks"),
     ],
 )
-def test_damaged_file_is_rejected(raw: bytes, said: str) -> None:
-    with pytest.raises(FormatError, match=said):
-        made(raw)
+def test_damaged_file_is_rejected(raw: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_example(raw)

@@ -33,12 +33,12 @@ JAPANESE = (
 )
 
 
-def made(raw: bytes) -> Recording:
+def read_example(raw: bytes) -> Recording:
     return read_from(MemorySource({"ecg_2020-12-25.csv": raw}), "ecg_2020-12-25.csv")
 
 
 def test_english_file() -> None:
-    recording = made(apple_file())
+    recording = read_example(apple_file())
     assert (recording.leads, recording.sampling_rate, recording.age, recording.sex) == (("I",), 512.844, 70.0, None)
     assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
     np.testing.assert_allclose(1000 * recording.signal[0], [-48.673, 0, 59.681, 1200.5], rtol=1e-6)
@@ -48,32 +48,32 @@ def test_english_file() -> None:
 @pytest.mark.parametrize("quoted", [False, True])
 def test_german_file_with_decimal_commas(quoted: bool) -> None:
     values = ["-48,673", "0", "59,681", "1200,5"]
-    recording = made(apple_file([f'"{value}"' for value in values] if quoted else values, GERMAN))
+    recording = read_example(apple_file([f'"{value}"' for value in values] if quoted else values, GERMAN))
     assert (recording.leads, recording.sampling_rate, recording.age) == (("I",), 511.109, 70.0)
     assert recording.digital.tolist() == [[-48673, 0, 59681, 1200500]]
 
 
 def test_german_file_that_starts_with_an_integer() -> None:
     """The decimal comma appears only in a later line."""
-    assert made(apple_file(["12", "-3", "4,5"], GERMAN)).digital.tolist() == [[12000, -3000, 4500]]
+    assert read_example(apple_file(["12", "-3", "4,5"], GERMAN)).digital.tolist() == [[12000, -3000, 4500]]
 
 
 def test_japanese_file() -> None:
-    recording = made(apple_file(lines=JAPANESE))
+    recording = read_example(apple_file(lines=JAPANESE))
     assert (recording.leads, recording.sampling_rate, recording.age) == (("ECG",), 512.0, 70.0)
 
 
 def test_windows_line_ends_a_byte_order_mark_and_semicolons() -> None:
     raw = b"\xef\xbb\xbf" + apple_file().replace(b"\n", b"\r\n")
-    assert made(raw).digital.tolist() == [[-48673, 0, 59681, 1200500]]
+    assert read_example(raw).digital.tolist() == [[-48673, 0, 59681, 1200500]]
     lines = [line.replace(",", ";", 1) for line in APPLE_LINES]
-    assert made(apple_file(lines=lines)).sampling_rate == 512.844
+    assert read_example(apple_file(lines=lines)).sampling_rate == 512.844
 
 
 @given(st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=50), st.sampled_from([".", ","]))
 def test_three_decimals_are_exact(steps: list[int], mark: str) -> None:
     values = [f"{step / 1000:.3f}".replace(".", mark) for step in steps]
-    assert made(apple_file(values, GERMAN if mark == "," else APPLE_LINES)).digital.tolist() == [steps]
+    assert read_example(apple_file(values, GERMAN if mark == "," else APPLE_LINES)).digital.tolist() == [steps]
 
 
 @pytest.mark.parametrize(("lines", "found"), [(APPLE_LINES, "Sinus Rhythm"), (GERMAN, "Sinusrhythmus")])
@@ -100,12 +100,12 @@ def test_identity_fields(lines: tuple[str, ...], found: str) -> None:
 )
 def test_only_unambiguous_birth_dates_are_parsed(birth: str, age: float | None) -> None:
     lines = [f'Date of Birth,"{birth}"' if line.startswith("Date of") else line for line in APPLE_LINES]
-    assert made(apple_file(lines=lines)).age == age
+    assert read_example(apple_file(lines=lines)).age == age
 
 
 def test_name_that_looks_like_a_sampling_rate() -> None:
     lines = ["Name,50 Cent", *APPLE_LINES[1:]]
-    assert made(apple_file(lines=lines)).sampling_rate == 512.844
+    assert read_example(apple_file(lines=lines)).sampling_rate == 512.844
     assert read_identity_from(MemorySource({"e.csv": apple_file(lines=lines)}), "e.csv")["patient_name"] == ("50 Cent",)
 
 
@@ -116,7 +116,7 @@ def test_other_tables_do_not_match(without: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (["1", "two", "3"], "expected one number per line"),
         (["1.5", "2,5", "3"], "expected one number per line"),
@@ -125,6 +125,6 @@ def test_other_tables_do_not_match(without: str) -> None:
         ([], "holds no sample"),
     ],
 )
-def test_invalid_numbers_are_rejected(values: list[str], said: str) -> None:
-    with pytest.raises(FormatError, match=said):
-        made(apple_file(values))
+def test_invalid_numbers_are_rejected(values: list[str], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_example(apple_file(values))

@@ -18,12 +18,12 @@ from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import GatePolicy, assess
-from tests.formats.xml_examples import TWO, cardiosoft
+from tests.formats.xml_examples import TWO_LEADS, cardiosoft
 
 FILES = ["cardiosoft/ecgprocess_example-XML1.xml", "cardiosoft/heartwise_dummy_ecg.xml"]
 
 
-def made(text: str) -> Recording:
+def read_example(text: str) -> Recording:
     return read_from(MemorySource({"c.xml": text.encode("latin-1")}), "c.xml")
 
 
@@ -82,7 +82,7 @@ def test_demographics_and_notes(hospital_files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<CardiologyXML/>", "holds no StripData"),
         (cardiosoft({}), "0 leads"),
@@ -95,9 +95,9 @@ def test_demographics_and_notes(hospital_files: Path) -> None:
         (cardiosoft().replace('"Hz"', '"ms"'), "rate in Hz"),
     ],
 )
-def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
-    with pytest.raises(FormatError, match=rf"c\.xml: .*{said}"):
-        made(text)
+def test_invalid_files_are_rejected_with_a_reason(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"c\.xml: .*{message}"):
+        read_example(text)
 
 
 WHEN = """<ObservationDateTime><Hour>7</Hour><Minute>8</Minute><Second>9</Second><Day>15</Day><Month>7</Month>
@@ -115,9 +115,9 @@ BORN = "<BirthDateTime><Day>16</Day><Month>7</Month><Year>1949</Year></BirthDate
     ],
 )
 def test_age_is_stated_or_computed_from_dates(patient: str, age: float | None, sex: str | None) -> None:
-    recording = made(cardiosoft(about=f"{WHEN}<PatientInfo>{patient}</PatientInfo>"))
+    recording = read_example(cardiosoft(about=f"{WHEN}<PatientInfo>{patient}</PatientInfo>"))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
-    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
 
 
 def test_identity() -> None:

@@ -19,7 +19,7 @@ def channel(lead: str = "I", steps: tuple[int, ...] = (1, 2, 3), gain: float = 2
     return Channel(lead, np.array(steps, np.int64), gain, baseline)
 
 
-def made(
+def read_example(
     *channels: Channel, sampling_rate: float = 500.0, name: str = "in/rec.1.xml", declared: int | None = None
 ) -> Recording:
     return recording_from_channels(
@@ -29,14 +29,14 @@ def made(
         name,
         "form",
         num_declared_samples=declared,
-        notes=["said"],
+        notes=["message"],
         demographics=Demographics(5.0, "male"),
     )
 
 
 @given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1, max_size=20))
 def test_digital_values_of_any_size_are_unchanged(steps: list[int]) -> None:
-    recording = made(channel(steps=tuple(steps)), channel("II", tuple(range(len(steps)))))
+    recording = read_example(channel(steps=tuple(steps)), channel("II", tuple(range(len(steps)))))
     assert recording.digital.tolist() == [steps, list(range(len(steps)))]
     wide = max(steps) > 2**15 - 1 or min(steps) < -(2**15) + 1
     assert recording.digital.dtype == (np.int32 if wide else np.int16)
@@ -44,7 +44,7 @@ def test_digital_values_of_any_size_are_unchanged(steps: list[int]) -> None:
 
 
 def test_fields_of_the_recording() -> None:
-    recording = made(channel("avr"), channel("avr", baseline=4), channel("", gain=-1.0), declared=7)
+    recording = read_example(channel("avr"), channel("avr", baseline=4), channel("", gain=-1.0), declared=7)
     assert recording.leads == ("aVR", "aVR 2", "ECG")
     assert (recording.gain.tolist(), recording.baseline.tolist()) == ([200.0, 200.0, -1.0], [0, 4, 0])
     assert (recording.record_id, recording.age, recording.sex, recording.patient_id) == ("rec.1", 5.0, "male", "")
@@ -53,18 +53,18 @@ def test_fields_of_the_recording() -> None:
         "in/rec.1.xml",
         "form",
         7,
-        ("said",),
+        ("message",),
     )
     assert about.sha256 == hashlib.sha256(b"raw").hexdigest()
 
 
 @pytest.mark.parametrize(("declared", "kept"), [(None, None), (0, None), (-3, None), (10**12, 10**12), (10**30, None)])
 def test_implausible_declared_length_is_ignored(declared: int | None, kept: int | None) -> None:
-    assert made(channel(), declared=declared).provenance.num_declared_samples == kept
+    assert read_example(channel(), declared=declared).provenance.num_declared_samples == kept
 
 
 @pytest.mark.parametrize(
-    ("channels", "sampling_rate", "said"),
+    ("channels", "sampling_rate", "message"),
     [
         ((), 500.0, "0 leads"),
         ((channel(),) * (MAX_CHANNELS + 1), 500.0, "257 leads"),
@@ -79,9 +79,9 @@ def test_implausible_declared_length_is_ignored(declared: int | None, kept: int 
         ((channel(steps=(2**31,)),), 500.0, "do not fit 32 bits"),
     ],
 )
-def test_invalid_channels_are_rejected(channels: tuple[Channel, ...], sampling_rate: float, said: str) -> None:
-    with pytest.raises(FormatError, match=rf"rec\.1\.xml: .*{said}"):
-        made(*channels, sampling_rate=sampling_rate)
+def test_invalid_channels_are_rejected(channels: tuple[Channel, ...], sampling_rate: float, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"rec\.1\.xml: .*{message}"):
+        read_example(*channels, sampling_rate=sampling_rate)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_gain_from_resolution() -> None:
 
 
 def test_long_lead_name_is_truncated() -> None:
-    assert made(channel("L" * 1000)).leads == ("L" * 40,)
+    assert read_example(channel("L" * 1000)).leads == ("L" * 40,)
 
 
 def test_missing_samples_are_marked_without_a_wider_type() -> None:
     steps = np.array([1, -(2**15), 3], np.int16)
-    recording = made(Channel("I", steps, 200.0, missing=steps == -(2**15)), channel("II"))
+    recording = read_example(Channel("I", steps, 200.0, missing=steps == -(2**15)), channel("II"))
     assert recording.digital.dtype == np.int16
     assert np.isnan(recording.physical()).tolist() == [[False, True, False], [False] * 3]
-    assert made(Channel("I", steps, 200.0)).digital.tolist() == [[1, -(2**15), 3]], (
+    assert read_example(Channel("I", steps, 200.0)).digital.tolist() == [[1, -(2**15), 3]], (
         "a value unless it is said to be none"
     )
 
@@ -127,4 +127,4 @@ def test_missing_samples_are_marked_without_a_wider_type() -> None:
     ("name", "record_id"), [("1.2.840.113619", "1.2.840.113619"), ("a/b.c.dcm", "b.c"), ("a", "a")]
 )
 def test_record_id_from_file_name(name: str, record_id: str) -> None:
-    assert made(channel(), name=name).record_id == record_id
+    assert read_example(channel(), name=name).record_id == record_id

@@ -96,7 +96,7 @@ def test_large_values_use_32_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (ROW + "\n1,2,3\n" + ROW + "\n", "expected 12 numbers per row"),
         (ROW + "\n" + ROW + ",5\n", "expected 12 numbers per row"),
@@ -105,6 +105,6 @@ def test_large_values_use_32_bits(tmp_path: Path) -> None:
         (ROW + "\n" + ROW.replace("10.5", "inf") + "\n", "MUSE_1.csv"),
     ],
 )
-def test_damaged_file_is_rejected(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(FormatError, match=said):
+def test_damaged_file_is_rejected(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
         read(make(tmp_path, text))

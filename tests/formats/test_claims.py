@@ -14,7 +14,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import (
-    TWO,
+    TWO_LEADS,
     atc_block,
     atc_file,
     atc_leads,
@@ -28,7 +28,7 @@ from tests.formats.binary_examples import (
 from tests.formats.scp_encoding import Scp, beat_section, data_section, lead_section, record, scp_leads
 
 MANY = 10**9
-SMALL = np.array(list(TWO.values()))
+SMALL = np.array(list(TWO_LEADS.values()))
 MAX_RECORD_BYTES = 8 << 20
 
 
@@ -67,9 +67,9 @@ CLAIMS = {
     "edf, records": edf_file(records=99_999_999),
     "edf, samples in a record": edf_file().replace(b"1       1       ", b"9999999999999999"),
     "ishne": ishne_file(counted=MANY),
-    "mfer, sequences": mfer_file(TWO, mfer_tag(0x06, struct.pack("<I", MANY))),
-    "mfer, a block": mfer_file(TWO, mfer_tag(0x04, struct.pack("<I", MANY))),
-    "mfer, channels": mfer_file(TWO, mfer_tag(0x05, struct.pack("<I", MANY))),
+    "mfer, sequences": mfer_file(TWO_LEADS, mfer_tag(0x06, struct.pack("<I", MANY))),
+    "mfer, a block": mfer_file(TWO_LEADS, mfer_tag(0x04, struct.pack("<I", MANY))),
+    "mfer, channels": mfer_file(TWO_LEADS, mfer_tag(0x05, struct.pack("<I", MANY))),
     "alivecor": atc_file(*atc_leads(), b"ecg3" + struct.pack("<I", MANY)),
     "alivecor, an empty block": atc_file(*atc_leads(), atc_block(b"ecg3", b"")),
 }

@@ -96,7 +96,7 @@ def test_invalid_patient_value_is_not_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("# clocs ECG 2\nI\n1\n", "its sampling rate or a gain is out of range"),
         ("# clocs ECG 2\n# sampling_rate: x\nI\n1\n", "the value of 'sampling_rate' is not valid JSON"),
@@ -129,8 +129,8 @@ def test_invalid_patient_value_is_not_quoted(tmp_path: Path) -> None:
         (START + "# labels: " + "[" * 100_000 + "\nI\n1\n", "is not valid JSON"),
     ],
 )
-def test_invalid_files_are_rejected_with_a_reason(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=said):
+def test_invalid_files_are_rejected_with_a_reason(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=message):
         read_text(tmp_path, text)
 
 

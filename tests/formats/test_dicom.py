@@ -24,8 +24,8 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.binary_examples import TWO, Rows, dicom_channel, dicom_file, dicom_group
-from tests.formats.independent import ecgdatakit_reads
+from tests.formats.binary_examples import TWO_LEADS, Rows, dicom_channel, dicom_file, dicom_group
+from tests.formats.independent import read_with_ecgdatakit
 
 TWELVE = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 FILES: dict[str, tuple[float, int, float | None, str]] = {
@@ -39,11 +39,11 @@ HEMODYNAMIC = "1.2.840.10008.5.1.4.1.1.9.2.1"
 IN_MILLIVOLT = {"uV": 1e-3, "mV": 1.0}
 
 
-def made(raw: bytes) -> Recording:
+def read_example(raw: bytes) -> Recording:
     return read_from(MemorySource({"d.dcm": raw}), "d.dcm")
 
 
-def bare(raw: bytes, group: int = 0) -> npt.NDArray[np.float64]:
+def scale_with_pydicom(raw: bytes, group: int = 0) -> npt.NDArray[np.float64]:
     """Return the signal in millivolt as pydicom scales it, shape (leads, samples)."""
     dataset = pydicom.dcmread(io.BytesIO(raw))
     channels = dataset.WaveformSequence[group].ChannelDefinitionSequence
@@ -63,14 +63,14 @@ def test_every_file_matches_pydicom(name: str, hospital_files: Path) -> None:
     assert recording.leads == TWELVE
     assert (recording.sampling_rate, recording.num_samples, recording.age, recording.sex) == FILES[name]
     assert recording.provenance.num_declared_samples == recording.num_samples
-    np.testing.assert_allclose(recording.physical(), bare(source.read(name)), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(recording.physical(), scale_with_pydicom(source.read(name)), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_values_match_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     """ecgdatakit treats zeros as padding; they are excluded."""
     source = open_source(hospital_files)
-    recording, theirs = read_from(source, name), ecgdatakit_reads(source.read(name), tmp_path, "theirs.dcm")
+    recording, theirs = read_from(source, name), read_with_ecgdatakit(source.read(name), tmp_path, "theirs.dcm")
     values = np.stack([theirs.leads[lead] for lead in recording.leads])
     absent = np.isnan(values)
     assert absent.sum() == (1269 if "ecgtoolkit" in name else 0)
@@ -126,11 +126,11 @@ def test_identity_fields_are_found_in_any_element() -> None:
 
 
 def test_general_ecg() -> None:
-    recording = made(dicom_file(dicom_group()))
+    recording = read_example(dicom_file(dicom_group()))
     assert recording.leads == ("I", "II")
-    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
     assert (recording.sampling_rate, recording.gain.tolist()) == (500.0, [400.0, 400.0])
-    np.testing.assert_allclose(recording.signal, bare(dicom_file(dicom_group())), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(recording.signal, scale_with_pydicom(dicom_file(dicom_group())), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -147,27 +147,27 @@ def test_general_ecg() -> None:
 def test_samples_of_every_type_and_byte_order(kind: str, interpretation: str, big: bool) -> None:
     rows: Rows = {"I": (1, 2, 100, 4), "II": (50, 60, 70, 80)}
     group = dicom_group(rows, kind=kind, WaveformSampleInterpretation=interpretation)
-    assert made(dicom_file(group, big=big)).digital.tolist() == [list(steps) for steps in rows.values()]
+    assert read_example(dicom_file(group, big=big)).digital.tolist() == [list(steps) for steps in rows.values()]
 
 
 @pytest.mark.parametrize("label", ["MEDIAN BEAT", "AVERAGE BEAT", "REPRESENTATIVE", ""])
 def test_rhythm_is_selected_at_any_position(label: str) -> None:
     median = dicom_group({"I": [9] * 600, "II": [9] * 600}, WaveformOriginality="DERIVED", MultiplexGroupLabel=label)
     for groups in ((median, dicom_group()), (dicom_group(), median)):
-        assert made(dicom_file(*groups)).digital.tolist() == [list(steps) for steps in TWO.values()]
+        assert read_example(dicom_file(*groups)).digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
     with pytest.raises(FormatError, match="holds no rhythm"):
-        made(dicom_file(median))
+        read_example(dicom_file(median))
 
 
 def test_original_group_is_preferred_to_a_longer_derived_group() -> None:
     long: Rows = {"I": [9] * 5000, "II": [9] * 5000}
     filtered = dicom_group(long, WaveformOriginality="DERIVED")
-    assert made(dicom_file(filtered, dicom_group())).num_samples == 4
-    assert made(dicom_file(filtered)).num_samples == 5000
+    assert read_example(dicom_file(filtered, dicom_group())).num_samples == 4
+    assert read_example(dicom_file(filtered)).num_samples == 5000
 
 
 def test_larger_of_two_similar_groups_is_read_with_a_note() -> None:
-    recording = made(dicom_file(dicom_group({"I": (1,), "II": (2,)}), dicom_group()))
+    recording = read_example(dicom_file(dicom_group({"I": (1,), "II": (2,)}), dicom_group()))
     assert recording.num_samples == 4
     assert recording.provenance.notes == ("left out 1 more groups of the same kind",)
 
@@ -195,7 +195,7 @@ def coded(value: str, scheme: str, meaning: str) -> Dataset:
 )
 def test_lead_from_its_code_or_its_meaning(value: str, scheme: str, meaning: str, lead: str) -> None:
     group = dicom_group({"I": (1, 2)}, [coded(value, scheme, meaning)])
-    assert made(dicom_file(group)).leads == (lead,)
+    assert read_example(dicom_file(group)).leads == (lead,)
 
 
 def test_ecg_channels_of_another_waveform_class() -> None:
@@ -203,14 +203,16 @@ def test_ecg_channels_of_another_waveform_class() -> None:
     pressure.ChannelSensitivityUnitsSequence[0].CodeValue = "mm[Hg]"
     rows: Rows = {"I": (1, 2), "II": (3, 4), "V1": (5, 6)}
     raw = dicom_file(dicom_group(rows, [pressure, dicom_channel("II"), voltage]), sop_class=HEMODYNAMIC)
-    recording = made(raw)
+    recording = read_example(raw)
     assert recording.leads == ("II",)
     assert recording.digital.tolist() == [[3, 4]]
     assert recording.provenance.notes == ("left out 2 channels that are not ECG",)
     alone = dicom_group({"I": (1, 2, 3, 4)}, [pressure])
     with pytest.raises(FormatError, match="no channel is an ECG"):
-        made(dicom_file(alone))
-    assert made(dicom_file(alone, dicom_group({"II": (3, 4)}), sop_class=HEMODYNAMIC)).digital.tolist() == [[3, 4]]
+        read_example(dicom_file(alone))
+    assert read_example(dicom_file(alone, dicom_group({"II": (3, 4)}), sop_class=HEMODYNAMIC)).digital.tolist() == [
+        [3, 4]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -224,16 +226,16 @@ def test_gain_and_baseline_match_pydicom(unit: str, sensitivity: str, correction
     )
     channel.ChannelSensitivityUnitsSequence[0].CodeValue = unit
     raw = dicom_file(dicom_group({"I": (1, -2, 300)}, [channel]))
-    recording = made(raw)
+    recording = read_example(raw)
     assert recording.digital.tolist() == [[1, -2, 300]]
-    np.testing.assert_allclose(recording.signal, bare(raw), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(recording.signal, scale_with_pydicom(raw), rtol=1e-6, atol=1e-6)
 
 
 def test_rounded_baseline_is_noted() -> None:
     raw = dicom_file(dicom_group({"I": (1, -2, 300)}, [dicom_channel("I", ChannelBaseline="1")]))
-    recording = made(raw)
+    recording = read_example(raw)
     assert recording.provenance.notes == ("the baseline is rounded to the nearest digital value",)
-    np.testing.assert_allclose(recording.signal, bare(raw), atol=0.00125)
+    np.testing.assert_allclose(recording.signal, scale_with_pydicom(raw), atol=0.00125)
 
 
 @pytest.mark.parametrize(
@@ -241,12 +243,12 @@ def test_rounded_baseline_is_noted() -> None:
 )
 def test_padding_values_are_missing_unless_0(padding: bytes | None, missing: list[int]) -> None:
     more: dict[str, Any] = {} if padding is None else {"WaveformPaddingValue": padding}
-    recording = made(dicom_file(dicom_group({"I": (1, 0, 300, 0)}, **more)))
+    recording = read_example(dicom_file(dicom_group({"I": (1, 0, 300, 0)}, **more)))
     assert np.flatnonzero(np.isnan(recording.signal[0])).tolist() == missing
 
 
 def test_lowest_value_is_always_missing() -> None:
-    recording = made(dicom_file(dicom_group({"I": (1, -32768, 300, -32768)})))
+    recording = read_example(dicom_file(dicom_group({"I": (1, -32768, 300, -32768)})))
     assert np.isnan(recording.signal[0]).tolist() == [False, True, False, True]
     assert recording.provenance.notes == ("2 samples are padding and taken as missing",)
 
@@ -254,7 +256,7 @@ def test_lowest_value_is_always_missing() -> None:
 @pytest.mark.parametrize("keyword", ["ChannelSampleSkew", "ChannelTimeSkew"])
 def test_channel_skew_is_noted(keyword: str) -> None:
     channel = dicom_channel("I", **{keyword: "0.5"})
-    assert "channel skew" in made(dicom_file(dicom_group({"I": (1, 2)}, [channel]))).provenance.notes[0]
+    assert "channel skew" in read_example(dicom_file(dicom_group({"I": (1, 2)}, [channel]))).provenance.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -265,16 +267,16 @@ def test_age_is_stated_or_computed_from_dates(age: str, birth: str, expected: fl
     raw = dicom_file(
         dicom_group(), PatientAge=age, PatientBirthDate=birth, AcquisitionDateTime="20021122091000.12+0100"
     )
-    assert made(raw).age == expected
+    assert read_example(raw).age == expected
 
 
 def test_truncated_samples_are_read() -> None:
-    recording = made(dicom_file(dicom_group(NumberOfWaveformSamples=10**9)))
+    recording = read_example(dicom_file(dicom_group(NumberOfWaveformSamples=10**9)))
     assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**9)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"NumberOfWaveformChannels": 3}, "2 channels are described, but the header declares another number"),
         (
@@ -285,23 +287,23 @@ def test_truncated_samples_are_read() -> None:
         ({"SamplingFrequency": "0"}, "0 Hz is out of range"),
     ],
 )
-def test_inconsistent_group_is_rejected(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(FormatError, match=said):
-        made(dicom_file(dicom_group(**change)))
+def test_inconsistent_group_is_rejected(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_example(dicom_file(dicom_group(**change)))
 
 
 def test_images_and_deflated_files_are_rejected() -> None:
     with pytest.raises(FormatError, match="holds no rhythm"):
-        made(dicom_file())
+        read_example(dicom_file())
     deflated = dicom_file(dicom_group()).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.1.99")
     with pytest.raises(FormatError, match="deflated DICOM is not supported"):
-        made(deflated)
+        read_example(deflated)
 
 
-def said_of(raw: bytes) -> str:
+def error_text(raw: bytes) -> str:
     """Return the error message with its traceback."""
     try:
-        made(raw)
+        read_example(raw)
     except FormatError as error:
         return "".join(traceback.format_exception(error))
     return ""
@@ -310,9 +312,9 @@ def said_of(raw: bytes) -> str:
 def test_messages_and_logs_do_not_quote_the_file(caplog: pytest.LogCaptureFixture) -> None:
     raw = dicom_file(dicom_group(), PatientName="Example^Anna", PatientBirthDate="24.12.1950", PatientAge="Anna")
     with caplog.at_level(logging.DEBUG):
-        said = "".join(said_of(raw[:cut]) for cut in range(300, len(raw), 37))
-    assert "d.dcm: damaged DICOM" in said
-    assert not re.search("Example|Anna|1950", said + caplog.text)
+        message = "".join(error_text(raw[:cut]) for cut in range(300, len(raw), 37))
+    assert "d.dcm: damaged DICOM" in message
+    assert not re.search("Example|Anna|1950", message + caplog.text)
     assert not logging.getLogger("pydicom").disabled
 
 
@@ -329,6 +331,6 @@ def test_missing_pydicom_is_reported_only_for_dicom_files(monkeypatch: pytest.Mo
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
-        made(raw)
+        read_example(raw)
     with pytest.raises(FormatError, match="not a format clocs knows"):
         read_from(MemorySource({"x": b"hello"}), "x")

@@ -17,14 +17,14 @@ from clocs.core.sources import open_source
 from clocs.formats import read, read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.binary_examples import TWO, Rows, edf_file
-from tests.formats.independent import ecgdatakit_reads
+from tests.formats.binary_examples import TWO_LEADS, Rows, edf_file
+from tests.formats.independent import read_with_ecgdatakit
 
 CONTEC = "edf/contec_0000050.edf"
 PERSON = "MCH-77 F 24-DEC-1950 Anna_Example"
 
 
-def made(raw: bytes) -> Recording:
+def read_example(raw: bytes) -> Recording:
     return read_from(MemorySource({"e.edf": raw}), "e.edf")
 
 
@@ -83,7 +83,7 @@ def test_real_file_matches_three_libraries(hospital_files: Path, tmp_path: Path)
             np.testing.assert_array_equal(recording.digital[row], reader.readSignal(row, digital=True))
             half_a_step = 0.5000001 / recording.gain[row]
             np.testing.assert_allclose(recording.signal[row], reader.readSignal(row), rtol=1e-6, atol=half_a_step)
-    other = ecgdatakit_reads(raw, tmp_path, "theirs.edf")
+    other = read_with_ecgdatakit(raw, tmp_path, "theirs.edf")
     assert other.sampling_rate == recording.sampling_rate
     np.testing.assert_allclose(recording.signal[0], other.leads["I"], rtol=1e-6, atol=half_a_step)
 
@@ -128,7 +128,7 @@ def test_identity_of_plain_edf() -> None:
     assert found["patient_id"] == ("Example, Anna 24.12.50",)
     assert found["free_text"] == ("ward 7, Dr Who",)
     assert found["acquired"] == ("1999-12-25T07:30:05",)
-    assert made(raw).age is None
+    assert read_example(raw).age is None
 
 
 def test_only_ecg_signals_of_one_sampling_rate_are_read(tmp_path: Path) -> None:
@@ -159,18 +159,18 @@ def test_only_ecg_signals_of_one_sampling_rate_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_labels_of_ecg_signals(label: str, lead: str) -> None:
-    assert made(edf_file({label: (1, 2, 3)})).leads == (lead,)
+    assert read_example(edf_file({label: (1, 2, 3)})).leads == (lead,)
 
 
 @pytest.mark.parametrize("label", ["EEG C3", "Anna", "ECGraph", "X", "", "EMG II"])
 def test_labels_of_other_signals(label: str) -> None:
     with pytest.raises(FormatError, match="none of its 1 signals has the label of an ECG"):
-        made(edf_file({label: (1, 2, 3)}))
+        read_example(edf_file({label: (1, 2, 3)}))
 
 
 def test_signal_without_a_voltage_is_not_an_ecg() -> None:
     with pytest.raises(FormatError, match="none of its 1 signals has the label of an ECG"):
-        made(edf_file({"ECG": (1, 2, 3)}, units=["bpm"]))
+        read_example(edf_file({"ECG": (1, 2, 3)}, units=["bpm"]))
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_signal_without_a_voltage_is_not_an_ecg() -> None:
     ],
 )
 def test_sampling_rate_from_data_records(num_samples: tuple[int, int], seconds: str, sampling_rate: float) -> None:
-    recording = made(edf_file(num_samples=num_samples, seconds=seconds))
+    recording = read_example(edf_file(num_samples=num_samples, seconds=seconds))
     assert recording.sampling_rate == sampling_rate
-    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ def test_sampling_rate_from_data_records(num_samples: tuple[int, int], seconds: 
     ],
 )
 def test_gain_and_baseline_from_limits(limits: tuple[str, str, str, str], gain: float, baseline: int) -> None:
-    recording = made(edf_file(units=["mV", "mV"], limits=limits))
+    recording = read_example(edf_file(units=["mV", "mV"], limits=limits))
     assert recording.gain.tolist() == [pytest.approx(gain)] * 2
     assert recording.baseline.tolist() == [baseline] * 2
 
 
 @pytest.mark.parametrize("records", [-1, 0, 4, 10**6])
 def test_missing_data_records(records: int) -> None:
-    recording = made(edf_file(records=records) + b"\1")
+    recording = read_example(edf_file(records=records) + b"\1")
     assert recording.num_samples == 4
     assert recording.provenance.num_declared_samples == (records if records > 0 else None)
 
@@ -220,14 +220,14 @@ def interrupted(onsets: list[str]) -> bytes:
 
 
 def test_only_recordings_without_gaps_are_read() -> None:
-    assert made(interrupted(["+0", "+0.5", "+1"])).digital.tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert read_example(interrupted(["+0", "+0.5", "+1"])).digital.tolist() == [[0, 1, 2, 3, 4, 5]]
     for onsets in (["+0", "+0.5", "+7"], ["+0", "what", "+1"]):
         with pytest.raises(FormatError, match="an interrupted recording"):
-            made(interrupted(onsets))
+            read_example(interrupted(onsets))
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (edf_file(seconds="0"), "hold no signal"),
         (edf_file(seconds="-1"), "hold no signal"),
@@ -241,6 +241,6 @@ def test_only_recordings_without_gaps_are_read() -> None:
         (edf_file().replace(b"4       0.002   2   ", b"4       0.002   999 "), "the header of 999 signals"),
     ],
 )
-def test_damaged_header_is_rejected(raw: bytes, said: str) -> None:
-    with pytest.raises(FormatError, match=said):
-        made(raw)
+def test_damaged_header_is_rejected(raw: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_example(raw)

@@ -39,7 +39,7 @@ def samples() -> list[str]:
     return sorted(names - REFUSED)
 
 
-def said(recording: Recording) -> str:
+def recording_text(recording: Recording) -> str:
     """Return all text of a recording, without samples, file hash and format name."""
     about = {**vars(recording), **vars(replace(recording.provenance, sha256="", format=""))}
     return repr([value for key, value in about.items() if key not in ("digital", "provenance") and value is not None])
@@ -53,7 +53,7 @@ def test_recording_contains_no_identity(name: str, hospital_files: Path) -> None
     found = read_identity_from(source, "neutral")
     assert set(found) <= set(IDENTITY_FIELDS)
     assert all(value == value.strip() != "" for values in found.values() for value in values)
-    text = said(read_from(source, "neutral")).lower()
+    text = recording_text(read_from(source, "neutral")).lower()
     long = [value for values in found.values() for value in values if len(value) >= SHORTEST]
     assert bool(long) == (name not in NOBODYS)
     assert [value for value in long if value.lower() in text] == []

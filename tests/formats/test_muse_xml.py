@@ -19,20 +19,20 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.independent import ecgdatakit_reads, same
-from tests.formats.xml_examples import TWO, muse, muse_lead, muse_waveform
+from tests.formats.independent import assert_same_recording, read_with_ecgdatakit
+from tests.formats.xml_examples import TWO_LEADS, muse, muse_lead, muse_waveform
 
 FILES = [*(f"muse/braveheart_example{number}.xml" for number in range(1, 5)), "muse/cvrg_MUSE_20080710.xml"]
-EIGHT = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
+EIGHT_LEADS = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
 
 
-def made(text: str) -> Recording:
+def read_example(text: str) -> Recording:
     return read_from(MemorySource({"m.xml": text.encode("latin-1")}), "m.xml")
 
 
-def refused(text: str, said: str) -> None:
-    with pytest.raises(FormatError, match=rf"m\.xml: .*{said}"):
-        made(text)
+def assert_rejected(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"m\.xml: .*{message}"):
+        read_example(text)
 
 
 def test_every_sample_file_is_listed(hospital_files: Path) -> None:
@@ -44,8 +44,8 @@ def test_every_sample_file_is_listed(hospital_files: Path) -> None:
 def test_every_file_matches_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
-    same(recording, ecgdatakit_reads(source.read(name), tmp_path))
-    assert recording.leads == EIGHT
+    assert_same_recording(recording, read_with_ecgdatakit(source.read(name), tmp_path))
+    assert recording.leads == EIGHT_LEADS
     assert recording.digital.dtype == np.int16
     assert recording.num_samples == recording.provenance.num_declared_samples
     assert recording.seconds == 10.0
@@ -80,17 +80,19 @@ def test_digital_values_are_unchanged(hospital_files: Path) -> None:
 def test_rhythm_is_read_before_or_after_the_median_beat(order: tuple[str, str]) -> None:
     waveforms = {
         "Median": muse_waveform("Median", muse_lead("I", (9, 9)), base="1000"),
-        "Rhythm": muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO.items())),
+        "Rhythm": muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO_LEADS.items())),
     }
-    recording = made(muse(*(waveforms[kind] for kind in order)))
-    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    recording = read_example(muse(*(waveforms[kind] for kind in order)))
+    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
     assert recording.sampling_rate == 500.0
 
 
 def test_median_beat_alone_is_rejected() -> None:
-    refused(muse(muse_waveform("Median", muse_lead("I", (1, 2)))), "none of its 1 Waveform elements is a Rhythm")
-    refused("<RestingECG/>", "none of its 0 Waveform")
-    refused(muse(muse_waveform("Rhythm")), "0 leads")
+    assert_rejected(
+        muse(muse_waveform("Median", muse_lead("I", (1, 2)))), "none of its 1 Waveform elements is a Rhythm"
+    )
+    assert_rejected("<RestingECG/>", "none of its 0 Waveform")
+    assert_rejected(muse(muse_waveform("Rhythm")), "0 leads")
 
 
 @pytest.mark.parametrize("name", FILES[:2])
@@ -107,8 +109,8 @@ def test_checksum_detects_changed_samples(name: str, place: float, hospital_file
 
 
 def test_checksums_are_optional() -> None:
-    assert made(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="")))).num_samples == 2
-    refused(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="none"))), "LeadDataCRC32")
+    assert read_example(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="")))).num_samples == 2
+    assert_rejected(muse(muse_waveform("Rhythm", muse_lead("I", (1, 2), crc="none"))), "LeadDataCRC32")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_checksums_are_optional() -> None:
 )
 def test_sampling_rate_is_base_times_ten_to_the_exponent(base: str, exponent: str, sampling_rate: float) -> None:
     waveform = muse_waveform("Rhythm", muse_lead("I", (1, 2)), base=base, exponent=exponent)
-    assert made(muse(waveform)).sampling_rate == pytest.approx(sampling_rate, rel=1e-15)
+    assert read_example(muse(waveform)).sampling_rate == pytest.approx(sampling_rate, rel=1e-15)
 
 
 def test_each_lead_has_its_own_gain() -> None:
@@ -126,12 +128,12 @@ def test_each_lead_has_its_own_gain() -> None:
         muse_lead("II", (1000,), step="0.00488", unit="MILLIVOLTS"),
         muse_lead("V1", (1000,), step="1.25"),
     ]
-    recording = made(muse(muse_waveform("Rhythm", *leads)))
+    recording = read_example(muse(muse_waveform("Rhythm", *leads)))
     np.testing.assert_allclose(recording.signal[:, 0], [4.88, 4.88, 1.25], rtol=1e-6)
 
 
 def test_lowest_value_is_a_valid_sample() -> None:
-    recording = made(muse(muse_waveform("Rhythm", muse_lead("I", (-32768, 32767)))))
+    recording = read_example(muse(muse_waveform("Rhythm", muse_lead("I", (-32768, 32767)))))
     assert recording.digital.tolist() == [[-32768, 32767]]
     assert not np.isnan(recording.signal).any()
 
@@ -140,7 +142,7 @@ def test_ignored_offsets_are_noted() -> None:
     odd = muse_lead("V6", (1, 2), more="<FirstSampleBaseline>3</FirstSampleBaseline><LeadOff>TRUE</LeadOff>")
     even = muse_lead("I", (1, 2), more="<FirstSampleBaseline>0</FirstSampleBaseline><LeadOff>FALSE</LeadOff>")
     waveform = muse_waveform("Rhythm", odd, even)
-    assert made(muse(waveform, muse_waveform("Rhythm", even))).provenance.notes == (
+    assert read_example(muse(waveform, muse_waveform("Rhythm", even))).provenance.notes == (
         "lead V6: FirstSampleBaseline is not 0 and was not applied",
         "lead V6: its electrode was off",
         "left out 1 more Rhythm waveforms",
@@ -148,7 +150,7 @@ def test_ignored_offsets_are_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lead", "said"),
+    ("lead", "message"),
     [
         (muse_lead("I", (1,), unit="MMHG"), "is not a voltage"),
         (muse_lead("I", (1,), step="0"), "is not a voltage"),
@@ -162,13 +164,13 @@ def test_ignored_offsets_are_noted() -> None:
         (muse_lead("I", (1, 2)) + muse_lead("II", (1,)), "differ in length, 1 to 2"),
     ],
 )
-def test_invalid_leads_are_rejected_with_a_reason(lead: str, said: str) -> None:
-    refused(muse(muse_waveform("Rhythm", lead)), said)
+def test_invalid_leads_are_rejected_with_a_reason(lead: str, message: str) -> None:
+    assert_rejected(muse(muse_waveform("Rhythm", lead)), message)
 
 
 @pytest.mark.parametrize(("base", "exponent"), [("0", "0"), ("500", "99"), ("x", "0"), ("1e6", "3"), ("nan", "0")])
 def test_invalid_sampling_rates_are_rejected(base: str, exponent: str) -> None:
-    refused(muse(muse_waveform("Rhythm", muse_lead("I", (1,)), base=base, exponent=exponent)), "Sample|rate")
+    assert_rejected(muse(muse_waveform("Rhythm", muse_lead("I", (1,)), base=base, exponent=exponent)), "Sample|rate")
 
 
 def about(patient: str, test: str = "") -> str:
@@ -191,7 +193,7 @@ ACQUIRED = "<AcquisitionDate>07-15-2009</AcquisitionDate><AcquisitionTime>08:09:
     ],
 )
 def test_demographics(patient: str, age: float | None, sex: str | None) -> None:
-    recording = made(muse(about=about(patient, ACQUIRED)))
+    recording = read_example(muse(about=about(patient, ACQUIRED)))
     assert (recording.age, recording.sex, recording.patient_id, recording.labels) == (age, sex, "", ())
 
 
@@ -224,5 +226,5 @@ def test_unknown_date_format_is_returned_unchanged() -> None:
 
 def test_declared_length_takes_no_memory() -> None:
     text = muse().replace("<LeadSampleCountTotal>4<", f"<LeadSampleCountTotal>{10**12}<")
-    recording = made(text)
+    recording = read_example(text)
     assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**12)

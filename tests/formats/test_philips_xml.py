@@ -19,8 +19,8 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD_LEADS
-from tests.formats.independent import ecgdatakit_reads, same
-from tests.formats.xml_examples import TWO, philips
+from tests.formats.independent import assert_same_recording, read_with_ecgdatakit
+from tests.formats.xml_examples import TWO_LEADS, philips
 
 PULSE_FROM = {
     "philips/1_03_129DYPRG.XML": 5264,
@@ -41,13 +41,13 @@ KINDS = ("philips/1_03_129DYPRG.XML", "philips/1_04_01_2020-5-18_15-48-11.xml", 
 """One file of each kind."""
 
 
-def made(text: str) -> Recording:
+def read_example(text: str) -> Recording:
     return read_from(MemorySource({"p.xml": text.encode()}), "p.xml")
 
 
-def refused(text: str, said: str) -> None:
-    with pytest.raises(FormatError, match=rf"p\.xml: .*{said}"):
-        made(text)
+def assert_rejected(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"p\.xml: .*{message}"):
+        read_example(text)
 
 
 def test_every_sample_file_is_listed(hospital_files: Path) -> None:
@@ -59,7 +59,7 @@ def test_every_sample_file_is_listed(hospital_files: Path) -> None:
 def test_every_file_matches_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     source = open_source(hospital_files)
     recording = read_from(source, name)
-    same(recording, ecgdatakit_reads(source.read(name), tmp_path))
+    assert_same_recording(recording, read_with_ecgdatakit(source.read(name), tmp_path))
     assert recording.leads[:12] == STANDARD_LEADS
     assert recording.num_samples == recording.provenance.num_declared_samples == 5500
     assert (recording.sampling_rate, set(recording.gain)) == (500.0, {200.0})
@@ -110,19 +110,19 @@ def test_lead_names_in_capitals(name: str, hospital_files: Path) -> None:
     text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8")
     shouted = re.sub(r'leadlabels="[^"]*"', lambda found: found[0].upper().replace("LEADLABELS", "leadlabels"), text)
     expected = read_from(open_source(hospital_files), name)
-    np.testing.assert_array_equal(made(re.sub("^<[?].*?[?]>", "", shouted)).digital, expected.digital)
+    np.testing.assert_array_equal(read_example(re.sub("^<[?].*?[?]>", "", shouted)).digital, expected.digital)
 
 
 def test_uncompressed_leads() -> None:
-    recording = made(philips())
-    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    recording = read_example(philips())
+    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
     assert recording.provenance.notes == ()
     six = " ".join(STANDARD_LEADS[:6])
-    assert made(philips(bytes(range(24)), labels=six)).digital[2].tolist() == [0x0908, 0x0B0A]
+    assert read_example(philips(bytes(range(24)), labels=six)).digital[2].tolist() == [0x0908, 0x0B0A]
 
 
 def test_signal_offset_is_the_baseline() -> None:
-    recording = made(philips().replace('signaloffset="0"', 'signaloffset="50"'))
+    recording = read_example(philips().replace('signaloffset="0"', 'signaloffset="50"'))
     np.testing.assert_allclose(recording.signal[1], [0.0, 0.05, -0.6, 0.15], atol=1e-7)
 
 
@@ -133,7 +133,7 @@ def test_settings_in_signal_characteristics() -> None:
     text = philips(bytes(48), about=signal, version="1.03")
     for attribute in ("samplespersecond", "resolution", "signaloffset", "leadlabels"):
         text = re.sub(rf'{attribute}="[^"]*"', "", text)
-    recording = made(text)
+    recording = read_example(text)
     assert (recording.sampling_rate, recording.gain[0], recording.leads, recording.num_samples) == (
         250.0,
         400.0,
@@ -146,7 +146,7 @@ XLI = 'compression="XLI"'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<restingecgdata/>", "documentversion is not supported; supported: 1.03"),
         (philips(version="2.0"), "documentversion is not supported; supported: 1.03"),
@@ -166,8 +166,8 @@ XLI = 'compression="XLI"'
         (philips().replace("</parsed", "?</parsed"), "broken base64 in <parsedwaveforms>"),
     ],
 )
-def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
-    refused(text, said)
+def test_invalid_files_are_rejected_with_a_reason(text: str, message: str) -> None:
+    assert_rejected(text, message)
 
 
 def test_damaged_block_is_rejected_or_changes_the_length(hospital_files: Path) -> None:
@@ -175,11 +175,11 @@ def test_damaged_block_is_rejected_or_changes_the_length(hospital_files: Path) -
     data = bytearray(base64.b64decode(re.search(r"<parsedwaveforms[^>]*>([^<]*)<", raw)[1]))  # type: ignore[index]
     data[:4] = (10**9).to_bytes(4, "little")
     damaged = re.sub(r"(<parsedwaveforms[^>]*>)[^<]*<", rf"\1{base64.b64encode(data).decode()}<", raw)
-    refused(damaged, "XLI block 1 is not within the data")
+    assert_rejected(damaged, "XLI block 1 is not within the data")
 
 
 def test_declared_duration_takes_no_memory() -> None:
-    recording = made(philips(more=f'durationperchannel="{10**12}"'))
+    recording = read_example(philips(more=f'durationperchannel="{10**12}"'))
     assert (recording.num_samples, recording.provenance.num_declared_samples) == (4, 10**12 // 2)
 
 
@@ -199,7 +199,7 @@ def patient(inside: str) -> str:
     ],
 )
 def test_demographics(inside: str, age: float | None, sex: str | None) -> None:
-    recording = made(philips(about=patient(inside)))
+    recording = read_example(philips(about=patient(inside)))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
 
 

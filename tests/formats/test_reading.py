@@ -73,7 +73,7 @@ OTHERS = [
 ]
 
 
-def same(one: Recording, other: Recording) -> None:
+def assert_same_recording(one: Recording, other: Recording) -> None:
     assert one.leads == other.leads
     assert one.record_id == other.record_id
     assert one.provenance.sha256 == other.provenance.sha256
@@ -133,7 +133,7 @@ def test_wfdb_record_named_by_any_of_its_files(named: str, tmp_path: Path) -> No
 def test_record_inside_a_zip(named: str, originals: Path) -> None:
     folder = originals / "cpsc2018" / "Training_WFDB"
     recording = read(folder / named)
-    same(recording, read_from(open_source(originals), "cpsc2018/Training_WFDB/A0001.hea"))
+    assert_same_recording(recording, read_from(open_source(originals), "cpsc2018/Training_WFDB/A0001.hea"))
     assert recording.num_samples == 7500
 
 
@@ -145,7 +145,7 @@ def test_folder_and_zip_give_the_same_recording(name: str, tmp_path: Path) -> No
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
         for file in folder.iterdir():
             archive.write(file, f"in/{file.name}")
-    same(read(tmp_path / "set.zip" / "in" / path.name), read(path))
+    assert_same_recording(read(tmp_path / "set.zip" / "in" / path.name), read(path))
 
 
 @pytest.mark.parametrize(("name", "other"), [("wfdb", "r1.txt"), ("chapman-csv", "c1.hea"), ("chapman-csv", "c1")])

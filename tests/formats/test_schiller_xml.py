@@ -17,12 +17,12 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD_LEADS
-from tests.formats.xml_examples import TWO, schiller
+from tests.formats.xml_examples import TWO_LEADS, schiller
 
 FILE = "schiller/cvrg_schiller_scrubbed.xml"
 
 
-def made(text: str) -> Recording:
+def read_example(text: str) -> Recording:
     return read_from(MemorySource({"s.xml": text.encode()}), "s.xml")
 
 
@@ -64,7 +64,7 @@ def test_sampling_rate_and_gain_agree_with_measurements_in_the_file(hospital_fil
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (schiller(kind="ECG_AVERAGES"), "no wavedata of type ECG_RHYTHMS"),
         (schiller({}), "0 leads"),
@@ -75,19 +75,19 @@ def test_sampling_rate_and_gain_agree_with_measurements_in_the_file(hospital_fil
         (schiller().replace("300", ""), "no list of whole numbers in <channel> data"),
     ],
 )
-def test_invalid_files_are_rejected_with_a_reason(text: str, said: str) -> None:
-    with pytest.raises(FormatError, match=rf"s\.xml: .*{said}"):
-        made(text)
+def test_invalid_files_are_rejected_with_a_reason(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"s\.xml: .*{message}"):
+        read_example(text)
 
 
 def test_averaged_beats_are_not_read_and_further_events_are_noted() -> None:
     event = re.search("<event>.*</event>", schiller(), re.S)
     assert event
     first = event[0].replace("ECG_RHYTHMS", "ECG_AVERAGES").replace("300", "999")
-    recording = made(
+    recording = read_example(
         schiller().replace("<eventdata>", f"<eventdata>{first}").replace("</eventdata>", f"{event[0]}</eventdata>")
     )
-    assert recording.digital.tolist() == [list(steps) for steps in TWO.values()]
+    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
     assert recording.provenance.notes == ("left out 1 more events with rhythms",)
 
 
@@ -98,7 +98,7 @@ ABOUT = """<patdata><id>77</id><lastname>Groß</lastname><birthdate>19491116</bi
 
 
 def test_demographics_and_identity() -> None:
-    recording = made(schiller(about=ABOUT))
+    recording = read_example(schiller(about=ABOUT))
     assert (recording.age, recording.sex, recording.patient_id) == (59.0, "female", "")
     assert read_identity_from(MemorySource({"s.xml": schiller(about=ABOUT).encode()}), "s.xml") == {
         "patient_id": ("77",),

@@ -17,7 +17,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording, missing_value
 from clocs.core.sources import open_source
 from clocs.formats import read_from
-from tests.formats.wfdb_records import make, refused
+from tests.formats.wfdb_records import assert_rejected, make
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,17 +27,17 @@ ORIGINALS = {"ptbxl": 66, "ludb": 20, "cpsc2018": 20, "cinc2017": 40}
 SAMPLED = {"chapman": 10_646, "cpsc2018": 6_877, "cinc2017": 8_528}
 
 
-def same(ours: Recording, path: Path) -> None:
+def assert_same_recording(recording: Recording, path: Path) -> None:
     """Assert that digital values, gain, sampling rate and names match the package."""
     raw = wfdb.rdrecord(str(path), physical=False)
-    np.testing.assert_array_equal(ours.digital, raw.d_signal.T)
-    np.testing.assert_array_equal(ours.gain, raw.adc_gain)
-    np.testing.assert_array_equal(ours.baseline, raw.baseline)
+    np.testing.assert_array_equal(recording.digital, raw.d_signal.T)
+    np.testing.assert_array_equal(recording.gain, raw.adc_gain)
+    np.testing.assert_array_equal(recording.baseline, raw.baseline)
     assert set(raw.units) == {"mV"}
-    assert (ours.sampling_rate, ours.num_samples) == (raw.fs, raw.sig_len)
-    assert [lead.lower() for lead in ours.leads] == [name.lower() for name in raw.sig_name]
+    assert (recording.sampling_rate, recording.num_samples) == (raw.fs, raw.sig_len)
+    assert [lead.lower() for lead in recording.leads] == [name.lower() for name in raw.sig_name]
     theirs = wfdb.rdrecord(str(path)).p_signal.T.astype(np.float32)
-    np.testing.assert_array_equal(ours.signal, theirs)
+    np.testing.assert_array_equal(recording.signal, theirs)
 
 
 def headers(archive: zipfile.ZipFile, folder: str = "") -> list[str]:
@@ -65,7 +65,7 @@ def test_every_original_record_matches_the_wfdb_package(originals: Path, folder:
         names = headers(archive, f"{folder}/")
         assert len(names) == ORIGINALS[folder]
         for name in names:
-            same(read_from(source, name), extract(archive, name, tmp_path))
+            assert_same_recording(read_from(source, name), extract(archive, name, tmp_path))
 
 
 @pytest.mark.parametrize("dataset", SAMPLED)
@@ -78,7 +78,7 @@ def test_flac_records_match_the_wfdb_package(real_data: Path, dataset: str, tmp_
         chosen = {*names[:: len(names) // 14], *(name for name in names if "MUSE_20180113_180425_75000" in name)}
         assert len(chosen) >= 14
         for name in sorted(chosen):
-            same(read_from(source, name), extract(archive, name, tmp_path))
+            assert_same_recording(read_from(source, name), extract(archive, name, tmp_path))
 
 
 def test_missing_samples_of_a_real_record(real_data: Path) -> None:
@@ -134,7 +134,7 @@ def test_long_record_matches_the_wfdb_package(code: int, tmp_path: Path) -> None
     write(tmp_path, code, digital)
     recording = read_from(open_source(tmp_path), "r.hea")
     np.testing.assert_array_equal(recording.digital, digital.T)
-    same(recording, tmp_path / "r")
+    assert_same_recording(recording, tmp_path / "r")
 
 
 def test_big_endian_samples_match_the_wfdb_package(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_big_endian_samples_match_the_wfdb_package(tmp_path: Path) -> None:
     header = "r 2 360 4\nr.dat 61 200(0)/mV 16 0 1 0 0 I\nr.dat 61 200(0)/mV 16 0 -1 0 0 II\n"
     recording = make(tmp_path, header, digital, ">i2")
     assert recording.digital.tolist() == digital.tolist()
-    same(recording, tmp_path / "r")
+    assert_same_recording(recording, tmp_path / "r")
 
 
 def test_signals_of_several_files_and_types(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_adc_zero_is_the_default_baseline(tmp_path: Path) -> None:
     """See header(5) of the WFDB manual; the package agrees."""
     recording = make(tmp_path, "r 1 360 2\nr.dat 16 200/mV 11 1024 0 0 0 MLII\n", [[1024, 1224]])
     assert recording.signal.tolist() == [[0.0, 1.0]]
-    same(recording, tmp_path / "r")
+    assert_same_recording(recording, tmp_path / "r")
 
 
 @pytest.mark.parametrize("line", ["r.dat 16", "r.dat 16 0", "r.dat 16 0/mV 16 0 0 0 0 II"])
@@ -208,7 +208,7 @@ r.dat 16 100/mV 16 0 0 0 0 V5
 
 
 def test_record_without_voltages_is_rejected(tmp_path: Path) -> None:
-    refused(tmp_path, "r 1 360 2\nr.dat 16 10/mmHg 16 0 0 0 0 ABP\n", "no signal is a voltage", r_dat=b"1234")
+    assert_rejected(tmp_path, "r 1 360 2\nr.dat 16 10/mmHg 16 0 0 0 0 ABP\n", "no signal is a voltage", r_dat=b"1234")
 
 
 def test_repeated_lead_names_are_numbered(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_huge_declared_flac_length_is_rejected_without_using_memory(tmp_path: Pa
     raw[22:26] = b"\xff\xff\xff\xff"
     tracemalloc.start()
     try:
-        refused(tmp_path, f"r 1 360 {declared}\nr.dat 516 200/mV 16 0 0 0 0 I\n", "claims", r_dat=bytes(raw))
+        assert_rejected(tmp_path, f"r 1 360 {declared}\nr.dat 516 200/mV 16 0 0 0 0 I\n", "claims", r_dat=bytes(raw))
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
@@ -265,7 +265,7 @@ def test_huge_declared_length_takes_no_memory(tmp_path: Path, code: int) -> None
 def test_flac_stream_with_another_number_of_channels_is_rejected(tmp_path: Path) -> None:
     raw = bytes(flac(tmp_path))
     two = "r 2 360 1000\n" + "r.dat 516 200/mV 16 0 0 0 0 I\n" * 2
-    refused(tmp_path, two, "1 channels of FLAC, header says 2", r_dat=raw)
+    assert_rejected(tmp_path, two, "1 channels of FLAC, header says 2", r_dat=raw)
 
 
 def test_truncated_flac_stream(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import missing_companions
 from clocs.formats.wfdb.header import parse_header
 from clocs.formats.wfdb.record import WFDB
-from tests.formats.wfdb_records import make, refused
+from tests.formats.wfdb_records import assert_rejected, make
 
 
 def test_demographics_and_diagnoses_of_real_headers(originals: Path) -> None:
@@ -68,11 +68,11 @@ def test_signal_files_outside_the_folder_are_rejected(tmp_path: Path, file: str)
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / "r.dat").write_bytes(b"1234")
-    refused(inner, f"r 1 360 2\n{file} 16 200/mV 16 0 0 0 0 I\n", "outside the record's folder")
+    assert_rejected(inner, f"r 1 360 2\n{file} 16 200/mV 16 0 0 0 0 I\n", "outside the record's folder")
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         ("r/2 1 360 4\na 2\nb 2\n", "multi-segment records are not supported; read their segments"),
         ("r 1 360 4\nr.dat 16x2 200/mV 16 0 0 0 0 I\n", "several rates or skewed"),
@@ -97,8 +97,8 @@ def test_signal_files_outside_the_folder_are_rejected(tmp_path: Path, file: str)
         ("r 2 360 4\nr.dat 16\nr.dat 16+2\n", "must be consecutive"),
     ],
 )
-def test_invalid_headers_are_rejected_with_a_reason(tmp_path: Path, header: str, said: str) -> None:
-    refused(tmp_path, header, said, r_dat=b"12345678", x_dat=b"12345678")
+def test_invalid_headers_are_rejected_with_a_reason(tmp_path: Path, header: str, message: str) -> None:
+    assert_rejected(tmp_path, header, message, r_dat=b"12345678", x_dat=b"12345678")
 
 
 @settings(max_examples=200)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.formats.case_files import EIGHT, FORMS, Case, case_of, real_cases
+from tests.formats.case_files import EIGHT_LEADS, FORMAT_CASES, Case, adapt_case, real_cases
 from tests.formats.wrong_files import FAULTS, outcome, wrong_files
 
 SHARE = 3
@@ -37,23 +37,23 @@ def outcomes(form: str, fault: str, some: list[Case]) -> Counter[str]:
     """Count the outcomes of the faulty files of some recordings. Return none for an impossible fault."""
     found: Counter[str] = Counter()
     for number, case in enumerate(some):
-        files = wrong_files(case, FORMS[form], fault, random.Random(f"{form} {fault} {number}"))
+        files = wrong_files(case, FORMAT_CASES[form], fault, random.Random(f"{form} {fault} {number}"))
         if files is not None:
-            found[outcome(files, case_of(case, FORMS[form]).recording)] += 1
+            found[outcome(files, adapt_case(case, FORMAT_CASES[form]).recording)] += 1
     return found
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FORMAT_CASES)
 def test_files_without_a_fault_are_stored(form: str, originals: Path) -> None:
     for case in cases(originals)[::40]:
-        right = case_of(case, FORMS[form])
-        assert outcome(FORMS[form].write(right), right.recording) == "corrected"
+        right = adapt_case(case, FORMAT_CASES[form])
+        assert outcome(FORMAT_CASES[form].write(right), right.recording) == "corrected"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FORMAT_CASES)
 def test_detectable_faults_are_never_stored(form: str, originals: Path) -> None:
     some = cases(originals)[:: len(cases(originals)) // SHARE][:SHARE]
-    limbs = set(LIMB_NAMES) if FORMS[form].leads != EIGHT else set()
+    limbs = set(LIMB_NAMES) if FORMAT_CASES[form].leads != EIGHT_LEADS else set()
     for fault in (fault for fault in ALWAYS | limbs if (form, fault) not in EXCEPT):
         assert not outcomes(form, fault, some)["stored"], fault
 
@@ -72,13 +72,13 @@ def test_fraction_of_detected_faults(originals: Path, capsys: pytest.CaptureFixt
     every = cases(originals)
     rows = []
     for fault in FAULTS:
-        found = {form: outcomes(form, fault, every) for form in FORMS}
+        found = {form: outcomes(form, fault, every) for form in FORMAT_CASES}
         rows.append(" | ".join([f"| {fault}", *map(_share, found.values())]) + " |")
         stored = {form: counts["stored"] for form, counts in found.items() if (form, fault) not in EXCEPT}
         assert fault not in ALWAYS or not any(stored.values()), (fault, stored)
         assert fault in UNSEEN or any(counts - Counter({"stored": len(every)}) for counts in found.values())
     with capsys.disabled():
-        print(f"\n{len(every)} recordings\n| fault | {' | '.join(FORMS)} |\n" + "\n".join(rows))
+        print(f"\n{len(every)} recordings\n| fault | {' | '.join(FORMAT_CASES)} |\n" + "\n".join(rows))
 
 
 def _share(found: Counter[str]) -> str:

@@ -37,7 +37,7 @@ NAME = "Jürgen Groß"
 CODED = '<?xml version="1.0" encoding="{}"?>\n<a><b c="1">{}</b></a>'
 
 
-def named(raw: bytes) -> str:
+def parse_name(raw: bytes) -> str:
     return root_name(raw[:HEAD_BYTES], MemorySource({"x": raw}), "x")
 
 
@@ -66,7 +66,7 @@ def named(raw: bytes) -> str:
 def test_text_is_read_with_any_declared_encoding(declared: str, held: str) -> None:
     raw = CODED.format(declared, NAME).encode(held)
     assert find_text(parse(raw, "x"), "b") == NAME
-    assert named(raw) == "a"
+    assert parse_name(raw) == "a"
 
 
 def test_other_alphabets() -> None:
@@ -106,7 +106,7 @@ def test_namespaces_are_removed_and_text_around_children_is_joined() -> None:
     ],
 )
 def test_name_of_the_first_element(head: bytes, root: str) -> None:
-    assert named(head) == root
+    assert parse_name(head) == root
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -166,13 +166,13 @@ ATTACKS = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacks_take_no_memory_or_time(attack: str) -> None:
-    raw, said = ATTACKS[attack]
+    raw, message = ATTACKS[attack]
     parse(b"<a/>", "x")  # the library is loaded
     tracemalloc.start()
     started = time.process_time()
     try:
-        if said:
-            with pytest.raises(FormatError, match=rf"x: .*{said}"):
+        if message:
+            with pytest.raises(FormatError, match=rf"x: .*{message}"):
                 parse(raw, "x")
         else:
             assert all(not child.attrib for child in parse(raw, "x"))
@@ -319,7 +319,7 @@ def test_trees_match_the_standard_library(about: tuple[str, str, list[Any]], enc
 @given(st.binary(max_size=60), st.text("<>&;/!?[]-= 'aA\"xml\n", max_size=60))
 def test_any_data_is_parsed_or_rejected(noise: bytes, text: str) -> None:
     for raw in (noise, text.encode(), b"<a>" + noise + b"</a>", b"<a>" + text.encode() + b"</a>"):
-        named(raw)
+        parse_name(raw)
         try:
             parse(raw, "x")
         except FormatError as refusal:

@@ -24,9 +24,9 @@ def make(
     return read_from(open_source(folder), "r.hea")
 
 
-def refused(folder: Path, header: str, said: str, **files: bytes) -> None:
+def assert_rejected(folder: Path, header: str, message: str, **files: bytes) -> None:
     for name, content in files.items():
         (folder / name.replace("_", ".")).write_bytes(content)
     (folder / "r.hea").write_text(header)
-    with pytest.raises(FormatError, match=said):
+    with pytest.raises(FormatError, match=message):
         WFDB.read(open_source(folder), "r.hea")

@@ -16,7 +16,7 @@ from clocs.formats.reading import read_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import REASONS, assess
-from tests.formats.case_files import Case, Files, Form, case_of
+from tests.formats.case_files import Case, Files, FormatCase, adapt_case
 from tests.formats.writers.recordings import millivolts
 
 Fault = Callable[[Case, random.Random], Case | None]
@@ -106,10 +106,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 CUT = "cut short"
 
 
-def wrong_files(case: Case, form: Form, fault: str, choice: random.Random) -> Files | None:
+def wrong_files(case: Case, form: FormatCase, fault: str, choice: random.Random) -> Files | None:
     """Return the files of a case with a fault, or None if the format cannot have it."""
     change, needed = FAULTS[fault]
-    wrong = change(case_of(case, form), choice) if needed not in form.silent else None
+    wrong = change(adapt_case(case, form), choice) if needed not in form.missing_fields else None
     if wrong is None:
         return None
     try:

@@ -10,7 +10,7 @@ import numpy as np
 
 Rows = dict[str, Sequence[int]]
 
-TWO: Rows = {"I": (1, -2, 300, 4), "II": (50, 60, -70, 80)}
+TWO_LEADS: Rows = {"I": (1, -2, 300, 4), "II": (50, 60, -70, 80)}
 
 
 def muse_lead(
@@ -36,7 +36,7 @@ def muse_waveform(kind: str, *leads: str, base: str = "500", exponent: str = "0"
 
 
 def muse(*waveforms: str, about: str = "") -> str:
-    waveforms = waveforms or (muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO.items())),)
+    waveforms = waveforms or (muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO_LEADS.items())),)
     return f"""<?xml version="1.0" encoding="ISO-8859-1"?>
 <!DOCTYPE RestingECG SYSTEM "restecg.dtd">
 <RestingECG>{about}{"".join(waveforms)}</RestingECG>"""
@@ -57,7 +57,7 @@ def aecg_time(increment: str = 'value="0.002" unit="s"', code: str = "TIME_RELAT
 def aecg_series(*sequences: str, code: str = "RHYTHM") -> str:
     sequences = sequences or (
         aecg_time(),
-        *(aecg_lead(lead, " ".join(map(str, steps))) for lead, steps in TWO.items()),
+        *(aecg_lead(lead, " ".join(map(str, steps))) for lead, steps in TWO_LEADS.items()),
     )
     inside = f"<component><sequenceSet>{''.join(sequences)}</sequenceSet></component>"
     return f'<component><series><code code="{code}"/>{inside}</series></component>'
@@ -70,7 +70,7 @@ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">{about}{"".join(series or 
 
 def philips(data: bytes = b"", *, labels: str = "I II", more: str = "", version: str = "1.04", about: str = "") -> str:
     """Without compression, as no real file here is."""
-    data = data or np.array(list(TWO.values()), "<i2").tobytes()
+    data = data or np.array(list(TWO_LEADS.values()), "<i2").tobytes()
     return f"""<?xml version="1.0"?><restingecgdata xmlns="http://www3.medical.philips.com"><documentinfo>
 <documentversion>{version}</documentversion></documentinfo>{about}<waveforms><parsedwaveforms dataencoding="Base64"
 bitspersample="16" leadlabels="{labels}" samplespersecond="500" resolution="5" signaloffset="0" {more}>
@@ -78,7 +78,7 @@ bitspersample="16" leadlabels="{labels}" samplespersecond="500" resolution="5" s
 
 
 def cardiosoft(
-    rows: Rows = TWO, *, about: str = "", resolution: str = '<Resolution units="uVperLsb">5</Resolution>'
+    rows: Rows = TWO_LEADS, *, about: str = "", resolution: str = '<Resolution units="uVperLsb">5</Resolution>'
 ) -> str:
     leads = "".join(
         f'<WaveformData lead="{lead}">\t{",".join(map(str, steps))}</WaveformData>' for lead, steps in rows.items()
@@ -89,7 +89,12 @@ def cardiosoft(
 
 
 def schiller(
-    rows: Rows = TWO, *, kind: str = "ECG_RHYTHMS", exponent: str = "1", about: str = "", form: str = "COMMASEPARATE"
+    rows: Rows = TWO_LEADS,
+    *,
+    kind: str = "ECG_RHYTHMS",
+    exponent: str = "1",
+    about: str = "",
+    form: str = "COMMASEPARATE",
 ) -> str:
     channels = "".join(
         f"<channel><name>{lead}</name><data>{','.join(map(str, steps))}</data><datastype>{form}</datastype></channel>"

@@ -1,4 +1,4 @@
-"""Cases of the campaign: which damage to which file, who uses it then, and how it must end."""
+"""Cases of the campaign: the damage, the use of the damaged file, and the verdict."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.faults.damage.specimens import Specimens
 
 SAME, REJECTED = "same output", "rejected by name"
 ALLOCATOR: Final = "jemalloc_bg_thd"
-"""A thread of Arrow's allocator, which knows of forks."""
+"""A thread of Arrow's allocator, which supports forks."""
 ALLOWED: Final = (SAME, REJECTED)
 CHANGED, UNNAMED, UNTYPED, CRASHED = "changed output", "rejected without a name", "untyped error", "crash or hang"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case."""
+    """Outcome of a case."""
 
     kind: str
     number: int
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def outputs(folder: Path) -> dict[str, tuple[str, ...]]:
-    """What each use finds in undamaged files; whatever modules it needs are imported into this process."""
+    """Return the output of each use on undamaged files. The modules it needs are imported in this process."""
     specimens, found = Specimens(folder), {}
     for use in dict.fromkeys(use for kind in KINDS for use in kind.uses):
         ended = run_forked(use, folder)
@@ -55,7 +55,7 @@ def outputs(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def carry_out(specimens: Specimens, kind: Kind, number: int, undamaged: dict[str, tuple[str, ...]]) -> Outcome:
-    """Damage a file, use it in a child, judge what the child did, and put everything back."""
+    """Damage a file, use it in a child process, determine the verdict, and restore everything."""
     use = kind.uses[number % len(kind.uses)]
     choice = random.Random(f"{kind.name} {number}")
     damage = draw_damage(specimens.folder, kind.files(specimens.folder), choice)
@@ -70,7 +70,7 @@ def carry_out(specimens: Specimens, kind: Kind, number: int, undamaged: dict[str
 
 
 def judge(ended: Ended, damage: Damage, undamaged: tuple[str, ...]) -> str:
-    """Name what a child did: all that it gave out must be as before, however it ended."""
+    """Return the verdict on a child. All of its output must match that of undamaged files."""
     given = zip(ended.found, undamaged, strict=False)
     if len(ended.found) > len(undamaged) or any(one not in (REFUSED, other) for one, other in given):
         return CHANGED

@@ -1,4 +1,4 @@
-"""One case in a process of its own: forked from one that has imported everything, opened nothing and has one thread."""
+"""Run one case in a process forked from one that has all imports, no open files and one thread."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from clocs.core.errors import ClocsError
 from tests.faults.damage.uses import Use, digests
 
 PROCESSOR_SECONDS: Final = 30
-"""After which a case counts as hanging; it takes a fraction of a second."""
+"""Processor time after which a case counts as hanging. It usually takes a fraction of a second."""
 WALL_SECONDS: Final = 600.0
-"""After which a case that uses no processor counts as hanging."""
+"""Wall time after which an idle case counts as hanging."""
 MEMORY: Final = 2 << 30
-"""Bytes of address space that a case may take beyond its parent's."""
+"""Maximum additional address space of a case in bytes."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a use ended."""
+    """Result of a use."""
 
     found: tuple[str, ...] = ()
-    """A digest of each thing it found, up to an error."""
+    """Digest of each output, up to an error."""
     error: str = ""
-    """The type of what it raised, or the signal that ended it."""
+    """Type of the raised error, or the signal that ended the process."""
     typed: bool = False
-    """Whether it raised an error of clocs."""
+    """True if it raised an error of clocs."""
     message: str = ""
     imported: tuple[str, ...] = ()
-    """Modules that it imported, and its parent had not."""
+    """Modules that it imported and its parent had not imported."""
     seconds: float = 0.0
-    """Of the processor."""
+    """Processor time in seconds."""
 
 
 def run_forked(use: Use, folder: Path) -> Ended:
-    """Carry a use out in a child."""
+    """Run a use in a child process."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as errors:
         child = os.fork()
@@ -68,7 +68,7 @@ def run_forked(use: Use, folder: Path) -> Ended:
 
 
 def _in_child(work: Callable[[], dict[str, object]], writing: int, errors: int) -> None:
-    """Never returns: the parent's exit handlers and open files are not the child's."""
+    """Run in the child and never return, so that exit handlers of the parent do not run."""
     code = 1
     try:
         os.dup2(errors, 1)
@@ -99,7 +99,7 @@ def _ended(use: Use, folder: Path) -> dict[str, object]:
 
 
 def _read(handle: int, child: int) -> tuple[bytes, bool]:
-    """All that the child says, and whether it had to be killed because it waits for something."""
+    """Return the output of the child, and whether it was killed because it was blocked."""
     parts: list[bytes] = []
     last = time.monotonic() + WALL_SECONDS
     with os.fdopen(handle, "rb", 0) as pipe:

@@ -1,4 +1,4 @@
-"""Damage to a file: one flipped bit, or a cut, after which the file has the times that it had before."""
+"""Damage to a file: one flipped bit or truncation. The times of the file are kept."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Final
 
 CUTS: Final = 0.2
-"""The share of cases that cut a file off."""
+"""Fraction of cases that truncate a file."""
 ENDS: Final = 256
-"""Bytes at either end of a file that count as its structure, where its format does not say."""
+"""Number of bytes at both ends of a file that count as its structure, for unknown formats."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A flipped bit, or with ``cut`` all bytes from the position on removed."""
+    """A flipped bit, or with ``cut`` truncation at the position."""
 
     file: str
-    """Its path within the specimens."""
+    """Path within the specimens."""
     position: int
-    """Of a bit, or of a byte where the file is cut."""
+    """Position of a bit, or of the byte at which the file is truncated."""
     cut: bool
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Damage:
 
 
 def draw_damage(folder: Path, files: list[str], choice: random.Random) -> Damage:
-    """Draw a file and a place in it: half of all places lie in the structure, half anywhere."""
+    """Draw a file and a position: half of the positions are in the structure, half anywhere."""
     file = choice.choice(files)
     path = folder / file
     size = path.stat().st_size
@@ -44,7 +44,7 @@ def draw_damage(folder: Path, files: list[str], choice: random.Random) -> Damage
 
 
 def structure(path: Path) -> list[range]:
-    """The bytes of a file that say how to read the others: its headers and footers."""
+    """Return the structural bytes of a file: its headers and footers."""
     data = path.read_bytes()
     size = len(data)
     head = tail = ENDS
@@ -60,7 +60,7 @@ def structure(path: Path) -> list[range]:
 
 
 def apply_damage(folder: Path, damage: Damage) -> None:
-    """Change the file where it lies, so that nothing but its bytes, or its size, tells."""
+    """Change the file in place, without changing anything but its bytes or its size."""
     path = folder / damage.file
     if damage.cut:
         with _keeping_times(path):
@@ -70,7 +70,7 @@ def apply_damage(folder: Path, damage: Damage) -> None:
 
 
 def flip(path: Path, bit: int) -> None:
-    """Flip a bit of a file; done twice it undoes itself."""
+    """Flip a bit of a file. A second call restores it."""
     with _keeping_times(path), open(path, "r+b") as file:
         file.seek(bit // 8)
         byte = file.read(1)[0]
@@ -87,7 +87,7 @@ def _keeping_times(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def damaged(folder: Path, damage: Damage) -> Iterator[None]:
-    """Damage a file for a while."""
+    """Damage a file within this context."""
     path = folder / damage.file
     whole, before = path.read_bytes(), path.stat()
     apply_damage(folder, damage)
@@ -99,5 +99,5 @@ def damaged(folder: Path, damage: Damage) -> Iterator[None]:
 
 
 def flipped(path: Path, bit: int) -> contextlib.AbstractContextManager[None]:
-    """Flip a bit of a file for a while."""
+    """Flip a bit of a file within this context."""
     return damaged(path.parent, Damage(path.name, bit, cut=False))

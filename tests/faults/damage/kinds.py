@@ -15,16 +15,16 @@ class Kind:
     """Files of one kind."""
 
     name: str
-    """What they belong to, and what they are."""
+    """Name of the kind: what the files belong to, and what they are."""
     pattern: str
-    """Of their paths within the specimens."""
+    """Pattern of their paths within the specimens."""
     uses: tuple[Use, ...]
-    """Cases take turns."""
+    """Uses of the file. Cases alternate between them."""
     but: str = ""
-    """The ending of files that the pattern matches, and that are of another kind."""
+    """Extension of matching files that belong to another kind."""
 
     def files(self, folder: Path) -> list[str]:
-        """Those that are not empty, in a fixed order."""
+        """Return the files that are not empty, in a fixed order."""
         found = (path for path in folder.glob(self.pattern) if path.is_file() and path.stat().st_size)
         names = (path.relative_to(folder).as_posix() for path in found)
         return sorted(name for name in names if not (self.but and name.endswith(self.but)))

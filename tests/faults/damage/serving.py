@@ -1,4 +1,4 @@
-"""The service in this process: its ASGI application, asked without a network and without parsing processes."""
+"""The service in this process: its ASGI application, without a network and without parser processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.service.uploading import TOKEN, multipart
 HANDLE: Final = re.compile(r"p-[0-9a-f]{20}")
 UNAVAILABLE: Final = 503
 REFUSED: Final = "refused"
-"""Found in place of an answer, where the request was refused."""
+"""Output in place of an answer for a rejected request."""
 NUM_NEIGHBORS: Final = 3
 
 
 class _Pool:
-    """Hands out one recording, whatever is uploaded: the parser reads none of the files that are damaged here."""
+    """Returns one recording for every upload, because the parser does not read any of the damaged files."""
 
     recording_read: Recording
     pids = (0,)
@@ -36,17 +36,17 @@ class _Pool:
         pass
 
     async def open(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing to stop."""
+        """Do nothing."""
 
     async def recording(self, _: Any) -> Recording:
         return self.recording_read
 
 
 def answers(folder: Path, sample: Path) -> Iterator[Any]:
-    """What every endpoint that reads files answers, without what differs from start to start.
+    """Iterate over the answers of every endpoint that reads files, without values that differ between starts.
 
     Raises:
         IntegrityError: A request was answered 503; the message is what the service logged.

@@ -1,4 +1,4 @@
-"""One small specimen of everything that clocs keeps on disk, made of real recordings, and put back after each case."""
+"""A small specimen of everything that clocs writes, made of real recordings and restored after each case."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from tests.similarity.archives import clustered, write_archive
 RECORDS: Final = 24
 RECORDS_PER_SHARD: Final = 12
 CUT, SHORT = 2, 5
-"""Of the recordings: one whose file is cut off, which is quarantined, and one too short to be embedded."""
+"""Two recordings: one with a truncated file, which is quarantined, and one too short to embed."""
 SHORT_SAMPLES: Final = 300
 EMBEDDING: Final = 16
 SPLIT_SEED: Final = 5
-"""Gives each part patients of several classes."""
+"""Seed of a split with patients of several classes in each part."""
 LIST_ROWS: Final = 10_000
-"""Patients of the IVF-PQ index: fewer would be searched exactly."""
+"""Number of patients of the IVF-PQ index. A smaller index is searched exactly."""
 RUNS: Final = ("finished", "interrupted", "fresh")
-"""Folders of training runs, of which the last is not there yet; the position is the seed."""
+"""Folders of training runs. The last does not exist yet. The index is the seed."""
 STOP_AT: Final = 5
-"""Step at which a run is interrupted; there is a checkpoint after step 4, and one before."""
+"""Step at which a run is interrupted. Checkpoints exist after step 4 and before."""
 
 
 CACHED: Final[dict[str, Any]] = {"num_samples": 400, "sampling_rate": 125.0, "leads": ("II", "V2")}
-"""Changes of the policy ``segments`` under which frames are cached."""
+"""Changes to the policy ``segments`` for cached frames."""
 
 
 def dataset() -> Dataset:
-    """PTB-XL with small shards."""
+    """Return PTB-XL with small shards."""
     return replace(DATASETS.get("ptbxl"), records_per_shard=RECORDS_PER_SHARD)
 
 
 def training(folder: Path, run: str, **changes: Any) -> list[str]:
-    """The options of one of ``RUNS``, of six steps."""
+    """Return the options of one of ``RUNS``, with six steps."""
     told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "max_epochs": 2, "batch_size": 8}
     told |= {"frames.num_samples": 400, "frames.sampling_rate": 125, "frames.segments": 2, "leads": "II,V2"}
     told |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_every": 2, "onnx": "false"}
@@ -75,7 +75,7 @@ def make_specimens(originals: Path, folder: Path) -> None:
 
 
 def _unpack(originals: Path, folder: Path) -> None:
-    """Every second of the first recordings of PTB-XL at 100 Hz, whose classes differ, and their table."""
+    """Unpack every second of the first recordings of PTB-XL at 100 Hz, and their table."""
     with zipfile.ZipFile(originals) as opened:
         names = [name for name in opened.namelist() if name.startswith("ptbxl/")]
         headers = sorted(name for name in names if name.startswith("ptbxl/records100/") and name.endswith(".hea"))
@@ -113,7 +113,7 @@ def _interrupt(folder: Path) -> None:
 
 
 def _make_encoder(best: Path, folder: Path) -> None:
-    """An encoder with everything that may lie beside its weights."""
+    """Make an encoder with every optional file."""
     module, about = load_encoder_folder(best)
     random = np.random.default_rng(0)
     torch.manual_seed(0)
@@ -135,7 +135,7 @@ def _make_encoder(best: Path, folder: Path) -> None:
 
 
 def _evaluate(folder: Path) -> None:
-    """A finished evaluation, whose frames nobody needs again."""
+    """Make a finished evaluation, and delete its frames."""
     needed = set(_files(folder / "store" / "frames"))
     probe(folder / "encoder", folder / "store", runs=folder / "evaluations")
     for path in set(_files(folder / "store" / "frames")) - needed:
@@ -143,7 +143,7 @@ def _evaluate(folder: Path) -> None:
 
 
 def _make_lists(folder: Path) -> None:
-    """An IVF-PQ index of made vectors with an archive of few shards."""
+    """Make an IVF-PQ index of random vectors, and an archive of few shards."""
     rows = [{"record_id": f"r{number}", "patient_id": f"p{number}"} for number in range(LIST_ROWS)]
     archive = folder / "list-archive"
     write_archive(archive, rows, clustered(LIST_ROWS, EMBEDDING // 2), per_shard=LIST_ROWS)
@@ -152,7 +152,7 @@ def _make_lists(folder: Path) -> None:
 
 
 class Specimens:
-    """The bytes and times of all files of a folder, which any case may change; none changes the source."""
+    """Bytes and times of all files of a folder that cases may change. The source never changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -162,7 +162,7 @@ class Specimens:
         self._places = {path for path in folder.rglob("*") if path.is_dir()}
 
     def restore(self) -> None:
-        """Undo whatever was changed, written or removed."""
+        """Restore every file that was changed, added or removed."""
         found = self._files()
         for path in found - self._bytes.keys():
             path.unlink()

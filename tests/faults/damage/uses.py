@@ -1,4 +1,4 @@
-"""What people do with the files of clocs. Each use returns all that it found, down to the last bit."""
+"""Uses of the files of clocs. Each use yields all of its output exactly."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.faults.stores import fingerprint
 
 Found = Iterator[Any]
 SAMPLE: Final = "source/records100/00000/00001_lr.hea"
-"""A recording that is asked with."""
+"""Recording that is used as a query."""
 
 
 def read_recordings(folder: Path) -> Found:
-    """Every recording of the store with all that is known of it."""
+    """Yield every recording of the store with its metadata."""
     store = open_store(folder / "store")
     for recording in store:
         yield recording.digital, recording.gain, recording.baseline
@@ -46,7 +46,7 @@ def read_recordings(folder: Path) -> Found:
 
 
 def gather_frames(folder: Path) -> Found:
-    """All frames of the training part, in one call; they are cut, not resampled."""
+    """Yield all frames of the training part in one call, without resampling."""
     store = open_store(folder / "store")
     frames = Frames(store, FramePolicy(num_samples=400, sampling_rate=100), records=store.split().mask("train"))
     items = np.arange(len(frames))
@@ -54,7 +54,7 @@ def gather_frames(folder: Path) -> Found:
 
 
 def cached_frames(folder: Path) -> Found:
-    """Frames of two parts, from the cache that both share."""
+    """Yield the frames of two parts from their shared cache."""
     store = open_store(folder / "store")
     policy = store.frame_policy("segments").model_copy(update=CACHED)
     for part in ("train", "validation"):
@@ -63,29 +63,29 @@ def cached_frames(folder: Path) -> Found:
 
 
 def read_split(folder: Path) -> Found:
-    """Who trains and who tests."""
+    """Yield the parts of the split."""
     split = open_store(folder / "store").split()
     yield split.parts, split.metadata, split.sha256
 
 
 def read_quarantine(folder: Path) -> Found:
-    """The recordings that were refused, and why."""
+    """Yield the quarantined recordings with their reasons."""
     yield quarantined_rows(open_store(folder / "store"))
 
 
 def ingest_again(folder: Path) -> Found:
-    """The store after the same ingest, which makes again what is missing."""
+    """Yield the store after the same ingest, which restores missing files."""
     ingest(dataset(), folder / "source", folder / "store")
     yield {name: sha256 for name, sha256 in fingerprint(folder / "store").items() if not name.startswith("frames/")}
 
 
 def train(folder: Path) -> Found:
-    """Two steps of a new run."""
+    """Train two steps of a new run."""
     yield from _trained(folder, "fresh", max_steps=2)
 
 
 def resume(folder: Path) -> Found:
-    """An interrupted run, to its end."""
+    """Resume an interrupted run to its end."""
     yield from _trained(folder, "interrupted")
 
 
@@ -98,7 +98,7 @@ def _trained(folder: Path, run: str, **changes: Any) -> Found:
 
 
 def look_up(folder: Path) -> Found:
-    """The result, the config and the learning curve of a finished run."""
+    """Yield the result, the config and the learning curve of a finished run."""
     done = pretrain({}, training(folder, "finished"))
     yield {key: done[key] for key in ("epochs", "steps", "best_epoch", "validation_loss", "already_finished")}
     yield read_config(Path(done["run"]))
@@ -107,12 +107,12 @@ def look_up(folder: Path) -> Found:
 
 
 def continue_from(folder: Path) -> Found:
-    """Two steps of a run that starts from the encoder."""
+    """Train two steps of a run that starts from the encoder."""
     yield from _trained(folder, "fresh", max_steps=2, init_from=folder / "encoder")
 
 
 def evaluate(folder: Path) -> Found:
-    """A finished evaluation: its result, its scores, and how it compares with itself."""
+    """Yield the result and the scores of a finished evaluation, and its comparison with itself."""
     done = probe(folder / "encoder", folder / "store", runs=folder / "evaluations")
     run = Path(done.pop("run"))
     yield done
@@ -122,7 +122,7 @@ def evaluate(folder: Path) -> Found:
 
 
 def embed(folder: Path) -> Found:
-    """Embeddings and classes of a recording, and the head that was trained with the encoder."""
+    """Yield embeddings and classes of a recording, and the head that was trained with the encoder."""
     encoder = load_encoder(folder / "encoder")
     made = encoder.embed(folder / SAMPLE)
     yield made.values, made.lead, made.start, made.notes
@@ -131,43 +131,43 @@ def embed(folder: Path) -> Found:
 
 
 def load_trained_head(folder: Path) -> Found:
-    """The classifier that was trained with an encoder."""
+    """Yield the classifier that was trained with an encoder."""
     place = folder / "encoder"
     yield {name: value.numpy() for name, value in load_head(place, load_encoder_folder(place)[1]).state_dict().items()}
 
 
 def check_leaks(folder: Path) -> Found:
-    """Which recordings the encoder has seen."""
+    """Yield the recordings that the encoder was trained on."""
     store = open_store(folder / "store")
     yield check_leakage(folder / "encoder", load_encoder_folder(folder / "encoder")[1], store, store.split())
 
 
 def embed_recordings(folder: Path) -> Found:
-    """A new archive of the whole store."""
+    """Yield a new archive of the whole store."""
     embed_store(folder / "encoder", folder / "store", folder / "new-archive")
     yield fingerprint(folder / "new-archive")
 
 
 def embed_again(folder: Path) -> Found:
-    """The archive after the same embedding, which makes again what is missing."""
+    """Yield the archive after the same embedding, which restores missing files."""
     embed_store(folder / "encoder", folder / "store", folder / "archive")
     yield fingerprint(folder / "archive")
 
 
 def read_archive(folder: Path) -> Found:
-    """All vectors of the archive, and what is known of its recordings."""
+    """Yield all vectors of the archive, and the metadata of its recordings."""
     archive = open_archive(folder / "archive")
     yield archive.vectors(), archive.lead_vectors(np.arange(len(archive))), archive.table(STORE_COLUMNS).to_pydict()
 
 
 def index_archive(folder: Path) -> Found:
-    """A new index of the archive."""
+    """Yield a new index of the archive."""
     build_index(folder / "archive", folder / "new-index", "hnsw")
     yield fingerprint(folder / "new-index")
 
 
 def search(folder: Path) -> Found:
-    """Patients near vectors, near a record of the index, and near a file."""
+    """Yield the nearest patients of vectors, of a record in the index, and of a file."""
     index = open_index(folder / "index")
     hits = index.search(np.eye(4, EMBEDDING), 5)
     yield hits.rows, hits.cosines, hits.patient_ids
@@ -176,13 +176,13 @@ def search(folder: Path) -> Found:
 
 
 def search_lists(folder: Path) -> Found:
-    """Patients near vectors, by inverted lists."""
+    """Yield the nearest patients of vectors by inverted lists."""
     hits = open_index(folder / "list-index").search(np.eye(4, EMBEDDING // 2), 5)
     yield hits.rows, hits.cosines, hits.patient_ids
 
 
 def change_index(folder: Path) -> Found:
-    """An index after an addition, in which a deleted patient stays out, and another deletion."""
+    """Yield an index after an addition and a deletion. Deleted patients stay deleted."""
     place = folder / "index"
     yield vars(add_archive(place, folder / "archive"))
     yield vars(delete_patients(place, [open_archive(folder / "archive").table().column("patient_id")[8].as_py()]))
@@ -190,7 +190,7 @@ def change_index(folder: Path) -> Found:
 
 
 def serve(folder: Path) -> Found:
-    """Answers of the service; see ``answers``."""
+    """Yield the answers of the service, see ``answers``."""
     yield from answers(folder, folder / SAMPLE)
 
 
@@ -198,7 +198,7 @@ Use = Callable[[Path], Found]
 
 
 def digests(found: Found) -> Iterator[str]:
-    """A hash of every bit of each thing that a use found."""
+    """Yield a hash of each output of a use."""
     for item in found:
         whole = hashlib.sha256()
         _add(whole, item)

@@ -16,23 +16,23 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.independent import ecgdatakit_reads
+from tests.formats.independent import read_with_ecgdatakit
 from tests.formats.scp_encoding import Scp, crc, record, scp_leads, section
 
-EIGHT = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
+EIGHT_LEADS = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
 TWELVE = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 ANONYMOUS = "scp/scptools_anon_ECG_"
 FILES: dict[str, tuple[tuple[str, ...], float, int, float | None, str | None]] = {
     "scp/contec_0000050.scp": (TWELVE, 800.0, 32767, None, None),
-    "scp/contec_demo.scp": (EIGHT, 1000.0, 10000, 47.0, "male"),
-    "scp/ecgtoolkit_Example.scp": ((*EIGHT, "III", "aVR", "aVL", "aVF"), 500.0, 5000, 49.0, "male"),
-    "scp/scptools_ECG_20170504_163507_123456789.scp": (EIGHT, 600.0, 6000, 104.0, "male"),
+    "scp/contec_demo.scp": (EIGHT_LEADS, 1000.0, 10000, 47.0, "male"),
+    "scp/ecgtoolkit_Example.scp": ((*EIGHT_LEADS, "III", "aVR", "aVL", "aVF"), 500.0, 5000, 49.0, "male"),
+    "scp/scptools_ECG_20170504_163507_123456789.scp": (EIGHT_LEADS, 600.0, 6000, 104.0, "male"),
     f"{ANONYMOUS}00000000_000000_ANON000001.scp": (
         *(("I", "II", "V3R", "V1", "V2", "V4", "V6", "V7"), 600.0, 6000, 36.0, None),
     ),
-    f"{ANONYMOUS}20070321_110542_ANON000004.scp": (EIGHT, 600.0, 6000, 39.0, None),
-    f"{ANONYMOUS}20081029_105642_ANON000010.scp": (EIGHT, 600.0, 6000, 40.0, None),
-    f"{ANONYMOUS}20170504_163507_ANON000009.scp": (EIGHT, 600.0, 6000, 104.0, None),
+    f"{ANONYMOUS}20070321_110542_ANON000004.scp": (EIGHT_LEADS, 600.0, 6000, 39.0, None),
+    f"{ANONYMOUS}20081029_105642_ANON000010.scp": (EIGHT_LEADS, 600.0, 6000, 40.0, None),
+    f"{ANONYMOUS}20170504_163507_ANON000009.scp": (EIGHT_LEADS, 600.0, 6000, 104.0, None),
 }
 """Leads, sampling rate, number of samples, age and sex of every file."""
 REFUSED = {
@@ -42,7 +42,7 @@ REFUSED = {
 SMALL = np.array([[1, -2, 300, 4, 0], [50, 60, -70, 80, -500]])
 
 
-def made(raw: bytes) -> Recording:
+def read_example(raw: bytes) -> Recording:
     return read_from(MemorySource({"s.scp": raw}), "s.scp")
 
 
@@ -63,7 +63,7 @@ def test_every_file_is_read(name: str, hospital_files: Path) -> None:
 def test_values_match_ecgdatakit(name: str, hospital_files: Path, tmp_path: Path) -> None:
     """ecgdatakit rejects the two contec files."""
     source = open_source(hospital_files)
-    recording, theirs = read_from(source, name), ecgdatakit_reads(source.read(name), tmp_path, "theirs.scp")
+    recording, theirs = read_from(source, name), read_with_ecgdatakit(source.read(name), tmp_path, "theirs.scp")
     assert recording.leads == tuple(theirs.leads)
     assert recording.sampling_rate == theirs.sampling_rate
     np.testing.assert_allclose(recording.physical(), np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
@@ -133,13 +133,13 @@ def test_age_is_stated_or_computed_from_dates(
     tags += struct.pack("<BHHBB", 25, 4, *acquired) if acquired else b""
     scp = scp_leads(SMALL)
     scp.sections[1] = tags + b"\xff\0\0"
-    assert made(record(scp)).age == pytest.approx(expected)
+    assert read_example(record(scp)).age == pytest.approx(expected)
 
 
 def test_section_1_is_read_up_to_the_first_invalid_tag() -> None:
     scp = scp_leads(SMALL)
     scp.sections[1] = struct.pack("<BHB", 8, 1, 2) + struct.pack("<BH", 0, 5000) + b"cut off"
-    assert made(record(scp)).sex == "female"
+    assert read_example(record(scp)).sex == "female"
     assert read_identity_from(MemorySource({"s.scp": record(scp)}), "s.scp") == {"patient_name": ("cut off",)}
 
 
@@ -148,7 +148,7 @@ def test_section_1_is_read_up_to_the_first_invalid_tag() -> None:
     [(1667, 600.0), (2000, 500.0), (3333, 300.0), (3906, 256.0), (1250, 800.0), (30030, 1e6 / 30030)],
 )
 def test_sampling_rate_from_rounded_interval(interval: int, sampling_rate: float) -> None:
-    assert made(record(scp_leads(SMALL, interval=interval))).sampling_rate == sampling_rate
+    assert read_example(record(scp_leads(SMALL, interval=interval))).sampling_rate == sampling_rate
 
 
 def test_checksums_follow_the_standard() -> None:
@@ -165,19 +165,19 @@ def test_damaged_section_is_rejected_by_its_number(number: int) -> None:
     (at,) = struct.unpack_from("<I", raw, 22 + 10 * number + 6)
     raw[at - 1 + 16] ^= 1
     with pytest.raises(FormatError, match=rf"section {number} does not match its checksum"):
-        made(bytes(raw))
+        read_example(bytes(raw))
 
 
 def test_wrong_checksum_of_the_record_is_noted() -> None:
     raw = bytearray(record(scp_leads(SMALL)))
     raw[0] ^= 1
-    recording = made(bytes(raw))
+    recording = read_example(bytes(raw))
     np.testing.assert_array_equal(recording.digital, SMALL)
     assert recording.provenance.notes == ("the checksum of the record does not match; those of its sections do",)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({3: b"\0\0"}, "section 3 lists no leads"),
         ({3: struct.pack("<BBIIB", 1, 12, 5, 4, 1)}, "a lead from sample 5 to 4 is invalid"),
@@ -193,11 +193,11 @@ def test_wrong_checksum_of_the_record_is_noted() -> None:
         ({6: struct.pack("<HHBB", 2500, 2000, 7, 0) + bytes(40)}, "differences of order 7"),
     ],
 )
-def test_invalid_sections_are_rejected(change: dict[int, bytes], said: str) -> None:
+def test_invalid_sections_are_rejected(change: dict[int, bytes], message: str) -> None:
     scp = scp_leads(SMALL)
     scp.sections |= change
-    with pytest.raises(FormatError, match=said):
-        made(record(scp))
+    with pytest.raises(FormatError, match=message):
+        read_example(record(scp))
 
 
 @pytest.mark.parametrize("number", [3, 6])
@@ -205,9 +205,9 @@ def test_record_without_leads_or_rhythm_is_rejected(number: int) -> None:
     scp = scp_leads(SMALL)
     del scp.sections[number]
     with pytest.raises(FormatError, match=f"has no section {number}"):
-        made(record(scp))
+        read_example(record(scp))
 
 
 def test_empty_record_is_rejected() -> None:
     with pytest.raises(FormatError, match="has no section 3"):
-        made(record(Scp()))
+        read_example(record(Scp()))

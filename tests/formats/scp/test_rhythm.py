@@ -17,7 +17,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.independent import ecgdatakit_reads
+from tests.formats.independent import read_with_ecgdatakit
 from tests.formats.scp_encoding import (
     DEFAULT_TABLE,
     Ints,
@@ -45,7 +45,7 @@ FIDUCIAL = 61
 SAMPLES = 1000
 
 
-def made(scp: Scp) -> Recording:
+def read_example(scp: Scp) -> Recording:
     return read_from(MemorySource({"s.scp": record(scp)}), "s.scp")
 
 
@@ -66,7 +66,7 @@ def reference(seed: int) -> Ints:
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_differences_of_every_order(order: int, huffman: bool) -> None:
     rows = np.array([wave(1), wave(2), -wave(3)])
-    np.testing.assert_array_equal(made(scp_leads(rows, order=order, huffman=huffman)).digital, rows)
+    np.testing.assert_array_equal(read_example(scp_leads(rows, order=order, huffman=huffman)).digital, rows)
 
 
 @settings(max_examples=50)
@@ -84,7 +84,7 @@ def test_round_trip_of_any_samples(samples: list[int], order: int, huffman: bool
         first = samples[:order]
         scp.sections[6] = data_section([first + [int(value) for value in wrapped[order:]]], huffman=huffman)
         scp.sections[6] = scp.sections[6][:4] + bytes([order]) + scp.sections[6][5:]
-    np.testing.assert_array_equal(made(scp).digital, rows)
+    np.testing.assert_array_equal(read_example(scp).digital, rows)
 
 
 def table(codes: list[tuple[str, int, int, int]]) -> bytes:
@@ -103,7 +103,7 @@ def test_custom_huffman_table() -> None:
     scp = Scp({2: struct.pack("<H", 1) + own, 3: lead_section([(1, 1, 6)])})
     data = packed(bits)
     scp.sections[6] = struct.pack("<HHBBH", 2500, 2000, 0, 0, len(data)) + data
-    assert made(scp).digital.tolist() == [[7, -3, -1000, 103, 97, 7]]
+    assert read_example(scp).digital.tolist() == [[7, -3, -1000, 103, 97, 7]]
 
 
 def test_switches_of_tables_within_a_lead() -> None:
@@ -113,7 +113,7 @@ def test_switches_of_tables_within_a_lead() -> None:
     leads = [packed("0" + "11" + "10" + "0" + "11" + "0" + "10" + "0" + "11"), packed("0" * 6)]
     sizes = struct.pack("<HH", *map(len, leads))
     scp.sections[6] = struct.pack("<HHBB", 2500, 2000, 0, 0) + sizes + b"".join(leads)
-    assert made(scp).digital.tolist() == [[1, 5, -1, -1, 1, 5], [1] * 6]
+    assert read_example(scp).digital.tolist() == [[1, 5, -1, -1, 1, 5], [1] * 6]
 
 
 @pytest.mark.parametrize("bits", ["1" * 64, "10" + "1" * 62])
@@ -121,14 +121,14 @@ def test_invalid_codes_and_switches_are_rejected(bits: str) -> None:
     scp = Scp({2: struct.pack("<H", 1) + table([("0", 0, 1, 1), ("10", 0, 0, 9)]), 3: lead_section([(1, 1, 6)])})
     scp.sections[6] = struct.pack("<HHBBH", 2500, 2000, 0, 0, 8) + packed(bits)
     with pytest.raises(FormatError, match="an invalid Huffman code"):
-        made(scp)
+        read_example(scp)
 
 
 def test_truncated_huffman_code_is_rejected() -> None:
     scp = scp_leads(np.array([wave(1)]))
     scp.sections[3] = lead_section([(1, 1, SAMPLES + 2000)])
     with pytest.raises(FormatError, match="ends before its last sample"):
-        made(scp)
+        read_example(scp)
 
 
 @pytest.mark.parametrize("huffman", [False, True])
@@ -139,7 +139,7 @@ def test_sizes_that_overflow_16_bits(huffman: bool) -> None:
     scp = scp_leads(rows, order=0, huffman=huffman)
     sizes = struct.unpack_from("<3H", scp.sections[6], 6)
     assert sum(sizes) < len(scp.sections[6]) - 2**16
-    np.testing.assert_array_equal(made(scp).digital, rows)
+    np.testing.assert_array_equal(read_example(scp).digital, rows)
 
 
 def residuals(rows: Ints, beats: Beats, nanovolts: int = 2500) -> Scp:
@@ -159,20 +159,20 @@ def test_reference_beat_is_added(nanovolts: int, tmp_path: Path) -> None:
     """It is added only at beats of type 0, aligned at the fiducial point."""
     rows = np.array([wave(4), wave(5)])
     scp = residuals(rows, BEATS, nanovolts)
-    recording = made(scp)
+    recording = read_example(scp)
     np.testing.assert_allclose(recording.signal, rows * nanovolts * 1e-6, rtol=0, atol=1e-6)
-    theirs = ecgdatakit_reads(record(scp), tmp_path, "theirs.scp")
+    theirs = read_with_ecgdatakit(record(scp), tmp_path, "theirs.scp")
     np.testing.assert_allclose(recording.signal, np.stack(list(theirs.leads.values())), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(4, "does not list the heartbeats"), (5, "has no section 5, the reference beat")]
+    ("number", "message"), [(4, "does not list the heartbeats"), (5, "has no section 5, the reference beat")]
 )
-def test_subtracted_rhythm_needs_the_reference_beat(number: int, said: str) -> None:
+def test_subtracted_rhythm_needs_the_reference_beat(number: int, message: str) -> None:
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     del scp.sections[number]
-    with pytest.raises(FormatError, match=said):
-        made(scp)
+    with pytest.raises(FormatError, match=message):
+        read_example(scp)
 
 
 def bimodal(rows: Ints, beats: Beats, *, minus: bool, flagged: bool = True, protocol: int = 20) -> Scp:
@@ -194,7 +194,7 @@ def bimodal(rows: Ints, beats: Beats, *, minus: bool, flagged: bool = True, prot
 @pytest.mark.parametrize("minus", [False, True])
 def test_bimodal_compression(minus: bool) -> None:
     rows = np.array([wave(6), wave(7)])
-    recording = made(bimodal(rows, BEATS, minus=minus))
+    recording = read_example(bimodal(rows, BEATS, minus=minus))
     assert (recording.sampling_rate, recording.num_samples) == (500.0, SAMPLES)
     assert recording.provenance.notes == ("stored at 1/4 of the rate outside the heartbeats, and interpolated there",)
     inside = np.zeros(SAMPLES, bool)
@@ -210,7 +210,7 @@ def test_decimated_sample_is_the_middle_of_its_group() -> None:
     """A ramp between zones is restored except at its ends. Incomplete groups are stored unchanged."""
     ramp = np.tile(np.arange(0, 8 * 43, 8), (2, 1))
     beats: Beats = [(1, 1, 5, 10, 1, 10), (1, 20, 25, 30, 30, 32)]
-    digital = made(bimodal(ramp, beats, minus=False)).digital[0]
+    digital = read_example(bimodal(ramp, beats, minus=False)).digital[0]
     assert digital[:10].tolist() == ramp[0, :10].tolist()
     middles = [ramp[0, at : at + 4].mean() for at in (10, 14, 18, 22)]  # 19 samples: four groups, three left over
     assert digital[10:12].tolist() == [middles[0]] * 2
@@ -223,7 +223,7 @@ def test_decimated_sample_is_the_middle_of_its_group() -> None:
 def test_decimation_without_the_flag() -> None:
     """Some writers subtract and decimate without setting the flag."""
     rows = np.array([wave(6), wave(7)])
-    flagged, plain = (made(bimodal(rows, BEATS, minus=True, flagged=flag)) for flag in (True, False))
+    flagged, plain = (read_example(bimodal(rows, BEATS, minus=True, flagged=flag)) for flag in (True, False))
     np.testing.assert_array_equal(flagged.digital, plain.digital)
 
 
@@ -232,17 +232,17 @@ def test_bimodal_flag_is_ignored_from_version_3() -> None:
     scp = scp_leads(rows)
     scp.sections[6] = scp.sections[6][:5] + b"\1" + scp.sections[6][6:]
     scp.protocol = 30
-    np.testing.assert_array_equal(made(scp).digital, rows)
+    np.testing.assert_array_equal(read_example(scp).digital, rows)
     scp.protocol = 20
     with pytest.raises(FormatError, match="has no section 5"):
-        made(scp)
+        read_example(scp)
 
 
 def test_inconsistent_sampling_intervals_are_rejected() -> None:
     scp = bimodal(np.array([wave(6), wave(7)]), BEATS, minus=True)
     scp.sections[6] = struct.pack("<HH", 5000, 3000) + scp.sections[6][4:]
     with pytest.raises(FormatError, match="intervals of 3000 and 2000 us do not match"):
-        made(scp)
+        read_example(scp)
 
 
 @pytest.mark.parametrize("minus", [False, True])
@@ -256,7 +256,7 @@ def test_truncated_lead_cannot_be_decompressed(minus: bool) -> None:
     if not minus:
         scp.sections[6] = data_section(half, nanovolts=5000, interval=8000, bimodal=True)
     with pytest.raises(FormatError, match="ends before its last sample"):
-        made(scp)
+        read_example(scp)
 
 
 @pytest.mark.parametrize("beats", [[BEATS[0]] * 200, [(0, 1, 500, 1000, 1, 0)] * 5])
@@ -265,13 +265,13 @@ def test_too_many_heartbeats_are_rejected(beats: Beats) -> None:
     scp = residuals(np.array([wave(4), wave(5)]), BEATS)
     scp.sections[4] = beat_section(300, FIDUCIAL, beats)
     with pytest.raises(FormatError, match="do not fit in 1000 samples"):
-        made(scp)
+        read_example(scp)
 
 
 def test_leads_recorded_one_after_another_are_aligned() -> None:
     rows = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     places = [(1, 1, 3), (2, 4, 6), (3, 4, 6)]
-    recording = made(Scp({3: lead_section(places), 6: data_section(rows)}))
+    recording = read_example(Scp({3: lead_section(places), 6: data_section(rows)}))
     lacking = -(2**15)
     assert recording.digital.tolist() == [
         [1, 2, 3] + [lacking] * 3,
@@ -284,12 +284,12 @@ def test_leads_recorded_one_after_another_are_aligned() -> None:
 def test_leads_far_apart_are_rejected() -> None:
     places = [(1, 1, 3), (2, 4_000_000_001, 4_000_000_003)]
     with pytest.raises(FormatError, match="too far apart"):
-        made(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6]])}))
+        read_example(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6]])}))
 
 
 def test_calculated_and_unknown_leads() -> None:
     places = [(1, 1, 3), (111, 1, 3), (200, 1, 3)]
-    recording = made(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6], [7, 8, 9]])}))
+    recording = read_example(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6], [7, 8, 9]])}))
     assert recording.leads == ("I", "III", "ECG")
     assert recording.digital.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     assert recording.provenance.notes == ("1 leads are stated to be calculated from others",)

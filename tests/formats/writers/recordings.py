@@ -58,7 +58,7 @@ def recordings(draw: st.DrawFn, missing: bool = True, fastest: float = 1e4) -> R
     )
 
 
-def put(recording: Recording, path: Path, contents: WriteOptions = DEFAULT) -> tuple[str, ...]:
+def write_quickly(recording: Recording, path: Path, contents: WriteOptions = DEFAULT) -> tuple[str, ...]:
     """Write like ``write`` but without waiting for the disk. Return the notes."""
     writer = writer_for(path, None)
     encoded = encode(recording, writer, file_stem(path, writer), contents)

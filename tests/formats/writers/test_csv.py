@@ -16,12 +16,12 @@ from clocs.formats import read
 from clocs.formats.writing import WriteOptions
 from clocs.signals.leads import add_derived_leads
 from tests.conftest import make_recording
-from tests.formats.writers.recordings import chapman, millivolts, put, recordings
+from tests.formats.writers.recordings import chapman, millivolts, recordings, write_quickly
 
 
 def check(recording: Recording, path: Path) -> None:
     """Assert that all fields of a recording are restored, and that pandas reads time and millivolts."""
-    assert put(recording, path) == ()
+    assert write_quickly(recording, path) == ()
     expected = millivolts(recording)
     table = pd.read_csv(path, comment="#", dtype=np.float64)
     assert tuple(table.columns) == ("time", *recording.leads)
@@ -49,16 +49,16 @@ def test_exact_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) ->
 
 def test_only_written_leads_are_listed_as_derived(tmp_path: Path) -> None:
     some = add_derived_leads(make_recording(("I", "II"))).select(("I", "II", "III", "aVR"))
-    put(some, tmp_path / "r.csv", WriteOptions(derived=False))
+    write_quickly(some, tmp_path / "r.csv", WriteOptions(derived=False))
     assert "# derived" not in (tmp_path / "r.csv").read_text()
-    put(some.select(("III", "aVR")), tmp_path / "r.csv", WriteOptions(derived=True))
+    write_quickly(some.select(("III", "aVR")), tmp_path / "r.csv", WriteOptions(derived=True))
     assert '# derived: ["III", "aVR"]\n' in (tmp_path / "r.csv").read_text()
 
 
 def test_file_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
     """Names of leads and labels are escaped, and restored on reading."""
     recording = make_recording(("-aVR", "=1+1", "V2"), labels=("=1+1", "AF,=2+2", "AF;@x"))
-    put(recording, tmp_path / "r.csv")
+    write_quickly(recording, tmp_path / "r.csv")
     head = [line for line in (tmp_path / "r.csv").read_text().splitlines() if not line[:1].isdigit()]
     cells = [cell for line in head for cell in re.split("[,;]", line)]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
@@ -68,7 +68,7 @@ def test_file_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
 
 def test_polars_reads_the_file(real_data: Path, tmp_path: Path) -> None:
     (recording,) = chapman(real_data / "chapman.zip", 1)
-    put(recording, tmp_path / "r.csv")
+    write_quickly(recording, tmp_path / "r.csv")
     table = pl.read_csv(tmp_path / "r.csv", comment_prefix="#")
     assert table.columns == ["time", *recording.leads]
     np.testing.assert_array_equal(table["II"], millivolts(recording)[recording.leads.index("II")])

@@ -21,7 +21,7 @@ from clocs.formats.writers.digital_values import ROUNDED
 from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD_LEADS
 from tests.conftest import make_recording
-from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
+from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, recordings, write_quickly
 
 TWELVE_LEADS = "1.2.840.10008.5.1.4.1.1.9.1.1"
 GENERAL = "1.2.840.10008.5.1.4.1.1.9.1.2"
@@ -31,7 +31,7 @@ SCP_ECG = {"I": 1, "II": 2, "V1": 3, "V2": 4, "V6": 8, "III": 61, "aVR": 62, "aV
 """Lead numbers of SCP-ECG, as PS3.16 CID 3001 of 2001 lists them."""
 
 
-def loaded(path: Path) -> tuple[Dataset, npt.NDArray[np.float64]]:
+def load_dataset(path: Path) -> tuple[Dataset, npt.NDArray[np.float64]]:
     """Return the dataset, and its samples in microvolt, shape (leads, samples). NaN is padding."""
     dataset = pydicom.dcmread(path)
     group = dataset.WaveformSequence[0]
@@ -45,8 +45,8 @@ def loaded(path: Path) -> tuple[Dataset, npt.NDArray[np.float64]]:
 
 def check(recording: Recording, folder: Path) -> tuple[str, ...]:
     """Assert that samples, leads, sampling rate and labels are restored, up to the precision of DICOM."""
-    notes = put(recording, folder / "r.dcm")
-    dataset, microvolts = loaded(folder / "r.dcm")
+    notes = write_quickly(recording, folder / "r.dcm")
+    dataset, microvolts = load_dataset(folder / "r.dcm")
     group = dataset.WaveformSequence[0]
     steps = np.array([abs(float(channel.ChannelSensitivity)) for channel in group.ChannelDefinitionSequence])[:, None]
     expected = 1000 * millivolts(recording)
@@ -82,7 +82,7 @@ def test_round_trip_of_any_recording(recording: Recording, tmp_path_factory: pyt
         assert ROUNDED not in notes
 
 
-def exactly(recording: Recording, folder: Path) -> None:
+def check_exact(recording: Recording, folder: Path) -> None:
     """Assert that a real recording is restored exactly, and that its leads have codes."""
     assert check(recording, folder) == ()
     ours = read(folder / "r.dcm", derive_leads=False)
@@ -95,7 +95,7 @@ def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
         *chapman(real_data / "chapman.zip", 5),
         *list(originals(real_data / "originals.zip", "ludb"))[:5],
     ):
-        exactly(recording, tmp_path)
+        check_exact(recording, tmp_path)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_round_trip_of_all_originals(real_data: Path, publisher: str, tmp_path: 
     found = list(originals(real_data / "originals.zip", publisher))
     assert len(found) == ORIGINALS[publisher]
     for recording in found:
-        exactly(recording, tmp_path)
+        check_exact(recording, tmp_path)
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_round_trip_of_a_hundred_chapman_recordings(real_data: Path, tmp_path: P
     found = list(chapman(real_data / "chapman.zip", 100))
     assert len(found) == 100
     for recording in found:
-        exactly(recording, tmp_path)
+        check_exact(recording, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_age_in_years_months_or_days(age: float, written: str, exact: bool, tmp_
 def test_derived_lead_is_marked(tmp_path: Path) -> None:
     write(make_recording(), tmp_path / "r.dcm", derived=True)
     channels = pydicom.dcmread(tmp_path / "r.dcm").WaveformSequence[0].ChannelDefinitionSequence
-    said = {channel.ChannelLabel: channel.get("ChannelDerivationDescription") for channel in channels}
-    assert said["II"] is None
-    assert said["aVF"] == "computed from leads I and II"
+    message = {channel.ChannelLabel: channel.get("ChannelDerivationDescription") for channel in channels}
+    assert message["II"] is None
+    assert message["aVF"] == "computed from leads I and II"
 
 
 def test_raw_digital_values_are_rejected(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from clocs.formats.writers.edf_layout import (
 )
 from clocs.formats.writing import FILLED_NOTE, WriteOptions, write
 from tests.conftest import make_recording
-from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, put, recordings
+from tests.formats.writers.recordings import ORIGINALS, chapman, millivolts, originals, recordings, write_quickly
 
 SCALE = "the gain is rounded to the eight characters of its header field"
 RATE = "the sampling rate is rounded, because the header counts time in 10 us"
@@ -42,7 +42,7 @@ PER_MILLIVOLT = {"uV": 1000.0, "mV": 1.0, "V": 1e-3, "nV": 1e6}
 
 def check(recording: Recording, path: Path) -> tuple[str, ...]:
     """Assert that pyedflib reads the same integers, gain, sampling rate, names and length, except as noted."""
-    notes = put(recording, path)
+    notes = write_quickly(recording, path)
     expected, num_samples = millivolts(recording), recording.num_samples
     with contextlib.closing(pyedflib.EdfReader(str(path))) as file:
         assert file.getSignalLabels() == [
@@ -96,12 +96,12 @@ def test_duration_of_data_records_is_exact(num_samples: int, tmp_path: Path) -> 
     assert check(make_recording(("II",), num_samples), tmp_path / "r.edf") == ()
 
 
-def exactly(recording: Recording, path: Path) -> None:
+def check_exact(recording: Recording, path: Path) -> None:
     """Assert that pyedflib and clocs restore integers, gains and sampling rate of a real recording exactly."""
     gone = recording.digital == missing_value(recording.digital.dtype)
     if gone.any():
         with pytest.raises(SignalError, match=f"{gone.sum()} samples are missing"):
-            put(recording, path)
+            write_quickly(recording, path)
         recording = dataclasses.replace(recording, digital=np.where(gone, np.int16(0), recording.digital))
     assert set(check(recording, path)) <= {AGE}
     ours = read(path, derive_leads=False)
@@ -120,7 +120,7 @@ def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
         *chapman(real_data / "chapman.zip", 5),
         *list(originals(real_data / "originals.zip", "ludb"))[:5],
     ):
-        exactly(recording, tmp_path / "r.edf")
+        check_exact(recording, tmp_path / "r.edf")
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_round_trip_of_all_originals(real_data: Path, publisher: str, ending: st
     found = list(originals(real_data / "originals.zip", publisher))
     assert len(found) == ORIGINALS[publisher]
     for recording in found:
-        exactly(recording, tmp_path / f"r.{ending}")
+        check_exact(recording, tmp_path / f"r.{ending}")
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_round_trip_of_a_hundred_chapman_recordings(real_data: Path, tmp_path: P
     found = list(chapman(real_data / "chapman.zip", 100))
     assert len(found) == 100
     for recording in found:
-        exactly(recording, tmp_path / "r.edf")
+        check_exact(recording, tmp_path / "r.edf")
 
 
 @settings(max_examples=150)
@@ -237,8 +237,8 @@ def test_missing_samples_are_rejected_or_filled_with_an_annotation(tmp_path: Pat
     recording = make_recording(("I", "V2"), 1000)
     recording.digital[1, 200:300] = missing_value(np.int16)
     with pytest.raises(SignalError, match="100 samples are missing, and edf files cannot mark them"):
-        put(recording, tmp_path / "r.edf")
-    assert put(recording, tmp_path / "r.edf", WriteOptions(fill_missing=True)) == (FILLED_NOTE,)
+        write_quickly(recording, tmp_path / "r.edf")
+    assert write_quickly(recording, tmp_path / "r.edf", WriteOptions(fill_missing=True)) == (FILLED_NOTE,)
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         values = file.readSignal(1, digital=True)
         onset, duration, text = file.readAnnotations()
@@ -251,7 +251,7 @@ def test_fill_value_outside_16_bits(tmp_path: Path) -> None:
     recording = make_recording(("I",), 500)
     recording.digital[0, 5] = missing_value(np.int16)
     moved = dataclasses.replace(recording, baseline=np.array([40_000], np.int32))
-    put(moved, tmp_path / "r.edf", WriteOptions(fill_missing=True))
+    write_quickly(moved, tmp_path / "r.edf", WriteOptions(fill_missing=True))
     ours = read(tmp_path / "r.edf")
     assert ours.signal[0, 5] == 0
     np.testing.assert_allclose(np.delete(ours.signal, 5), np.delete(moved.signal, 5), atol=0.0015)
@@ -260,7 +260,7 @@ def test_fill_value_outside_16_bits(tmp_path: Path) -> None:
 def test_labels_and_episodes_are_annotations(tmp_path: Path) -> None:
     episodes = (Episode(0, 250, "NSR"), Episode(250, 5000, "AFIB" * 20))
     recording = dataclasses.replace(make_recording(labels=("59118001", "Vorhofflattern öö")), episodes=episodes)
-    assert put(recording, tmp_path / "r.edf") == ("labels are shortened or left out",)
+    assert write_quickly(recording, tmp_path / "r.edf") == ("labels are shortened or left out",)
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         onset, duration, text = file.readAnnotations()
     assert onset.tolist() == [0.0, 0.0, 0.0, 0.5]
@@ -271,7 +271,7 @@ def test_labels_and_episodes_are_annotations(tmp_path: Path) -> None:
 def test_many_annotations(tmp_path: Path) -> None:
     episodes = tuple(Episode(start, start + 1, f"e{start}") for start in range(200))
     recording = dataclasses.replace(make_recording(), episodes=episodes)
-    notes = put(recording, tmp_path / "r.edf")
+    notes = write_quickly(recording, tmp_path / "r.edf")
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         found = file.readAnnotations()[2].tolist()
         np.testing.assert_array_equal(file.readSignal(2, digital=True), recording.digital[2])
@@ -282,24 +282,24 @@ def test_many_annotations(tmp_path: Path) -> None:
 
 def test_no_patient_id_and_no_date_by_default(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(patient_id="Smith 42"), site="St Elsewhere", sex="female")
-    put(recording, tmp_path / "r.edf")
+    write_quickly(recording, tmp_path / "r.edf")
     raw = (tmp_path / "r.edf").read_bytes()
     assert raw[8:88].decode().strip() == "X F X X"
     assert raw[88:168].decode().strip() == "Startdate 01-JAN-1985 X X X"
     assert b"Elsewhere" not in raw
-    put(recording, tmp_path / "r.edf", WriteOptions(patient_ids=True))
+    write_quickly(recording, tmp_path / "r.edf", WriteOptions(patient_ids=True))
     assert (tmp_path / "r.edf").read_bytes()[8:88].decode().strip() == "Smith_42 F X X"
 
 
 def test_same_recording_gives_same_bytes(tmp_path: Path) -> None:
     for name in ("a.edf", "b.edf"):
-        put(make_recording(), tmp_path / name)
+        write_quickly(make_recording(), tmp_path / name)
     assert (tmp_path / "a.edf").read_bytes() == (tmp_path / "b.edf").read_bytes()
 
 
 def test_raw_digital_values_have_no_unit(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(), unit="adu", gain=np.ones(3))
-    put(recording, tmp_path / "r.edf")
+    write_quickly(recording, tmp_path / "r.edf")
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         assert file.getPhysicalDimension(0) == ""
         np.testing.assert_array_equal(file.readSignal(0), recording.digital[0])
@@ -307,7 +307,7 @@ def test_raw_digital_values_have_no_unit(tmp_path: Path) -> None:
 
 def test_long_lead_names_are_numbered(tmp_path: Path) -> None:
     recording = make_recording(("a very long name 1", "a very long name 2"))
-    assert put(recording, tmp_path / "r.edf") == ("lead names are shortened or written in ASCII",)
+    assert write_quickly(recording, tmp_path / "r.edf") == ("lead names are shortened or written in ASCII",)
     with contextlib.closing(pyedflib.EdfReader(str(tmp_path / "r.edf"))) as file:
         assert file.getSignalLabels() == ["ECG 1", "ECG 2"]
 

@@ -15,12 +15,12 @@ from clocs.core.recording import Recording, missing_value
 from clocs.formats.writers.parquet import ROUNDED
 from clocs.formats.writing import WriteOptions
 from tests.conftest import make_recording
-from tests.formats.writers.recordings import chapman, millivolts, put, recordings
+from tests.formats.writers.recordings import chapman, millivolts, recordings, write_quickly
 
 
 def check(recording: Recording, path: Path) -> None:
     """Assert that integers can be restored from millivolts, gains and baselines, except as noted."""
-    notes = put(recording, path)
+    notes = write_quickly(recording, path)
     table = pd.read_parquet(path)
     assert len(table) == 1
     row = table.iloc[0]
@@ -45,7 +45,7 @@ def check(recording: Recording, path: Path) -> None:
 def test_round_trip_of_any_recording(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
     if recording.digital.dtype == np.int16:
-        assert ROUNDED not in put(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
+        assert ROUNDED not in write_quickly(recording, tmp_path_factory.mktemp("parquet") / "r.parquet")
 
 
 def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_round_trip_of_real_recordings(real_data: Path, tmp_path: Path) -> None:
 
 def test_polars_explodes_leads_to_rows(tmp_path: Path) -> None:
     recording = make_recording()
-    put(recording, tmp_path / "r.parquet")
+    write_quickly(recording, tmp_path / "r.parquet")
     table = pl.read_parquet(tmp_path / "r.parquet").explode("leads", "signal")
     assert table["leads"].to_list() == ["I", "II", "V2"]
     np.testing.assert_array_equal(table["signal"][1].to_numpy(), recording.signal[1])
@@ -63,9 +63,9 @@ def test_polars_explodes_leads_to_rows(tmp_path: Path) -> None:
 
 def test_patient_id_is_written_only_on_request(tmp_path: Path) -> None:
     recording = dataclasses.replace(make_recording(patient_id="Smith-42"), site="St Elsewhere")
-    put(recording, tmp_path / "r.parquet")
+    write_quickly(recording, tmp_path / "r.parquet")
     assert pl.read_parquet(tmp_path / "r.parquet")["patient_id"].to_list() == [None]
-    put(recording, tmp_path / "r.parquet", WriteOptions(patient_ids=True))
+    write_quickly(recording, tmp_path / "r.parquet", WriteOptions(patient_ids=True))
     table = pl.read_parquet(tmp_path / "r.parquet")
     assert table["patient_id"].to_list() == ["Smith-42"]
     assert "St Elsewhere" not in str(table.to_dicts())

@@ -15,12 +15,12 @@ from clocs.formats import read
 from clocs.formats.writers.wfdb import SCALE_LOST, TEXT_CHANGED
 from clocs.formats.writing import write
 from tests.conftest import make_recording
-from tests.formats.writers.recordings import ORIGINALS, chapman, originals, put, recordings
+from tests.formats.writers.recordings import ORIGINALS, chapman, originals, recordings, write_quickly
 
 
 def check(recording: Recording, folder: Path) -> None:
     """Assert that the package reads the same integers, gain, baseline, sampling rate, names and length."""
-    put(recording, folder / "r.hea")
+    write_quickly(recording, folder / "r.hea")
     raw = wfdb.rdrecord(str(folder / "r"), physical=False)
     np.testing.assert_array_equal(raw.d_signal.T, recording.digital)
     np.testing.assert_array_equal(raw.adc_gain, recording.gain)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import FormatError
 from clocs.formats.byte_fields import unpack
-from clocs.formats.channels import Channel, gain_from_resolution
+from clocs.formats.channels import Channel, DigitalValues, gain_from_resolution
 from clocs.formats.lead_codes import CALCULATED_LEADS, LEADS
+from clocs.formats.scp.beats import (
+    LeadSpan,
+    add_reference_beat,
+    check_beats,
+    interpolate,
+    num_stored,
+    read_beats,
+)
 from clocs.formats.scp.huffman import Decoder, read_tables
 from clocs.formats.scp.record import Record, Section
 
@@ -27,42 +35,6 @@ FIRST_VERSION_WITHOUT_BIMODAL: Final = 30
 """Version, times ten, from which the flag of bimodal compression is reserved."""
 MAX_FACTOR: Final = 8
 """Maximum decimation outside the heartbeats."""
-MIN_SAMPLES_PER_BEAT: Final = 8
-"""Minimum number of samples per heartbeat: a sixth of a second at 50 Hz."""
-MAX_OVERLAP: Final = 4
-"""Maximum number of samples in all heartbeats, as a multiple of the longest lead."""
-
-DigitalValues = npt.NDArray[np.integer[Any]]
-
-
-class LeadSpan(NamedTuple):
-    """A lead of section 3. Samples count from 1."""
-
-    number: int
-    """Number of the lead in ``lead_codes``."""
-    first: int
-    """First sample."""
-    last: int
-    """Last sample."""
-
-    @property
-    def num_samples(self) -> int:
-        return self.last - self.first + 1
-
-
-class Beat(NamedTuple):
-    """A heartbeat of section 4. Samples count from 1."""
-
-    kind: int
-    """Type of the beat. The reference beat was subtracted from beats of type 0."""
-    first: int
-    """First sample from which the reference beat was subtracted."""
-    fiducial: int
-    """Sample that is aligned with the fiducial point of the reference beat."""
-    last: int
-    """Last sample from which the reference beat was subtracted."""
-    protected: tuple[int, int] = (1, 0)
-    """First and last sample of the zone that is stored at the full sampling rate."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +69,14 @@ def read_rhythm(record: Record) -> Rhythm:
     section = record.required_section(6, "the rhythm")
     huffman = record.section(2)
     decoder = Decoder(read_tables(huffman.body, record.name), record.name) if huffman else None
-    beats, length, fiducial = _read_beats(record)
+    beats, length, fiducial = read_beats(record)
     if is_subtracted and not beats:
         raise FormatError(f"{record.name}: section 4 does not list the heartbeats that lack the reference beat")
     reference = _read_reference_beat(record, spans, decoder, length) if is_subtracted or _is_bimodal(section) else None
     decimation = _decimation(section.body, reference, record.name)
     _check_claim(sum(span.num_samples for span in spans), section.body, record.name)
-    _check_beats(beats, spans, record.name)
-    counts = [_num_stored(span, beats, decimation) for span in spans]
+    check_beats(beats, spans, record.name)
+    counts = [num_stored(span, beats, decimation) for span in spans]
     decoded = _decode_section(section, 6, counts, decoder, record.name)
     is_short = any(len(lead) < count for lead, count in zip(decoded.leads, counts, strict=True))
     if is_short and (decimation > 1 or is_subtracted):
@@ -113,13 +85,13 @@ def read_rhythm(record: Record) -> Rhythm:
     leads: list[DigitalValues] = list(decoded.leads)
     if decimation > 1:
         notes.append(f"stored at 1/{decimation} of the rate outside the heartbeats, and interpolated there")
-        leads = [_interpolate(lead, span, beats, decimation) for lead, span in zip(leads, spans, strict=True)]
+        leads = [interpolate(lead, span, beats, decimation) for lead, span in zip(leads, spans, strict=True)]
     resolution = decoded.nanovolts
     if is_subtracted and reference:
         resolution = math.gcd(decoded.nanovolts, reference.nanovolts)
         scales = (decoded.nanovolts // resolution, reference.nanovolts // resolution)
         leads = [
-            _add_reference_beat(lead, span, beats, fiducial, beat, scales)
+            add_reference_beat(lead, span, beats, fiducial, beat, scales)
             for lead, span, beat in zip(leads, spans, reference.leads, strict=True)
         ]
     interval = reference.microseconds if reference and decimation > 1 else decoded.microseconds
@@ -147,30 +119,6 @@ def _is_bimodal(section: Section) -> bool:
     return section.protocol < FIRST_VERSION_WITHOUT_BIMODAL and len(section.body) > 5 and section.body[5] == 1
 
 
-def _read_beats(record: Record) -> tuple[list[Beat], int, int]:
-    """Return the heartbeats of section 4, the length of the reference beat in ms, and its fiducial sample from 1."""
-    section = record.section(4)
-    if section is None:
-        return [], 0, 0
-    length, fiducial, count = unpack("<HHH", section.body, 0, record.name)
-    whole = 6 + 22 * count <= len(section.body)
-    found = []
-    for entry in range(count if 6 + 14 * count <= len(section.body) else 0):
-        kind, first, middle, last = unpack("<HIII", section.body, 6 + 14 * entry, record.name)
-        begin, end = unpack("<II", section.body, 6 + 14 * count + 8 * entry, record.name) if whole else (1, 0)
-        found.append(Beat(kind, first, middle, last, (begin, end)))
-    return found, length, fiducial
-
-
-def _check_beats(beats: Sequence[Beat], spans: Sequence[LeadSpan], name: str) -> None:
-    """Raise an error if the heartbeats do not fit in the leads. Otherwise adding them could take hours."""
-    first, last = min(span.first for span in spans), max(span.last for span in spans)
-    covered = sum(max(0, min(beat.last, last) - max(beat.first, first) + 1) for beat in beats)
-    longest = max(span.num_samples for span in spans)
-    if len(beats) * MIN_SAMPLES_PER_BEAT > longest or covered > MAX_OVERLAP * longest:
-        raise FormatError(f"{name}: {len(beats)} heartbeats do not fit in {longest} samples")
-
-
 def _read_reference_beat(
     record: Record, spans: Sequence[LeadSpan], decoder: Decoder | None, length: int
 ) -> DecodedLeads:
@@ -191,62 +139,6 @@ def _decimation(body: bytes, reference: DecodedLeads | None, name: str) -> int:
     if not 1 <= decimation <= MAX_FACTOR or abs(ratio - decimation) > 0.01:
         raise FormatError(f"{name}: intervals of {interval} and {reference.microseconds} us do not match")
     return decimation
-
-
-def _segments(span: LeadSpan, beats: Sequence[Beat]) -> Iterator[tuple[bool, int]]:
-    """Iterate over the segments outside and inside of protected zones: whether inside, and the number of samples."""
-    start = span.first
-    for first, last in sorted(beat.protected for beat in beats):
-        first, last = max(first, start), min(last, span.last)
-        if first <= last:
-            yield False, first - start
-            yield True, last - first + 1
-            start = last + 1
-    yield False, span.last - start + 1
-
-
-def _num_stored(span: LeadSpan, beats: Sequence[Beat], decimation: int) -> int:
-    """Return the number of stored samples of a lead. Complete groups outside the protected zones are decimated."""
-    if decimation == 1:
-        return span.num_samples
-    return sum(
-        length if inside else length // decimation + length % decimation for inside, length in _segments(span, beats)
-    )
-
-
-def _interpolate(stored: DigitalValues, span: LeadSpan, beats: Sequence[Beat], decimation: int) -> DigitalValues:
-    """Return a lead at its full sampling rate. A decimated sample is the middle one of its group."""
-    full = np.zeros(span.num_samples, np.int32)
-    start, num_used = 0, 0
-    for inside, length in _segments(span, beats):
-        groups = 0 if inside else length // decimation
-        if groups:
-            middles = np.arange(groups) * decimation + decimation // 2
-            values = np.interp(np.arange(groups * decimation), middles, stored[num_used : num_used + groups])
-            full[start : start + groups * decimation] = np.rint(values)
-        rest = length - groups * decimation
-        full[start + groups * decimation : start + length] = stored[num_used + groups : num_used + groups + rest]
-        start, num_used = start + length, num_used + groups + rest
-    return full
-
-
-def _add_reference_beat(
-    residual: DigitalValues,
-    span: LeadSpan,
-    beats: Sequence[Beat],
-    fiducial: int,
-    beat: DigitalValues,
-    scales: tuple[int, int],
-) -> DigitalValues:
-    """Add the reference beat to a lead at every heartbeat of type 0, after scaling both to one resolution."""
-    full = residual.astype(np.int64) * scales[0]
-    added = beat.astype(np.int64) * scales[1]
-    for zone in beats:
-        start = zone.fiducial - fiducial + 1  # Sample that is aligned with the first one of the reference beat.
-        first, last = max(zone.first, span.first, start), min(zone.last, span.last, start + len(added) - 1)
-        if zone.kind == 0 and first <= last:
-            full[first - span.first : last - span.first + 1] += added[first - start : last - start + 1]
-    return full
 
 
 def _decode_section(

@@ -1,4 +1,4 @@
-"""Cardiology (iRhythm): strips, patients, and the frames the paper counts."""
+"""Cardiology (iRhythm): strips, patients and the number of frames in the paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clocs.datasets.cardiology import CARDIOLOGY
 from clocs.datasets.dataset import Options
 
 
-def test_a_strip_belongs_to_the_patient_it_is_named_after(real_data: Path) -> None:
+def test_the_file_name_gives_the_patient(real_data: Path) -> None:
     source = open_source(real_data / "cardiology.zip")
     found = list(CARDIOLOGY.entries(source, Options()))
     assert len(found) == CARDIOLOGY.expected["in"]
@@ -22,8 +22,8 @@ def test_a_strip_belongs_to_the_patient_it_is_named_after(real_data: Path) -> No
         assert number.isdigit()
 
 
-def test_classes_and_policy_give_the_papers_frames(real_data: Path) -> None:
-    """Counted once more from the JSON files alone: the paper has 4,584 + 1,109 + 1,386 = 7,079 frames."""
+def test_classes_and_frame_policy_give_the_frames_of_the_paper(real_data: Path) -> None:
+    """Count from the JSON files alone: the paper has 4,584 + 1,109 + 1,386 = 7,079 frames."""
     class_of = {label: name for name, labels in CARDIOLOGY.classes.items() for label in labels}
     window = CARDIOLOGY.frames["evaluation"].num_source_samples
     assert window == 256
@@ -42,7 +42,7 @@ def test_classes_and_policy_give_the_papers_frames(real_data: Path) -> None:
     assert len(CARDIOLOGY.classes) == CARDIOLOGY.expected["classes"] == 12
 
 
-def test_an_unusual_name_is_a_patient_of_its_own(tmp_path: Path) -> None:
+def test_a_file_with_an_unusual_name_is_its_own_patient(tmp_path: Path) -> None:
     (tmp_path / "strip.ecg").touch()
     (tmp_path / "a_b_2.ecg").touch()
     found = {entry.file: entry.patient_id for entry in CARDIOLOGY.entries(open_source(tmp_path), Options())}

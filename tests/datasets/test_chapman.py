@@ -1,4 +1,4 @@
-"""Chapman: its table held against its own XML and against the counts its authors published."""
+"""Chapman: its table agrees with the raw XML and with the published counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import open_source
-from clocs.datasets.chapman import BROKEN_OFF, CHAPMAN
+from clocs.datasets.chapman import CHAPMAN, TRUNCATED_RECORD
 from clocs.datasets.dataset import Entry, Options
 
 PUBLISHED = {"AFIB": 2225, "GSVT": 2307, "SB": 3889, "SR": 2225}
@@ -30,7 +30,7 @@ def all_entries(real_data: Path) -> dict[str, Entry]:
 
 
 def published_table(raw: bytes) -> list[dict[str, str]]:
-    """The rows of a workbook's sheet, straight from its XML, without the library that the code uses."""
+    """Read the rows of a sheet from its XML, independently of the package."""
     with zipfile.ZipFile(io.BytesIO(raw)) as book:
         texts = [
             "".join(re.findall(r"<t[^>]*>([^<]*)</t>", item))
@@ -45,7 +45,7 @@ def published_table(raw: bytes) -> list[dict[str, str]]:
     return [{title: row.get(column, "") for column, title in titles.items()} for row in rows]
 
 
-def test_every_record_has_its_row_of_the_table(all_entries: dict[str, Entry], real_data: Path) -> None:
+def test_every_record_has_a_row_of_the_table(all_entries: dict[str, Entry], real_data: Path) -> None:
     table = published_table(open_source(real_data / "chapman.zip").read("Diagnostics.xlsx"))
     assert len(all_entries) == len(table) == CHAPMAN.expected["in"]
     for row in table:
@@ -58,20 +58,20 @@ def test_every_record_has_its_row_of_the_table(all_entries: dict[str, Entry], re
         assert (entry.file, entry.patient_id, entry.labels, entry.age, entry.sex) == expected
 
 
-def test_the_rhythm_groups_have_the_published_sizes(all_entries: dict[str, Entry]) -> None:
+def test_rhythm_groups_have_the_published_sizes(all_entries: dict[str, Entry]) -> None:
     group_of = {label: group for group, labels in CHAPMAN.classes.items() for label in labels}
     assert Counter(group_of[entry.labels[0]] for entry in all_entries.values()) == PUBLISHED
     assert sum(PUBLISHED.values()) == 10_646
 
 
-def test_no_code_for_a_beat_is_also_a_rhythm(all_entries: dict[str, Entry]) -> None:
-    """Else a recording would be put into a class by its beats."""
+def test_no_beat_code_is_also_a_rhythm(all_entries: dict[str, Entry]) -> None:
+    """Otherwise beats would decide the class of a recording."""
     rhythms = {label for labels in CHAPMAN.classes.values() for label in labels}
     both = {label for entry in all_entries.values() for label in entry.labels[1:]} & rhythms
     assert both == set()
 
 
-def test_the_original_csv_files_are_found_with_their_rows(originals: Path) -> None:
+def test_original_csv_files_are_matched_with_their_rows(originals: Path) -> None:
     source = open_source(originals / "chapman")
     rows = {row["FileName"]: row for row in published_table(source.read("Diagnostics.xlsx"))}
     found = entries(originals / "chapman")
@@ -97,8 +97,8 @@ def test_a_record_without_a_row_is_kept_without_labels(tmp_path: Path) -> None:
     ]
 
 
-def test_without_its_table_or_with_another_it_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"no Diagnostics\.xlsx"):
+def test_a_missing_or_different_table_raises_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"Diagnostics\.xlsx with the labels is missing"):
         entries(tmp_path)
     (tmp_path / "Diagnostics.xlsx").write_bytes(b"no workbook")
     with pytest.raises(FormatError, match=r"Diagnostics\.xlsx: not a readable workbook"):
@@ -106,9 +106,9 @@ def test_without_its_table_or_with_another_it_is_refused(tmp_path: Path) -> None
     book = openpyxl.Workbook()
     book.active.append(["FileName", "Rhythm", "PatientAge", "Gender"])
     book.save(tmp_path / "Diagnostics.xlsx")
-    with pytest.raises(FormatError, match="has no column 'Beat'"):
+    with pytest.raises(FormatError, match="the column 'Beat' is missing"):
         entries(tmp_path)
-    book = openpyxl.Workbook(write_only=True)  # leaves out the sheet's size, without which rows are as long as they are
+    book = openpyxl.Workbook(write_only=True)  # omits the size of the sheet, so that rows may be short
     sheet = book.create_sheet()
     sheet.append(["FileName", "Rhythm", "Beat", "PatientAge", "Gender"])
     sheet.append(["MUSE_1", "SB"])
@@ -117,7 +117,7 @@ def test_without_its_table_or_with_another_it_is_refused(tmp_path: Path) -> None
         entries(tmp_path)
 
 
-def test_the_paper_lost_one_lead_of_the_broken_off_record() -> None:
+def test_one_lead_of_the_truncated_record_is_excluded() -> None:
     """10,646 x 4 leads, less 8 missing V2 and this one, are the paper's 42,575 instances."""
-    assert CHAPMAN.frames["evaluation"].excluded_leads == ((BROKEN_OFF, "V2"),)
+    assert CHAPMAN.frames["evaluation"].excluded_leads == ((TRUNCATED_RECORD, "V2"),)
     assert CHAPMAN.expected["instances"] == 10_646 * 4 - 8 - 1

@@ -1,4 +1,4 @@
-"""Downloads from a real server on this machine that counts, cuts, falsifies and refuses."""
+"""Downloads from a local server that can interrupt, alter and refuse files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from clocs.core.files import file_hash
 from clocs.datasets import DATASETS, Dataset
 from clocs.datasets import download as module
 from clocs.datasets.dataset import Download
-from clocs.datasets.download import FIRST_USE, LISTING, download, read_sums
+from clocs.datasets.download import LISTING, download, read_sums
+from clocs.datasets.transfer import FIRST_USE
 
 BIG = bytes(range(256)) * 4096
 KEPT = f"p-1.0-{LISTING}"
@@ -40,23 +41,23 @@ PROJECT = {
 
 @dataclass
 class Server:
-    """What the server holds, how it misbehaves, and what was asked of it."""
+    """State of the server: its files, its faults and the requests it received."""
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
-    """Paths whose connection ends halfway."""
+    """Paths for which the connection ends halfway."""
     status: dict[str, int] = field(default_factory=dict)
     chunked: bool = False
     ranges: Literal["kept", "ignored", "wrong"] = "ignored"
-    """What becomes of a request for the rest of a file."""
+    """Response to a request for the rest of a file."""
     asked: Counter[str] = field(default_factory=Counter)
     sent: int = 0
-    """Bytes of files."""
+    """Content of files by path."""
 
 
 class Quiet(ThreadingHTTPServer):
-    """A client that has heard enough and hangs up is no error."""
+    """A server that ignores clients that close the connection."""
 
     daemon_threads = True
 
@@ -138,7 +139,7 @@ def test_file_with_checksum_arrives_and_is_not_fetched_again(server: Server, tmp
     assert server.asked == {"/a/big.dat": 1}
 
 
-def test_damaged_file_is_fetched_again_and_is_as_readable_as_any(server: Server, tmp_path: Path) -> None:
+def test_damaged_file_is_downloaded_again_with_normal_permissions(server: Server, tmp_path: Path) -> None:
     server.files["/a"] = BIG
     (tmp_path / "a").write_bytes(BIG[:-1])
     [path] = download(made(Download(f"{server.url}/a", checksum=sha256(BIG))), tmp_path)
@@ -147,7 +148,7 @@ def test_damaged_file_is_fetched_again_and_is_as_readable_as_any(server: Server,
     assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_project_arrives_as_its_tree(server: Server, tmp_path: Path) -> None:
+def test_project_keeps_its_folders(server: Server, tmp_path: Path) -> None:
     hold_project(server)
     dataset = made(Download(f"{server.url}/files/p/1.0/", listing=True))
     assert download(dataset, tmp_path) == [tmp_path / name for name in PROJECT]
@@ -172,18 +173,18 @@ def test_two_projects_in_one_folder(server: Server, tmp_path: Path) -> None:
         assert download(other, tmp_path) == [tmp_path / "other.csv"], number
 
 
-def test_only_what_is_wanted_of_a_project(server: Server, tmp_path: Path) -> None:
+def test_only_selected_files_of_a_project(server: Server, tmp_path: Path) -> None:
     hold_project(server)
     dataset = made(Download(f"{server.url}/files/p/1.0", listing=True, only=("training/one/", "RECORDS")))
     download(dataset, tmp_path)
     assert set(tree(tmp_path)) == {FIRST_USE, KEPT, "RECORDS", "training/one/A 1.hea", "training/one/A 1.mat"}
-    with pytest.raises(DownloadError, match=r"lists no training/three/, training; "):
+    with pytest.raises(DownloadError, match=r"does not list training/three/, training\. "):
         download(
             made(Download(f"{server.url}/files/p/1.0", listing=True, only=("training/three/", "training"))), tmp_path
         )
 
 
-def test_listing_of_known_checksum_is_held_to_it(server: Server, tmp_path: Path) -> None:
+def test_listing_must_match_its_checksum(server: Server, tmp_path: Path) -> None:
     hold_project(server)
     download(made(Download(f"{server.url}/files/p/1.0/", listing=True, checksum=sha256(listing_of(PROJECT)))), tmp_path)
     assert set(tree(tmp_path)) == {KEPT, *PROJECT}
@@ -208,28 +209,28 @@ def test_project_continues_where_it_stopped(server: Server, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/etc/out", "a//b", "./a", "a\\b", "C:out", "a\x07b", "a/"])
 def test_listing_cannot_write_outside_its_folder(server: Server, tmp_path: Path, name: str) -> None:
     server.files = {"/p/SHA256SUMS.txt": listing_of({"fine": b"", name: b"bad"})}
-    with pytest.raises(DownloadError, match="refused"):
+    with pytest.raises(DownloadError, match="not downloaded"):
         download(made(Download(f"{server.url}/p/", listing=True)), tmp_path / "in")
     assert tree(tmp_path) == {}
     assert server.asked == {"/p/SHA256SUMS.txt": 1}
 
 
 @pytest.mark.parametrize(
-    ("listing", "says"),
+    ("listing", "message"),
     [
-        (b"<html>log in</html>", "line 1: not a sha256"),
+        (b"<html>log in</html>", "line 1: expected a SHA-256"),
         (b"\xff\xfe", "not a listing"),
         (b"\n", "lists no file"),
         (listing_of({FIRST_USE: b""}), "replace the record"),
-        (listing_of({"many": b""}) * 50, "over 1000 bytes"),
+        (listing_of({"many": b""}) * 50, "larger than 1000 bytes"),
     ],
 )
-def test_listing_that_is_none_is_refused_and_not_kept(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: bytes, says: str
+def test_invalid_listing_raises_an_error_and_is_deleted(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: bytes, message: str
 ) -> None:
     monkeypatch.setattr(module, "MAX_LISTING_BYTES", 1000)
     server.files["/p/SHA256SUMS.txt"] = listing
-    with pytest.raises(DownloadError, match=says):
+    with pytest.raises(DownloadError, match=message):
         download(made(Download(f"{server.url}/p/", listing=True)), tmp_path)
     assert tree(tmp_path) == {}
 
@@ -245,7 +246,7 @@ def test_first_use_is_recorded_then_enforced(server: Server, tmp_path: Path) -> 
 
     server.files["/f/7"] = b"other"
     path.unlink()
-    with pytest.raises(DownloadError, match=r"table\.csv: wrong checksum.*SHA256SUMS; remove its line"):
+    with pytest.raises(DownloadError, match=r"table\.csv: wrong checksum.*SHA256SUMS, remove its line"):
         download(dataset, tmp_path)
     assert not path.exists()
     (tmp_path / FIRST_USE).unlink()
@@ -253,7 +254,7 @@ def test_first_use_is_recorded_then_enforced(server: Server, tmp_path: Path) -> 
     assert path.read_bytes() == b"other"
 
 
-def test_page_instead_of_a_zip_is_not_trusted(server: Server, tmp_path: Path) -> None:
+def test_html_page_instead_of_a_zip_raises_an_error(server: Server, tmp_path: Path) -> None:
     server.files["/f/7"] = b"<html>blocked</html>"
     dataset = made(Download(f"{server.url}/f/7", name="set.zip"))
     with pytest.raises(DownloadError, match="not a zip archive"):
@@ -265,7 +266,7 @@ def test_page_instead_of_a_zip_is_not_trusted(server: Server, tmp_path: Path) ->
     assert download(dataset, tmp_path)[0].read_bytes() == archive.getvalue()
 
 
-def test_wrong_checksum_names_file_hashes_and_what_to_do(server: Server, tmp_path: Path) -> None:
+def test_wrong_checksum_message_has_file_hashes_and_advice(server: Server, tmp_path: Path) -> None:
     server.files["/a/big.dat"] = b"false"
     with pytest.raises(DownloadError) as caught:
         download(made(Download(f"{server.url}/a/big.dat", checksum=sha256(BIG))), tmp_path)
@@ -283,7 +284,7 @@ def test_wrong_checksum_names_file_hashes_and_what_to_do(server: Server, tmp_pat
 def test_interrupted_transfer_leaves_no_file(server: Server, tmp_path: Path, checksum: str, chunked: bool) -> None:
     server.files["/a"], server.cut, server.chunked = BIG, {"/a"}, chunked
     dataset = made(Download(f"{server.url}/a", checksum=checksum))
-    with pytest.raises(DownloadError, match="a: cannot be fetched"):
+    with pytest.raises(DownloadError, match="a: cannot be downloaded"):
         download(dataset, tmp_path)
     assert tree(tmp_path).keys() == ({"a.partial"} if checksum else set())
     assert server.asked["/a"] == 1 + module.RETRIES
@@ -291,11 +292,11 @@ def test_interrupted_transfer_leaves_no_file(server: Server, tmp_path: Path, che
     assert download(dataset, tmp_path)[0].read_bytes() == BIG
 
 
-def test_a_file_goes_on_where_its_transfer_broke_off(server: Server, tmp_path: Path) -> None:
-    """Of each attempt half of what is left arrives, in whole pieces: of a megabyte 512, then 256 KB."""
+def test_interrupted_transfer_is_resumed(server: Server, tmp_path: Path) -> None:
+    """Each attempt receives half of the rest, in full chunks: 512 KB of a megabyte, then 256 KB."""
     server.files["/a"], server.cut, server.ranges = BIG, {"/a"}, "kept"
     dataset = made(Download(f"{server.url}/a", checksum=sha256(BIG)))
-    with pytest.raises(DownloadError, match="a: cannot be fetched"):
+    with pytest.raises(DownloadError, match="a: cannot be downloaded"):
         download(dataset, tmp_path)
     left = len(BIG) - (tmp_path / "a.partial").stat().st_size
     assert left == len(BIG) // 4
@@ -308,10 +309,10 @@ def test_a_file_goes_on_where_its_transfer_broke_off(server: Server, tmp_path: P
 
 @pytest.mark.parametrize("ranges", ["ignored", "wrong", "kept"])
 @pytest.mark.parametrize("begun", [b"of another file", BIG, BIG + b"more"])
-def test_what_does_not_fit_is_not_gone_on_with(
+def test_partial_file_that_does_not_fit_is_discarded(
     server: Server, tmp_path: Path, begun: bytes, ranges: Literal["kept", "ignored", "wrong"]
 ) -> None:
-    """By a checksum that fails at the end, or a server that has no such rest."""
+    """The checksum fails at the end, or the server cannot send the rest."""
     server.files["/a"], server.ranges = BIG, ranges
     (tmp_path / "a.partial").write_bytes(begun)
     dataset = made(Download(f"{server.url}/a", checksum=sha256(BIG)))
@@ -322,7 +323,7 @@ def test_what_does_not_fit_is_not_gone_on_with(
     assert tree(tmp_path) == {"a": BIG}
 
 
-def test_user_who_stops_it_leaves_nothing(server: Server, tmp_path: Path) -> None:
+def test_interruption_by_the_user_leaves_no_file(server: Server, tmp_path: Path) -> None:
     def stop(done: int, total: int, name: str) -> None:
         raise KeyboardInterrupt
 
@@ -354,7 +355,7 @@ def test_folder_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_progress_ends_with_the_whole_of_each_file(server: Server, tmp_path: Path, chunked: bool) -> None:
+def test_progress_ends_with_the_size_of_each_file(server: Server, tmp_path: Path, chunked: bool) -> None:
     server.files |= {"/a": BIG, "/b": b""}
     server.chunked = chunked
     dataset = made(Download(f"{server.url}/a"), Download(f"{server.url}/b"))
@@ -371,7 +372,7 @@ def test_progress_ends_with_the_whole_of_each_file(server: Server, tmp_path: Pat
     assert {total for _, total, _ in of_a[:-1]} == {0 if chunked else len(BIG)}
 
 
-def test_mirror_takes_the_place_of_scheme_and_host(server: Server, tmp_path: Path) -> None:
+def test_mirror_replaces_scheme_and_host(server: Server, tmp_path: Path) -> None:
     hold_project(server)
     server.files["/ndownloader/7?x=1"] = b"table"
     dataset = made(
@@ -388,18 +389,18 @@ def test_mirror_takes_the_place_of_scheme_and_host(server: Server, tmp_path: Pat
 
 @pytest.mark.parametrize("mirror", ["mirror.example.org", "ftp://mirror.example.org", "https://"])
 def test_mirror_without_scheme_or_host(tmp_path: Path, mirror: str) -> None:
-    with pytest.raises(ConfigError, match="give scheme and host"):
+    with pytest.raises(ConfigError, match="expected scheme and host"):
         download(made(Download("https://publisher.invalid/a")), tmp_path, mirror=mirror)
 
 
-def test_dataset_that_is_not_published(tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match="not published"):
+def test_dataset_without_downloads_raises_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match="cannot be downloaded"):
         download(made(), tmp_path)
-    with pytest.raises(DownloadError, match="'synthetic' is not published"):
+    with pytest.raises(DownloadError, match="'synthetic' cannot be downloaded"):
         download("synthetic", str(tmp_path))
 
 
-def test_pooch_is_silent_and_its_logger_left_as_it_was(
+def test_pooch_is_silent_and_its_log_level_is_restored(
     server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.files["/a"] = BIG
@@ -416,7 +417,7 @@ def test_pooch_is_imported_only_to_download() -> None:
 
 
 @pytest.mark.parametrize("name", ["chapman", "physionet2020", "physionet2017", "cardiology", "ptbxl", "ludb"])
-def test_catalogue_states_whole_addresses_and_checksums(name: str) -> None:
+def test_catalogue_has_complete_addresses_and_checksums(name: str) -> None:
     for item in DATASETS.get(name).downloads:
         assert item.url.startswith("https://")
         assert item.url.endswith("/") == item.listing

@@ -1,4 +1,4 @@
-"""A user's own folder: every readable file, with what a table says about it."""
+"""A user's own archive: readable files, with metadata from tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = "{0} 1 500 4\n{0}.dat 16 1000/mV 16 0 0 0 0 II\n# Age: 40\n# Sex: Male\
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """Two WFDB records, one of them in a folder, a CSV, and files that are no ECGs."""
+    """Write two WFDB records, one of them in a subfolder, a CSV, and files that are not ECGs."""
     root = tmp_path / "archive"
     for folder, name in (("ward/2", "b"), (".", "a")):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def entries(archive: Path, table: str | None = None) -> dict[str, Entry]:
     return {entry.file: entry for entry in found}
 
 
-def test_every_ecg_is_found_once_and_is_a_patient_of_its_own(archive: Path) -> None:
+def test_every_ecg_is_found_once_and_is_its_own_patient(archive: Path) -> None:
     assert entries(archive) == {
         "a.hea": Entry("a.hea", "a", "a"),
         "c.csv": Entry("c.csv", "c", "c"),
@@ -62,111 +62,111 @@ def test_a_table_may_name_files_by_path_or_by_name(archive: Path, named: str) ->
 
 
 @pytest.mark.parametrize("word", ["unknown", "N/A", "None", "-", "anonymized"])
-def test_a_word_for_nobody_makes_no_patient(archive: Path, word: str) -> None:
-    """Else all who are unknown would be one; digits, though, are somebody's number."""
-    with pytest.warns(UserWarning, match="2 rows have a word for an unknown patient .* the first on line 2"):
+def test_placeholder_patient_ids_are_ignored(archive: Path, word: str) -> None:
+    """Otherwise all unknown patients would be one patient. Digits are real ids."""
+    with pytest.warns(UserWarning, match="2 rows have a placeholder .* the first on line 2"):
         found = entries(archive, f"file,patient_id\na,{word}\nb,{word}\nc,0\n")
     assert [found[name].patient_id for name in ("a.hea", "ward/2/b.hea", "c.csv")] == ["a", "ward/2/b", "0"]
 
 
-def test_ages_and_sexes_that_are_not_understood_are_told(archive: Path) -> None:
-    with pytest.warns(UserWarning, match="it is left out") as said:
+def test_invalid_ages_and_sexes_give_a_warning(archive: Path) -> None:
+    with pytest.warns(UserWarning, match="These values are ignored") as caught:
         found = entries(archive, "file,age,sex\na,61y,W\nb,300,unknown\nc,61,M\n")
-    assert [str(warning.message).removeprefix("table about.csv: ") for warning in said] == [
-        "2 rows have in 'age' what is not a number of years up to 150, the first on line 2; it is left out",
-        "1 rows have in 'sex' what is not m, f, male or female, the first on line 2; it is left out",
+    assert [str(warning.message).removeprefix("table about.csv: ") for warning in caught] == [
+        "'age' of 2 rows is not a number of years up to 150, the first on line 2. These values are ignored.",
+        "'sex' of 1 rows is not m, f, male or female, the first on line 2. These values are ignored.",
     ]
     assert [(found[name].age, found[name].sex) for name in ("a.hea", "c.csv")] == [(None, None), (61.0, "male")]
 
 
-def test_what_the_table_leaves_out_the_file_tells(archive: Path) -> None:
+def test_values_missing_from_the_table_come_from_the_file(archive: Path) -> None:
     found = entries(archive, "file,patient_id\na,p9\n")
     source = open_source(archive)
     recording = FOLDER.load(source, found["a.hea"], FOLDER.parse_options({}))
     assert (recording.patient_id, recording.record_id, recording.age, recording.sex) == ("p9", "a", 40.0, "male")
 
 
-def test_a_spreadsheets_mark_and_line_ends_do_not_matter(archive: Path) -> None:
+def test_byte_order_marks_and_windows_line_ends_are_accepted(archive: Path) -> None:
     found = entries(archive, "\ufefffile,labels\r\na,AF;SR\r\n")
     assert found["a.hea"].labels == ("AF", "SR")
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
-        ("file,patient\na,1\n", r"unknown here: 'patient'"),
+        ("file,patient\na,1\n", r"Unknown: 'patient'"),
         ("patient_id\n1\n", r"every row needs 'file'"),
         ("file,patient_id\n,1\n", r"every row needs 'file'"),
     ],
 )
-def test_a_table_with_other_columns_is_refused_with_those_allowed(archive: Path, table: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as refusal:
+def test_unknown_columns_raise_an_error_that_lists_the_allowed_ones(archive: Path, table: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         entries(archive, table)
-    assert "record_id, patient_id, site, age, sex, labels" in str(refusal.value)
+    assert "record_id, patient_id, site, age, sex, labels" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
-        ("file;age\na;1\n", "separated by ';'; save it with commas"),
-        ("file\tage\na\t1\n", "separated by .*; save it with commas"),
+        ("file;age\na;1\n", "separated by ';'. Save it with commas"),
+        ("file\tage\na\t1\n", "separated by .*. Save it with commas"),
         ("file,age\na,1,surplus\n", "line 2 has more values"),
-        ("file,patient_id\na,1\n,2\n", "missing on line 3"),
+        ("file,patient_id\na,1\n,2\n", "Missing on line 3"),
         ("file,patient_id\n", "no rows"),
         ("", "no rows"),
-        ('file,patient_id\na,1\nb,"2\n', "line 3 has a quote that is not closed"),
-        ('file,patient_id\na,"1\nb,2\nc,"3"\n', "line 2 has a quote that is not closed"),
-        ('"file,patient_id\na,1\n', "line 1 has a quote that is not closed"),
-        ("file,patient_id\na,1\0\n", "holds NUL bytes"),
+        ('file,patient_id\na,1\nb,"2\n', "line 3 has an unclosed quote"),
+        ('file,patient_id\na,"1\nb,2\nc,"3"\n', "line 2 has an unclosed quote"),
+        ('"file,patient_id\na,1\n', "line 1 has an unclosed quote"),
+        ("file,patient_id\na,1\0\n", "contains NUL bytes"),
     ],
 )
-def test_a_line_that_fits_no_column_or_no_file_is_named(archive: Path, table: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_an_invalid_table_raises_an_error_with_the_line(archive: Path, table: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         entries(archive, table)
 
 
-def test_blanks_and_empty_rows_of_a_spreadsheet_do_not_matter(archive: Path) -> None:
+def test_blanks_and_empty_rows_are_ignored(archive: Path) -> None:
     found = entries(archive, "file, patient_id ,labels\n a ,P1 ,AF\nb, P1,\n,,\n")
     assert {found[name].patient_id for name in ("a.hea", "ward/2/b.hea")} == {"P1"}
 
 
-def test_ids_that_differ_in_case_alone_are_told_without_naming_anyone(archive: Path) -> None:
-    with pytest.warns(UserWarning, match="lines 2 and 3 differ in case alone") as said:
+def test_ids_that_differ_only_in_case_give_a_warning_without_ids(archive: Path) -> None:
+    with pytest.warns(UserWarning, match="lines 2 and 3 differ only in case") as caught:
         entries(archive, "file,patient_id\na,Smith\nb,smith\n")
-    assert not any("mith" in str(warning.message) for warning in said)
+    assert not any("mith" in str(warning.message) for warning in caught)
 
 
-def test_a_name_that_several_folders_have_is_refused(archive: Path) -> None:
+def test_an_ambiguous_file_name_raises_an_error(archive: Path) -> None:
     (archive / "ward/2/a.csv").write_bytes((archive / "c.csv").read_bytes())
-    with pytest.raises(ConfigError, match=r"line 2 says 'a', which is in '\.' and in 'ward/2'"):
+    with pytest.raises(ConfigError, match=r"line 2 names 'a', which exists in '\.' and in 'ward/2'"):
         entries(archive, "file,patient_id\na,p1\n")
     found = entries(archive, "file,patient_id\na.hea,p1\nward/2/a,p2\n")
     assert (found["a.hea"].patient_id, found["ward/2/a.csv"].patient_id) == ("p1", "p2")
 
 
-def test_a_file_without_a_row_is_nobody_of_the_table(archive: Path) -> None:
+def test_a_file_without_a_row_is_its_own_patient(archive: Path) -> None:
     found = entries(archive, "file,patient_id\na,c\n")
     assert (found["a.hea"].patient_id, found["c.csv"].patient_id) == ("c", "file c")
 
 
 @pytest.mark.parametrize("classes", ["AF=AFIB,AF=PVC", "SR=SR+", "=SR", "AF="])
-def test_classes_that_are_mistaken_are_refused(classes: str) -> None:
+def test_invalid_classes_raise_an_error(classes: str) -> None:
     with pytest.raises(ConfigError, match="class"):
         FOLDER.parse_options({"classes": classes})
 
 
 @pytest.mark.parametrize("named", ["other/a.hea", "a.dat", "scan"])
-def test_a_table_about_none_of_the_recordings_is_refused_before_any_is_read(archive: Path, named: str) -> None:
-    """``a.dat`` and ``scan.pdf`` are there, but no recordings."""
+def test_a_table_that_matches_no_recording_raises_an_error(archive: Path, named: str) -> None:
+    """``a.dat`` and ``scan.pdf`` exist but are not recordings."""
     found = FOLDER.entries(open_source(archive), FOLDER.parse_options({"table": table_of(archive, named)}))
-    with pytest.raises(ConfigError, match=rf"about\.csv: no row is about.* Line 2 says '{named}'.* is 'a\.hea'"):
+    with pytest.raises(ConfigError, match=rf"about\.csv: no row matches.* Line 2 names '{named}'.* is 'a\.hea'"):
         next(iter(found))
 
 
-def test_rows_about_no_recording_are_told(archive: Path) -> None:
+def test_unused_rows_give_a_warning(archive: Path) -> None:
     table = table_of(archive, "a", *(f"gone {number}" for number in range(2)))
     options = FOLDER.parse_options({"table": table})
-    with pytest.warns(UserWarning, match=r"about\.csv: 2 of 3 rows are about no recording.*, on lines 3, 4$"):
+    with pytest.warns(UserWarning, match=r"about\.csv: 2 of 3 rows match no recording.*: lines 3, 4$"):
         found = list(FOLDER.entries(open_source(archive), options))
     assert len(found) == 3
     table_of(archive, "a", *(f"gone {number}" for number in range(8)))
@@ -175,62 +175,62 @@ def test_rows_about_no_recording_are_told(archive: Path) -> None:
 
 
 def table_of(archive: Path, *files: str) -> str:
-    """A table that says the same of each of these files."""
+    """Return a table with the same values for each file."""
     path = archive.parent / "about.csv"
     path.write_text("file,site\n" + "".join(f"{file},north\n" for file in files))
     return str(path)
 
 
-def test_two_rows_about_one_file_must_say_the_same(archive: Path) -> None:
+def test_two_rows_of_one_file_must_agree(archive: Path) -> None:
     assert entries(archive, "file,patient_id\na,p1\nc,p2\na,p1\n")["a.hea"].patient_id == "p1"
-    with pytest.raises(ConfigError, match=r"about\.csv: lines 2 and 5 have the same 'file' and say different things"):
+    with pytest.raises(ConfigError, match=r"about\.csv: lines 2 and 5 have the same 'file' but different values"):
         entries(archive, "file,patient_id\na,p1\n\nc,p2\na,p3\n")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("patient_id,sex\n17,F\n17,M\n", "lines 2 and 3 have the same 'patient_id'"),
         ("patient_id,sex\n", "it has no rows"),
-        ('patient_id,sex\n17,"F\n', "line 2 has a quote that is not closed"),
-        ("patient_id,sex\n17,\0F\n", "holds NUL bytes"),
+        ('patient_id,sex\n17,"F\n', "line 2 has an unclosed quote"),
+        ("patient_id,sex\n17,\0F\n", "contains NUL bytes"),
     ],
 )
-def test_a_wrong_table_of_patients_is_refused(archive: Path, key: Path, text: str, said: str) -> None:
+def test_an_invalid_patient_table_raises_an_error(archive: Path, key: Path, text: str, message: str) -> None:
     table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
     table.write_text("file,patient_id\na,17\n")
     patients.write_text(text)
-    with pytest.raises(ConfigError, match=rf"patients\.csv: {said}"):
+    with pytest.raises(ConfigError, match=rf"patients\.csv: {message}"):
         loaded(archive, table=table, patients=patients, key=key)
 
 
-def test_spreadsheets_leave_empty_columns_and_repeat_none(archive: Path) -> None:
+def test_empty_columns_are_ignored_and_repeated_ones_raise_an_error(archive: Path) -> None:
     assert entries(archive, "file,patient_id,,\na,p1,,\n")["a.hea"].patient_id == "p1"
-    with pytest.raises(ConfigError, match="unknown here: ''"):
+    with pytest.raises(ConfigError, match="Unknown: ''"):
         entries(archive, "file,patient_id,\na,p1,x\n")
-    with pytest.raises(ConfigError, match="two columns are called 'patient_id'"):
+    with pytest.raises(ConfigError, match="two columns are named 'patient_id'"):
         entries(archive, "file,patient_id,patient_id\na,p1,p2\n")
 
 
-def test_two_rows_about_a_patient_in_another_case_must_say_the_same(archive: Path, key: Path) -> None:
-    """With a key, they are one."""
+def test_rows_of_patients_that_differ_only_in_case_must_agree(archive: Path, key: Path) -> None:
+    """With a key they are one patient."""
     table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
     table.write_text("file,patient_id\na,x17\n")
     patients.write_text("patient_id,sex\nX17,F\nx17,M\n")
     with (
-        pytest.warns(UserWarning, match="differ in case alone"),
-        pytest.raises(ConfigError, match=r"lines 2 and 3 are about one patient"),
+        pytest.warns(UserWarning, match="differ only in case"),
+        pytest.raises(ConfigError, match=r"lines 2 and 3 have the same patient_id"),
     ):
         loaded(archive, table=table, patients=patients, key=key)
 
 
-def test_an_absent_table_is_refused(archive: Path) -> None:
+def test_a_missing_table_raises_an_error(archive: Path) -> None:
     options = FOLDER.parse_options({"table": str(archive / "absent.csv")})
     with pytest.raises(ConfigError, match=r"absent\.csv: no such file"):
         list(FOLDER.entries(open_source(archive), options))
 
 
-def test_a_damaged_header_is_listed_so_that_its_refusal_is_recorded(archive: Path) -> None:
+def test_a_damaged_header_is_listed(archive: Path) -> None:
     (archive / "bad.hea").write_bytes(b"\0\0\0")
     assert "bad.hea" in entries(archive)
 
@@ -242,13 +242,13 @@ def key(tmp_path: Path) -> Path:
 
 
 def loaded(archive: Path, **options: object) -> dict[str, Recording]:
-    """By file, what an ingest would store."""
+    """Return the recordings that an ingest would store, by file."""
     source, chosen = open_source(archive), FOLDER.parse_options(options)
     return {entry.file: FOLDER.load(source, entry, chosen) for entry in FOLDER.entries(source, chosen)}
 
 
-def test_with_a_key_tables_are_joined_by_the_ids_as_they_were(archive: Path, key: Path) -> None:
-    """One file's patient stands in the table of files, another's in the file itself, a third's nowhere."""
+def test_with_a_key_tables_are_joined_by_original_ids(archive: Path, key: Path) -> None:
+    """The patient of one file is in the table, of another in the file itself, of a third unknown."""
     table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
     table.write_text("file,patient_id,age\na,17,99\n")
     patients.write_text("patient_id,sex,site,age,labels\n17,F,north,30,AF;SR\nNr 5,F,south,91,\n")
@@ -263,7 +263,7 @@ def test_with_a_key_tables_are_joined_by_the_ids_as_they_were(archive: Path, key
     assert own.age == 40.0
 
 
-def test_what_a_store_keeps_of_the_options_names_no_place(archive: Path, key: Path) -> None:
+def test_stored_options_contain_no_paths(archive: Path, key: Path) -> None:
     table = archive.parent / "files.csv"
     table.write_text("file,patient_id\na,17\n")
     kept = FOLDER.parse_options({"key": key, "table": table, "keep": "notes, labels"}).model_dump(mode="json")
@@ -273,38 +273,38 @@ def test_what_a_store_keeps_of_the_options_names_no_place(archive: Path, key: Pa
     assert FOLDER.parse_options({}).model_dump(mode="json") == {"table": None}, "as before there were keys"
 
 
-def test_a_recording_depends_on_its_own_row_and_not_on_the_table(archive: Path, key: Path) -> None:
-    """Its entry holds the row; rows of patients are joined by ids in files, so those tables do count."""
+def test_a_recording_depends_only_on_its_own_row(archive: Path, key: Path) -> None:
+    """An entry holds its row. Patient tables are joined by ids in files, so a recording depends on them."""
     table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
 
     def depends(rows: str, people: str) -> tuple[object, object]:
         table.write_text("file,patient_id\na,17\n" + rows)
         patients.write_text("patient_id,sex\n17,F\n" + people)
         options = FOLDER.parse_options({"key": key, "table": table, "patients": patients})
-        return options.of_recordings(), options.model_dump(mode="json")["table"]
+        return options.recording_options(), options.model_dump(mode="json")["table"]
 
     (before, old), (after, new), (other, _) = depends("", ""), depends("b,18\n", ""), depends("", "18,M\n")
     assert (before == after, old == new, before == other) == (True, False, False)
     moved = FOLDER.parse_options({"table": str(table)})
-    assert moved.of_recordings() == FOLDER.parse_options({}).of_recordings() == {"table": None}
+    assert moved.recording_options() == FOLDER.parse_options({}).recording_options() == {"table": None}
     sampling_rate = DATASETS.get("ptbxl").parse_options({"sampling_rate": "100"})
-    assert sampling_rate.of_recordings() == {"sampling_rate": "100"}
+    assert sampling_rate.recording_options() == {"sampling_rate": "100"}
 
 
 @pytest.mark.parametrize("options", [{"patients": "p.csv"}, {"keep": "labels"}])
-def test_ids_are_read_only_to_be_hashed(options: dict[str, str]) -> None:
+def test_patient_options_need_a_key(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="need 'key'"):
         FOLDER.parse_options(options)
 
 
-def test_one_ecg_in_two_formats_beside_each_other_is_two_recordings(archive: Path) -> None:
+def test_one_ecg_in_two_formats_is_two_recordings(archive: Path) -> None:
     (archive / "a.csv").write_text("1,2,3,4,5,6,7,8,9,10,11,12\n")
     found = entries(archive)
     assert (found["a.csv"].record_id, found["a.hea"].record_id) == ("a", "a.hea")
 
 
-def test_dicom_files_named_by_their_uids_keep_them_as_ids(archive: Path) -> None:
-    """Their last number is no ending; a table may name them so."""
+def test_dicom_uids_as_file_names_are_kept_as_ids(archive: Path) -> None:
+    """The last number of a UID is not an extension. A table may use the UID."""
     uids = ("ward/1.2.840.113619.1", "ward/1.2.840.113619.2")
     for number, uid in enumerate(uids):
         write(make_recording(seed=number), archive / "made.dcm", overwrite=True)
@@ -314,7 +314,7 @@ def test_dicom_files_named_by_their_uids_keep_them_as_ids(archive: Path) -> None
     assert found[uids[1]].patient_id == "p2"
 
 
-def test_archives_that_cannot_be_opened_are_listed_and_refused(archive: Path, key: Path) -> None:
+def test_unreadable_zip_archives_are_listed_and_raise_an_error(archive: Path, key: Path) -> None:
     (archive / "ward" / "Smith.zip").write_bytes(b"PK\3\4 broken")
     with zipfile.ZipFile(archive / "outer.zip", "w") as outer:
         outer.write(archive / "c.csv", "in/c.csv")
@@ -322,16 +322,16 @@ def test_archives_that_cannot_be_opened_are_listed_and_refused(archive: Path, ke
     source = open_source(archive)
     found = entries(archive)
     assert {"ward/Smith.zip", "outer.zip/Smith.zip", "outer.zip/in/c.csv"} <= set(found)
-    for options, told in ({}, True), ({"key": key}, False):
+    for options, shows_name in ({}, True), ({"key": key}, False):
         chosen = FOLDER.parse_options(options)
-        for name, reason in (("ward/Smith.zip", "not a readable zip"), ("outer.zip/Smith.zip", "in a zip archive is")):
-            with pytest.raises(FormatError, match=reason) as refusal:
+        for name, reason in (("ward/Smith.zip", "not a readable zip"), ("outer.zip/Smith.zip", "a zip within a zip")):
+            with pytest.raises(FormatError, match=reason) as caught:
                 FOLDER.load(source, found[name], chosen)
-            assert ("Smith" in str(refusal.value)) == told
-            assert ("Smith" in str(FOLDER.redact(found[name], chosen))) == told
+            assert ("Smith" in str(caught.value)) == shows_name
+            assert ("Smith" in str(FOLDER.redact(found[name], chosen))) == shows_name
 
 
-def test_damage_within_an_archive_is_one_files_refusal(archive: Path) -> None:
+def test_damage_within_a_zip_affects_one_file(archive: Path) -> None:
     with zipfile.ZipFile(archive / "more.zip", "w") as more:
         more.write(archive / "c.csv", "c.csv")
         more.writestr("d.csv", "1,2,3,4,5,6,7,8,9,10,11,13\n")
@@ -344,8 +344,8 @@ def test_damage_within_an_archive_is_one_files_refusal(archive: Path) -> None:
         FOLDER.load(source, found["more.zip/d.csv"], options)
 
 
-def test_labels_make_the_classes_that_are_told(tmp_path: Path) -> None:
-    """Told other ones, the store has another version of the very same shards."""
+def test_classes_are_groups_of_labels(tmp_path: Path) -> None:
+    """Other classes make another version with the same shards."""
     made = clocs.ingest("synthetic", None, tmp_path / "made", options={"num_records": 10, "leads": 1})
     (tmp_path / "archive").mkdir()
     lines = ["file,labels"]
@@ -354,9 +354,9 @@ def test_labels_make_the_classes_that_are_told(tmp_path: Path) -> None:
         write(recording, tmp_path / "archive" / f"{number}.csv")
         lines.append(f"{number},{';'.join(recording.labels)}")
     (tmp_path / "table.csv").write_text("\n".join(lines))
-    told = {"table": str(tmp_path / "table.csv")}
+    options = {"table": str(tmp_path / "table.csv")}
     stores = [
-        clocs.ingest("folder", tmp_path / "archive", tmp_path / "store", options={**told, **classes})
+        clocs.ingest("folder", tmp_path / "archive", tmp_path / "store", options={**options, **classes})
         for classes in ({}, {"classes": "SR, fast=ST+PVC"})
     ]
     assert stores[0].manifest.dataset["classes"] == {}

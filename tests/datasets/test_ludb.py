@@ -14,7 +14,7 @@ from clocs.datasets.dataset import Entry, Options
 from clocs.datasets.ludb import LUDB
 
 
-def test_every_original_has_the_findings_of_its_row(originals: Path) -> None:
+def test_every_recording_has_the_findings_of_its_row(originals: Path) -> None:
     source = open_source(originals / "ludb")
     table = pd.read_csv(io.BytesIO(source.read("ludb.csv")), dtype=str, keep_default_na=False)
     rows = {row["ID"].strip(): row for _, row in table.iterrows()}
@@ -32,7 +32,7 @@ def test_every_original_has_the_findings_of_its_row(originals: Path) -> None:
 
 
 def test_age_and_sex_agree_with_the_headers(originals: Path) -> None:
-    """The publisher says them twice."""
+    """The publisher states them in the table and in the headers."""
     source = open_source(originals / "ludb")
     for entry in LUDB.entries(source, Options()):
         comments = source.read(entry.file).decode()
@@ -40,7 +40,7 @@ def test_age_and_sex_agree_with_the_headers(originals: Path) -> None:
         assert f"#<sex>: {(entry.sex or '?')[0].upper()}" in comments
 
 
-def test_without_its_table_headers_are_still_found(tmp_path: Path) -> None:
+def test_headers_are_found_without_the_table(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "7.hea").touch()
     (tmp_path / "7.hea").touch()
@@ -48,7 +48,7 @@ def test_without_its_table_headers_are_still_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", ["Number,Sex,Age\n7,F,50\n", "ID,Sex,Age\n7,F,50,more\n", "ID,Sex,Age\n7\n"])
-def test_a_table_unlike_the_published_one_is_refused(tmp_path: Path, rows: str) -> None:
+def test_a_table_that_differs_from_the_published_one_raises_an_error(tmp_path: Path, rows: str) -> None:
     (tmp_path / "ludb.csv").write_text(rows)
-    with pytest.raises(FormatError, match="unlike the published table: line 2 has"):
+    with pytest.raises(FormatError, match="differs from the published table: line 2 has"):
         list(LUDB.entries(open_source(tmp_path), Options()))

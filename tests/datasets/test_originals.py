@@ -1,4 +1,4 @@
-"""Every untouched original file is stored or refused for the right reason, and nothing else is refused."""
+"""Every original file passes the quality checks or fails them for the documented reason."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ REFUSED = {
     },
     "cpsc2018": {"A1798": "flat"},
 }
-"""The faults that the data's README lists; A6000's spikes (over 10 mV) are real and pass."""
+"""Faults that the README of the data lists. The spikes of A6000 (over 10 mV) are real and pass."""
 
 
-def judged(source: Path, dataset: str, **options: str) -> tuple[int, dict[str, str]]:
-    """How many recordings there are, and the first reason of each that the dataset's own gate refuses."""
+def gate_results(source: Path, dataset: str, **options: str) -> tuple[int, dict[str, str]]:
+    """Return the number of recordings, and the first reason of each recording that fails the gate."""
     kind, place = DATASETS.get(dataset), open_source(source)
     chosen = kind.parse_options(options)
     count = 0
@@ -41,16 +41,16 @@ def judged(source: Path, dataset: str, **options: str) -> tuple[int, dict[str, s
 
 
 @pytest.mark.parametrize("folder", RECORDS)
-def test_each_original_passes_or_is_refused_for_what_is_wrong_with_it(originals: Path, folder: str) -> None:
-    found = judged(originals / folder, DATASET_OF.get(folder, folder))
+def test_each_original_passes_or_fails_for_the_documented_reason(originals: Path, folder: str) -> None:
+    found = gate_results(originals / folder, DATASET_OF.get(folder, folder))
     assert found == (RECORDS[folder], REFUSED.get(folder, {}))
 
 
-def test_the_100_hz_copies_of_ptbxl_pass_too(originals: Path) -> None:
-    assert judged(originals / "ptbxl", "ptbxl", sampling_rate="100") == (60, {})
+def test_the_100_hz_copies_of_ptbxl_pass(originals: Path) -> None:
+    assert gate_results(originals / "ptbxl", "ptbxl", sampling_rate="100") == (60, {})
 
 
-def test_the_longest_the_shortest_and_the_largest_are_among_those_that_pass(originals: Path) -> None:
+def test_the_longest_the_shortest_and_the_largest_recording_pass(originals: Path) -> None:
     """The README: A4133 lasts 144 s; the shortest has 3,000 samples; one goes beyond 10 mV."""
     kind, place = DATASETS.get("physionet2020"), open_source(originals / "cpsc2018")
     options = kind.parse_options({})

@@ -1,4 +1,4 @@
-"""PhysioNet 2017: the third revision of the labels is the one that counts."""
+"""PhysioNet 2017: the third revision of the labels is preferred."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clocs.datasets.dataset import Entry, Options
 from clocs.datasets.physionet2017 import PHYSIONET2017
 
 PUBLISHED = {"N": 5076, "A": 758, "O": 2415, "~": 279}
-"""Third revision, as the challenge's page gives it."""
+"""Counts of the third revision, from the page of the challenge."""
 
 
 def entries(path: Path) -> list[Entry]:
@@ -29,8 +29,8 @@ def test_labels_are_those_of_the_third_revision(real_data: Path) -> None:
     assert len(found) == PHYSIONET2017.expected["in"]
 
 
-def test_a_record_whose_label_was_revised_has_the_new_one(originals: Path) -> None:
-    """A00005 was O, and is A since."""
+def test_a_revised_label_is_used(originals: Path) -> None:
+    """A00005 was revised from O to A."""
     source = open_source(originals / "cinc2017")
     labels = {entry.file.rsplit("/", 1)[-1]: entry.labels for entry in entries(originals / "cinc2017")}
     assert b"A00005,O" in source.read("REFERENCE-original.csv")
@@ -46,7 +46,7 @@ def test_a_record_whose_label_was_revised_has_the_new_one(originals: Path) -> No
         ([], None),
     ],
 )
-def test_older_labels_serve_only_where_newer_are_absent(tmp_path: Path, tables: list[str], label: str | None) -> None:
+def test_older_labels_are_used_only_without_newer_ones(tmp_path: Path, tables: list[str], label: str | None) -> None:
     (tmp_path / "training2017").mkdir()
     (tmp_path / "training2017" / "A00001.hea").touch()
     for name in tables:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clocs.core.sources import open_source
 from clocs.datasets.dataset import Options
-from clocs.datasets.physionet2020 import PHYSIONET2020, SNOMED
+from clocs.datasets.physionet2020 import PHYSIONET2020, SNOMED_LABELS
 
 PUBLISHED = {
     "AF": 1221, "I-AVB": 722, "LBBB": 236, "Normal": 918, "PAC": 616, "PVC": 700, "RBBB": 1857, "STD": 869, "STE": 220,
@@ -15,7 +15,7 @@ PUBLISHED = {
 """Perez Alday et al. 2020, the challenge's own table of diagnoses, column CPSC."""
 
 
-def test_the_codes_of_all_headers_have_the_published_counts(real_data: Path) -> None:
+def test_codes_of_all_headers_have_the_published_counts(real_data: Path) -> None:
     source = open_source(real_data / "cpsc2018.zip")
     names = [entry.file for entry in PHYSIONET2020.entries(source, Options())]
     assert len(names) == len(set(names)) == PHYSIONET2020.expected["in"]
@@ -24,10 +24,10 @@ def test_the_codes_of_all_headers_have_the_published_counts(real_data: Path) -> 
         for line in source.read(name).decode().splitlines():
             if line.startswith("# Dx:"):
                 codes.update(code.strip() for code in line.removeprefix("# Dx:").split(","))
-    assert {SNOMED[code]: count for code, count in codes.items()} == PUBLISHED
+    assert {SNOMED_LABELS[code]: count for code, count in codes.items()} == PUBLISHED
 
 
-def test_a_recording_has_the_short_names_of_its_codes(originals: Path) -> None:
+def test_codes_are_replaced_by_short_names(originals: Path) -> None:
     source = open_source(originals / "cpsc2018")
     found = {}
     for entry in PHYSIONET2020.entries(source, Options()):
@@ -40,7 +40,7 @@ def test_a_recording_has_the_short_names_of_its_codes(originals: Path) -> None:
     assert (found["A0001"].age, found["A0001"].sex) == (74.0, "male")
 
 
-def test_a_code_outside_the_nine_is_kept_as_it_is(originals: Path, tmp_path: Path) -> None:
+def test_other_codes_stay_codes(originals: Path, tmp_path: Path) -> None:
     source = open_source(originals / "cpsc2018" / "Training_WFDB")
     header = source.read("A0001.hea").replace(b"#Dx: 59118001", b"#Dx: 59118001,10370003")
     (tmp_path / "A0001.hea").write_bytes(header)
@@ -50,7 +50,7 @@ def test_a_code_outside_the_nine_is_kept_as_it_is(originals: Path, tmp_path: Pat
     assert PHYSIONET2020.load(there, entry, Options()).labels == ("RBBB", "10370003")
 
 
-def test_headers_of_other_challenge_parts_are_left_alone(tmp_path: Path) -> None:
+def test_headers_of_other_challenge_parts_are_skipped(tmp_path: Path) -> None:
     for name in ("A0001.hea", "A0001.mat", "Q0001.hea", "A00001.hea", "xA0002.hea", "g1/A0002.hea"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

@@ -1,4 +1,4 @@
-"""A recording under pseudonyms: what goes, what stays, and which patient a file is of."""
+"""De-identification of recordings and texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TYPED = replace(
 )
 
 
-def test_nothing_typed_stays_and_the_signal_does() -> None:
+def test_typed_text_is_removed_and_the_signal_is_kept() -> None:
     plain = deidentify_recording(TYPED, KEY, name="ward/Smith.xml", patient="123")
     assert "Smith" not in repr(plain)
     assert (plain.record_id, plain.provenance.source) == (KEY.record("ward/Smith.xml"),) * 2
@@ -47,11 +47,11 @@ def test_nothing_typed_stays_and_the_signal_does() -> None:
         (("lead 2", "Foo", "lead 3", "Bar"), ("lead 2", "lead 4", "lead 3", "lead 5")),
     ],
 )
-def test_a_number_that_is_taken_is_passed_over(typed: tuple[str, ...], plain: tuple[str, ...]) -> None:
+def test_lead_numbers_in_use_are_skipped(typed: tuple[str, ...], plain: tuple[str, ...]) -> None:
     assert deidentify_recording(make_recording(typed), KEY, name="n", patient="").leads == plain
 
 
-def test_fields_stay_by_explicit_list() -> None:
+def test_listed_fields_are_kept() -> None:
     kept = deidentify_recording(TYPED, KEY, name="n", patient="", keep=("labels", "notes", "leads", "site"))
     assert (kept.labels, kept.episodes, kept.leads, kept.site) == (
         TYPED.labels,
@@ -64,7 +64,7 @@ def test_fields_stay_by_explicit_list() -> None:
 
 
 @pytest.mark.parametrize(("age", "shown"), [(None, None), (0.5, 0.5), (89.0, 89.0), (90.0, 90.0), (150.0, 90.0)])
-def test_ages_from_90_on_are_shown_as_90(age: float | None, shown: float | None) -> None:
+def test_ages_from_90_are_pooled(age: float | None, shown: float | None) -> None:
     assert deidentify_recording(replace(TYPED, age=age), KEY, name="n", patient="").age == shown
 
 
@@ -82,17 +82,17 @@ def test_ages_from_90_on_are_shown_as_90(age: float | None, shown: float | None)
         ((), ""),
     ],
 )
-def test_a_patients_number_is_told_from_what_stands_for_none(values: tuple[str, ...], patient: str) -> None:
+def test_placeholders_are_not_patient_ids(values: tuple[str, ...], patient: str) -> None:
     assert patient_id_from({"patient_id": values}) == patient
 
 
-def test_names_are_taken_out_of_a_message_but_not_out_of_its_words() -> None:
+def test_values_are_replaced_only_as_whole_words() -> None:
     said = "atc/test_123.atc: does not match the checksum of TEST_123"
     assert replace_values(said, ("atc/test_123.atc", "test_123", "atc"), "X") == "X: does not match the checksum of X"
 
 
 @given(st.text("ABcd, ", max_size=60), st.lists(st.text("abcd", min_size=4, max_size=12), max_size=4))
-def test_what_is_taken_out_is_gone(text: str, values: list[str]) -> None:
+def test_replaced_values_do_not_remain(text: str, values: list[str]) -> None:
     left = replace_values(f"{text}, {' '.join(values)}.", values, "|").lower()
     assert not [value for value in values if len(value) > 8 and value in left]
     assert not set(values) & set(re.split(r"\W+", left))

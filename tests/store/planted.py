@@ -107,7 +107,7 @@ def _clocs_csv(fake: Fake, lead: str, label: str) -> Files:
     text = WRITERS.get("csv").encode(made(("I", "II", "V1"), 9), "planted").files[".csv"].decode()
     head = f'# patient: "{fake()}"\n# {fake()}\n'
     head += f'# labels: ["{label}"]\n# episodes: [[1, 9, "{label}"]]\n' if label else ""
-    text = text.replace("# rate", f"{head}# rate", 1)
+    text = text.replace("# sampling_rate", f"{head}# sampling_rate", 1)
     return {".csv": (text.replace(",V1\n", f",{lead}\n", 1) if lead else text).encode()}
 
 

@@ -1,4 +1,4 @@
-"""Arrays in memory as a store: what their table leaves empty is unknown, and nobody's name."""
+"""Stores from arrays, with tables that have empty fields."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tests.conftest import make_recording
 
 
 def stored(folder: Path, table: Any, count: int) -> list[Recording]:
-    """The recordings of a store of arrays with that table."""
+    """Return the recordings of a store of arrays with a table."""
     signals = [make_recording(("I", "II"), num_samples=2500, seed=seed).signal for seed in range(count)]
     return list(Store.from_arrays(folder / "arrays", signals, sampling_rate=500, leads=("I", "II"), table=table))
 
 
 @pytest.mark.parametrize("frame", [False, True])
-def test_recordings_of_nobody_known_are_each_a_patient_of_their_own(frame: bool, tmp_path: Path) -> None:
-    """As in any other ingest: as one patient they would be positives of one another, and of one part of a split."""
+def test_recordings_without_a_patient_are_their_own_patients(frame: bool, tmp_path: Path) -> None:
+    """As one patient they would be positives of one another, and in one part of a split."""
     table: Any = {"patient_id": ["a", None, float("nan"), None, "a", pd.NA, pd.NaT, ""]}
     found = stored(tmp_path, pd.DataFrame(table, dtype=object) if frame else table, 8)
     names = [recording.record_id for recording in found]
     assert [recording.patient_id for recording in found] == ["a", *names[1:4], "a", *names[5:]]
 
 
-def test_what_is_left_empty_is_unknown(tmp_path: Path) -> None:
+def test_empty_fields_are_unknown(tmp_path: Path) -> None:
     nothing = [None, float("nan"), pd.NA]
     table = dict.fromkeys(("record_id", "site", "labels", "age", "sex"), nothing)
     found = stored(tmp_path, table, 3)
@@ -39,33 +39,33 @@ def test_what_is_left_empty_is_unknown(tmp_path: Path) -> None:
     }
 
 
-def test_numbers_of_patients_stay_whole_where_one_is_missing(tmp_path: Path) -> None:
-    """Pandas makes decimals of a column that lacks a number."""
+def test_integer_patient_ids_stay_integers_if_one_is_missing(tmp_path: Path) -> None:
+    """Pandas converts integers with a missing value to floats."""
     found = stored(tmp_path, pd.DataFrame({"patient_id": [1, 1, None, 20]}), 4)
     assert [recording.patient_id for recording in found] == ["1", "1", found[2].record_id, "20"]
 
 
-def test_labels_are_one_or_several(tmp_path: Path) -> None:
-    """In a text with ``;`` between, as in tables beside files."""
+def test_labels_may_be_text_or_lists(tmp_path: Path) -> None:
+    """Text is separated by ``;``, as in tables of files."""
     table = {"patient_id": [7, 7, 7, 7], "labels": ["AF", np.array(["AF", None, "SR"]), 3, "AF; SR"]}
     found = stored(tmp_path, table, 4)
     assert {recording.patient_id for recording in found} == {"7"}
     assert [recording.labels for recording in found] == [("AF",), ("AF", "SR"), ("3",), ("AF", "SR")]
 
 
-def test_a_patient_is_the_same_however_it_is_written_and_words_for_nobody_name_nobody(tmp_path: Path) -> None:
+def test_patient_ids_are_normalized_and_placeholders_ignored(tmp_path: Path) -> None:
     names = ["P1", "P1 ", "\uff301", "P1\u200b", "unknown", "nan", "unknown"]
-    with pytest.warns(UserWarning, match="3 rows of the table have a word for an unknown patient.* is row 4"):
+    with pytest.warns(UserWarning, match="3 rows have a placeholder.* is row 4"):
         found = stored(tmp_path, {"patient_id": names}, 7)
     assert [recording.patient_id for recording in found] == ["P1"] * 4 + [item.record_id for item in found[4:]]
 
 
-def test_a_tables_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:
+def test_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:
     found = stored(tmp_path, {"sex": ["Male", "mujer", "missing", "f"]}, 4)
     assert [recording.sex for recording in found] == ["male", None, None, "female"]
 
 
-def test_the_same_samples_cut_elsewhere_are_another_version(tmp_path: Path) -> None:
+def test_the_same_samples_in_other_shapes_are_another_version(tmp_path: Path) -> None:
     whole = make_recording(("I", "II"), num_samples=10_000).signal
     for version, cut in enumerate((4000, 7000), 1):
         parts = [whole[:, :cut], whole[:, cut:]]

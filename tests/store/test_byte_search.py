@@ -1,4 +1,4 @@
-"""Texts in bytes: all that a plain search finds, wherever pieces are cut."""
+"""The search agrees with a plain search, for any size of the blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clocs.store import byte_search
-from clocs.store.byte_search import Needles
+from clocs.store.byte_search import TextSearch
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -20,16 +20,16 @@ from clocs.store.byte_search import Needles
     places=st.lists(st.integers(0, 200), min_size=4, max_size=4),
     piece=st.integers(16, 64),
 )
-def test_it_finds_what_a_plain_search_finds(
+def test_search_agrees_with_a_plain_search(
     data: bytes, texts: list[str], places: list[int], piece: int, tmp_path: Path
 ) -> None:
-    """The slow version: ``bytes.find`` at every place."""
+    """The reference is ``bytes.find`` at every position."""
     for text, place in zip(texts, places, strict=False):
         data = data[:place] + text.encode() + data[place:]
     (tmp_path / "f").write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_search, "PIECE", piece)
-        found = sorted(Needles(texts).search_file(tmp_path / "f"))
+        patch.setattr(byte_search, "BLOCK_BYTES", piece)
+        found = sorted(TextSearch(texts).search_file(tmp_path / "f"))
     low = data.lower()
     slow = [text for text in texts for at in range(len(low)) if low.startswith(text.lower().encode(), at)]
     assert found == sorted(slow)
@@ -52,6 +52,6 @@ def test_it_finds_what_a_plain_search_finds(
         ("abc", b"abc", False),
     ],
 )
-def test_numbers_and_short_words_must_stand_alone(text: str, data: bytes, found: bool, tmp_path: Path) -> None:
+def test_numbers_and_short_words_match_only_as_whole_words(text: str, data: bytes, found: bool, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(data)
-    assert list(Needles([text]).search_file(tmp_path / "f")) == ([text] if found else [])
+    assert list(TextSearch([text]).search_file(tmp_path / "f")) == ([text] if found else [])

@@ -1,4 +1,4 @@
-"""Converting files, folders, zips and stores; what came out is read again."""
+"""Conversion of files, folders, zips and stores, verified by reading the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT = "not an ECG\n"
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """A folder of three recordings in two formats, one with missing samples; a damaged one, and a text."""
+    """Write three recordings in two formats, one with missing samples, a damaged file and a text."""
     folder = tmp_path / "archive"
     clocs.write(make_recording(seed=1, labels=("SR",)), folder / "a.hea")
     clocs.write(make_recording(seed=2), folder / "ward 7" / "b.dcm")
@@ -53,19 +53,19 @@ def test_a_file_becomes_a_file(archive: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.signal, other.signal)
 
 
-def test_a_file_goes_into_a_folder_under_its_name(archive: Path, tmp_path: Path) -> None:
+def test_a_file_keeps_its_name_in_a_folder(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     convert(archive / "ward 7" / "b.dcm", tmp_path / "out", "edf")
     assert tree(tmp_path / "out") == ["b.edf"]
 
 
 @pytest.mark.parametrize("name", ["cpsc2018/Training_WFDB/A0001.mat", "cpsc2018/Training_WFDB/A0001"])
-def test_a_file_of_a_zip_may_be_named_by_its_path(originals: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_in_a_zip_is_converted_by_its_path(originals: Path, tmp_path: Path, name: str) -> None:
     convert(originals / name, tmp_path / "a.edf")
     assert clocs.read(tmp_path / "a.edf").num_samples == 7500
 
 
-def test_a_folder_becomes_a_folder_and_refusals_have_reasons(archive: Path, tmp_path: Path) -> None:
+def test_a_folder_becomes_a_folder_and_rejections_have_reasons(archive: Path, tmp_path: Path) -> None:
     done = convert(archive, tmp_path / "out", "edf")
     assert tree(tmp_path / "out") == ["a.edf", "ward 7/b.edf"]
     assert (done.written, done.kept, done.ignored) == (2, 0, ["README.txt"])
@@ -80,7 +80,7 @@ def test_a_folder_becomes_a_folder_and_refusals_have_reasons(archive: Path, tmp_
     assert filled.notes.total() == 1
 
 
-def test_a_zip_is_converted_like_the_folder_that_is_in_it(archive: Path, tmp_path: Path) -> None:
+def test_a_zip_is_converted_like_its_folder(archive: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as packed:
         for name in tree(archive):
             packed.write(archive / name, f"in/{name}")
@@ -92,7 +92,7 @@ def test_a_zip_is_converted_like_the_folder_that_is_in_it(archive: Path, tmp_pat
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / "in" / name).read_bytes()
 
 
-def test_what_is_there_is_kept_unless_asked(archive: Path, tmp_path: Path) -> None:
+def test_existing_files_are_kept_by_default(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     convert(archive, out, "wfdb")
     (out / "a.hea").write_text("mine")
@@ -101,12 +101,12 @@ def test_what_is_there_is_kept_unless_asked(archive: Path, tmp_path: Path) -> No
     assert (out / "a.hea").read_text() == "mine"
     assert convert(archive, out, "wfdb", overwrite=True).written == 3
     assert clocs.read(out / "a.hea").labels == ("SR",)
-    with pytest.raises(ConfigError, match="exists; have it replaced"):
+    with pytest.raises(ConfigError, match=r"exists\. Pass overwrite=True"):
         convert(archive / "a.hea", out / "a.hea")
 
 
-def test_a_signal_file_of_somebody_else_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
-    """Of an interrupted conversion it is the same, and the header is added."""
+def test_a_different_signal_file_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
+    """After an interrupted conversion the signal file is equal, and the header is added."""
     convert(archive, tmp_path / "out", "wfdb")
     (tmp_path / "out" / "a.hea").unlink()
     assert convert(archive, tmp_path / "out", "wfdb").written == 1
@@ -120,7 +120,7 @@ def test_a_signal_file_of_somebody_else_is_not_overwritten(archive: Path, tmp_pa
 
 
 @pytest.mark.parametrize("to", ["csv", "parquet"])
-def test_a_readers_mistake_with_one_file_does_not_end_it(
+def test_a_defect_of_a_reader_affects_one_file(
     to: str, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(source: Source, name: str) -> Recording:
@@ -134,8 +134,8 @@ def test_a_readers_mistake_with_one_file_does_not_end_it(
     assert done.refused["a.hea"] == "a.hea: unexpected ValueError; please report it"
 
 
-def test_two_files_of_one_name_become_two_files(archive: Path, tmp_path: Path) -> None:
-    """Also where the second comes after the first was converted."""
+def test_two_files_with_the_same_stem_become_two_files(archive: Path, tmp_path: Path) -> None:
+    """This holds if the second file is added after the first was converted."""
     convert(archive, tmp_path / "out", "csv")
     clocs.write(make_recording(seed=9), archive / "a.edf")
     assert (convert(archive, tmp_path / "out", "csv").written, convert(archive, tmp_path / "out", "csv").kept) == (2, 4)
@@ -144,8 +144,8 @@ def test_two_files_of_one_name_become_two_files(archive: Path, tmp_path: Path) -
         np.testing.assert_allclose(made.signal, source.signal, atol=1e-3)
 
 
-def test_a_name_that_becomes_anothers_is_not_taken_for_it(tmp_path: Path) -> None:
-    """WFDB takes no blanks: ``a b``, which comes later, is not ``a_b``, which is there."""
+def test_a_sanitized_name_does_not_replace_another_file(tmp_path: Path) -> None:
+    """WFDB allows no blanks: the later ``a b`` must not replace ``a_b``."""
     for seed, name in enumerate(("a_b", "a b")):
         clocs.write(make_recording(seed=seed), tmp_path / "in" / f"{name}.csv")
         convert(tmp_path / "in", tmp_path / "out", "wfdb")
@@ -164,7 +164,7 @@ def test_workers_write_the_same_files(archive: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Three recordings of two patients, one of them with an id that leads out of a folder."""
+    """Return three recordings of two patients, one with an id that points outside of a folder."""
     walk = np.cumsum(np.random.default_rng(0).normal(size=(3, 2, 5000)), axis=2) / 100
     about = {
         "record_id": ["r0", "ward/r1", "../r2"],
@@ -196,7 +196,7 @@ def test_a_store_becomes_one_parquet_file(store: Store, tmp_path: Path) -> None:
     assert table["patient_id"].isna().all()
     for signal, recording in zip(table["signal"], store, strict=True):
         np.testing.assert_array_equal(np.stack(signal), recording.select(("I", "II")).signal)
-    with pytest.raises(ConfigError, match="exists; have it replaced"):
+    with pytest.raises(ConfigError, match=r"exists\. Pass overwrite=True"):
         convert(store.folder, tmp_path / "all.parquet")
     convert(store.folder, tmp_path / "all.parquet", patient_ids=True, derived=True, overwrite=True)
     table = pd.read_parquet(tmp_path / "all.parquet")
@@ -216,7 +216,7 @@ def test_a_folder_becomes_one_parquet_file_in_row_groups(
     assert np.isnan(table["signal"][2][0][5:9]).all()
 
 
-def test_nothing_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_conversion_without_recordings_writes_no_file(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.txt").write_text(TEXT)
     assert convert(tmp_path / "in", tmp_path / "all.parquet").written == 0
@@ -224,7 +224,7 @@ def test_nothing_written_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["in"]
 
 
-def test_patient_ids_are_read_only_when_asked(archive: Path, tmp_path: Path) -> None:
+def test_patient_ids_are_written_only_on_request(archive: Path, tmp_path: Path) -> None:
     clocs.write(make_recording(patient_id="Smith-42"), archive / "p.dcm", patient_ids=True)
     convert(archive / "p.dcm", tmp_path / "p.csv")
     assert "Smith" not in (tmp_path / "p.csv").read_text()
@@ -232,23 +232,23 @@ def test_patient_ids_are_read_only_when_asked(archive: Path, tmp_path: Path) -> 
     assert '# patient: "Smith-42"' in (tmp_path / "q.csv").read_text()
 
 
-def test_the_id_that_is_written_is_the_patients(hospital_files: Path, tmp_path: Path) -> None:
-    """An aECG gives the issuer's object number first; ids that stand for nobody are left out."""
+def test_the_written_id_is_the_patient_id(hospital_files: Path, tmp_path: Path) -> None:
+    """An aECG has the issuer's object identifier first. Placeholders are left out."""
     convert(hospital_files / "aecg" / "hl7_example_aecg.xml", tmp_path / "p.csv", patient_ids=True)
     assert '# patient: "SBJ-123"' in (tmp_path / "p.csv").read_text()
     convert(hospital_files / "dicom" / "ecgprocess_example-DICOM1.dcm", tmp_path / "q.csv", patient_ids=True)
     assert "# patient" not in (tmp_path / "q.csv").read_text()
 
 
-def test_mistakes_are_told(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="say what to convert to: wfdb, dicom, edf, bdf, csv, parquet"):
+def test_invalid_arguments_raise_errors(archive: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Pass the format: wfdb, dicom, edf, bdf, csv, parquet"):
         convert(archive, tmp_path / "out")
-    with pytest.raises(ConfigError, match="lies in"):
+    with pytest.raises(ConfigError, match="is inside"):
         convert(archive, archive / "out", "edf")
-    with pytest.raises(ConfigError, match="only in Parquet, not in edf"):
+    with pytest.raises(ConfigError, match="must be Parquet, not edf"):
         convert(archive, tmp_path / "all.parquet", "edf")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="is a file; a folder is needed"):
+    with pytest.raises(ConfigError, match="is a file, but each recording"):
         convert(archive, tmp_path / "file", "edf")
     with pytest.raises(FormatError, match="no such file"):
         convert(tmp_path / "nowhere", tmp_path / "out", "edf")
@@ -256,12 +256,12 @@ def test_mistakes_are_told(archive: Path, tmp_path: Path) -> None:
         convert(archive / "README.txt", tmp_path / "a.edf")
     with pytest.raises(SignalError, match="4 samples are missing"):
         convert(archive / "ward 7" / "c.hea", tmp_path / "c.edf")
-    with pytest.raises(ConfigError, match="say what to convert to"):
+    with pytest.raises(ConfigError, match="Pass the format"):
         convert(archive / "a.hea", tmp_path)
 
 
-def test_a_full_disk_ends_it_and_the_same_call_goes_on(archive: Path, tmp_path: Path) -> None:
-    """An error of the disk is no fault of a recording; what was written before stays."""
+def test_a_full_disk_ends_a_conversion_and_another_call_continues(archive: Path, tmp_path: Path) -> None:
+    """An error of the disk is not a rejection. Files written before are kept."""
     convert(archive, tmp_path / "whole", "wfdb")
     with on(disk := Disk()):
         convert(archive, tmp_path / "counted", "wfdb")
@@ -276,7 +276,7 @@ def test_a_full_disk_ends_it_and_the_same_call_goes_on(archive: Path, tmp_path: 
         shutil.rmtree(out)
 
 
-def test_one_parquet_file_is_there_whole_or_not_at_all(store: Store, tmp_path: Path) -> None:
+def test_one_parquet_file_is_complete_or_absent(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "sub" / "all.parquet"
     out.parent.mkdir()
     with on(disk := Disk()):

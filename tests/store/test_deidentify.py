@@ -1,4 +1,4 @@
-"""Identities stay out: of real archives, of planted ones, of stores made before."""
+"""De-identified stores contain no identities of real archives, planted archives and existing stores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.recording import Episode, Provenance
 from clocs.core.sources import open_source
 from clocs.datasets import Entry
-from clocs.datasets.tables import hash_of
+from clocs.datasets.folder_tables import table_sha256
 from clocs.formats.writing import write
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GATE_OFF
-from clocs.store.deidentify import deidentify, identities, parse_keep
+from clocs.store.deidentify import count_identity_fields, deidentify, parse_keep
 from clocs.store.identity_scan import scan_identities
 from clocs.store.ingest import ingest
 from clocs.store.manifest import FORMAT
@@ -42,7 +42,7 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def planted(hospital_files: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Planted]]:
-    """An archive of files with planted identities, also in the files' names."""
+    """Write an archive with planted identities, also in file names."""
     random = np.random.default_rng(0)
     folder, trial = tmp_path_factory.mktemp("planted"), tmp_path_factory.mktemp("trial") / "trial"
     every = [*num_samples(hospital_files, trial, random), *encoded(faker(random), words=True)]
@@ -68,8 +68,8 @@ def test_planted_identities_are_in_no_byte_of_a_store(
 
 
 @pytest.mark.parametrize("form", BINARY_WRITERS)
-def test_formats_with_checksums_tell_nobody_either(form: str, key: Path, tmp_path: Path) -> None:
-    """Each example holds a patient's name, and so does its file's name."""
+def test_formats_with_checksums_are_deidentified(form: str, key: Path, tmp_path: Path) -> None:
+    """Each example has a patient name in its content and in its file name."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "Winterbottom.ecg").write_bytes(BINARY_WRITERS[form](1))
     (tmp_path / "in" / "Winterbottom-2.ecg").write_bytes(BINARY_WRITERS[form](1)[:-7])
@@ -79,9 +79,7 @@ def test_formats_with_checksums_tell_nobody_either(form: str, key: Path, tmp_pat
     assert occurring(["Winterbottom"], tmp_path / "in") == ["Winterbottom"]
 
 
-def test_what_is_planted_past_the_readers_is_found_each_of_it(
-    planted: tuple[Path, dict[str, Planted]], store_of: Maker
-) -> None:
+def test_scan_finds_every_identity_in_every_column(planted: tuple[Path, dict[str, Planted]], store_of: Maker) -> None:
     archive, found = planted
     every = [fake.lower() for one in found.values() for fake in one.fakes]
     places: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -113,7 +111,7 @@ def test_no_identity_of_a_real_archive_is_in_its_store(
 ) -> None:
     archive = mixed_archive(hospital_files, originals, tmp_path / "archive")
     made = deidentify(archive, tmp_path / "store", key)
-    assert made.removed == dict(identities(open_source(archive))) | {
+    assert made.removed == dict(count_identity_fields(open_source(archive))) | {
         "ages given as 90, which stands for it and more": 2
     }
     assert min(made.removed[field] for field in ("patient_id", "patient_name", "acquired")) > 20
@@ -128,8 +126,8 @@ def test_no_identity_of_a_real_archive_is_in_its_store(
         np.testing.assert_array_equal(recording.digital, by_hash[recording.record_id].digital)
 
 
-def test_one_patient_in_three_formats_is_one(hospital_files: Path, key: Path, tmp_path: Path) -> None:
-    """aECG, SCP and DICOM say SBJ-123, the aECG after its issuer's number."""
+def test_one_patient_in_three_formats_has_one_pseudonym(hospital_files: Path, key: Path, tmp_path: Path) -> None:
+    """aECG, SCP and DICOM have the id SBJ-123, the aECG after the issuer's identifier."""
     store = ingest("folder", hospital_files, tmp_path / "store", options={"key": key})
     secret = read_key(key)
     names = ("aecg/hl7_example_aecg.xml", "scp/ecgtoolkit_Example.scp", "dicom/ecgtoolkit_Example.dcm")
@@ -138,7 +136,7 @@ def test_one_patient_in_three_formats_is_one(hospital_files: Path, key: Path, tm
     assert nobody.patient_id == nobody.record_id
 
 
-def test_leads_that_a_policy_leaves_out_stay_out_under_pseudonyms(store_of: Maker, key: Path, tmp_path: Path) -> None:
+def test_excluded_leads_stay_excluded_under_pseudonyms(store_of: Maker, key: Path, tmp_path: Path) -> None:
     frames = {"evaluation": FramePolicy(num_samples=2500, sampling_rate=500, excluded_leads=(("Smith 1", "V2"),))}
     made = [make_recording(seed=number, record_id=f"Smith {number}") for number in range(3)]
     plain = store_of(made, frames=frames)
@@ -151,7 +149,7 @@ def test_leads_that_a_policy_leaves_out_stay_out_under_pseudonyms(store_of: Make
 
 @pytest.fixture
 def named(store_of: Maker) -> Store:
-    """Two recordings of one patient, who is called as the first is; one of another; one quarantined."""
+    """Return a store of three recordings of two patients and one quarantined recording."""
     about = {"site": "St Mary", "age": 95.0, "labels": ("SR",)}
     made = [
         replace(make_recording(seed=number, record_id=f"Smith {number}", patient_id=f"Smith {number // 2}"), **about)  # type: ignore[arg-type]
@@ -160,7 +158,7 @@ def named(store_of: Maker) -> Store:
     return store_of([*made, make_recording(num_samples=10, record_id="Smith 9")])
 
 
-def test_a_store_made_before_is_deidentified_into_another(named: Store, key: Path, tmp_path: Path) -> None:
+def test_a_store_is_deidentified_into_another(named: Store, key: Path, tmp_path: Path) -> None:
     made = deidentify(named.folder, tmp_path / "out", key, keep=("labels",))
     secret = read_key(key)
     ids = made.store.table(["record_id", "patient_id"]).to_pylist()
@@ -179,24 +177,24 @@ def test_a_store_made_before_is_deidentified_into_another(named: Store, key: Pat
     assert verify(tmp_path / "out") == []
 
 
-def test_a_key_beside_the_recordings_is_refused(named: Store, key: Path, tmp_path: Path) -> None:
+def test_a_key_beside_the_recordings_raises_an_error(named: Store, key: Path, tmp_path: Path) -> None:
     make_key(named.folder / "key")
-    with pytest.raises(ConfigError, match="keep the key elsewhere"):
+    with pytest.raises(ConfigError, match="Move the key elsewhere"):
         deidentify(named.folder, tmp_path / "out", named.folder / "key")
     make_key(tmp_path / "store2" / "key")
-    with pytest.raises(ConfigError, match="must lie elsewhere"):
+    with pytest.raises(ConfigError, match="Move the key or table elsewhere"):
         ingest("folder", tmp_path, tmp_path / "store2", options={"key": tmp_path / "store2" / "key"})
-    with pytest.raises(ConfigError, match="in one another"):
+    with pytest.raises(ConfigError, match="inside one another"):
         deidentify(named.folder, named.folder / "out", key)
 
 
-def test_only_what_files_say_in_words_can_be_kept() -> None:
+def test_only_typed_fields_can_be_kept() -> None:
     assert parse_keep(["notes,labels"]) == ("labels", "notes")
     with pytest.raises(ConfigError, match=r"patient_name cannot be kept.*labels, notes, leads, site"):
         parse_keep(["patient_name"])
 
 
-def test_who_has_only_the_store_cannot_try_names(key: Path, tmp_path: Path) -> None:
+def test_names_cannot_be_guessed_from_a_store(key: Path, tmp_path: Path) -> None:
     """Of a plain store the digest of an entry, and the hash of a table, are such that anybody can compute them from a
     guess; of a keyed one the same computation, with all that the store tells, leads nowhere."""
     archive = tmp_path / "archive"
@@ -211,34 +209,34 @@ def test_who_has_only_the_store_cannot_try_names(key: Path, tmp_path: Path) -> N
         common = content_hash([FORMAT, "folder", dict(told.options) | {"table": None}, told.gate])
         entry = Entry(file="481516.edf", record_id="481516", patient_id="2342")
         guess = content_hash([common, vars(entry), (archive / "481516.edf").stat().st_size])
-        (receipt,) = read_task_records(store.folder)
-        return guess.startswith(receipt.entries[0])
+        (record,) = read_task_records(store.folder)
+        return guess.startswith(record.entries[0])
 
     plain = ingest("folder", archive, tmp_path / "plain", options={"table": table})
     keyed = ingest("folder", archive, tmp_path / "keyed", options={"table": table, "key": key})
     assert guessed(plain)
     assert not guessed(keyed)
     marks = str(keyed.manifest.options)
-    assert read_key(key).content(hash_of(table)) in marks
-    assert hash_of(table) not in marks
+    assert read_key(key).content(table_sha256(table)) in marks
+    assert table_sha256(table) not in marks
 
 
-def test_pseudonyms_do_not_go_beside_names(key: Path, tmp_path: Path) -> None:
+def test_pseudonyms_are_not_stored_beside_original_ids(key: Path, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     write(make_recording(leads=("I", "II")), archive / "Mueller_Hans.edf")
     ingest("folder", archive, tmp_path / "store")
-    with pytest.raises(ConfigError, match=r"under their names.*another folder") as refusal:
+    with pytest.raises(ConfigError, match=r"under original ids.*another folder") as caught:
         ingest("folder", archive, tmp_path / "store", options={"key": key})
-    assert "Mueller" not in str(refusal.value)
+    assert "Mueller" not in str(caught.value)
     (tmp_path / "store" / "manifest-000001.json").unlink()  # as a run leaves it that was killed
-    with pytest.raises(ConfigError, match="under their names"):
+    with pytest.raises(ConfigError, match="under original ids"):
         ingest("folder", archive, tmp_path / "store", options={"key": key})
     kept = ingest("folder", archive, tmp_path / "keyed", options={"key": key})
     assert ingest("folder", archive, tmp_path / "keyed", options={"key": key}).sha256 == kept.sha256
 
 
-def test_a_short_name_of_a_damaged_file_is_not_told(key: Path, tmp_path: Path) -> None:
+def test_a_short_name_of_a_damaged_file_is_redacted(key: Path, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     (archive / "Ng.dcm").write_bytes(bytes(128) + b"DICM" + b"damaged")

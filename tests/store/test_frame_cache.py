@@ -54,7 +54,7 @@ def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_o
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     assert path.read_bytes() != whole
-    with pytest.warns(UserWarning, match=rf"{path.name} is damaged and is made again"):
+    with pytest.warns(UserWarning, match=rf"{path.name} is damaged\. It is written again"):
         frames.cached(tmp_path)
     items = np.arange(len(frames))
     np.testing.assert_array_equal(frames.cached(tmp_path).gather(items), frames.gather(items))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Episode, Provenance, Recording
-from clocs.store.identity_scan import PATTERNS, _patterns, identity_values, masked, scan_identities
+from clocs.store.identity_scan import PATTERNS, _matching_pattern, identity_values, mask, scan_identities
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
@@ -47,7 +47,7 @@ HARMLESS = [
 ]
 
 
-def pseudonymous(seed: int, **more: object) -> Recording:
+def is_pseudonymous(seed: int, **more: object) -> Recording:
     """Nothing in it looks like anybody."""
     name = KEY.record(str(seed))
     made = replace(
@@ -59,34 +59,34 @@ def pseudonymous(seed: int, **more: object) -> Recording:
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in LOOKS.items() for text in texts])
 def test_what_looks_like_an_identity_is_found_and_named(kind: str, text: str) -> None:
-    assert [found for found, _ in _patterns("labels", text)] == [kind]
+    assert [found for found, _ in _matching_pattern("labels", text)] == [kind]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_words_of_every_store_are_no_finding(text: str) -> None:
-    assert list(_patterns("labels", text)) == []
+    assert list(_matching_pattern("labels", text)) == []
 
 
 @given(st.text(), st.text(), st.sampled_from(sorted(PATTERNS)), st.data())
 def test_an_identity_between_other_words_is_found(before: str, after: str, kind: str, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(LOOKS[kind]))
-    assert list(_patterns("labels", f"{before} | {text} | {after}"))
+    assert list(_matching_pattern("labels", f"{before} | {text} | {after}"))
 
 
 @given(st.text(max_size=30))
 def test_pseudonyms_never_look_like_anybody(text: str) -> None:
     for pseudonym in (KEY.patient(text), KEY.record(text), KEY.file("00")):
-        assert list(_patterns("record_id", pseudonym)) == []
-        assert list(_patterns("findings.detail", f"{pseudonym}: section 3 is damaged")) == []
+        assert list(_matching_pattern("record_id", pseudonym)) == []
+        assert list(_matching_pattern("findings.detail", f"{pseudonym}: section 3 is damaged")) == []
 
 
 @given(st.text(min_size=5))
 def test_a_finding_is_shown_masked(text: str) -> None:
-    assert text not in masked(text)
+    assert text not in mask(text)
 
 
 def test_a_store_of_pseudonyms_is_clean(store_of: Maker) -> None:
-    assert scan_identities(store_of([pseudonymous(seed) for seed in range(5)]).folder).hits == ()
+    assert scan_identities(store_of([is_pseudonymous(seed) for seed in range(5)]).folder).hits == ()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_store_of_pseudonyms_is_clean(store_of: Maker) -> None:
     ],
 )
 def test_what_is_planted_in_a_column_is_found_there(store_of: Maker, column: str, more: dict[str, object]) -> None:
-    store = store_of([pseudonymous(1), pseudonymous(2, **more)])
+    store = store_of([is_pseudonymous(1), is_pseudonymous(2, **more)])
     hits = scan_identities(store.folder).hits
     assert [(hit.field, hit.count) for hit in hits] == [(column, 1)]
     assert scan_identities(store.folder, ignore=(column,)).hits == ()
@@ -114,7 +114,7 @@ def test_what_is_planted_in_the_quarantine_is_found(store_of: Maker) -> None:
     short = replace(
         make_recording(num_samples=100), record_id="Smith, John", provenance=Provenance("in/1953-05-08.xml")
     )
-    hits = scan_identities(store_of([pseudonymous(1), short]).folder).hits
+    hits = scan_identities(store_of([is_pseudonymous(1), short]).folder).hits
     found = {(hit.file.split("/")[0].split("-")[0], hit.field, hit.kind) for hit in hits}
     assert found == {
         (file, *what) for file in ("quarantine", "receipts") for what in (("record_id", "name"), ("source", "date"))
@@ -123,7 +123,7 @@ def test_what_is_planted_in_the_quarantine_is_found(store_of: Maker) -> None:
 
 def test_what_a_file_says_is_found_in_any_text(store_of: Maker, hospital_files: Path) -> None:
     """A plain name looks like any word; only the archive tells."""
-    store = store_of([pseudonymous(1, labels=("ZZDEMOPTONLY felt dizzy",))])
+    store = store_of([is_pseudonymous(1, labels=("ZZDEMOPTONLY felt dizzy",))])
     assert scan_identities(store.folder).hits == ()
     hits = scan_identities(store.folder, hospital_files / "philips").hits
     assert {(hit.field, hit.kind) for hit in hits} == {("labels", "patient_name")}
@@ -132,13 +132,13 @@ def test_what_a_file_says_is_found_in_any_text(store_of: Maker, hospital_files: 
 
 def test_short_values_are_found_though_texts_lie_side_by_side(store_of: Maker, hospital_files: Path) -> None:
     """Arrow puts the texts of a column end to end: in its bytes a short word does not stand alone."""
-    store = store_of([pseudonymous(seed, site=site) for seed, site in enumerate(("abc", "Clark", "xyz"))])
+    store = store_of([is_pseudonymous(seed, site=site) for seed, site in enumerate(("abc", "Clark", "xyz"))])
     hits = scan_identities(store.folder, hospital_files / "aecg").hits
     assert [(hit.field, hit.kind, hit.count) for hit in hits] == [("site", "patient_name", 1)]
 
 
 def test_bytes_outside_of_any_text_are_searched(store_of: Maker, hospital_files: Path) -> None:
-    store = store_of([pseudonymous(1)])
+    store = store_of([is_pseudonymous(1)])
     (store.folder / "splits").mkdir()
     (store.folder / "splits" / "left.bin").write_bytes(b"\0\1ZZDEMOPTONLY\2")
     hits = scan_identities(store.folder, hospital_files / "philips").hits
@@ -151,10 +151,10 @@ def test_dates_of_files_are_looked_for_in_other_spellings(hospital_files: Path) 
 
 
 def test_an_archive_that_names_nobody_proves_nothing(store_of: Maker, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no identity to look for"):
-        scan_identities(store_of([pseudonymous(0)]).folder, tmp_path)
+    with pytest.raises(ConfigError, match="contains no identity"):
+        scan_identities(store_of([is_pseudonymous(0)]).folder, tmp_path)
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no finished store"):
+    with pytest.raises(StoreError, match="not a finished store"):
         scan_identities(tmp_path)

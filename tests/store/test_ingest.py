@@ -1,4 +1,4 @@
-"""Files that come late, change or are odd: read when they can be, refused by themselves, and never lost in silence."""
+"""Late, changed and odd files are read or quarantined, and never lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.store.conftest import Maker
 
 
 def records(folder: Path, *names: str) -> Path:
-    """A folder of WFDB records, a header and a signal file each."""
+    """Write WFDB records, with a header and a signal file each."""
     for seed, name in enumerate(names):
         write(make_recording(("II",), seed=seed, record_id=name), folder / f"{name}.hea")
     return folder
@@ -48,7 +48,7 @@ def reasons(store: Store) -> dict[str, str]:
     return {row["record_id"]: row["reason"] for row in quarantined_rows(store)}
 
 
-def test_a_signal_file_that_comes_late_or_is_repaired_is_read(tmp_path: Path) -> None:
+def test_a_late_or_repaired_signal_file_is_read(tmp_path: Path) -> None:
     source, store = records(tmp_path / "source", "a", "b", "c"), tmp_path / "store"
     whole = {name: (source / f"{name}.dat").read_bytes() for name in "ab"}
     (source / "a.dat").unlink()
@@ -64,7 +64,7 @@ def test_a_signal_file_that_comes_late_or_is_repaired_is_read(tmp_path: Path) ->
     assert reasons(ingest("folder", source, store)) == {"c": "unreadable"}
 
 
-def test_a_set_that_does_not_grow_notices_them_too(tmp_path: Path) -> None:
+def test_datasets_that_are_not_incremental_notice_late_files(tmp_path: Path) -> None:
     source, store = tmp_path / "source", tmp_path / "store"
     source.mkdir()
     np.random.default_rng(0).integers(-500, 500, 6000).astype("<i2").tofile(source / "p_1.ecg")
@@ -74,8 +74,8 @@ def test_a_set_that_does_not_grow_notices_them_too(tmp_path: Path) -> None:
     assert stored(ingest("cardiology", source, store)) == ["p_1"]
 
 
-def test_what_is_whole_keeps_the_name_it_always_had(tmp_path: Path) -> None:
-    """The first stores named a task by its entries and the sizes of their headers alone; runs name such stores."""
+def test_task_names_of_complete_files_do_not_change(tmp_path: Path) -> None:
+    """Existing stores name a task by its entries and the sizes of their headers."""
     source = records(tmp_path / "source", "a", "b")
     write(make_recording(("II",), seed=3), source / "c.csv")
     write(make_recording(("II",), seed=4), source / "d.dcm")
@@ -90,7 +90,7 @@ def test_what_is_whole_keeps_the_name_it_always_had(tmp_path: Path) -> None:
     assert receipt.stem == content_hash([*shared, entries, sizes])[:32]
 
 
-def test_odd_files_are_refused_or_passed_over_and_the_others_stored(tmp_path: Path) -> None:
+def test_odd_files_are_quarantined_or_skipped_and_the_others_stored(tmp_path: Path) -> None:
     source = records(tmp_path / "source", "a", "b")
     (source / "gone.xml").symlink_to(tmp_path / "nowhere.xml")
     (source / "gone.zip").symlink_to(tmp_path / "nowhere.zip")
@@ -106,7 +106,7 @@ def test_odd_files_are_refused_or_passed_over_and_the_others_stored(tmp_path: Pa
     assert len(ingest("folder", source, tmp_path / "store")) == 3
 
 
-def test_a_recording_that_the_gate_stumbles_over_is_refused(store_of: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_that_crashes_the_gate_is_quarantined(store_of: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     def stumbling(recording: Recording, policy: GatePolicy) -> list[Finding]:
         if recording.record_id == "odd":
             raise IndexError("planted")
@@ -120,11 +120,11 @@ def test_a_recording_that_the_gate_stumbles_over_is_refused(store_of: Maker, mon
 
 
 ODD: dict[str, Any] = {"labels": ("\ud800",), "leads": ("\udc80",), "record_id": "\ud800", "age": "old"}
-"""Half characters, as JSON can spell them, and what is no number."""
+"""Surrogate characters, which JSON can contain, and values that are not numbers."""
 
 
 @pytest.mark.parametrize("field", ODD)
-def test_a_recording_that_is_no_row_of_a_table_is_refused(store_of: Maker, field: str) -> None:
+def test_a_recording_that_arrow_cannot_store_is_quarantined(store_of: Maker, field: str) -> None:
     made = [make_recording(("II",), seed=seed, record_id=f"r{seed}") for seed in range(4)]
     store = store_of([made[0], replace(made[1], **{field: ODD[field]}), *made[2:]], per_shard=3)
     assert (stored(store), store.manifest.records_in) == (["r0", "r2", "r3"], 4)
@@ -133,56 +133,58 @@ def test_a_recording_that_is_no_row_of_a_table_is_refused(store_of: Maker, field
     assert "cannot be stored" in row["findings"][0]["detail"]
 
 
-def test_a_task_of_which_nothing_can_be_stored_leaves_no_shard(store_of: Maker) -> None:
+def test_a_task_without_valid_recordings_writes_no_shard(store_of: Maker) -> None:
     store = store_of([make_recording(("II",), labels=("\ud800",))])
     assert (len(store), store.manifest.shards, list(store.folder.glob("shards/*"))) == (0, (), [])
 
 
 @pytest.mark.parametrize("within", [".", "stores/mine"])
-def test_a_store_lies_apart_from_what_it_is_made_of(within: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="and would be read with it; choose a place elsewhere"):
+def test_a_store_must_be_outside_of_its_source(within: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is inside .*\. Choose a folder outside of it"):
         ingest("folder", records(tmp_path, "a"), tmp_path / within)
     assert sorted(os.listdir(tmp_path)) == ["a.dat", "a.hea"]
 
 
-def test_a_store_is_of_one_dataset(tmp_path: Path) -> None:
+def test_a_store_holds_one_dataset(tmp_path: Path) -> None:
     first = ingest("synthetic", None, tmp_path / "store", options={"num_records": 2})
-    with pytest.raises(ConfigError, match="is a store of the dataset 'synthetic'; choose another folder for 'folder'"):
+    with pytest.raises(ConfigError, match=r"is a store of dataset 'synthetic'\. Choose another folder for 'folder'"):
         ingest("folder", records(tmp_path / "files", "a"), tmp_path / "store")
     assert open_store(tmp_path / "store").sha256 == first.sha256
 
 
-def test_a_class_of_a_label_that_nobody_has_is_told(tmp_path: Path) -> None:
+def test_a_class_with_an_unknown_label_gives_a_warning(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("file,labels\na,AFIB\nb,SR; STD\n")
     files = records(tmp_path / "files", "a", "b")
-    with pytest.warns(UserWarning, match="no recording has the label AFIBB, .* labels here: AFIB, SR, STD"):
+    with pytest.warns(UserWarning, match="No recording has the label AFIBB .* Labels of the store: AFIB, SR, STD"):
         ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR,AF=AFIB+AFIBB"})
     ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR,AF=AFIB"})
 
 
-def test_a_store_of_pseudonyms_takes_no_names_and_no_other_key(tmp_path: Path) -> None:
+def test_a_pseudonymous_store_needs_the_same_key(tmp_path: Path) -> None:
     files, store = records(tmp_path / "files", "a", "b"), tmp_path / "store"
     for name in ("key", "other"):
         make_key(tmp_path / name)
     first = ingest("folder", files, store, options={"key": tmp_path / "key"})
-    for options, said in (({}, "none"), ({"key": tmp_path / "other"}, "another")):
-        with pytest.raises(ConfigError, match=f"was made with a key, and this ingest has {said}"):
+    for options, key_state in (({}, "no key"), ({"key": tmp_path / "other"}, "another key")):
+        with pytest.raises(ConfigError, match=f"was made with a key, but this ingest has {key_state}"):
             ingest("folder", files, store, options=options)
     assert ingest("folder", files, store, options={"key": tmp_path / "key"}).sha256 == first.sha256
 
 
-def test_a_table_that_an_earlier_ingest_had_and_this_one_has_not_is_told(tmp_path: Path) -> None:
+def test_a_dropped_table_gives_a_warning(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("file,patient_id,labels\na,p1,SR\nb,p1,SR\n")
     files = records(tmp_path / "files", "a", "b")
     ingest("folder", files, tmp_path / "store", options={"table": table, "classes": "SR"})
-    with pytest.warns(UserWarning, match=r"version 1 of .* was made with -o table=\.\.\. -o classes=\.\.\., this one"):
+    with pytest.warns(
+        UserWarning, match=r"version 1 of .* was made with -o table=\.\.\. -o classes=\.\.\., this version without"
+    ):
         ingest("folder", files, tmp_path / "store")
 
 
-def test_a_table_of_patients_about_none_of_them_is_told(tmp_path: Path) -> None:
-    """Ids are joined whatever their case; a spreadsheet that dropped zeros names others."""
+def test_a_patient_table_without_matches_gives_a_warning(tmp_path: Path) -> None:
+    """Ids are joined ignoring case. A spreadsheet that drops leading zeros changes ids."""
     make_key(tmp_path / "key")
     files, table, patients = (records(tmp_path / "files", "a"), tmp_path / "table.csv", tmp_path / "patients.csv")
     table.write_text("file,patient_id\na,ab001\n")
@@ -190,11 +192,11 @@ def test_a_table_of_patients_about_none_of_them_is_told(tmp_path: Path) -> None:
     patients.write_text("patient_id,site\nAB001,north\n")
     assert ingest("folder", files, tmp_path / "one", options=options).recording(0).site == "north"
     patients.write_text("patient_id,site\nAB1,north\n")
-    with pytest.warns(UserWarning, match=r"patients\.csv: no row is about a patient of these recordings"):
+    with pytest.warns(UserWarning, match=r"patients\.csv: no row matches a stored patient"):
         ingest("folder", files, tmp_path / "two", options=options)
 
 
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = records(tmp_path / "source", "a", "b")
 
     def denied(path: Path, mode: str) -> Any:
@@ -207,19 +209,19 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
         ingest("folder", source, tmp_path / "store")
 
 
-def test_a_disk_that_fails_while_files_are_listed_is_named(tmp_path: Path) -> None:
+def test_a_disk_error_while_listing_files_is_named(tmp_path: Path) -> None:
     def entries(source: Source, options: Options) -> Iterator[Entry]:
         yield Entry("a")
         raise OSError(errno.EIO, f"/nas/b: cannot be read: {os.strerror(errno.EIO)}")
 
     dataset = replace(
-        DATASETS.get("folder"), entries=entries, load=lambda *_: make_recording(), needs_source=False, grows=False
+        DATASETS.get("folder"), entries=entries, load=lambda *_: make_recording(), needs_source=False, incremental=False
     )
-    with pytest.raises(StoreError, match=r"/nas/b: cannot be read: Input/output error. Nothing was committed"):
+    with pytest.raises(StoreError, match=r"/nas/b: cannot be read: Input/output error. No version was committed"):
         ingest(dataset, None, tmp_path / "store")
 
 
-def test_what_an_older_version_has_alone_is_counted(tmp_path: Path) -> None:
+def test_removed_recordings_are_counted(tmp_path: Path) -> None:
     one, other, store = records(tmp_path / "one", *"abc"), records(tmp_path / "other", "c", "d"), tmp_path / "store"
     first = ingest("folder", one, store)
     second = ingest("folder", other, store)
@@ -232,7 +234,7 @@ def test_what_an_older_version_has_alone_is_counted(tmp_path: Path) -> None:
     assert count_removed_recordings(open_store(store), open_store(store, 1)) == 2
 
 
-def test_an_archive_of_which_everything_is_refused_is_a_store_of_none(tmp_path: Path) -> None:
+def test_an_archive_without_valid_recordings_is_an_empty_store(tmp_path: Path) -> None:
     (tmp_path / "a.hea").write_text("a 1 500 10\na.dat 16 1000/mV 16 0 0 0 0 II\n")  # without its signals
     store = clocs.ingest("folder", tmp_path, tmp_path.parent / f"{tmp_path.name}-store")
     told = clocs.info(store)
@@ -240,12 +242,12 @@ def test_an_archive_of_which_everything_is_refused_is_a_store_of_none(tmp_path: 
     assert clocs.convert(store.folder, tmp_path.parent / f"{tmp_path.name}-files", "edf").written == 0
 
 
-def test_the_same_content_has_the_same_hash_whatever_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_does_not_depend_on_software_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records(tmp_path / "files", "a", "b")
     table = tmp_path / "about.csv"
     table.write_text("file,patient_id\na,p1\n")
     store = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": table})
-    monkeypatch.setattr("clocs.store.writer.version", lambda name: "99.0")
+    monkeypatch.setattr("clocs.store.commit.version", lambda name: "99.0")
     monkeypatch.chdir(tmp_path)
     again = clocs.ingest("folder", tmp_path / "files", tmp_path / "store", options={"table": "about.csv"})
     other = clocs.ingest("folder", tmp_path / "files", tmp_path / "other", options={"table": table})

@@ -17,9 +17,8 @@ from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import GATE_OFF
-from clocs.store.frame_index import recipe
 from clocs.store.frames import Frames
-from clocs.store.gatherer import lead_plan
+from clocs.store.lead_derivation import lead_derivation, lead_plan
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
@@ -27,7 +26,7 @@ Frame = npt.NDArray[np.float64]
 POLICIES = st.fixed_dictionaries(
     {
         "num_samples": st.sampled_from([500, 1250]),
-        "segments": st.integers(1, 2),
+        "num_segments": st.integers(1, 2),
         "sampling_rate": st.just(500.0),
         "leads": st.lists(st.sampled_from(STANDARD_LEADS), min_size=1, unique=True).map(tuple),
         "normalization": st.sampled_from(["none", "minmax", "typical"]),
@@ -112,7 +111,7 @@ def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rat
 def test_an_unnamed_lead_goes_to_the_channel_that_the_policy_names(store_of: Maker) -> None:
     store = store_of([make_recording(("ECG",)), make_recording(("I", "II"), seed=1, record_id="r1")], gate=GATE_OFF)
     policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=("I", "V1"), allow_missing_leads=True)
-    with pytest.raises(ConfigError, match=r"unnamed lead \('ECG'\) and none of the leads I, V1. Set unnamed_lead"):
+    with pytest.raises(ConfigError, match=r"unnamed lead \('ECG'\) but no lead of I, V1. Set unnamed_lead"):
         Frames(store, policy, all_leads=True)
     frames = Frames(store, policy.model_copy(update={"unnamed_lead": "V1"}), all_leads=True)
     assert frames.lead_mask([0, len(frames) - 1]).tolist() == [[False, True], [True, False]]
@@ -143,11 +142,11 @@ def test_each_stored_lead_is_read_once() -> None:
     """Twelve leads from eight that are stored; and two derived ones, for which I and II are read as well."""
     stored = ("V6", "I", "II", "V1", "V2", "V3", "V4", "V5")
     policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD_LEADS)
-    made = recipe(stored, policy, all_leads=True)
+    made = lead_derivation(stored, policy, all_leads=True)
     assert made is not None
     plan = lead_plan(made)
     assert (plan.width, plan.channels, sorted(plan.stored.tolist())) == (12, 12, list(range(8)))
-    two = recipe(stored, policy.model_copy(update={"leads": ("aVF", "V1", "III")}), all_leads=True)
+    two = lead_derivation(stored, policy.model_copy(update={"leads": ("aVF", "V1", "III")}), all_leads=True)
     assert two is not None
     plan = lead_plan(two)
     assert (plan.width, plan.channels, sorted(plan.stored.tolist())) == (3, 5, [1, 2, 3])

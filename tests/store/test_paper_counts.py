@@ -48,7 +48,7 @@ def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tm
     split = make_split(store, "paper", group_duplicates=False)
     assert tuple(split.metadata["patients"][part] for part in ("train", "validation", "test")) == PATIENTS[name]
     if name == "physionet2020":
-        assert store.frames("segments").frames == 9364
+        assert store.frames("segments").num_frames == 9364
     if name == "cardiology":
         frames = store.frames("evaluation")
         assert (frames.targets(np.arange(len(frames))).sum(axis=0) > 0).sum() == 12

@@ -1,4 +1,4 @@
-"""Splits: the paper's numbers, and leaks refused by name."""
+"""Splits have the sizes of the paper, and leaks raise errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clocs.formats.writing import write
 from clocs.signals.leads import add_derived_leads
 from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
-from clocs.store.splits import PARTS, Split, _deal, check_leaks, load_split, make_split
+from clocs.store.splits import PARTS, Split, _assign_parts, check_leaks, load_split, make_split
 from clocs.store.store import Store
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
@@ -36,9 +36,9 @@ frames of the class it leaves out."""
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_the_papers_patients_per_part(name: str) -> None:
+def test_parts_have_the_patient_counts_of_the_paper(name: str) -> None:
     patients, expected = PAPER[name]
-    parts = _deal(np.arange(patients), DATASETS.get(name).split, generator(0, "split"))
+    parts = _assign_parts(np.arange(patients), DATASETS.get(name).split, generator(0, "split"))
     assert tuple(np.bincount(parts, minlength=3)[:3]) == expected
 
 
@@ -48,10 +48,10 @@ def test_the_papers_patients_per_part(name: str) -> None:
     seed=st.integers(0, 2**32),
     remainder=st.sampled_from(["train", "validation", "test"]),
 )
-def test_clusters_stay_whole_and_shares_are_near(sizes: list[int], seed: int, remainder: str) -> None:
+def test_clusters_are_not_divided_and_fractions_are_close(sizes: list[int], seed: int, remainder: str) -> None:
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     policy = SplitPolicy.model_validate({"remainder": remainder})
-    parts = _deal(cluster, policy, generator(seed, "split"))
+    parts = _assign_parts(cluster, policy, generator(seed, "split"))
     for number in range(len(sizes)):
         assert len(set(parts[cluster == number])) == 1
     for place, part in enumerate(PARTS[:3]):
@@ -59,34 +59,34 @@ def test_clusters_stay_whole_and_shares_are_near(sizes: list[int], seed: int, re
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_signal_that_many_patients_share_leaves_the_other_parts_full(seed: int) -> None:
-    """Forty of a hundred patients have one demonstration ECG."""
+def test_a_large_cluster_does_not_empty_the_other_parts(seed: int) -> None:
+    """Forty of a hundred patients share one demonstration ECG."""
     cluster = np.concatenate([np.zeros(40, np.int64), np.arange(1, 61)])
-    parts = _deal(cluster, SplitPolicy(), generator(seed, "split"))
+    parts = _assign_parts(cluster, SplitPolicy(), generator(seed, "split"))
     assert np.bincount(parts, minlength=3).tolist() == [64, 16, 20]
     assert set(parts[:40]) == {PARTS.index("train")}
 
 
 @pytest.mark.parametrize("name", ["", "../manifest-000002", "a/b", ".hidden", "x" * 200])
-def test_a_name_that_is_no_files_is_refused(store: Store, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot name a split"):
+def test_an_invalid_name_raises_an_error(store: Store, name: str) -> None:
+    with pytest.raises(ConfigError, match="Invalid split name"):
         make_split(store, name)
 
 
 @settings(max_examples=50)
 @given(old=st.integers(5, 60), new=st.integers(0, 60), seed=st.integers(0, 2**32))
 def test_known_patients_keep_their_parts(old: int, new: int, seed: int) -> None:
-    first = _deal(np.arange(old), SplitPolicy(), generator(seed, "split"))
+    first = _assign_parts(np.arange(old), SplitPolicy(), generator(seed, "split"))
     known = np.concatenate([first, np.full(new, -1)]).astype(np.int8)
-    grown = _deal(np.arange(old + new), SplitPolicy(), generator(seed + 1, "split"), known)
+    grown = _assign_parts(np.arange(old + new), SplitPolicy(), generator(seed + 1, "split"), known)
     assert (grown[:old] == first).all()
     shares = np.bincount(grown, minlength=3) / (old + new)
     assert abs(shares[PARTS.index("test")] - 0.2) < 1 / (old + new)
 
 
-def test_of_patients_who_turn_out_to_share_a_signal_nobody_who_trained_comes_to_test() -> None:
+def test_no_patient_moves_from_training_to_test() -> None:
     known = np.array([PARTS.index("test"), PARTS.index("train"), -1, PARTS.index("validation")], np.int8)
-    parts = _deal(np.array([0, 0, 0, 1]), SplitPolicy(), generator(0, "split"), known)
+    parts = _assign_parts(np.array([0, 0, 0, 1]), SplitPolicy(), generator(0, "split"), known)
     assert parts.tolist() == [PARTS.index(part) for part in ("train", "train", "train", "validation")]
 
 
@@ -112,7 +112,7 @@ def test_one_ecg_in_two_files_stays_in_one_part(other: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("lead", ["V2", "aVL", "ECG"])
 def test_an_extract_of_one_lead_stays_with_its_ecg(lead: str, tmp_path: Path) -> None:
-    """Whatever lead it is, and whatever it is called in the extract."""
+    """This holds for any lead under any name."""
     for number in range(24):
         made = make_recording(leads=("I", "II", "V2", "aVL"), seed=number)
         write(made, tmp_path / "files" / "whole" / f"{number}.hea")
@@ -124,17 +124,17 @@ def test_an_extract_of_one_lead_stays_with_its_ecg(lead: str, tmp_path: Path) ->
         check_leaks(store, make_split(store, "apart", group_duplicates=False), thorough=True)
 
 
-def test_a_split_cannot_be_like_one_of_other_patients(tmp_path: Path) -> None:
-    """As where an ingest forgot the table: every patient would be dealt anew."""
+def test_like_needs_common_patients(tmp_path: Path) -> None:
+    """Without the table of the earlier ingest, every patient would be new."""
     signals = [make_recording(seed=number, num_samples=2600).signal for number in range(20)]
     leads, names = ("I", "II", "V2"), {"patient_id": [f"p{n // 2}" for n in range(20)]}
     make_split(Store.from_arrays(tmp_path, signals, sampling_rate=500, leads=leads, table=names))
     without = Store.from_arrays(tmp_path, signals[:18], sampling_rate=500, leads=leads)
-    with pytest.raises(ConfigError, match="nobody of this version is in split 'default'"):
+    with pytest.raises(ConfigError, match="No patient of this version is in split 'default'"):
         make_split(without, "second", like="default")
 
 
-def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
+def test_a_split_like_one_of_an_earlier_version(tmp_path: Path) -> None:
     signals = [make_recording(seed=number, num_samples=2600).signal for number in range(60)]
 
     def version(count: int) -> Store:
@@ -156,7 +156,7 @@ def test_a_split_like_that_of_an_earlier_version(tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(store_of: Maker) -> Store:
-    """Forty recordings of twenty patients; r0 and r30 are one signal under two patients' names."""
+    """Return forty recordings of twenty patients. r0 and r30 are one signal of two patients."""
     recordings = [
         make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n // 2}", num_samples=2600) for n in range(40)
     ]
@@ -172,7 +172,7 @@ def test_no_patient_and_no_signal_is_in_two_parts(store: Store) -> None:
         assert split.metadata["records"]["unused"] == 0
 
 
-def test_a_split_is_the_same_every_time_and_another_with_another_seed(store: Store) -> None:
+def test_a_split_depends_only_on_its_seed(store: Store) -> None:
     one, again = make_split(store, "a", seed=1), make_split(store, "b", seed=1)
     np.testing.assert_array_equal(one.parts, again.parts)
     assert not np.array_equal(one.parts, make_split(store, "c", seed=2).parts)
@@ -180,7 +180,7 @@ def test_a_split_is_the_same_every_time_and_another_with_another_seed(store: Sto
     assert store.split("a").sha256 == one.sha256
 
 
-def test_a_name_is_given_once(store: Store) -> None:
+def test_a_split_is_not_overwritten(store: Store) -> None:
     make_split(store, "a", seed=1)
     make_split(store, "a", seed=1)
     with pytest.raises(ConfigError, match="exists and differs"):
@@ -200,8 +200,8 @@ make_split(sys.argv[1], seed=2)
 """
 
 
-def test_of_two_who_give_a_name_at_once_one_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second begins between the two files that the first writes; it is a process of its own, as locks are."""
+def test_concurrent_splits_of_one_name_are_consistent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process starts between the two files that the first writes."""
     begun: list[subprocess.Popen[str]] = []
 
     def reached(step: str, path: Path) -> None:
@@ -218,7 +218,7 @@ def test_of_two_who_give_a_name_at_once_one_does(store: Store, monkeypatch: pyte
     np.testing.assert_array_equal(store.split().parts, made.parts)
 
 
-def test_a_planted_shared_patient_is_refused_with_both_records_named(store: Store) -> None:
+def test_a_shared_patient_raises_an_error_with_both_records(store: Store) -> None:
     split = make_split(store)
     parts = split.parts.copy()
     parts[5] = (parts[4] + 1) % 3
@@ -226,7 +226,7 @@ def test_a_planted_shared_patient_is_refused_with_both_records_named(store: Stor
         check_leaks(store, replace(split, parts=parts))
 
 
-def test_a_planted_duplicate_is_refused_with_both_records_named(store: Store) -> None:
+def test_a_duplicate_raises_an_error_with_both_records(store: Store) -> None:
     split = make_split(store)
     parts = split.parts.copy()
     parts[[30, 31]] = (parts[0] + 1) % 3
@@ -234,7 +234,7 @@ def test_a_planted_duplicate_is_refused_with_both_records_named(store: Store) ->
         check_leaks(store, replace(split, parts=parts))
 
 
-def test_loading_refuses_a_leak_unless_duplicates_are_allowed(store: Store) -> None:
+def test_loading_a_leaking_split_raises_an_error(store: Store) -> None:
     for seed in range(50):
         split = make_split(store, f"s{seed}", seed=seed, group_duplicates=False)
         if split.parts[0] != split.parts[30]:
@@ -259,16 +259,16 @@ def test_recordings_without_a_frame_are_unused(store_of: Maker) -> None:
     store = store_of([make_recording(seed=n, record_id=f"r{n}", num_samples=2500 if n else 2000) for n in range(9)])
     split = make_split(store)
     assert np.flatnonzero(split.mask("unused")).tolist() == [0]
-    with pytest.raises(ConfigError, match="no part 'dev'"):
+    with pytest.raises(ConfigError, match="got 'dev'"):
         split.mask("dev")
 
 
-def test_shares_must_sum_to_one() -> None:
+def test_fractions_must_sum_to_one() -> None:
     with pytest.raises(ValueError, match="sum to 1"):
         SplitPolicy(train=0.9)
 
 
-def test_a_split_of_another_length_is_refused(store: Store) -> None:
+def test_a_split_of_another_length_raises_an_error(store: Store) -> None:
     split = Split("x", "", {}, np.zeros(3, np.int8))
-    with pytest.raises(StoreError, match="covers 3"):
+    with pytest.raises(StoreError, match="has 3 recordings"):
         check_leaks(store, split)

@@ -1,4 +1,4 @@
-"""What goes into a store comes out of it, whoever reads it."""
+"""A store returns the recordings that were ingested."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_real_integers_round_trip_and_csv_to_a_microvolt(originals: Path, tmp_pa
     np.testing.assert_allclose(stored.signal, table.to_numpy().T / 1000, atol=0.0005 + 1e-6)
 
 
-def test_others_read_a_shard(store_of: Maker) -> None:
-    """Arrow IPC is an open format: polars reads ids and samples without clocs."""
+def test_polars_reads_a_shard(store_of: Maker) -> None:
+    """Arrow IPC is an open format, so that polars reads ids and samples without clocs."""
     recordings = [make_recording(seed=n, record_id=f"r{n}") for n in range(3)]
     store = store_of(recordings)
     (path,) = (store.folder / SHARDS).glob("*.arrow")
@@ -71,7 +71,7 @@ def test_others_read_a_shard(store_of: Maker) -> None:
     np.testing.assert_array_equal(frame["values"][1].to_numpy(), recordings[1].digital.reshape(-1))
 
 
-def test_in_is_stored_plus_quarantined(store_of: Maker) -> None:
+def test_every_input_is_stored_or_quarantined(store_of: Maker) -> None:
     flat = replace(make_recording(record_id="flat"), digital=np.zeros((3, 5000), np.int16))
     store = store_of([make_recording(), flat])
     numbers = info(store)
@@ -80,7 +80,7 @@ def test_in_is_stored_plus_quarantined(store_of: Maker) -> None:
     assert (row["record_id"], row["reason"], len(row["findings"])) == ("flat", "flat", 3)
 
 
-def test_repeating_an_ingest_adds_no_version_and_more_recordings_do(store_of: Maker) -> None:
+def test_only_new_recordings_add_a_version(store_of: Maker) -> None:
     recordings = [make_recording(seed=n, record_id=f"r{n}") for n in range(9)]
     first = store_of(recordings[:8])
     assert store_of(recordings[:8]).manifest == first.manifest
@@ -93,11 +93,11 @@ def test_repeating_an_ingest_adds_no_version_and_more_recordings_do(store_of: Ma
 
 
 def test_record_ids_must_be_unique(store_of: Maker) -> None:
-    with pytest.raises(ConfigError, match="twice: same"):
+    with pytest.raises(ConfigError, match="Repeated: same"):
         store_of([make_recording(seed=n, record_id="same") for n in range(2)])
 
 
-def test_duplicates_are_found_whatever_their_gain_or_lead_order() -> None:
+def test_duplicates_are_found_with_other_gains_and_lead_orders() -> None:
     one = make_recording()
     doubled = replace(one, digital=(one.digital * 2).astype(np.int16), gain=one.gain * 2)
     assert signal_hash(one) == signal_hash(doubled) == signal_hash(one.select(("V2", "II", "I")))
@@ -107,7 +107,7 @@ def test_duplicates_are_found_whatever_their_gain_or_lead_order() -> None:
     assert signal_hash(replace(one, digital=np.full_like(one.digital, 5))) is None, "a flat signal is nobody's"
 
 
-def test_duplicate_groups_name_all_members(store_of: Maker) -> None:
+def test_duplicate_groups_contain_all_members(store_of: Maker) -> None:
     twin, other = make_recording(seed=1), make_recording(seed=2)
     named = [("a", twin), ("b", other), ("c", twin), ("d", make_recording(seed=3)), ("e", twin), ("f", other)]
     store = store_of([replace(recording, record_id=name) for name, recording in named], per_shard=2)
@@ -125,14 +125,14 @@ def test_from_arrays_and_a_data_frame(tmp_path: Path) -> None:
     signals[0, 0, 0] = np.nan
     again = Store.from_arrays(tmp_path / "arrays", signals, sampling_rate=500, leads=("I", "II"), table=table)
     assert (again.manifest.version, again.manifest.quarantined) == (2, {"missing": 1})
-    with pytest.raises(ConfigError, match="unknown: colour"):
+    with pytest.raises(ConfigError, match="Unknown columns: colour"):
         Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II"), table={"colour": list("abcd")})
     with pytest.raises(ConfigError, match="3 leads"):
         Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II", "III"))
 
 
-def test_what_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no finished store"):
+def test_a_folder_without_a_store_raises_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not a finished store"):
         open_store(tmp_path)
 
 
@@ -144,15 +144,15 @@ def test_a_missing_shard_is_named(store_of: Maker) -> None:
         open_store(store.folder).recording(0)
 
 
-def test_an_unknown_record_is_refused(store_of: Maker) -> None:
-    with pytest.raises(ConfigError, match="no record 'nobody'"):
+def test_an_unknown_record_raises_an_error(store_of: Maker) -> None:
+    with pytest.raises(ConfigError, match="has no record 'nobody'"):
         store_of([make_recording()]).recording("nobody")
 
 
-def test_a_table_has_known_columns_alone(store_of: Maker) -> None:
+def test_an_unknown_column_raises_an_error(store_of: Maker) -> None:
     store = store_of([make_recording()])
     assert store.table("record_id") == store.table(["record_id"])
-    with pytest.raises(ConfigError, match="no column recordid; a store has record_id, patient_id"):
+    with pytest.raises(ConfigError, match=r"Unknown column recordid. Columns of a store: record_id, patient_id"):
         store.table(["recordid"])
 
 

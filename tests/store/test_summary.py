@@ -1,4 +1,4 @@
-"""A mixed archive: every file accounted for, in a table that stands in the documentation."""
+"""The report of a mixed archive lists every file, as in the table of the documentation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clocs.core.sources import open_source
 from clocs.formats.reading import read_from
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
-from clocs.store.summary import FileAccount, archive_report, count_unused_patient_ids, lead_set
+from clocs.store.summary import FileOutcome, archive_report, count_unused_patient_ids, describe_leads
 from tests.conftest import ROOT
 from tests.store.mixed_archive import mixed_archive
 
@@ -37,26 +37,26 @@ def store(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
     return ingest("folder", archive, tmp_path_factory.mktemp("store"))
 
 
-def row(archive: Path, account: FileAccount) -> str:
-    said = account.detail.removeprefix(f"{account.file}: ")
-    if account.outcome == "stored":
-        recording = read_from(open_source(archive), account.file)
-        said = f"{lead_set(list(recording.leads))}, {recording.sampling_rate:g} Hz, {recording.seconds:.1f} s"
-    outcome = f"refused: {account.reason}" if account.reason else account.outcome
-    return f"| `{account.file}` | {account.format} | {outcome} | {said} |\n"
+def row(archive: Path, file: FileOutcome) -> str:
+    said = file.detail.removeprefix(f"{file.file}: ")
+    if file.outcome == "stored":
+        recording = read_from(open_source(archive), file.file)
+        said = f"{describe_leads(list(recording.leads))}, {recording.sampling_rate:g} Hz, {recording.seconds:.1f} s"
+    outcome = f"refused: {file.reason}" if file.reason else file.outcome
+    return f"| `{file.file}` | {file.format} | {outcome} | {said} |\n"
 
 
-def test_every_file_is_in_the_documentations_table(archive: Path, store: Store) -> None:
-    """Mend a difference by looking at it first: a file that is read otherwise than before is news."""
+def test_the_table_of_the_documentation_is_current(archive: Path, store: Store) -> None:
+    """Look at a difference before you update the table: the result of a file has changed."""
     files = archive_report(store, archive).files
-    made = HEAD + "".join(row(archive, account) for account in files)
+    table = HEAD + "".join(row(archive, file) for file in files)
     if not TABLE.exists():
-        TABLE.write_text(made, encoding="utf-8")
-        pytest.fail(f"{TABLE.name} was missing and is written anew; look at it, and run this test again")
-    assert made == TABLE.read_text(encoding="utf-8"), f"to have it written anew, delete {TABLE.name}"
+        TABLE.write_text(table, encoding="utf-8")
+        pytest.fail(f"{TABLE.name} was missing and has been written. Check it and run this test again.")
+    assert table == TABLE.read_text(encoding="utf-8"), f"to write it again, delete {TABLE.name}"
 
 
-def test_the_account_is_complete(archive: Path, store: Store) -> None:
+def test_every_file_has_an_outcome(archive: Path, store: Store) -> None:
     report = archive_report(store, archive)
     assert [file.file for file in report.files] == list(open_source(archive).names())
     assert report.outcomes["stored"] == len(store) == sum(report.formats.values())
@@ -68,13 +68,13 @@ def test_the_account_is_complete(archive: Path, store: Store) -> None:
         "inbox/outer.zip/notes.txt",
     }
     refusals = {file.file: file.detail for file in report.files if file.reason == "unreadable"}
-    assert "zip archive in a zip archive" in refusals["inbox/outer.zip/inner.zip"]
+    assert "a zip within a zip" in refusals["inbox/outer.zip/inner.zip"]
     assert "not a readable zip" in refusals["inbox/broken.zip"]
     assert "checksum" in refusals["inbox/rest.zip/atc/atcpy_broken_checksum.atc"]
     assert len(refusals) == 5
 
 
-def test_a_file_that_came_later_is_said_to_be_new(archive: Path, store: Store) -> None:
+def test_a_later_file_is_not_ingested(archive: Path, store: Store) -> None:
     late = archive / "late.xml"
     late.write_bytes((archive / "practice" / "heartwise_dummy_ecg.xml").read_bytes())
     try:
@@ -84,21 +84,19 @@ def test_a_file_that_came_later_is_said_to_be_new(archive: Path, store: Store) -
     assert [file.file for file in files if file.outcome == "not ingested"] == ["late.xml"]
 
 
-def test_another_archive_than_the_stores_own_is_refused(store: Store, tmp_path: Path) -> None:
+def test_another_archive_raises_an_error(store: Store, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(ConfigError, match="made of another archive"):
+    with pytest.raises(ConfigError, match="Pass the archive that the store was made from"):
         archive_report(store, tmp_path)
 
 
-def test_with_the_key_files_of_a_deidentified_store_have_their_names(
-    archive: Path, store: Store, tmp_path: Path
-) -> None:
+def test_the_key_recovers_the_file_names_of_a_deidentified_store(archive: Path, store: Store, tmp_path: Path) -> None:
     key = tmp_path / "key"
     make_key(key)
     hidden = ingest("folder", archive, tmp_path / "store", options={"key": key})
     plain, told = archive_report(store, archive), archive_report(hidden, archive, key)
     assert told.files == plain.files
-    assert {frozenset(group) for group in told.same_ecg} == {frozenset(group) for group in plain.same_ecg}
+    assert {frozenset(group) for group in told.near_duplicates} == {frozenset(group) for group in plain.near_duplicates}
     blind = archive_report(hidden)
     assert (blind.formats, blind.rates, blind.leads, blind.faults) == (
         plain.formats,
@@ -107,8 +105,8 @@ def test_with_the_key_files_of_a_deidentified_store_have_their_names(
         plain.faults,
     )
     secret = read_key(key)
-    assert {name for group in blind.same_ecg for name in group} == {
-        secret.record(name) for group in plain.same_ecg for name in group
+    assert {name for group in blind.near_duplicates for name in group} == {
+        secret.record(name) for group in plain.near_duplicates for name in group
     }
     assert (plain.without_patient, count_unused_patient_ids(store)) == (len(store), 38)
     assert (told.without_patient, count_unused_patient_ids(hidden)) == (41, 0)
@@ -125,4 +123,4 @@ def test_with_the_key_files_of_a_deidentified_store_have_their_names(
     ],
 )
 def test_lead_sets_have_short_names(leads: list[str], said: str) -> None:
-    assert lead_set(leads) == said
+    assert describe_leads(leads) == said

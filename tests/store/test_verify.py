@@ -1,4 +1,4 @@
-"""Verify names the file that differs."""
+"""``verify`` names the damaged file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def files(store: Store) -> list[Path]:
     return sorted(path for path in store.folder.rglob("*") if path.is_file() and path.name != ".lock")
 
 
-def test_an_untouched_store_is_well(store: Store) -> None:
+def test_an_intact_store_has_no_faults(store: Store) -> None:
     seen: list[tuple[int, int]] = []
     assert verify(store.folder, progress=lambda done, total: seen.append((done, total))) == []
     assert seen[-1][0] == seen[-1][1] == sum(shard.bytes for shard in store.manifest.shards)
 
 
-def test_a_changed_byte_anywhere_is_found_and_its_file_named(store: Store) -> None:
+def test_a_changed_byte_in_any_file_is_found(store: Store) -> None:
     assert len(files(store)) == 10, "manifest, quarantine, two shards with checksums, two receipts, a split's two files"
     for path in files(store):
         before = path.read_bytes()
@@ -49,15 +49,15 @@ def test_a_missing_and_a_truncated_shard_are_named(store: Store) -> None:
     second.write_bytes(second.read_bytes()[:-1])
     faults = {fault.file: fault.problem for fault in verify(store.folder)}
     assert "cannot be read" in faults[f"shards/{first.name}"]
-    assert "manifest says" in faults[f"shards/{second.name}"]
+    assert "but the manifest states" in faults[f"shards/{second.name}"]
 
 
 @pytest.mark.parametrize(("lost", "named"), [("json", "json"), ("arrow", "arrow")])
-def test_half_of_a_split_is_named(lost: str, named: str, store: Store) -> None:
+def test_a_missing_file_of_a_split_is_named(lost: str, named: str, store: Store) -> None:
     (store.folder / "splits" / f"default.{lost}").unlink()
     assert [fault.file for fault in verify(store.folder)] == [f"splits/default.{named}"]
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no finished store"):
+def test_a_folder_without_a_store_raises_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not a finished store"):
         verify(tmp_path)

@@ -26,7 +26,7 @@ def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="New key 
     from clocs.core.pseudonyms import make_key as run
     from clocs.store.manifest import check_not_inside_store
 
-    check_not_inside_store(path, "recipients of the store must not get the key")
+    check_not_inside_store(path, "Recipients of the store must not get the key.")
     typer.echo(f"{path}: key {run(path).fingerprint}, readable only by you")
 
 
@@ -116,15 +116,15 @@ def archive_report(
         draw_archive(panels | ({"files": made.outcomes} if source else {}), plot)
     if as_json:
         files = [vars(file) for file in made.files]
-        same = {"same_ecg": made.same_ecg, "without_patient": made.without_patient}
+        same = {"same_ecg": made.near_duplicates, "without_patient": made.without_patient}
         typer.echo(json.dumps(panels | same | {"outcomes": made.outcomes, "files": files}))
         return
     rows = [(name, value, count) for name, counts in panels.items() for value, count in counts.items()]
     rows += [("files", outcome, count) for outcome, count in made.outcomes.items()]
-    rows += [("duplicate ECGs", "groups", len(made.same_ecg))]
+    rows += [("duplicate ECGs", "groups", len(made.near_duplicates))]
     rows += [("patients", "recordings without a patient id", made.without_patient)]
     print_table(["", "", "count"], rows)
-    for group in made.same_ecg[:MAX_GROUPS]:
+    for group in made.near_duplicates[:MAX_GROUPS]:
         typer.echo(f"duplicate ECG: {', '.join(group)}")
     for file in made.files:
         if file.outcome == "refused":

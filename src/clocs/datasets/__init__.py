@@ -1,4 +1,4 @@
-"""Layer 2: one dataset each: where its files lie, labels, patients, licence, the paper's policies."""
+"""Layer 2: one module per dataset, with its files, labels, patients, licence and the paper's policies."""
 
 from clocs.datasets.dataset import DATASETS, Dataset, Entry, SplitPolicy
 

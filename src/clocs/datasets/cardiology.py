@@ -1,4 +1,4 @@
-"""The iRhythm test set of Hannun et al.: 328 single-lead strips of 30 s at 200 Hz, one a patient."""
+"""The iRhythm test set of Hannun et al.: 328 single-lead strips of 30 s at 200 Hz, one per patient."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from clocs.signals.framing import FramePolicy
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
-    """A strip is named PATIENT_NUMBER.ecg."""
+    """List the strips, which are named PATIENT_NUMBER.ecg."""
     for name in source.names():
-        stem, found, _ = name.rsplit("/", 1)[-1].partition(".ecg")
-        if found:
+        stem, suffix, _ = name.rsplit("/", 1)[-1].partition(".ecg")
+        if suffix:
             yield Entry(name, patient_id=stem.rpartition("_")[0] or stem)
 
 
@@ -25,7 +25,7 @@ CARDIOLOGY = Dataset(
     "electrocardiograms using a deep neural network, Nature Medicine 25:65, 2019",
     homepage="https://irhythm.github.io/cardiol_test_set/",
     entries=_entries,
-    # The paper leaves out SUDDEN_BRADY and joins the two pairs, which gives its twelve classes.
+    # As in the paper, SUDDEN_BRADY is left out and AFIB and AFL are one class, which gives twelve classes.
     classes={
         "AFIB": ("AFIB", "AFL"),
         "AVB": ("AVB_TYPE2",),

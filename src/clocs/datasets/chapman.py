@@ -8,57 +8,53 @@ from dataclasses import replace
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
-from clocs.datasets.dataset import (
-    Dataset,
-    Download,
-    Entry,
-    Options,
-    SplitPolicy,
-    find_table,
-)
+from clocs.datasets.csv_tables import find_table
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, SplitPolicy
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
 LEADS = ("II", "V2", "aVL", "aVR")
-BROKEN_OFF = "MUSE_20180113_124215_52000"
-"""Its published CSV ends inside row 1,926, before V2: the paper lost that lead and kept the others."""
+TRUNCATED_RECORD = "MUSE_20180113_124215_52000"
+"""Id of a recording with a truncated CSV: it ends in row 1,926, before V2. The paper uses its other leads."""
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
-    """Each record's CSV (as published) or WFDB header, with its row of Diagnostics.xlsx."""
-    about = _diagnostics(source)
+    """List the CSV files, or WFDB headers, with their rows of Diagnostics.xlsx."""
+    metadata = _diagnostics(source)
     for name in source.names():
         folder, _, file = name.rpartition("/")
         stem, _, ending = file.rpartition(".")
-        if ending in ("csv", "hea") and (stem in about or folder.endswith(("ECGDataDenoised", "WFDBRecords"))):
-            yield replace(about.get(stem, Entry("", stem)), file=name)
+        if ending in ("csv", "hea") and (stem in metadata or folder.endswith(("ECGDataDenoised", "WFDBRecords"))):
+            yield replace(metadata.get(stem, Entry("", stem)), file=name)
 
 
 def _diagnostics(source: Source) -> dict[str, Entry]:
     table = find_table(source, "Diagnostics.xlsx")
     if table is None:
-        raise FormatError(f"{source.path}: no Diagnostics.xlsx; it comes with the dataset and holds its labels")
+        raise FormatError(f"{source.path}: Diagnostics.xlsx with the labels is missing. Download the dataset again.")
     rows = sheet_rows(source.read(table), table)
-    columns = {str(title): place for place, title in enumerate(next(rows, ()))}
+    columns = {str(title): index for index, title in enumerate(next(rows, ()))}
     try:
         name, rhythm, beat, age, sex = (
             columns[title] for title in ("FileName", "Rhythm", "Beat", "PatientAge", "Gender")
         )
     except KeyError as error:
-        raise FormatError(f"{table}: has no column {error}") from error
-    found: dict[str, Entry] = {}
+        raise FormatError(f"{table}: the column {error} is missing. Download the table again.") from error
+    entries: dict[str, Entry] = {}
     for row in rows:
         if len(row) < len(columns):
-            raise FormatError(f"{table}: unlike the published table: a row has {len(row)} of {len(columns)} columns")
+            raise FormatError(
+                f"{table}: differs from the published table: a row has {len(row)} of {len(columns)} columns"
+            )
         labels = (str(row[rhythm]).strip(), *(code for code in str(row[beat]).split() if code != "NONE"))
         stem = str(row[name])
-        found[stem] = Entry("", stem, stem, age=parse_age(row[age]), sex=parse_sex(row[sex]), labels=labels)
-    return found
+        entries[stem] = Entry("", stem, stem, age=parse_age(row[age]), sex=parse_sex(row[sex]), labels=labels)
+    return entries
 
 
 def sheet_rows(data: bytes, name: str) -> Iterator[tuple[object, ...]]:
-    """Rows of a workbook's first sheet."""
+    """Read the rows of the first sheet of a workbook."""
     import openpyxl
 
     try:
@@ -94,13 +90,13 @@ CHAPMAN = Dataset(
         "The signals were denoised by their publisher (low-pass at 50 Hz, baseline removed); others may not be.",
     ),
     frames={
-        # The paper halves the rate and makes one frame of a recording, however long it is.
+        # As in the paper, the sampling rate is halved and each recording is one frame, whatever its length.
         "evaluation": FramePolicy(
             num_samples=2500,
             num_source_samples="recording",
             normalization="minmax",
             leads=LEADS,
-            excluded_leads=((BROKEN_OFF, "V2"),),
+            excluded_leads=((TRUNCATED_RECORD, "V2"),),
         ),
         "segments": FramePolicy(
             num_samples=2500, num_segments=2, sampling_rate=500, normalization="minmax", leads=LEADS
@@ -109,7 +105,7 @@ CHAPMAN = Dataset(
     split=SplitPolicy(train=0.6, validation=0.2, test=0.2, remainder="test"),
     gate=GatePolicy(min_seconds=10),
     downloads=(
-        # figshare's md5 of the zip is not known here, so that one file is trusted on first use.
+        # The checksum of the zip is unknown, so this file is trusted on first use.
         Download("https://ndownloader.figshare.com/files/15652862", name="ECGDataDenoised.zip"),
         Download(
             "https://ndownloader.figshare.com/files/15653771",

@@ -1,9 +1,7 @@
-"""What a dataset is: data and two small functions. A new one is one file and one catalogue line."""
+"""The contract of a dataset. A new dataset is one module and one line in the catalogue ``DATASETS``."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -11,7 +9,6 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import to_jsonable_python
 
-from clocs.core.errors import FormatError
 from clocs.core.files import content_hash
 from clocs.core.options import validate_model
 from clocs.core.recording import Recording
@@ -26,73 +23,97 @@ Part = Literal["train", "validation", "test"]
 
 
 class SplitPolicy(BaseModel):
-    """Shares of the patients; rounded down, with what is left over going to ``remainder``."""
+    """Fractions of the patients in the train, validation and test parts of a split.
+
+    The fractions sum to 1. The number of patients of each part is rounded down.
+
+    Example:
+        >>> policy = SplitPolicy(train=0.6, validation=0.2, test=0.2)
+        >>> policy.remainder
+        'train'
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: float = Field(default=0.64, ge=0, le=1)
+    """Fraction of patients in the train part, 0 to 1."""
     validation: float = Field(default=0.16, ge=0, le=1)
+    """Fraction of patients in the validation part, 0 to 1."""
     test: float = Field(default=0.2, ge=0, le=1)
+    """Fraction of patients in the test part, 0 to 1."""
     remainder: Part = "train"
+    """Part that receives the patients left over by rounding."""
 
     @model_validator(mode="after")
     def _sums_to_one(self) -> Self:
         if abs(self.train + self.validation + self.test - 1) > 1e-9:
-            raise ValueError(f"shares must sum to 1, not {self.train + self.validation + self.test:g}")
+            raise ValueError(f"fractions must sum to 1, not {self.train + self.validation + self.test:g}")
         return self
 
 
 class Options(BaseModel):
-    """Options a dataset takes; none unless it says so."""
+    """Base class of a dataset's options. A dataset without options uses it as it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @property
-    def own_classes(self) -> Mapping[str, tuple[str, ...]]:
-        """Classes with their labels, in place of the dataset's; empty: the dataset's."""
+    def custom_classes(self) -> Mapping[str, tuple[str, ...]]:
+        """Classes with their labels that replace the dataset's; empty to keep the dataset's."""
         return {}
 
     @property
-    def pseudonymous(self) -> bool:
-        """Whether recordings and patients come under pseudonyms, so that names must not lie beside them."""
+    def is_pseudonymous(self) -> bool:
+        """True if recordings and patients are stored under pseudonyms, never beside original names."""
         return False
 
-    def unused(self, patients: Container[str]) -> str:
-        """What was given and is about none of these patients, who are all that were stored; empty: nothing."""
+    def unused_input_warning(self, patients: Container[str]) -> str:
+        """Return a warning about input that matches none of the stored patients; empty if all input is used."""
         return ""
 
-    def of_recordings(self) -> dict[str, Any]:
-        """As JSON, what of them a recording depends on beyond its entry: with other ones it is read again."""
+    def recording_options(self) -> dict[str, Any]:
+        """Return the options that a recording depends on beside its entry, as JSON. A change reads it again."""
         return self.model_dump(mode="json")
 
-    def digest(self, told: Any) -> str:
-        """A hash of what names files and patients, 64 hex signs; it stands in a store."""
-        return content_hash(told)
+    def digest(self, content: Any) -> str:
+        """Return a hash of content that includes names of files and patients, 64 hex digits. A store keeps it."""
+        return content_hash(content)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One recording to be ingested: its file, and what tables beside the files say about it."""
+    """One recording to ingest: its file, and the metadata that tables beside the files hold.
+
+    Values of an entry override those of the file.
+
+    Example:
+        >>> entry = Entry("ward/001.xml", patient_id="17", age=64.0, labels=("AFIB",))
+        >>> entry.record_id
+        ''
+    """
 
     file: str
+    """Path of the file within the source."""
     record_id: str = ""
-    """Empty: the file's own."""
+    """Id of the recording; empty to use the file's."""
     patient_id: str = ""
-    """Empty: the record id, one patient a recording."""
+    """Id of the patient; empty to use the record id, so that the recording is its own patient."""
     site: str = ""
+    """Hospital or device group; empty to use the file's."""
     age: float | None = None
+    """Age in years; None to use the file's."""
     sex: Sex | None = None
+    """"female" or "male"; None to use the file's."""
     labels: tuple[str, ...] = ()
-    """Empty: the file's own."""
+    """Labels of the recording; empty to use the file's."""
 
 
 def load_entry(source: Source, entry: Entry, options: Options) -> Recording:
-    """Read an entry's file and add what its table says."""
-    return with_entry(read_from(source, entry.file), entry)
+    """Read the file of an entry and apply the entry's metadata."""
+    return apply_entry(read_from(source, entry.file), entry)
 
 
-def with_entry(recording: Recording, entry: Entry) -> Recording:
-    """A recording with what its entry says, which goes before what the file says; of nobody, a patient of its own."""
+def apply_entry(recording: Recording, entry: Entry) -> Recording:
+    """Return a recording with the metadata of its entry, which overrides the file's."""
     record_id = entry.record_id or recording.record_id
     return replace(
         recording,
@@ -105,65 +126,99 @@ def with_entry(recording: Recording, entry: Entry) -> Recording:
     )
 
 
-def as_it_is(entry: Entry, options: Options) -> Entry:
-    """For datasets whose names say nothing about anybody."""
+def no_redaction(entry: Entry, options: Options) -> Entry:
+    """Return the entry unchanged, for datasets with file names that identify no one."""
     return entry
 
 
 @dataclass(frozen=True)
 class Download:
-    """A publisher's file, or with ``listing`` a folder whose files its SHA256SUMS.txt lists."""
+    """A file to download, or with ``listing`` a folder with a ``SHA256SUMS.txt`` that lists its files."""
 
     url: str
+    """Address of the file or folder."""
     name: str = ""
-    """What to call the file; empty: the last part of its address."""
+    """Name of the downloaded file; empty to use the last part of the address."""
     checksum: str = ""
-    """``sha256:...`` or ``md5:...`` of the file, or of the listing; empty: the publisher states none, and
-    the first download is recorded and later ones held to it (trust on first use)."""
+    """``sha256:...`` or ``md5:...`` of the file or listing; empty if the publisher gives none. Then the first download
+    is recorded, and later downloads must match it (trust on first use)."""
     listing: bool = False
+    """True if the address is a folder with a listing."""
     only: tuple[str, ...] = ()
-    """With ``listing``: just these files, and those below these folders (``folder/``)."""
+    """With ``listing``: the files, and folders (``folder/``), to download; empty for all."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A collection of recordings with its layout, labels and policies."""
+    """A collection of ECG recordings: where its files are, how they are read, its labels and default policies.
+
+    Example:
+        >>> dataset = clocs.DATASETS.get("chapman")
+        >>> dataset.licence
+        'CC BY 4.0'
+        >>> sorted(dataset.classes)
+        ['AFIB', 'GSVT', 'SB', 'SR']
+        >>> dataset.frames["evaluation"].leads
+        ('II', 'V2', 'aVL', 'aVR')
+    """
 
     name: str
+    """Name in the registry."""
     title: str
+    """Title in one line."""
     licence: str
+    """Licence of the data."""
     citation: str
+    """Publication to cite; empty if there is none."""
     homepage: str
+    """Address of the publisher's page; empty if there is none."""
     entries: Callable[[Source, Any], Iterator[Entry]]
-    """Every recording of a source, in a fixed order, without reading signals."""
+    """Function ``(source, options)`` that lists every recording in a fixed order, without reading signals."""
     load: Callable[[Source, Entry, Any], Recording] = load_entry
-    redact: Callable[[Entry, Any], Entry] = as_it_is
-    """An entry as the list of refused recordings may name it."""
+    """Function ``(source, entry, options)`` that reads one recording."""
+    redact: Callable[[Entry, Any], Entry] = no_redaction
+    """Function ``(entry, options)`` that removes identities from an entry before the quarantine list names it."""
     options: type[Options] = Options
+    """Class of the dataset's options."""
     needs_source: bool = True
+    """False if the recordings do not come from files."""
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The paper's grouping: class -> labels. Frames whose label is in no class are not instances."""
+    """Labels of each class, as the paper groups them. Frames with a label of no class are not instances."""
     meanings: Mapping[str, str] = field(default_factory=dict)
-    """Class -> what it is, in words."""
+    """Description of each class."""
     limitations: tuple[str, ...] = ()
-    """What a classifier trained on these labels cannot know, a sentence each."""
+    """Limitations of classifiers that are trained on these labels, one sentence each."""
     frames: Mapping[str, FramePolicy] = field(default_factory=dict)
-    """By purpose: ``evaluation`` and, where there is pre-training, ``segments``."""
+    """Frame policies by name: ``evaluation`` and, for pre-training, ``segments``."""
     split: SplitPolicy = SplitPolicy()
+    """Default fractions of a split."""
     gate: GatePolicy = GatePolicy()
+    """Default quality checks."""
     downloads: tuple[Download, ...] = ()
+    """Files of the publisher; empty if the dataset cannot be downloaded."""
     expected: Mapping[str, int] = field(default_factory=dict)
-    """Counts of the whole published set."""
+    """Expected counts of the complete published dataset."""
     records_per_shard: int = 512
-    grows: bool = False
-    """Whether sources grow at any place: what is new is then read alone, and what was read before is kept."""
+    """Maximum number of recordings in a shard."""
+    incremental: bool = False
+    """True if files may be added anywhere in the source. Then an ingest reads only new files."""
 
     def parse_options(self, given: Mapping[str, Any]) -> Options:
-        """Check options given as text or values; all that is wrong is said at once."""
+        """Validate options.
+
+        Args:
+            given: Options by name, as values or as text from the command line.
+
+        Returns:
+            The options as an instance of the dataset's options class.
+
+        Raises:
+            ConfigError: An option is unknown or invalid. The message lists all errors.
+        """
         return validate_model(self.options, given, f"dataset '{self.name}'")
 
     def describe_options(self) -> dict[str, dict[str, Any]]:
-        """For each option its default, as JSON, and what it means."""
+        """Return the default, as JSON, and the meaning of each option."""
         return {
             name: {
                 "default": to_jsonable_python(option.get_default(call_default_factory=True)),
@@ -173,8 +228,15 @@ class Dataset:
         }
 
     def metadata(self, options: Options | None = None) -> dict[str, Any]:
-        """What a store keeps of its dataset, as JSON."""
-        classes = self.classes if options is None else options.own_classes or self.classes
+        """Return the metadata of the dataset that a store keeps, as JSON.
+
+        Args:
+            options: Options of the ingest, which may replace the classes.
+
+        Returns:
+            Name, title, licence, citation, homepage, classes, frame policies and split policy.
+        """
+        classes = self.classes if options is None else options.custom_classes or self.classes
         return {
             "name": self.name,
             "title": self.title,
@@ -182,7 +244,7 @@ class Dataset:
             "citation": self.citation,
             "homepage": self.homepage,
             "classes": {name: list(labels) for name, labels in classes.items()},
-            "frames": {purpose: policy.model_dump(mode="json") for purpose, policy in self.frames.items()},
+            "frames": {name: policy.model_dump(mode="json") for name, policy in self.frames.items()},
             "split": self.split.model_dump(mode="json"),
         }
 
@@ -200,46 +262,3 @@ DATASETS: Registry[Dataset] = Registry(
         "synthetic": "clocs.datasets.synthetic:SYNTHETIC",
     },
 )
-
-
-def find_table(source: Source, *file_names: str) -> str | None:
-    """The first of these files that lies anywhere in a source."""
-    found = {name.rsplit("/", 1)[-1]: name for name in source.names() if name.endswith(file_names)}
-    return next((found[name] for name in file_names if name in found), None)
-
-
-def read_csv(
-    source: Source, name: str, columns: tuple[str, ...] = (), needed: tuple[str, ...] = ()
-) -> Iterator[dict[str, str]]:
-    """Rows of a CSV table; its header line names the columns unless they are given. Those ``needed`` are there."""
-    for line, row in numbered_rows(source, name, columns):
-        absent = [column for column in needed if row.get(column) is None]
-        if absent or None in row:
-            reason = f"has no {', '.join(absent)}" if absent else "has more values than the table has columns"
-            raise FormatError(f"{name}: unlike the published table: line {line} {reason}")
-        yield {column: value or "" for column, value in row.items()}
-
-
-def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[tuple[int, dict[str, str]]]:
-    """As ``read_csv``, each with the line of the file that it ends on, counted from 1."""
-    last = 0
-    try:
-        text = source.read(name).decode("utf-8-sig")
-        if "\0" in text:
-            raise FormatError(f"{name}: holds NUL bytes, so it is damaged or no text. It must be saved as CSV in UTF-8")
-        rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None, strict=True)
-        named = [column.strip() for column in rows.fieldnames or () if column.strip()]
-        twice = sorted({column for column in named if named.count(column) > 1})
-        if twice:
-            raise FormatError(f"{name}: two columns are called '{twice[0]}'; leave one of them")
-        last = rows.line_num
-        for row in rows:
-            last = rows.line_num
-            yield last, row
-    except csv.Error as error:
-        raise FormatError(
-            f"{name}: line {last + 1} has a quote that is not closed, or text after a closing one ({error}). Close it, "
-            'and write a quote within a value twice ("")'
-        ) from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{name}: not a readable CSV table: {error}. It must be saved as CSV in UTF-8") from error

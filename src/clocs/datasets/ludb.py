@@ -1,4 +1,4 @@
-"""Lobachevsky University database: 200 12-lead recordings of 10 s at 500 Hz, one a patient."""
+"""Lobachevsky University database: 200 12-lead recordings of 10 s at 500 Hz, one per patient."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import re
 from collections.abc import Iterator
 
 from clocs.core.sources import Source
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
+from clocs.datasets.csv_tables import find_table, read_csv
+from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
 _HEADER = re.compile(r"(^|/)data/(\d+)\.hea$")
-_ABOUT_PERSON = ("ID", "Sex", "Age")
+_DEMOGRAPHICS = ("ID", "Sex", "Age")
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
-    """Headers in data/, with their row of ludb.csv; each finding of a row is a label."""
+    """List the headers in data/ with their rows of ludb.csv. Each finding of a row is a label."""
     table = find_table(source, "ludb.csv")
-    about = {row["ID"].strip(): row for row in read_csv(source, table, needed=_ABOUT_PERSON)} if table else {}
+    rows = {row["ID"].strip(): row for row in read_csv(source, table, needed=_DEMOGRAPHICS)} if table else {}
     for name in source.names():
         if match := _HEADER.search(name):
             number = match.group(2)
-            row = about.get(number, {})
-            findings = (value for title, value in row.items() if title not in _ABOUT_PERSON and value)
+            row = rows.get(number, {})
+            findings = (value for title, value in row.items() if title not in _DEMOGRAPHICS and value)
             labels = tuple(line.strip() for value in findings for line in value.splitlines() if line.strip())
             yield Entry(
                 name, number, number, age=parse_age(row.get("Age")), sex=parse_sex(row.get("Sex")), labels=labels
@@ -42,7 +43,7 @@ LUDB = Dataset(
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },
-    # Each lead was scaled on its own before publication, so the lead equations do not hold.
+    # The publisher scaled each lead separately, so the lead equations do not hold.
     gate=GatePolicy(max_lead_equation_error=None),
     downloads=(Download("https://physionet.org/files/ludb/1.0.1/", listing=True),),
     expected={"in": 200},

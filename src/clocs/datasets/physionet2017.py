@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 
 from clocs.core.sources import Source
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
+from clocs.datasets.csv_tables import find_table, read_csv
+from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.signals.framing import FramePolicy
 
 _HEADER = re.compile(r"(^|/)(A\d{5})\.hea$")
 _COLUMNS = ("record", "label")
 _REFERENCES = ("REFERENCE-v3.csv", "REFERENCE.csv", "REFERENCE-original.csv")
-"""The organisers' third revision of the labels is the one to use; others only where it is absent."""
+"""Label files in order of preference. The organisers recommend their third revision."""
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:

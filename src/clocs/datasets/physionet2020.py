@@ -1,4 +1,4 @@
-"""PhysioNet/CinC Challenge 2020, its CPSC 2018 part: 6,877 recordings of 6 to 144 s at 500 Hz."""
+"""CPSC 2018 part of the PhysioNet/CinC Challenge 2020: 6,877 recordings of 6 to 144 s at 500 Hz."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
 LEADS = ("II", "V2", "aVL", "aVR")
-SNOMED = {
+SNOMED_LABELS = {
     "164889003": "AF",
     "270492004": "I-AVB",
     "164909002": "LBBB",
@@ -24,6 +24,7 @@ SNOMED = {
     "429622005": "STD",
     "164931005": "STE",
 }
+"""Short names of the nine SNOMED CT codes that the organisers labelled."""
 _HEADER = re.compile(r"(^|/)A\d{4}\.hea$")
 
 
@@ -32,9 +33,9 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
 
 
 def _load(source: Source, entry: Entry, options: Options) -> Recording:
-    """Diagnoses stand in the header as SNOMED CT codes; the nine of the set get their short names."""
+    """Read a recording and replace the SNOMED CT codes of its header by their short names."""
     recording = load_entry(source, entry, options)
-    return replace(recording, labels=tuple(SNOMED.get(code, code) for code in recording.labels))
+    return replace(recording, labels=tuple(SNOMED_LABELS.get(code, code) for code in recording.labels))
 
 
 PHYSIONET2020 = Dataset(
@@ -48,7 +49,7 @@ PHYSIONET2020 = Dataset(
     homepage="https://physionet.org/content/challenge-2020/1.0.2/",
     entries=_entries,
     load=_load,
-    classes={name: (name,) for name in sorted(SNOMED.values())},
+    classes={name: (name,) for name in sorted(SNOMED_LABELS.values())},
     meanings={
         "AF": "atrial fibrillation",
         "I-AVB": "first-degree atrioventricular block",

@@ -1,4 +1,4 @@
-"""PTB-XL: 21,799 12-lead recordings of 10 s from 18,869 patients, at 500 and at 100 Hz."""
+"""PTB-XL: 21,799 12-lead recordings of 10 s from 18,869 patients, at 500 and 100 Hz."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Literal
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, find_table, read_csv
+from clocs.datasets.csv_tables import find_table, read_csv
+from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.formats.demographics import Sex, parse_age
 from clocs.signals.framing import FramePolicy
 
@@ -17,17 +18,17 @@ COLUMNS = {500: "filename_hr", 100: "filename_lr"}
 
 
 class PtbxlOptions(Options):
-    """Which of the two copies of each recording to take."""
+    """Options of PTB-XL: the sampling rate of the recordings."""
 
     sampling_rate: Literal["best", "500", "100"] = "best"
-    """Hz; ``best``: 500 where its file is there, else 100."""
+    """Sampling rate in Hz. With ``best`` 500 if that file exists, otherwise 100."""
 
 
 def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
-    """Rows of ptbxl_database.csv whose signal file is there."""
+    """List the rows of ptbxl_database.csv for which the signal file exists."""
     table = find_table(source, "ptbxl_database.csv")
     if table is None:
-        raise FormatError(f"{source.path}: no ptbxl_database.csv; it comes with the dataset and holds its labels")
+        raise FormatError(f"{source.path}: ptbxl_database.csv with the labels is missing. Download the dataset again.")
     folder = table.removesuffix("ptbxl_database.csv")
     rates = [500, 100] if options.sampling_rate == "best" else [int(options.sampling_rate)]
     needed = (*(COLUMNS[sampling_rate] for sampling_rate in rates), "scp_codes", "patient_id", "age", "sex")
@@ -37,11 +38,13 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
             codes = tuple(map(str, ast.literal_eval(row["scp_codes"])))
             patient = str(int(float(row["patient_id"])))
         except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
-            raise FormatError(f"{table}: unlike the published table: {error!r:.200}") from error
+            raise FormatError(f"{table}: differs from the published table: {error!r:.200}") from error
         file = next((name for name in files if source.exists(name)), None)
         if file is not None:
             site = row.get("site", "").removesuffix(".0")
-            age = 90.0 if row["age"] in ("300", "300.0") else parse_age(row["age"])  # 300 stands for "over 89"
+            age = (
+                90.0 if row["age"] in ("300", "300.0") else parse_age(row["age"])
+            )  # the publisher writes 300 for ages over 89
             yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=codes)
 
 

@@ -1,4 +1,4 @@
-"""A recording without what may say who was recorded: pseudonyms for ids and names, ages pooled, typed text left out."""
+"""Removal of identities from recordings and texts: pseudonyms for ids, pooled ages, no typed text."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from clocs.signals.leads import STANDARD_LEADS
 
 KeepField = Literal["labels", "notes", "leads", "site"]
 POOLED_AGE: Final = 90.0
-"""Years; stands for this age and every higher one."""
+"""Age in years that replaces itself and every higher age."""
 MIN_SEARCH_LENGTH: Final = 4
-"""Characters of an identity value that is looked for in texts; shorter ones stand in any text."""
+"""Minimum length, in characters, of a value that is searched for in texts. Shorter ones match by chance."""
 
 _KNOWN_LEADS: Final = {*STANDARD_LEADS, *LEADS.values()}
 _LEAD = re.compile(
     r"ECG( ?\d{1,2})?|(ML?|D)(I{1,3}|[1-3])|MV[1-6]|V\d{1,2}R?|E[1-9]|[XYZ]|lead \d{1,3}|channel \d{1,3}"
 )
 _OBJECT_NUMBER = re.compile(r"\d+(\.\d+){3,}")
-_NOBODY = re.compile(
+_PLACEHOLDER = re.compile(
     r"(.)\1*|anon(ymous|ymized|ymised)?|none|null|n/?a|unknown|removed?|scrubbed|deleted|test|dd-mmm-yyyy",
     re.IGNORECASE,
 )
 
 
 def patient_id_from(identity: Identity) -> str:
-    """A file's number of its patient; empty where it has none, or only what stands for none (``0``, ``unknown``).
+    """Return the patient id of a file; empty if it has none, or only a placeholder such as ``0`` or ``unknown``.
 
-    aECG files give the issuer's object number before the patient's: it is passed over.
+    aECG files hold the object identifier of the issuer before the patient's, which is skipped.
     """
-    usable = [value for value in identity.get("patient_id", ()) if not _NOBODY.fullmatch(value)]
+    usable = [value for value in identity.get("patient_id", ()) if not _PLACEHOLDER.fullmatch(value)]
     own = [value for value in usable if not _OBJECT_NUMBER.fullmatch(value)]
     return next(iter(own or usable), "")
 
@@ -44,9 +44,17 @@ def patient_id_from(identity: Identity) -> str:
 def deidentify_recording(
     recording: Recording, key: PatientKey, *, name: str, patient: str, keep: Collection[str] = ()
 ) -> Recording:
-    """The recording under pseudonyms, its age pooled, without what was typed but for the fields to ``keep``.
+    """Return a recording with pseudonyms and a pooled age, without typed text.
 
-    ``name`` is what its record id is made from; ``patient`` its patient's number, empty: a patient of its own.
+    Args:
+        recording: The recording.
+        key: Key of the pseudonyms.
+        name: Text that the record id is derived from, such as the file name.
+        patient: Id of the patient; empty to make the recording its own patient.
+        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``.
+
+    Returns:
+        The de-identified recording.
     """
     record_id = key.record(name)
     leads = recording.leads if "leads" in keep else _plain_leads(recording.leads)
@@ -71,27 +79,27 @@ def deidentify_recording(
 
 
 def _plain_leads(leads: Sequence[str]) -> tuple[str, ...]:
-    """Names that are no lead's become ``lead 1``, ``lead 2`` by their place: the field can be typed in.
+    """Replace unknown lead names by ``lead 1``, ``lead 2``, because users can type into the field.
 
-    Where a lead has that name already, the next number that is free is taken.
+    The number is the lead's position, or the next free number if that name is taken.
     """
     plain = [lead if lead in _KNOWN_LEADS or _LEAD.fullmatch(lead) else "" for lead in leads]
-    for place, lead in enumerate(plain):
+    for index, lead in enumerate(plain):
         if not lead:
-            numbered = (f"lead {number}" for number in itertools.count(place + 1))
-            plain[place] = next(name for name in numbered if name not in plain)
+            numbered = (f"lead {number}" for number in itertools.count(index + 1))
+            plain[index] = next(name for name in numbered if name not in plain)
     return tuple(plain)
 
 
-def replace_values(text: str, values: Iterable[str], instead: str, *, shortest: int = MIN_SEARCH_LENGTH) -> str:
-    """A text with each of these values replaced, whatever its case; short ones only where they stand alone."""
-    for value in sorted({value for value in values if len(value) >= shortest}, key=len, reverse=True):
-        alone = rf"(?<![^\W_]){re.escape(value)}(?![^\W_])"
-        pattern = re.escape(value) if len(value) > 2 * MIN_SEARCH_LENGTH else alone
-        text = re.sub(pattern, lambda _: instead, text, flags=re.IGNORECASE)
+def replace_values(text: str, values: Iterable[str], replacement: str, *, min_length: int = MIN_SEARCH_LENGTH) -> str:
+    """Replace values in a text, ignoring case; short values only where they are whole words."""
+    for value in sorted({value for value in values if len(value) >= min_length}, key=len, reverse=True):
+        whole_word = rf"(?<![^\W_]){re.escape(value)}(?![^\W_])"
+        pattern = re.escape(value) if len(value) > 2 * MIN_SEARCH_LENGTH else whole_word
+        text = re.sub(pattern, lambda _: replacement, text, flags=re.IGNORECASE)
     return text
 
 
 def searchable_values(identity: Identity) -> list[str]:
-    """Every value of an identity that is long enough to be looked for in a text."""
+    """Return the values of an identity that are long enough to search for in a text."""
     return [value for values in identity.values() for value in values if len(value) >= MIN_SEARCH_LENGTH]

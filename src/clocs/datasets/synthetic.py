@@ -1,7 +1,7 @@
-"""Synthetic patients: twelve-lead ECGs of a moving heart vector, with every wave, interval and axis known.
+"""Synthetic patients: twelve-lead ECGs of a moving heart vector, with known waves, intervals and axes.
 
-For tests, tutorials, load and trials of methods. Plausible to the eye and nothing more: never report results on it
-as if on patients.
+Use them for tests, tutorials and benchmarks of speed. They only look plausible: do not report results on them as
+results on patients.
 """
 
 from __future__ import annotations
@@ -53,55 +53,55 @@ MEANINGS: Final = {
     "STD-INF": "inferior ST depression",
     "STD-LAT": "lateral ST depression",
 }
-"""Every label and what it means. The first label of a recording is its rhythm, the others are findings."""
-STAYS: Final = 0.75
-"""Chance that a recording shows its patient's usual rhythm, and a finding that may come and go."""
+"""Meaning of each label. The first label of a recording is its rhythm, the others are findings."""
+USUAL_PROBABILITY: Final = 0.75
+"""Probability that a recording shows its patient's usual rhythm, and that it shows an intermittent finding."""
 PERSISTENT: Final = ("1AVB", "LBBB", "RBBB", "LVH", "RVH", "PACE")
-"""Findings that every recording of a patient shows, as far as its rhythm allows."""
-WITH_CONDUCTION, WITH_MORPHOLOGY = 0.32, 0.62
-"""Shares of patients with a finding of conduction, and with one of shape."""
-EXCLUDED: Final = {
+"""Findings that every recording of a patient shows, unless its rhythm excludes them."""
+CONDUCTION_FRACTION, MORPHOLOGY_FRACTION = 0.32, 0.62
+"""Fractions of patients with a conduction finding and with a morphology finding."""
+INCOMPATIBLE: Final = {
     "AFIB": ("1AVB", "2AVB", "PAC"),
     "PVC": ("2AVB", "3AVB", "PAC", "PACE"),
     "SB": ("PACE",),
     "PACE": CONDUCTION_FINDINGS,
 }
-"""Label -> findings that are not shown beside it."""
-MODEL: Final = 2
-"""Raised with every change of the numbers, since it is part of a record's identity."""
-_BLOCK = 1024
+"""Findings that a label excludes."""
+MODEL_VERSION: Final = 2
+"""Version of the simulation, part of a recording's hash. Increase it when signals change."""
+_CHUNK_SIZE = 1024
 
 
 class SyntheticOptions(Options):
-    """How many, how long, and from which seed. More records never change those there already are."""
+    """Options of synthetic data. A larger ``num_records`` does not change existing recordings."""
 
     num_records: int = Field(default=1000, ge=1, le=100_000_000)
-    """How many recordings."""
+    """Number of recordings."""
     seed: int = Field(default=0, ge=0)
-    """Another seed makes other patients."""
+    """Random seed of the patients and recordings."""
     recordings_per_patient: int = Field(default=2, ge=1)
-    """The last patient may have fewer."""
+    """Number of recordings of each patient. The last patient may have fewer."""
     leads: int = 12
-    """1 (II), 2 (II, V2), 4 (II, V2, aVL, aVR) or 12."""
+    """Number of leads: 1 (II), 2 (II, V2), 4 (II, V2, aVL, aVR) or 12."""
     seconds: float = Field(default=10.0, ge=1, le=600)
-    """Of each recording."""
+    """Length of each recording in seconds."""
     sampling_rate: float = Field(default=500.0, ge=100, le=2000)
-    """Hz."""
+    """Sampling rate in Hz."""
     noise: float = Field(default=1.0, ge=0, le=5)
-    """Factor on noise, baseline wander and mains hum; 0 for none."""
+    """Factor on noise, baseline wander and mains hum; 0 for a clean signal."""
     task: Literal["rhythm", "findings"] = "rhythm"
-    """Classes: ``rhythm``, one of five for each recording, or ``findings``, any of all 20 labels."""
+    """Classes: ``rhythm`` for one of five rhythms per recording, ``findings`` for all 20 labels."""
 
     @field_validator("leads")
     @classmethod
-    def _known_set(cls, leads: int) -> int:
+    def _check_leads(cls, leads: int) -> int:
         if leads not in LEAD_SETS:
-            raise ValueError(f"leads may be {', '.join(map(str, LEAD_SETS))}")
+            raise ValueError(f"expected {', '.join(map(str, LEAD_SETS))} leads, got {leads}")
         return leads
 
     @property
-    def own_classes(self) -> Mapping[str, tuple[str, ...]]:
-        """Classes of the task, if it is not the dataset's own."""
+    def custom_classes(self) -> Mapping[str, tuple[str, ...]]:
+        """Classes of the task; empty for the dataset's own."""
         return {} if self.task == "rhythm" else {name: (name,) for name in MEANINGS}
 
 
@@ -109,21 +109,21 @@ def truth(record_id: str, options: SyntheticOptions) -> GroundTruth:
     """Return the true beats, intervals and axes of a recording.
 
     Args:
-        record_id: Its id, as in the store: seven digits.
-        options: The options that the dataset was made with.
+        record_id: Id of the recording in the store, seven digits.
+        options: Options of the dataset.
 
     Returns:
-        What lies within the recording, waves that are cut off at its ends included.
+        The beats within the recording, including waves that are cut off at its ends.
 
     Raises:
-        FormatError: If there is no such record.
+        FormatError: The record does not exist.
 
     Example:
-        >>> known = truth("0000006", SyntheticOptions(records=10))
+        >>> known = truth("0000006", SyntheticOptions(num_records=10))
         >>> len(known.qrs_onsets) == len(known.kinds) == len(known.qt)
         True
     """
-    return _simulate(_number(record_id), options)[0].truth()
+    return _simulate(_record_number(record_id), options)[0].truth()
 
 
 def _entries(source: Source, options: SyntheticOptions) -> Iterator[Entry]:
@@ -133,12 +133,16 @@ def _entries(source: Source, options: SyntheticOptions) -> Iterator[Entry]:
 
 def _entry(number: int, options: SyntheticOptions) -> Entry:
     patient = number // options.recordings_per_patient
-    usual, age, sex, conducts, shape = _draws(options.seed, "patients", patient // _BLOCK)[patient % _BLOCK]
-    stays, other, first, second, _ = _draws(options.seed, "recordings", number // _BLOCK)[number % _BLOCK]
-    rhythm = RHYTHMS[int((usual if stays < STAYS else other) * len(RHYTHMS))]
-    found = (
-        _chosen(MORPHOLOGY, shape / WITH_MORPHOLOGY, first),
-        _chosen(CONDUCTION_FINDINGS, conducts / WITH_CONDUCTION, second),
+    usual, age, sex, conducts, shape = _random_rows(options.seed, "patients", patient // _CHUNK_SIZE)[
+        patient % _CHUNK_SIZE
+    ]
+    stays, other, first, second, _ = _random_rows(options.seed, "recordings", number // _CHUNK_SIZE)[
+        number % _CHUNK_SIZE
+    ]
+    rhythm = RHYTHMS[int((usual if stays < USUAL_PROBABILITY else other) * len(RHYTHMS))]
+    findings = (
+        _choose_finding(MORPHOLOGY, shape / MORPHOLOGY_FRACTION, first),
+        _choose_finding(CONDUCTION_FINDINGS, conducts / CONDUCTION_FRACTION, second),
     )
     return Entry(
         file=f"synthetic/{number:07d}",
@@ -146,43 +150,43 @@ def _entry(number: int, options: SyntheticOptions) -> Entry:
         patient_id=f"P{patient:07d}",
         age=float(20 + int(age * 70)),
         sex="female" if sex < 0.5 else "male",
-        labels=_compatible(rhythm, *found),
+        labels=_compatible(rhythm, *findings),
     )
 
 
-def _chosen(names: tuple[str, ...], position: float, stays: float) -> str:
-    """Return the name at a position from 0 to 1; empty beyond 1, and while a passing finding is absent."""
+def _choose_finding(names: tuple[str, ...], position: float, stays: float) -> str:
+    """Return the finding at a position from 0 to 1; empty beyond 1, or if an intermittent finding is absent."""
     name = names[int(position * len(names))] if position < 1 else ""
-    return name if name in PERSISTENT or stays < STAYS else ""
+    return name if name in PERSISTENT or stays < USUAL_PROBABILITY else ""
 
 
 def _compatible(rhythm: str, *findings: str) -> tuple[str, ...]:
     labels = [rhythm]
     for finding in findings:
-        if finding and not any(finding in EXCLUDED.get(label, ()) for label in labels):
+        if finding and not any(finding in INCOMPATIBLE.get(label, ()) for label in labels):
             labels.append(finding)
     return tuple(labels)
 
 
 @functools.lru_cache(maxsize=16)
-def _draws(seed: int, kind: str, block: int) -> Array:
-    """Return (block, 5) numbers in 0..1, a row for each patient or recording; drawn at once to list millions fast."""
-    return generator(seed, "synthetic", kind, block).random((_BLOCK, 5))
+def _random_rows(seed: int, kind: str, chunk: int) -> Array:
+    """Draw (chunk, 5) numbers in 0..1, one row per patient or recording. Chunks make listing millions fast."""
+    return generator(seed, "synthetic", kind, chunk).random((_CHUNK_SIZE, 5))
 
 
-def _number(stem: str) -> int:
+def _record_number(stem: str) -> int:
     if not (stem.isascii() and stem.isdigit()):
-        raise FormatError(f"{stem}: not a synthetic record; they are named synthetic/0000000 and so on")
+        raise FormatError(f"{stem}: not a synthetic record. Their names are synthetic/0000000 and so on.")
     return int(stem)
 
 
 def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
-    """Make the recording with an entry's number."""
-    number = _number(entry.file.removeprefix("synthetic/"))
+    """Simulate the recording of an entry."""
+    number = _record_number(entry.file.removeprefix("synthetic/"))
     known = _entry(number, options)
     simulation, random = _simulate(number, options)
     leads = LEAD_SETS[options.leads]
-    identity = f"{MODEL} {number} {options.model_dump_json(exclude={'records', 'task'})}"
+    identity = f"{MODEL_VERSION} {number} {options.model_dump_json(exclude={'num_records', 'task'})}"
     return Recording(
         digital=simulation.draw(leads, options.noise, random),
         gain=np.full(len(leads), MICROVOLT_GAIN),
@@ -199,7 +203,7 @@ def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
 
 
 def _simulate(number: int, options: SyntheticOptions) -> tuple[Simulation, np.random.Generator]:
-    """Plan a recording; return with it the generator to draw it with."""
+    """Return the simulation of a recording and the random generator of its noise."""
     random = generator(options.seed, "synthetic", "signal", number)
     heart = _heart(options.seed, number // options.recordings_per_patient)
     return simulate(_entry(number, options).labels, heart, options.seconds, options.sampling_rate, random), random

@@ -1,1 +1,1 @@
-"""Layer 2: shards, manifest, ingest, verify, splits and frames: recordings that every stage trusts."""
+"""Layer 2: stores of recordings, with ingest, verification, frames and splits."""

@@ -1,4 +1,4 @@
-"""A store from arrays that are already in memory, through the same ingest as files."""
+"""Stores from arrays in memory, by the same ingest as files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from clocs.core.pseudonyms import is_unknown_patient, normalize_patient_id
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
-from clocs.datasets.dataset import Options, as_it_is, with_entry
-from clocs.datasets.tables import labels_of
+from clocs.datasets.dataset import Options, apply_entry, no_redaction
+from clocs.datasets.folder_tables import parse_labels
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.leads import canonical_lead
 from clocs.signals.quality import GatePolicy
@@ -26,17 +26,20 @@ from clocs.store.reader import StoreReader
 from clocs.store.writer import write_store
 
 COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
-NOTHING: Final = {"None", "nan", "NaN", "NaT", "<NA>"}
-"""How Python, numpy and pandas write what fills an empty field."""
+EMPTY_TEXTS: Final = {"None", "nan", "NaN", "NaT", "<NA>"}
+"""Texts of empty values in Python, numpy and pandas."""
 Signals = Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating]
 
 
 class ArrayOptions(Options):
-    """Names the content, so that other arrays make another version."""
+    """Options that identify the arrays, so that other arrays make another version."""
 
     sampling_rate: float
+    """Sampling rate in Hz."""
     leads: tuple[str, ...]
+    """Names of the leads."""
     sha256: str
+    """Hash of the arrays."""
 
 
 def write_arrays(
@@ -47,15 +50,17 @@ def write_arrays(
     table: Any,
     gate: GatePolicy | None,
 ) -> StoreReader:
-    """See ``Store.from_arrays``."""
+    """Write arrays as a store; see :meth:`Store.from_arrays`."""
     names = tuple(canonical_lead(lead) for lead in leads)
-    wrong = [number for number, signal in enumerate(signals) if np.ndim(signal) != 2 or len(signal) != len(names)]
-    if wrong or not sampling_rate > 0:
-        raise ConfigError(f"each array must be ({len(names)} leads, samples) at a rate over 0; wrong: {wrong[:5]}")
+    invalid = [number for number, signal in enumerate(signals) if np.ndim(signal) != 2 or len(signal) != len(names)]
+    if invalid:
+        raise ConfigError(f"Expected arrays of shape ({len(names)} leads, samples). Invalid indices: {invalid[:5]}.")
+    if not sampling_rate > 0:
+        raise ConfigError(f"Expected a sampling_rate over 0 Hz, got {sampling_rate}.")
     entries = list(_entries(len(signals), table))
     digest = hashlib.sha256()
     for signal in signals:
-        digest.update(str(np.shape(signal)).encode())  # the same samples, cut elsewhere, are other recordings
+        digest.update(str(np.shape(signal)).encode())  # the same samples in other shapes are other recordings
         digest.update(np.ascontiguousarray(signal, np.float64).tobytes())
 
     def load(source: Source, entry: Entry, options: ArrayOptions) -> Recording:
@@ -67,9 +72,9 @@ def write_arrays(
         title="Arrays in memory",
         entries=lambda source, options: iter(entries),
         load=load,
-        redact=as_it_is,
+        redact=no_redaction,
         options=ArrayOptions,
-        grows=False,
+        incremental=False,
         needs_source=False,
     )
     options = {"sampling_rate": sampling_rate, "leads": names, "sha256": digest.hexdigest()}
@@ -81,15 +86,15 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
     unknown = sorted(set(_columns(table)) - set(COLUMNS)) if table is not None else []
     if unknown or any(len(column) != count for column in columns.values()):
         raise ConfigError(
-            f"the table must have {count} rows and no columns but {', '.join(COLUMNS)}"
-            + (f"; unknown: {', '.join(unknown)}" if unknown else "")
+            f"Expected a table of {count} rows with columns of {', '.join(COLUMNS)}."
+            + (f" Unknown columns: {', '.join(unknown)}." if unknown else "")
         )
     patients = [normalize_patient_id(_text(field)) for field in columns.get("patient_id", [""] * count)]
-    nobody = [number for number, patient in enumerate(patients) if is_unknown_patient(patient)]
-    if nobody:
+    unknown_patients = [number for number, patient in enumerate(patients) if is_unknown_patient(patient)]
+    if unknown_patients:
         warnings.warn(
-            f"{len(nobody)} rows of the table have a word for an unknown patient (unknown, n/a, ...), the first is row "
-            f"{nobody[0]}; each is taken as if it had no patient_id",
+            f"{len(unknown_patients)} rows have a placeholder (unknown, n/a, ...) as patient_id, the first is row "
+            f"{unknown_patients[0]}. They are read as rows without a patient_id.",
             stacklevel=4,
         )
     for number in range(count):
@@ -106,17 +111,17 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
 
 
 def _text(field: Any) -> str:
-    """A field of a table; empty where it holds nothing, lest all who are unknown become one."""
-    whole = isinstance(field, float) and field.is_integer()  # a column of whole numbers that lacks one
-    text = str(int(field) if whole else field)
-    return text.strip() if isinstance(field, str) or text not in NOTHING else ""
+    """Return a value of a table as text; empty if it is missing."""
+    is_integer = isinstance(field, float) and field.is_integer()  # pandas stores integers with gaps as floats
+    text = str(int(field) if is_integer else field)
+    return text.strip() if isinstance(field, str) or text not in EMPTY_TEXTS else ""
 
 
 def _labels(field: Any) -> tuple[str, ...]:
     if isinstance(field, str):
-        return labels_of({"labels": field})
-    several = field if isinstance(field, Iterable) else (field,)
-    return tuple(filter(None, map(_text, several)))
+        return parse_labels({"labels": field})
+    values = field if isinstance(field, Iterable) else (field,)
+    return tuple(filter(None, map(_text, values)))
 
 
 def _columns(table: Any) -> list[str]:
@@ -133,4 +138,4 @@ def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOpt
         leads=options.leads,
         provenance=Provenance(entry.file, "array", hashlib.sha256(raw.tobytes()).hexdigest()),
     )
-    return with_entry(recording, entry)
+    return apply_entry(recording, entry)

@@ -1,4 +1,4 @@
-"""Arrow IPC files: written atomically with their hashes, and read through checksums."""
+"""Arrow IPC files that are written atomically and verified by checksums when they are read."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ _TRAILER_BYTES = 10
 
 
 class WrittenArrow(NamedTuple):
-    """Hashes and size of a file that was written."""
+    """Hashes and size of a written file."""
 
     sha256: str
+    """SHA-256 of the file."""
     num_bytes: int
+    """Size in bytes."""
     checksums: Checksums
+    """One hash per chunk, (chunks,)."""
 
 
 def write_arrow(path: Path, batch: pa.RecordBatch) -> WrittenArrow:
-    """Write one batch as an uncompressed IPC file."""
+    """Write one record batch as an uncompressed IPC file."""
     with atomic_file(path) as file:
         hashed = _HashingFile(file)
         with pa.PythonFile(hashed, "w") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
@@ -40,7 +43,7 @@ def write_arrow(path: Path, batch: pa.RecordBatch) -> WrittenArrow:
 
 
 class _HashingFile:
-    """A file that hashes what is written to it."""
+    """A file that hashes the bytes that are written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -68,16 +71,16 @@ class _HashingFile:
 
 
 class CheckedArrow:
-    """A memory-mapped IPC file of one batch whose bytes are compared with their checksums on first touch.
+    """A memory-mapped IPC file of one batch. Its bytes are compared with their checksums on first use.
 
-    Opening checks the chunks that hold Arrow's own structure (the messages at the head, the footer at the end), so
-    that no pointer comes from damaged bytes. A column is checked when it is first asked for.
+    Opening checks the chunks with Arrow's own structure (the messages at the head, the footer at the end), so that
+    no pointer comes from damaged bytes. A column is checked when it is first read.
 
     Args:
-        path: The file; its checksums lie beside it.
-        sha256: Its SHA-256 according to a manifest. None where there is no manifest.
-        checked: Which chunks were checked before, (chunks,) bool. It is updated in place, so that a store can keep
-            it when the file is closed. All true: nothing is checked, and no checksums are needed.
+        path: The file. Its checksums are stored beside it.
+        sha256: SHA-256 of the file according to the manifest; None without a manifest.
+        checked: Chunks that were checked before, (chunks,) bool. It is updated in place, so that a store can keep
+            it when the file is closed. If all are true, no checksums are needed.
     """
 
     def __init__(self, path: Path, sha256: str | None = None, checked: npt.NDArray[np.bool_] | None = None) -> None:
@@ -86,33 +89,39 @@ class CheckedArrow:
             size = path.stat().st_size
             self._checked = np.zeros(count_chunks(size), bool) if checked is None else checked
             if len(self._checked) != count_chunks(size):
-                raise IntegrityError(f"{self.name}: has {size:,} bytes, not as many as its manifest states")
+                raise IntegrityError(
+                    f"{self.name}: has {size:,} bytes, which differs from its manifest. Run 'clocs data verify'."
+                )
             self._checksums = None if self._checked.all() else read_checksums(path, sha256)
             if self._checksums is not None and len(self._checksums) != len(self._checked):
-                raise IntegrityError(f"{self.name}: has {size:,} bytes, not as many as its checksums cover")
+                raise IntegrityError(
+                    f"{self.name}: has {size:,} bytes, which differs from its checksums. Run 'clocs data verify'."
+                )
             with pa.memory_map(str(path)) as source:
                 self._bytes: pa.Buffer = source.read_buffer(size)
                 self._check_structure()
                 self._batch: pa.RecordBatch = pa.ipc.open_file(pa.BufferReader(self._bytes)).get_batch(0)
         except (OSError, pa.ArrowException) as error:
-            raise IntegrityError(f"{self.name}: cannot be opened ({error}); run 'clocs data verify'") from error
+            raise IntegrityError(f"{self.name}: cannot be opened ({error}). Run 'clocs data verify'.") from error
         self._touched: set[str] = set()
 
     @property
     def name(self) -> str:
-        """Folder and name of the file, as errors state it."""
+        """Folder and name of the file, for messages."""
         return f"{self.path.parent.name}/{self.path.name}"
 
     @property
     def schema(self) -> pa.Schema:
+        """Schema of the batch."""
         return self._batch.schema
 
     @property
     def num_rows(self) -> int:
+        """Number of rows of the batch."""
         return int(self._batch.num_rows)
 
     def columns(self, names: Sequence[str]) -> pa.RecordBatch:
-        """Return columns, all their bytes checked."""
+        """Return columns after checking all their bytes."""
         for name in names:
             if name not in self._touched:
                 for buffer in self._batch.column(name).buffers():
@@ -121,13 +130,13 @@ class CheckedArrow:
         return self._batch.select(list(names))
 
     def column(self, name: str) -> pa.Array:
-        """Return a column, all its bytes checked."""
+        """Return a column after checking all its bytes."""
         return self.columns([name]).column(0)
 
     def list_column(self, name: str) -> tuple[pa.Array, pa.Buffer, int]:
-        """Return the checked offsets of a list column, the unchecked buffer of its values and where that begins.
+        """Return the checked offsets of a list column, the unchecked buffer of its values and its position in the file.
 
-        The caller checks the parts of the buffer that it reads: ``check_bytes``.
+        The caller checks the parts of the buffer that it reads, by ``check_bytes``.
         """
         column = self._batch.column(name)
         _, offsets, *_, values = column.buffers()
@@ -135,12 +144,12 @@ class CheckedArrow:
         return column.offsets, values, values.address - self._bytes.address
 
     def check_bytes(self, begin: int, end: int) -> None:
-        """Compare the chunks that hold these bytes of the file with their checksums."""
+        """Compare the chunks of these bytes of the file with their checksums."""
         first, last = max(begin, 0) // CHUNK_BYTES, min(end - 1, self._bytes.size - 1) // CHUNK_BYTES
         self.check_chunks(np.arange(first, last + 1))
 
     def check_chunks(self, chunks: npt.NDArray[np.int64]) -> None:
-        """Compare chunks with their checksums, each once. They are read, not mapped: a bad disk gives an error."""
+        """Compare unchecked chunks with their checksums. They are read, not mapped: a bad disk raises an error."""
         new = chunks[~self._checked[chunks]]
         if not len(new):
             return
@@ -154,8 +163,8 @@ class CheckedArrow:
                     if xxhash.xxh3_64_intdigest(data) != int(self._checksums[chunk]):
                         begin = chunk * CHUNK_BYTES
                         raise IntegrityError(
-                            f"{self.name}: bytes {begin:,} to {begin + len(data) - 1:,} do not match their checksum; "
-                            "run 'clocs data verify', then restore the file from a backup or ingest again"
+                            f"{self.name}: bytes {begin:,} to {begin + len(data) - 1:,} do not match their checksum. "
+                            "Run 'clocs data verify', then restore the file from a backup or ingest again."
                         )
                     self._checked[chunk] = True
             finally:
@@ -171,13 +180,13 @@ class CheckedArrow:
     def _check_structure(self) -> None:
         """Check the schema and record-batch messages at the head, and the footer at the end."""
         content = memoryview(self._bytes)
-        at = _MAGIC_BYTES
+        position = _MAGIC_BYTES
         for _ in ("schema", "record batch"):
-            self.check_bytes(at, at + _PREFIX_BYTES)
-            length = int.from_bytes(content[at + 4 : at + _PREFIX_BYTES], "little")
-            self.check_bytes(at, at + _PREFIX_BYTES + length)
-            at += _PREFIX_BYTES + length
+            self.check_bytes(position, position + _PREFIX_BYTES)
+            length = int.from_bytes(content[position + 4 : position + _PREFIX_BYTES], "little")
+            self.check_bytes(position, position + _PREFIX_BYTES + length)
+            position += _PREFIX_BYTES + length
         end = len(content)
         self.check_bytes(end - _TRAILER_BYTES, end)
-        footer = int.from_bytes(content[end - _TRAILER_BYTES : end - 6], "little")
-        self.check_bytes(end - _TRAILER_BYTES - footer, end)
+        footer_length = int.from_bytes(content[end - _TRAILER_BYTES : end - 6], "little")
+        self.check_bytes(end - _TRAILER_BYTES - footer_length, end)

@@ -1,8 +1,8 @@
-"""Checksums of a shard, so that damage is detected when the data is used.
+"""Checksums of shards, which detect damage when data is read.
 
-Beside each shard ``X.arrow`` lies ``X.checksums.json``, a sealed file with the shard's SHA-256 and one XXH3 hash
-per chunk of 64 KiB. Readers compare a chunk with its hash the first time they touch it. The files are derived from
-the shards: they are not part of the manifest and do not change a store's hash.
+Each shard ``X.arrow`` has a file ``X.checksums.json`` with its SHA-256 and one XXH3 hash per chunk of 64 KiB. Readers
+compare a chunk with its hash on first use. Checksums are derived from the shards: they are not part of the manifest
+and do not change the hash of a store.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class ChunkHasher:
 
 
 def count_chunks(num_bytes: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return how many chunks files of these sizes have."""
+    """Return the number of chunks of files of these sizes."""
     return np.asarray(-(-np.asarray(num_bytes, np.int64) // CHUNK_BYTES))
 
 
 class CheckedChunks:
-    """Which chunks of a store's files were checked: one bool a chunk, in memory that forked workers share.
+    """Flags of the checked chunks of a store's files, in memory that forked workers share.
 
     Args:
-        sizes: Bytes of each file, in the order of the store's shards.
+        sizes: Size of each file in bytes, in the order of the store's shards.
     """
 
     def __init__(self, sizes: Iterable[int]) -> None:
@@ -79,30 +79,30 @@ class CheckedChunks:
     def missing(
         self, files: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], num_bytes: int
     ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Yield each file that has windows in unchecked chunks, and the numbers of these chunks in the file."""
+        """Iterate over the files with unchecked chunks under these windows, with the indices of the chunks."""
         base = self._first[files]
         first, last = base + begin // CHUNK_BYTES, base + (begin + (num_bytes - 1)) // CHUNK_BYTES
-        found = []
-        for reach in range(int((last - first).max(initial=0)) + 1):
-            chunks = np.minimum(first + reach, last)
+        unchecked = []
+        for offset in range(int((last - first).max(initial=0)) + 1):
+            chunks = np.minimum(first + offset, last)
             flags = self._flags[chunks]
             if not flags.all():
-                found.append(chunks[~flags])
-        if found:
-            chunks = np.unique(np.concatenate(found))
+                unchecked.append(chunks[~flags])
+        if unchecked:
+            chunks = np.unique(np.concatenate(unchecked))
             owners = np.searchsorted(self._first, chunks, "right") - 1
             for number in np.unique(owners).tolist():
                 yield number, chunks[owners == number] - self._first[number]
 
     def covers(self, number: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> bool:
-        """Return whether every chunk of these stretches of a file, in bytes, was checked."""
+        """Return whether every chunk of these byte ranges of a file was checked."""
         checked = np.concatenate([[0], np.cumsum(self.of_file(number))])
         first, stop = begin // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1
         return bool((checked[stop] - checked[first] == stop - first).all())
 
 
 def checksums_path(shard: Path) -> Path:
-    """Return where the checksums of a shard are stored."""
+    """Return the path of the checksums of a shard."""
     return shard.with_suffix(SUFFIX)
 
 
@@ -138,21 +138,21 @@ def read_checksums(shard: Path, sha256: str | None = None) -> Checksums:
     except FileNotFoundError:
         folder = shard.parent.parent
         raise StoreError(
-            f"{name} is missing, so damage to {shard.name} would go unnoticed. Write it: clocs data "
-            f"checksums {folder}. Where the folder cannot be written: clocs --skip-checksums ..."
+            f"{name} is missing, so damage to {shard.name} cannot be detected. Run 'clocs data checksums {folder}'. "
+            "For a read-only folder, use 'clocs --skip-checksums ...'."
         ).with_code_hint("open_store(folder, check=False)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"{name}: cannot be read ({error!r:.100}); run 'clocs data verify'") from error
+        raise IntegrityError(f"{name}: cannot be read ({error!r:.100}). Run 'clocs data verify'.") from error
     if body.get("chunk_bytes") != CHUNK_BYTES or (sha256 is not None and body.get("shard_sha256") != sha256):
-        raise IntegrityError(f"{name}: belongs to another shard; run 'clocs data verify'")
+        raise IntegrityError(f"{name}: belongs to another shard. Run 'clocs data verify'.")
     return hashes
 
 
 def hash_shard(shard: Path) -> tuple[str, Checksums]:
     """Return the SHA-256 of a shard and its checksums, from one pass over its bytes."""
-    whole, chunks = hashlib.sha256(), ChunkHasher()
+    digest, chunks = hashlib.sha256(), ChunkHasher()
     with open(shard, "rb") as file:
         while piece := file.read(1 << 20):
-            whole.update(piece)
+            digest.update(piece)
             chunks.update(memoryview(piece))
-    return whole.hexdigest(), chunks.checksums()
+    return digest.hexdigest(), chunks.checksums()

@@ -1,4 +1,4 @@
-"""A store in which nobody is named, made of an archive or of another store, and a count of what was taken out."""
+"""De-identification of an archive or a store into a new store, with counts of the removed fields."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ from clocs.store.task_records import Progress
 
 @dataclass(frozen=True)
 class DeidentificationResult:
-    """A new store, and what does not stand in it."""
+    """A de-identified store, with counts of the removed fields."""
 
     store: Store
+    """The new store."""
     removed: dict[str, int]
-    """By identity field: of an archive the files that hold it, of a store the recordings that had it."""
+    """Number of files of the archive, or recordings of the store, with each removed field."""
 
 
 class StoreOptions(Options):
-    """Names what a store was made from; no path is kept."""
+    """Options that identify the original store and the key, without paths."""
 
     store: str
-    """Its hash."""
+    """Hash of the original store."""
     key: str
-    """The key's fingerprint."""
+    """Fingerprint of the key."""
     keep: tuple[KeepField, ...]
+    """Typed fields that stay."""
 
     @property
-    def pseudonymous(self) -> bool:
-        """Always."""
+    def is_pseudonymous(self) -> bool:
+        """True: recordings have pseudonyms."""
         return True
 
 
@@ -60,72 +62,101 @@ def deidentify(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> DeidentificationResult:
-    """Make a de-identified store of an archive or a store.
+    """De-identify an archive or a store into a new store.
 
-    Of a store, what was quarantined and its splits stay behind; of an archive, whatever ``ingest`` refuses is refused.
+    Ids become keyed hashes, ages over 90 are pooled, and typed text is removed. The quarantine list and the splits of
+    a store are not copied. Check the result by :func:`clocs.scan_identities`.
+
+    Args:
+        source: An archive (folder or zip of ECG files) or a store.
+        folder: Folder of the new store.
+        key: Key file, made by :func:`clocs.make_key`. It must be outside of both folders.
+        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``.
+        workers: Number of parallel workers.
+        progress: Called with the recordings done and the quarantined recordings.
+
+    Returns:
+        The new store, and the number of recordings with each removed field.
+
+    Raises:
+        ConfigError: The key is inside a folder of recordings, or the folders are inside one another.
+
+    Example:
+        >>> original = clocs.ingest("synthetic", None, "store", options={"num_records": 2})
+        >>> key = clocs.make_key("patients.key")
+        >>> result = clocs.deidentify(original, "shared", "patients.key")
+        >>> result.removed["labels, left out"]
+        2
+        >>> result.store.recording(0).labels
+        ()
     """
     kept = tuple(sorted(keep))
-    place, secret = Path(source), Path(key)
-    if is_inside(secret, Path(folder)) or is_inside(secret, place):
-        raise ConfigError(f"{key} lies beside the recordings it is to protect; keep the key elsewhere")
-    if not versions(place):
-        options = {"key": secret, "keep": kept}
-        made = ingest("folder", place, folder, options=options, workers=workers, progress=progress)
-        return DeidentificationResult(made, dict(identities(open_source(place)) + _pooled(made)))
-    if is_inside(Path(folder), place) or is_inside(place, Path(folder)):
-        raise ConfigError(f"{folder} and {place} lie in one another; a store is never changed in place")
-    original = open_store(place)
-    given = {"store": original.sha256, "key": read_key(secret).fingerprint, "keep": kept}
-    copied = _as_dataset(original, secret)
-    made = ingest(copied, None, folder, gate=GATE_OFF, options=given, workers=workers, progress=progress)
-    return DeidentificationResult(made, _taken_out(original, kept))
+    path, key_path = Path(source), Path(key)
+    if is_inside(key_path, Path(folder)) or is_inside(key_path, path):
+        raise ConfigError(f"{key} is beside the recordings that it protects. Move the key elsewhere.")
+    if not versions(path):
+        options = {"key": key_path, "keep": kept}
+        store = ingest("folder", path, folder, options=options, workers=workers, progress=progress)
+        removed = count_identity_fields(open_source(path)) + _count_pooled_ages(store)
+        return DeidentificationResult(store, dict(removed))
+    if is_inside(Path(folder), path) or is_inside(path, Path(folder)):
+        raise ConfigError(f"{folder} and {path} are inside one another. Choose a separate folder for the new store.")
+    original = open_store(path)
+    store_options = {"store": original.sha256, "key": read_key(key_path).fingerprint, "keep": kept}
+    dataset = _as_dataset(original, key_path)
+    store = ingest(dataset, None, folder, gate=GATE_OFF, options=store_options, workers=workers, progress=progress)
+    return DeidentificationResult(store, _count_removed(original, kept))
 
 
 def parse_keep(names: Iterable[str]) -> tuple[KeepField, ...]:
-    """Names of fields to keep; others than there are, are refused."""
-    given = [part for name in names for part in name.split(",") if part]
-    unknown = sorted(set(given) - set(get_args(KeepField)))
+    """Parse the names of fields to keep, with commas between them.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    parts = [part for name in names for part in name.split(",") if part]
+    unknown = sorted(set(parts) - set(get_args(KeepField)))
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)} cannot be kept; what files say can: {', '.join(get_args(KeepField))}")
-    return tuple(kept for kept in get_args(KeepField) if kept in given)
+        raise ConfigError(f"{', '.join(unknown)} cannot be kept. Choose from {', '.join(get_args(KeepField))}.")
+    return tuple(kept for kept in get_args(KeepField) if kept in parts)
 
 
-def identities(source: Source) -> Counter[str]:
-    """How many files of an archive hold each identity field; files that cannot be read are passed over."""
-    found: Counter[str] = Counter()
+def count_identity_fields(source: Source) -> Counter[str]:
+    """Count the files of an archive with each identity field. Unreadable files are skipped."""
+    counts: Counter[str] = Counter()
     for name in source.names():
         try:
             if name.endswith(".hea") or detect_format(source, name) is not None:
-                found.update(read_identity_from(source, name).keys())
+                counts.update(read_identity_from(source, name).keys())
         except FormatError:
             continue
-    return found
+    return counts
 
 
-def _pooled(store: Store) -> Counter[str]:
+def _count_pooled_ages(store: Store) -> Counter[str]:
     ages = store.table(["age"]).column(0).to_pylist()
     return +Counter({f"ages given as {POOLED_AGE:g}, which stands for it and more": ages.count(POOLED_AGE)})
 
 
 def _as_dataset(store: Store, key: Path) -> Dataset:
-    """The recordings of a store as a dataset to be ingested, with the policies they came with."""
-    about, secret = store.manifest.dataset, read_key(key)
-    frames = {purpose: FramePolicy.model_validate(policy) for purpose, policy in about["frames"].items()}
-    place, version = str(store.folder.absolute()), store.manifest.version
+    """Return the recordings of a store as a dataset, with its policies."""
+    metadata, patient_key = store.manifest.dataset, read_key(key)
+    frames = {name: FramePolicy.model_validate(policy) for name, policy in metadata["frames"].items()}
+    folder, version = str(store.folder.absolute()), store.manifest.version
     return Dataset(
-        **{name: about[name] for name in ("name", "title", "licence", "citation", "homepage")},
-        classes={name: tuple(labels) for name, labels in about["classes"].items()},
-        frames={purpose: _under_pseudonyms(policy, secret) for purpose, policy in frames.items()},
-        split=SplitPolicy.model_validate(about["split"]),
+        **{name: metadata[name] for name in ("name", "title", "licence", "citation", "homepage")},
+        classes={name: tuple(labels) for name, labels in metadata["classes"].items()},
+        frames={name: _pseudonymized_policy(policy, patient_key) for name, policy in frames.items()},
+        split=SplitPolicy.model_validate(metadata["split"]),
         entries=functools.partial(_entries, len(store)),
-        load=functools.partial(_load, place, version, key),
+        load=functools.partial(_load, folder, version, key),
         options=StoreOptions,
         needs_source=False,
     )
 
 
-def _under_pseudonyms(policy: FramePolicy, key: PatientKey) -> FramePolicy:
-    """Recordings of which a lead is left out are named in the policy."""
+def _pseudonymized_policy(policy: FramePolicy, key: PatientKey) -> FramePolicy:
+    """Replace the record ids in a frame policy by pseudonyms."""
     return policy.model_copy(
         update={"excluded_leads": tuple((key.record(name), lead) for name, lead in policy.excluded_leads)}
     )
@@ -135,8 +166,8 @@ def _entries(count: int, source: Source, options: StoreOptions) -> Iterator[Entr
     return (Entry(str(number)) for number in range(count))
 
 
-def _load(place: str, version: int, key: Path, source: Source, entry: Entry, options: StoreOptions) -> Recording:
-    store = _opened(place, version)
+def _load(folder: str, version: int, key: Path, source: Source, entry: Entry, options: StoreOptions) -> Recording:
+    store = _open_cached(folder, version)
     shard, row = store.locate(int(entry.file))
     recording = store.shard(shard).recording(row)
     name, patient = recording.record_id, recording.patient_id
@@ -144,19 +175,19 @@ def _load(place: str, version: int, key: Path, source: Source, entry: Entry, opt
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(place: str, version: int) -> Store:
-    return open_store(place, version)
+def _open_cached(folder: str, version: int) -> Store:
+    return open_store(folder, version)
 
 
-def _taken_out(store: Store, keep: tuple[str, ...]) -> dict[str, int]:
-    """Of how many recordings, by what is in the columns."""
-    found: Counter[str] = Counter()
+def _count_removed(store: Store, keep: tuple[str, ...]) -> dict[str, int]:
+    """Count the recordings with each removed field."""
+    counts: Counter[str] = Counter()
     for row in _rows(store):
-        found["ids of patient and record, file name and hash, replaced"] += 1
-        found[f"ages over {POOLED_AGE:g}, pooled"] += (row["age"] or 0) > POOLED_AGE
+        counts["ids of patient and record, file name and hash, replaced"] += 1
+        counts[f"ages over {POOLED_AGE:g}, pooled"] += (row["age"] or 0) > POOLED_AGE
         for field in ("site", "labels", "notes"):
-            found[f"{field}, left out"] += bool(row[field]) and field not in keep
-    return dict(+found)
+            counts[f"{field}, left out"] += bool(row[field]) and field not in keep
+    return dict(+counts)
 
 
 def _rows(store: Store) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Frames ready made, in one file for a store and a policy."""
+"""Cache of frames: one file per store and frame policy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from clocs.store.frames import Frames
 
 BATCH = 256
-FORM = 3
-"""Changes when frames come out otherwise than before."""
+"""Frames that are written at a time."""
+CACHE_FORMAT = 3
+"""Version of the cached frames. Increase it when frames change."""
 
 
 class FrameCache:
@@ -31,43 +32,45 @@ class FrameCache:
 
     Args:
         path: The file.
-        numbers: Number in the file of each item, (items,). Default: the same.
+        indices: Index in the file of each item, (items,); by default the same.
     """
 
-    def __init__(self, path: Path, numbers: Ints | None = None) -> None:
-        self.path, self.numbers = path, numbers
+    def __init__(self, path: Path, indices: Ints | None = None) -> None:
+        self.path, self.indices = path, indices
         self._frames = np.load(path, mmap_mode="r", allow_pickle=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the file's name: another process maps it itself."""
-        return FrameCache, (self.path, self.numbers)
+        """Pickle as the path: another process maps the file itself."""
+        return FrameCache, (self.path, self.indices)
 
     def take(self, items: Ints) -> Floats:
-        """Return copies of some frames."""
-        return np.asarray(self._frames[items if self.numbers is None else self.numbers[items]])
+        """Return copies of frames, (N, segments, leads, samples)."""
+        return np.asarray(self._frames[items if self.indices is None else self.indices[items]])
 
 
 def cache_file(frames: Frames, folder: str | os.PathLike[str] | None) -> Path:
-    """Return the file of all of a store's frames, which is made first where it is not there or damaged."""
-    place = Path(folder) if folder is not None else frames.store.folder / "frames"
-    if folder is None and not os.access(place if place.exists() else frames.store.folder, os.W_OK):
-        place = Path(_own_folder().name)
+    """Return the file of all frames of a store. It is written if it is missing or damaged."""
+    cache_dir = Path(folder) if folder is not None else frames.store.folder / "frames"
+    if folder is None and not os.access(cache_dir if cache_dir.exists() else frames.store.folder, os.W_OK):
+        cache_dir = Path(_temporary_dir().name)
     policy = frames.policy.model_dump(mode="json")
-    path = place.absolute() / f"{content_hash([frames.store.sha256, policy, frames.all_leads, FORM])[:32]}.npy"
-    if not _is_whole(path):
+    path = (
+        cache_dir.absolute() / f"{content_hash([frames.store.sha256, policy, frames.all_leads, CACHE_FORMAT])[:32]}.npy"
+    )
+    if not _is_intact(path):
         _write(frames, path)
     return path
 
 
 @functools.cache
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
+def _temporary_dir() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="clocs-frames-")
 
 
-def _is_whole(path: Path) -> bool:
-    """Return whether a cache is there and undamaged, all of its bytes hashed."""
+def _is_intact(path: Path) -> bool:
+    """Return whether a cache exists and matches its hash."""
     try:
-        stated = unseal(path.with_suffix(".json").read_bytes(), path.name)["xxh3_128"]
+        expected = unseal(path.with_suffix(".json").read_bytes(), path.name)["xxh3_128"]
         digest = xxhash.xxh3_128()
         with open(path, "rb") as file:
             while piece := file.read(1 << 20):
@@ -75,16 +78,16 @@ def _is_whole(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, IntegrityError):
-        stated = None
-    if stated is None or digest.hexdigest() != stated:
-        warnings.warn(f"{path.parent.name}/{path.name} is damaged and is made again", stacklevel=4)
+        expected = None
+    if expected is None or digest.hexdigest() != expected:
+        warnings.warn(f"{path.parent.name}/{path.name} is damaged. It is written again.", stacklevel=4)
         return False
     return True
 
 
 def _write(frames: Frames, path: Path) -> None:
     if not len(frames):
-        raise StoreError("no frame to cache: no recording is long enough or has the leads of this policy")
+        raise StoreError("There are no frames to cache. No recording is long enough or has the leads of this policy.")
     header = _header((len(frames), *frames.views([0]).shape[1:]))
     digest = xxhash.xxh3_128(header)
     with atomic_file(path) as file:
@@ -98,6 +101,5 @@ def _write(frames: Frames, path: Path) -> None:
 
 def _header(shape: tuple[int, ...]) -> bytes:
     header = io.BytesIO()
-    told = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, told)
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
     return header.getvalue()

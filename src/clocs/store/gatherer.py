@@ -1,11 +1,10 @@
-"""From item numbers to samples: arithmetic over all blocks at once where shards are uniform."""
+"""Gathering of samples by item index, in a few array operations per batch."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,8 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.signals.resampling import Floats
-from clocs.store.frame_index import Block, Ints, Recipe
+from clocs.store.frame_index import FrameGroup, Ints
+from clocs.store.lead_derivation import lead_plan
 from clocs.store.windows import LeadPlan, Windows
 
 if TYPE_CHECKING:
@@ -21,287 +21,263 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where items lie. All arrays are (items,)."""
+class ItemPositions:
+    """Positions of items in a store. All arrays are (items,)."""
 
-    block: Ints
+    group: Ints
+    """Index of the frame group."""
     row: Ints
-    """Within the block's shard."""
+    """Row in the group's shard."""
     frame: Ints
+    """Index of the frame in its recording."""
     lead: Ints
-    """Within the block's recipe."""
+    """Index of the lead in the group's derivation."""
 
-    def pick(self, at: Ints) -> Places:
-        """Some of them."""
-        return Places(self.block[at], self.row[at], self.frame[at], self.lead[at])
-
-
-def groups(block: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each block among items, and where its items are."""
-    order = np.argsort(block, kind="stable")
-    for at in np.split(order, np.flatnonzero(np.diff(block[order])) + 1) if len(order) else ():
-        yield int(block[at[0]]), at
+    def take(self, at: Ints) -> ItemPositions:
+        """Return a selection of the positions."""
+        return ItemPositions(self.group[at], self.row[at], self.frame[at], self.lead[at])
 
 
-def lead_plan(recipe: Recipe) -> LeadPlan:
-    """Return how to make all leads of a frame: each stored lead is read once, whatever follows from it.
-
-    Stored leads that are wanted only for others follow the recipe's own as further channels.
-    """
-    width = len(recipe.leads)
-    direct = np.flatnonzero((recipe.first >= 0) & (recipe.second < 0))
-    channel = dict(zip(recipe.first[direct].tolist(), direct.tolist(), strict=True))
-    derived = np.flatnonzero(recipe.second >= 0)
-    pair = sorted({*recipe.first[derived].tolist(), *recipe.second[derived].tolist()})
-    for lead in pair:
-        channel.setdefault(lead, width + len(channel) - len(direct))
-    pair.sort(key=channel.__getitem__)
-    weights = np.zeros((len(derived), len(pair)), np.float32)
-    for row, at in enumerate(derived):
-        weights[row, pair.index(recipe.first[at])] = recipe.first_weight[at]
-        weights[row, pair.index(recipe.second[at])] = recipe.second_weight[at]
-    channels = np.array(list(channel.values()), np.int64)
-    breaks = [0, *(np.flatnonzero(np.diff(channels) != 1) + 1).tolist(), len(channels)]
-    runs = ((slice(a, b), _span(channels[a:b])) for a, b in pairwise(breaks) if b > a)
-    return LeadPlan(
-        width=width,
-        channels=width + len(channel) - len(direct),
-        stored=np.array(list(channel), np.int64),
-        runs=tuple(runs),
-        pair=_span(np.array([channel[lead] for lead in pair], np.int64)),
-        weights=weights,
-        sums=_span(derived) if (np.diff(derived) == 1).all() else derived,
-        missing=tuple(np.flatnonzero(recipe.first < 0).tolist()),
-    )
-
-
-def _span(channels: Ints) -> slice:
-    """Return evenly spaced channels as a slice, so that they are views."""
-    if not len(channels):
-        return slice(0, 0)
-    step = int(channels[1] - channels[0]) if len(channels) > 1 else 1
-    return slice(int(channels[0]), int(channels[-1]) + 1, step)
+def group_positions(group: Ints) -> Iterator[tuple[int, Ints]]:
+    """Iterate over the distinct values of an array, with the indices of each."""
+    order = np.argsort(group, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else ():
+        yield int(group[at[0]]), at
 
 
 @dataclass
-class _Term:
-    """One addend of every lead of every block, as (blocks, leads) tables."""
+class _LeadTerm:
+    """One term of the weighted sum of every lead of every group. All arrays are (groups, leads)."""
 
     lead: Ints
-    """Place among the stored leads; -1: this lead needs no such addend."""
+    """Index of the stored lead; -1 without this term."""
     weight: npt.NDArray[np.float32]
+    """Weight of the stored lead."""
     offset: Ints
-    """Uniform shards only: where the lead starts within a recording."""
+    """First sample of the lead within a recording, for uniform shards."""
     factor: npt.NDArray[np.float32]
-    """Uniform shards only: weight over gain."""
+    """Weight divided by gain, for uniform shards."""
 
 
 class Gatherer:
-    """Finds items of blocks and copies their samples, a whole batch in a few array operations."""
+    """Find items and copy their samples, a batch at a time.
 
-    def __init__(self, store: StoreReader, blocks: Sequence[Block]) -> None:
-        self.store, self.blocks = store, blocks
-        self.ends = np.cumsum([block.total for block in blocks], dtype=np.int64)
-        self.shard = np.array([block.shard for block in blocks], np.int64)
-        infos = [store.manifest.shards[block.shard] for block in blocks]
+    Args:
+        store: The store.
+        groups: Frame groups, whose items are indexed one group after the other.
+    """
+
+    def __init__(self, store: StoreReader, groups: Sequence[FrameGroup]) -> None:
+        self.store, self.groups = store, groups
+        self.ends = np.cumsum([group.num_items for group in groups], dtype=np.int64)
+        self.shard = np.array([group.shard for group in groups], np.int64)
+        infos = [store.manifest.shards[group.shard] for group in groups]
         self._before = np.concatenate([[0], self.ends[:-1]])
         self._wide = np.array([info.dtype == "int32" for info in infos], bool)
         self._any_wide = bool(self._wide.any())
         self._windows = {wide: Windows(len(store.manifest.shards), "int32" if wide else "int16") for wide in (0, 1)}
         self._uniform = all(
-            block.per_row is not None and None not in (info.num_samples, info.gain, info.baseline, info.leads)
-            for block, info in zip(blocks, infos, strict=True)
+            group.items_per_row is not None and None not in (info.num_samples, info.gain, info.baseline, info.leads)
+            for group, info in zip(groups, infos, strict=True)
         )
         self._samples = np.array([info.num_samples or 0 for info in infos], np.int64)
         self._stride = self._samples * np.array([len(info.leads or ()) for info in infos], np.int64)
         self._gain = np.array([info.gain or 1.0 for info in infos], np.float64)
-        self._zero = np.array([info.baseline or 0 for info in infos], np.int64)
-        self._per_row = np.array([block.per_row or 0 for block in blocks], np.int64)
-        self._width = np.array([block.leads_per_frame for block in blocks], np.int64)
-        self._first = self._term([(block.recipe.first, block.recipe.first_weight) for block in blocks])
-        self._second = self._term([(block.recipe.second, block.recipe.second_weight) for block in blocks])
-        self._any_masked = any(block.lead_mask is not None for block in blocks)
-        self._mixes = bool((self._second.lead >= 0).any())
-        self._number_rows()
-        _ = store.checked  # made before workers fork, so that they share it
+        self._baseline = np.array([info.baseline or 0 for info in infos], np.int64)
+        self._per_row = np.array([group.items_per_row or 0 for group in groups], np.int64)
+        self._width = np.array([group.leads_per_frame for group in groups], np.int64)
+        self._first = self._lead_term([(group.derivation.first, group.derivation.first_weight) for group in groups])
+        self._second = self._lead_term([(group.derivation.second, group.derivation.second_weight) for group in groups])
+        self._any_masked = any(group.lead_mask is not None for group in groups)
+        self._any_derived = bool((self._second.lead >= 0).any())
+        self._concatenate_rows()
+        _ = store.checked  # created before workers fork, so that they share it
         self._file_begin = np.zeros(len(store.manifest.shards), np.int64)
-        """At which byte of its file each opened shard's samples begin."""
+        """Byte of the file at which the samples of each open shard begin."""
         self._all_checked = False
-        """Whether every chunk that an item needs was compared with its checksum: nothing is looked up then."""
-        self._until_review = self._review_after = max(1, len(self) // 4)
+        """True when every chunk of every item was compared with its checksum."""
+        self._items_until_review = self._items_per_review = max(1, len(self) // 4)
 
-    def _term(self, addends: list[tuple[Ints, npt.NDArray[np.float32]]]) -> _Term:
+    def _lead_term(self, addends: list[tuple[Ints, npt.NDArray[np.float32]]]) -> _LeadTerm:
         shape = (len(addends), max((len(lead) for lead, _ in addends), default=0))
         lead, weight = np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
         for number, (leads, weights) in enumerate(addends):
             lead[number, : len(leads)], weight[number, : len(leads)] = leads, weights
         factor = (weight / self._gain[:, None]).astype(np.float32)
-        return _Term(lead, weight, lead * self._samples[:, None], factor)
+        return _LeadTerm(lead, weight, lead * self._samples[:, None], factor)
 
-    def _number_rows(self) -> None:
-        """Rows of all blocks end to end, where a mask leaves some out."""
-        chosen = [block.rows for block in self.blocks]
+    def _concatenate_rows(self) -> None:
+        """Concatenate the rows of all groups if a mask leaves some out."""
+        selected = [group.rows for group in self.groups]
         self._rows: Ints | None = None
-        if self._uniform and any(rows is not None for rows in chosen):
-            counts = [self.store.manifest.shards[block.shard].records for block in self.blocks]
-            lists = [np.arange(count) if rows is None else rows for rows, count in zip(chosen, counts, strict=True)]
+        if self._uniform and any(rows is not None for rows in selected):
+            counts = [self.store.manifest.shards[group.shard].records for group in self.groups]
+            lists = [np.arange(count) if rows is None else rows for rows, count in zip(selected, counts, strict=True)]
             self._rows = np.concatenate(lists)
             self._rows_before = np.cumsum([0, *(len(rows) for rows in lists[:-1])])
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
 
-    def checked_items(self, items: npt.ArrayLike) -> Ints:
-        """Return the numbers of items, (items,); one that is not there is refused."""
-        given = np.asarray(items)
-        if given.size and given.dtype.kind not in "iu":  # a mask would be taken for the items 0 and 1
-            raise ConfigError(f"items are whole numbers, not {given.dtype}; of a mask, np.flatnonzero gives them")
-        wanted = given.astype(np.int64).reshape(-1)
-        if (wanted.view(np.uint64) >= len(self)).any():  # a negative number is a huge one there
-            raise IndexError(f"items {wanted.min()}..{wanted.max()} are not all in 0..{len(self) - 1}")
-        return wanted
+    def validate_items(self, items: npt.ArrayLike) -> Ints:
+        """Return item indices as an array, (N,).
 
-    def places(self, items: npt.ArrayLike) -> Places:
-        """Where items lie."""
-        wanted = self.checked_items(items)
-        block = self.ends.searchsorted(wanted, "right")
-        local = wanted - self._before[block]
+        Raises:
+            ConfigError: The indices are not integers.
+            IndexError: An index is out of range.
+        """
+        values = np.asarray(items)
+        if values.size and values.dtype.kind not in "iu":  # a mask would select the items 0 and 1
+            raise ConfigError(f"Expected item indices as integers, got {values.dtype}. For a mask use np.flatnonzero.")
+        indices = values.astype(np.int64).reshape(-1)
+        if (indices.view(np.uint64) >= len(self)).any():  # negative indices become large
+            raise IndexError(f"items {indices.min()}..{indices.max()} are not all in 0..{len(self) - 1}")
+        return indices
+
+    def positions(self, items: npt.ArrayLike) -> ItemPositions:
+        """Return the positions of items."""
+        indices = self.validate_items(items)
+        group = self.ends.searchsorted(indices, "right")
+        local = indices - self._before[group]
         if self._uniform:
-            row, rest = np.divmod(local, self._per_row[block])
-            frame, lead = np.divmod(rest, self._width[block])
-            return Places(block, row if self._rows is None else self._rows[self._rows_before[block] + row], frame, lead)
+            row, rest = np.divmod(local, self._per_row[group])
+            frame, lead = np.divmod(rest, self._width[group])
+            return ItemPositions(
+                group, row if self._rows is None else self._rows[self._rows_before[group] + row], frame, lead
+            )
         row, frame, lead = np.empty_like(local), np.empty_like(local), np.empty_like(local)
-        for number, at in groups(block):
-            row[at], frame[at], lead[at] = self.blocks[number].locate(local[at])
-        return Places(block, row, frame, lead)
+        for number, at in group_positions(group):
+            row[at], frame[at], lead[at] = self.groups[number].locate(local[at])
+        return ItemPositions(group, row, frame, lead)
 
     def lead_mask(self, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """(items, leads): which leads of the recipe each frame has, where an item holds all of them."""
-        places = self.places(items)
-        local = self.checked_items(items) - self._before[places.block]
-        out = self._first.lead[places.block] >= 0
-        for number, at in groups(places.block) if self._any_masked else ():
-            mask = self.blocks[number].lead_mask
+        """Return which leads each frame has, (N, leads) bool, for items of all leads."""
+        positions = self.positions(items)
+        local = self.validate_items(items) - self._before[positions.group]
+        out = self._first.lead[positions.group] >= 0
+        for number, at in group_positions(positions.group) if self._any_masked else ():
+            mask = self.groups[number].lead_mask
             if mask is not None:
                 out[at] = mask[local[at]]
         return out
 
-    def windows(self, places: Places, starts: Ints, window: int) -> Floats:
-        """(items, window) from each recording's start on, in physical units, derived leads computed."""
-        out = self._scaled(places, starts, self._first, window)
-        if self._mixes:
-            mixed = np.flatnonzero(self._second.lead[places.block, places.lead] >= 0)
-            out[mixed] += self._scaled(places.pick(mixed), starts[mixed], self._second, window)
+    def windows(self, positions: ItemPositions, starts: Ints, window: int) -> Floats:
+        """Return windows of single leads from ``starts``, in physical units, (N, window)."""
+        out = self._scaled(positions, starts, self._first, window)
+        if self._any_derived:
+            derived = np.flatnonzero(self._second.lead[positions.group, positions.lead] >= 0)
+            out[derived] += self._scaled(positions.take(derived), starts[derived], self._second, window)
         return out
 
     @functools.cached_property
     def _plans(self) -> tuple[list[LeadPlan], Ints]:
-        """How to make the leads of a frame, and which of these ways each block takes."""
-        recipes = [block.recipe for block in self.blocks]
-        keys = [(recipe.leads, recipe.first.tobytes(), recipe.second.tobytes()) for recipe in recipes]
-        by_key = dict(zip(keys, recipes, strict=True))
+        """Distinct plans of all leads, and the index of the plan of each group."""
+        derivations = [group.derivation for group in self.groups]
+        keys = [
+            (derivation.leads, derivation.first.tobytes(), derivation.second.tobytes()) for derivation in derivations
+        ]
+        by_key = dict(zip(keys, derivations, strict=True))
         number = {key: at for at, key in enumerate(by_key)}
-        return [lead_plan(recipe) for recipe in by_key.values()], np.array([number[key] for key in keys], np.int64)
+        return [lead_plan(derivation) for derivation in by_key.values()], np.array(
+            [number[key] for key in keys], np.int64
+        )
 
-    def stacked(self, places: Places, starts: Ints, window: int) -> Floats:
-        """(items, leads, window) from each recording's start on, in physical units, with all leads of the recipe.
-
-        There is at least one item.
-        """
+    def all_lead_windows(self, positions: ItemPositions, starts: Ints, window: int) -> Floats:
+        """Return windows of all leads from ``starts``, in physical units, (N, leads, window), N > 0."""
         plans, plan = self._plans
-        kinds = 2 * plan[places.block] + self._wide[places.block]
+        kinds = 2 * plan[positions.group] + self._wide[positions.group]
         if (kinds == kinds[0]).all():
-            return self._stack(places, starts, window, int(kinds[0]))
+            return self._all_leads_of_kind(positions, starts, window, int(kinds[0]))
         out = np.empty((len(starts), plans[0].width, window), np.float32)
-        for kind, at in groups(kinds):
-            out[at] = self._stack(places.pick(at), starts[at], window, kind)
+        for kind, at in group_positions(kinds):
+            out[at] = self._all_leads_of_kind(positions.take(at), starts[at], window, kind)
         return out
 
-    def _stack(self, places: Places, starts: Ints, window: int, kind: int) -> Floats:
-        """Frames of items that share a plan and the type of their samples."""
-        plan, block = self._plans[0][kind // 2], places.block
+    def _all_leads_of_kind(self, positions: ItemPositions, starts: Ints, window: int, kind: int) -> Floats:
+        """Return windows of items with the same plan and sample type, (N, leads, window)."""
+        plan, group = self._plans[0][kind // 2], positions.group
         shape = (len(starts), len(plan.stored))
         if self._uniform:
-            begin = (places.row * self._stride[block] + starts)[:, None] + plan.stored * self._samples[block, None]
-            zero = np.broadcast_to(self._zero[block, None], shape)
-            factor = np.broadcast_to((1 / self._gain[block, None]).astype(np.float32), shape)
+            begin = (positions.row * self._stride[group] + starts)[:, None] + plan.stored * self._samples[group, None]
+            baseline = np.broadcast_to(self._baseline[group, None], shape)
+            factor = np.broadcast_to((1 / self._gain[group, None]).astype(np.float32), shape)
         else:
-            each = places.pick(np.repeat(np.arange(shape[0]), shape[1]))
-            at, zeros, gain = self._look_up(each, np.tile(plan.stored, shape[0]))
-            begin, zero = at.reshape(shape) + starts[:, None], zeros.reshape(shape)
+            repeated = positions.take(np.repeat(np.arange(shape[0]), shape[1]))
+            at, baselines, gain = self._lead_calibration(repeated, np.tile(plan.stored, shape[0]))
+            begin, baseline = at.reshape(shape) + starts[:, None], baselines.reshape(shape)
             factor = (1 / gain.reshape(shape)).astype(np.float32)
-        shard = self.shard[block]
-        known = self._ready(bool(kind % 2), np.repeat(shard, shape[1]), begin.reshape(-1), window)
-        return known.take_leads(shard, begin, window, zero, factor, plan)[:, : plan.width]
+        shard = self.shard[group]
+        windows = self._prepared_windows(bool(kind % 2), np.repeat(shard, shape[1]), begin.reshape(-1), window)
+        return windows.take_leads(shard, begin, window, baseline, factor, plan)[:, : plan.width]
 
-    def _scaled(self, places: Places, starts: Ints, term: _Term, window: int) -> Floats:
-        """Windows of stored leads, times their weight in a term."""
-        block, at = places.block, (places.block, places.lead)
+    def _scaled(self, positions: ItemPositions, starts: Ints, term: _LeadTerm, window: int) -> Floats:
+        """Return windows of stored leads, multiplied by their weights in a term, (N, window)."""
+        group, at = positions.group, (positions.group, positions.lead)
         if self._uniform:
-            begin = places.row * self._stride[block] + term.offset[at] + starts
-            zero, factor = self._zero[block], term.factor[at]
+            begin = positions.row * self._stride[group] + term.offset[at] + starts
+            baseline, factor = self._baseline[group], term.factor[at]
         else:
-            begin, zero, gain = self._look_up(places, term.lead[at])
+            begin, baseline, gain = self._lead_calibration(positions, term.lead[at])
             begin, factor = begin + starts, (term.weight[at] / gain).astype(np.float32)
-        shard = self.shard[block]
+        shard = self.shard[group]
         if not self._any_wide:
-            return self._taken(False, shard, begin, window, zero, factor)
+            return self._take(False, shard, begin, window, baseline, factor)
         out = np.empty((len(starts), window), np.float32)
         for wide in (False, True):
-            some = np.flatnonzero(self._wide[block] == wide)
-            out[some] = self._taken(wide, shard[some], begin[some], window, zero[some], factor[some])
+            some = np.flatnonzero(self._wide[group] == wide)
+            out[some] = self._take(wide, shard[some], begin[some], window, baseline[some], factor[some])
         return out
 
-    def _taken(
-        self, wide: bool, shard: Ints, begin: Ints, window: int, zero: Ints, factor: npt.NDArray[np.float32]
+    def _take(
+        self, wide: bool, shard: Ints, begin: Ints, window: int, baseline: Ints, factor: npt.NDArray[np.float32]
     ) -> Floats:
-        return self._ready(wide, shard, begin, window).take(shard, begin, window, zero, factor)
+        return self._prepared_windows(wide, shard, begin, window).take(shard, begin, window, baseline, factor)
 
-    def _ready(self, wide: bool, shard: Ints, begin: Ints, window: int) -> Windows:
+    def _prepared_windows(self, wide: bool, shard: Ints, begin: Ints, window: int) -> Windows:
         """Return the buffers of these windows, opened and compared with their checksums."""
-        known = self._windows[wide]
-        held = known.holds(shard)
-        for number in () if held.all() else np.unique(shard[~held]).tolist():
+        windows = self._windows[wide]
+        is_open = windows.has(shard)
+        for number in () if is_open.all() else np.unique(shard[~is_open]).tolist():
             values, self._file_begin[number] = self.store.shard(number).unchecked_values
-            known.add(number, values)
+            windows.add(number, values)
         if not self._all_checked:
-            self._check(shard, begin, window, known.itemsize)
-        return known
+            self._check(shard, begin, window, windows.itemsize)
+        return windows
 
     def _check(self, shard: Ints, begin: Ints, window: int, itemsize: int) -> None:
-        """Check the chunks of a batch; after every quarter of an epoch, find out whether any is left."""
+        """Check the chunks of a batch. After every quarter of an epoch, test if all chunks were checked."""
         self.store.check_samples(shard, self._file_begin[shard] + begin * itemsize, window * itemsize)
-        self._until_review -= len(shard)
-        if self._until_review <= 0:
-            self._all_checked = all(map(self._is_checked, self.blocks))
-            self._until_review = self._review_after
+        self._items_until_review -= len(shard)
+        if self._items_until_review <= 0:
+            self._all_checked = all(map(self._is_checked, self.groups))
+            self._items_until_review = self._items_per_review
 
-    def _is_checked(self, block: Block) -> bool:
-        """Return whether all samples that a block's items may need were checked."""
-        file_begin = int(self._file_begin[block.shard])
+    def _is_checked(self, group: FrameGroup) -> bool:
+        """Return whether all samples of a group's items were checked."""
+        file_begin = int(self._file_begin[group.shard])
         if not file_begin:
             return False  # not opened yet
-        shard, info = self.store.shard(block.shard), self.store.manifest.shards[block.shard]
-        rows = np.unique(block.listed[0]) if block.listed is not None else block.rows
+        shard, info = self.store.shard(group.shard), self.store.manifest.shards[group.shard]
+        rows = np.unique(group.listed[0]) if group.listed is not None else group.rows
         if rows is None:
             rows = np.arange(info.records)
-        leads = np.union1d(block.recipe.first, block.recipe.second).astype(np.int64)
+        leads = np.union1d(group.derivation.first, group.derivation.second).astype(np.int64)
         leads = leads[leads >= 0]
         num_samples = shard.num_samples[rows, None]
         begin = shard.offsets[rows, None] + leads * num_samples
         size = np.dtype(info.dtype).itemsize
         return self.store.checked.covers(
-            block.shard, file_begin + begin * size, file_begin + (begin + num_samples) * size
+            group.shard, file_begin + begin * size, file_begin + (begin + num_samples) * size
         )
 
-    def _look_up(self, places: Places, leads: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
-        """Where each item's lead starts in its shard, and the lead's zero and gain."""
-        begin, zero = np.empty_like(leads), np.empty_like(leads)
+    def _lead_calibration(self, positions: ItemPositions, leads: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+        """Return first sample in the shard, baseline and gain of each item's lead, (N,) each."""
+        begin, baseline = np.empty_like(leads), np.empty_like(leads)
         gain = np.empty(len(leads), np.float64)
-        for number, at in groups(places.block):
-            shard, rows = self.store.shard(self.blocks[number].shard), places.row[at]
+        for number, at in group_positions(positions.group):
+            shard, rows = self.store.shard(self.groups[number].shard), positions.row[at]
             gains, first = shard.lead_values("gain")
-            zeros, _ = shard.lead_values("baseline")
+            baselines, _ = shard.lead_values("baseline")
             begin[at] = shard.offsets[rows] + leads[at] * shard.num_samples[rows]
-            gain[at], zero[at] = gains[first[rows] + leads[at]], zeros[first[rows] + leads[at]]
-        return begin, zero, gain
+            gain[at], baseline[at] = gains[first[rows] + leads[at]], baselines[first[rows] + leads[at]]
+        return begin, baseline, gain

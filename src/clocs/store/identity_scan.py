@@ -1,4 +1,4 @@
-"""Looking for what may still name somebody in a store: by patterns, and by what an archive's files say."""
+"""Search for identities in a store, by patterns and by the identities in an archive's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clocs.core.sources import open_source
 from clocs.datasets.redaction import searchable_values
 from clocs.formats.reading import FORMATS, detect_format, read_identity_from
 from clocs.store.arrow_files import CheckedArrow
-from clocs.store.byte_search import Needles
+from clocs.store.byte_search import TextSearch
 from clocs.store.manifest import SHARDS, manifest_path, read_manifest, read_quarantine, versions
 from clocs.store.shard import schema
 from clocs.store.task_records import TASK_RECORDS
@@ -37,72 +37,94 @@ PATTERNS: Final[dict[str, re.Pattern[str]]] = {
                             r"(?<!\d)\d{3}[- ]\d{3}[- ]\d{4}(?!\d)"),
     "long number": re.compile(r"(?<!\d)\d{6,}(?!\d)"),
 }  # fmt: skip
-"""What identities look like, in the order in which a text is named by them."""
-UNREAD: Final = ("values", "sex", "unit", "format")
-"""Columns without text of any file's."""
-_OWN_FORM = re.compile(rf"(?<![0-9a-z])({PSEUDONYM.pattern}|[0-9a-f]{{64}})(?![0-9a-z])")
+"""Patterns of identities. The first pattern that matches gives the kind of a hit."""
+SKIPPED_COLUMNS: Final = ("values", "sex", "unit", "format")
+"""Columns that contain no text from files."""
+_PSEUDONYM_OR_HASH = re.compile(rf"(?<![0-9a-z])({PSEUDONYM.pattern}|[0-9a-f]{{64}})(?![0-9a-z])")
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A place of a store that may name somebody."""
+class IdentityHit:
+    """A location in a store that may identify a person."""
 
     file: str
+    """Path of the file within the store."""
     field: str
-    """A column, a field of a listing, or ``bytes``."""
+    """A column, a field of a list, or ``bytes``."""
     kind: str
-    """A pattern, or an identity field of the archive."""
+    """Name of a pattern, or an identity field of the archive."""
     count: int
-    """How often in this field of this file."""
+    """Number of matches in this field of this file."""
     example: str
-    """The first one, masked."""
+    """The first match, masked."""
 
 
 @dataclass(frozen=True)
-class Scan:
-    """What was found, and what was looked for."""
+class IdentityScan:
+    """Result of a search for identities."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[IdentityHit, ...]
+    """Locations that may identify a person."""
     values: int
-    """Identity values of an archive that were looked for."""
+    """Number of identity values of the archive that were searched for."""
     common: int
-    """Of its values, those that stand in words of clocs' own (``Patient``, ``test``) and were not looked for."""
+    """Number of identity values that were skipped because every store contains them (``Patient``, ``test``)."""
 
 
 def scan_identities(
     folder: str | os.PathLike[str], against: str | os.PathLike[str] | None = None, ignore: Collection[str] = ()
-) -> Scan:
-    """Look through every text in a store and, for what the files of an archive say, through every byte.
+) -> IdentityScan:
+    """Search a store for names, dates and numbers that may identify a person.
 
-    ``ignore`` names columns whose patterns are known to be harmless, such as ``labels`` that are code numbers.
+    Every text in the store is compared with patterns. With an archive, every byte of the store is also compared with
+    the identities in the archive's files.
+
+    Args:
+        folder: Folder of the store.
+        against: The archive that the store was made from, a folder or zip.
+        ignore: Columns with harmless patterns, such as ``labels`` that are numeric codes.
+
+    Returns:
+        The hits, with masked examples, and the number of identity values that were searched for.
+
+    Raises:
+        ConfigError: The archive contains no identity.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 2})
+        >>> scan = clocs.scan_identities(store)
+        >>> sorted({hit.field for hit in scan.hits})
+        ['patient_id', 'record_id', 'source']
+        >>> scan.hits[0].kind
+        'long number'
     """
-    place = Path(folder)
-    read_manifest(place)
+    root = Path(folder)
+    read_manifest(root)
     values = identity_values(against) if against is not None else {}
     if against is not None and not values:
-        raise ConfigError(f"{against} holds no identity to look for; is it the archive that the store was made of?")
-    own = _own_words(place)
-    wanted = {value: field for value, field in values.items() if value not in own}
+        raise ConfigError(f"{against} contains no identity. Pass the archive that the store was made from.")
+    standard_text = _standard_text(root)
+    searched = {value: field for value, field in values.items() if value not in standard_text}
     found: dict[tuple[str, str, str], list[str]] = {}
-    needles = Needles(wanted)
-    told: set[tuple[str, str]] = set()
-    for (file, field), rows in groupby(_texts(place), key=lambda row: row[:2]):
+    search = TextSearch(searched)
+    reported: set[tuple[str, str]] = set()
+    for (file, field), rows in groupby(_store_texts(root), key=lambda row: row[:2]):
         texts = [text for _, _, text in rows]
-        for kind, match in (pair for text in texts if field not in ignore for pair in _patterns(field, text)):
+        for kind, match in (pair for text in texts if field not in ignore for pair in _matching_pattern(field, text)):
             found.setdefault((file, field, kind), []).append(match)
-        for value in needles.search("\n".join(texts)):
-            found.setdefault((file, field, wanted[value]), []).append(value)
-            told.add((file, value))
-    for path in sorted(path for path in place.rglob("*") if path.is_file()):
-        file = path.relative_to(place).as_posix()
-        for value in (value for value in needles.search_file(path) if (file, value) not in told):
-            found.setdefault((file, "bytes", wanted[value]), []).append(value)
-    hits = [Hit(*where, len(matches), masked(matches[0])) for where, matches in sorted(found.items())]
-    return Scan(tuple(hits), len(wanted), len(values) - len(wanted))
+        for value in search.search("\n".join(texts)):
+            found.setdefault((file, field, searched[value]), []).append(value)
+            reported.add((file, value))
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        file = path.relative_to(root).as_posix()
+        for value in (value for value in search.search_file(path) if (file, value) not in reported):
+            found.setdefault((file, "bytes", searched[value]), []).append(value)
+    hits = [IdentityHit(*location, len(matches), mask(matches[0])) for location, matches in sorted(found.items())]
+    return IdentityScan(tuple(hits), len(searched), len(values) - len(searched))
 
 
 def identity_values(archive: str | os.PathLike[str]) -> dict[str, str]:
-    """Every identity value of over three characters in an archive's files, in lower case, with its field."""
+    """Return the identity values in an archive's files, in lower case, with their fields."""
     source = open_source(archive)
     values: dict[str, str] = {}
     for name in source.names():
@@ -112,30 +134,30 @@ def identity_values(archive: str | os.PathLike[str]) -> dict[str, str]:
             identity = read_identity_from(source, name)
         except FormatError:
             continue
-        for field, given in identity.items():
-            for value in searchable_values({field: given}):
+        for field, texts in identity.items():
+            for value in searchable_values({field: texts}):
                 values.setdefault(" ".join(value.lower().split()), field)
                 if field in ("acquired", "birth_date"):
-                    values |= {day: field for day in _days(value) if day not in values}
+                    values |= {day: field for day in _date_variants(value) if day not in values}
     return values
 
 
-def _days(text: str) -> Iterator[str]:
-    """The ways in which a date may be written elsewhere."""
-    found = re.match(r"(\d{4})-?(\d{2})-?(\d{2})", text)
-    if found:
-        year, month, day = found.groups()
+def _date_variants(text: str) -> Iterator[str]:
+    """Iterate over other spellings of a date."""
+    match = re.match(r"(\d{4})-?(\d{2})-?(\d{2})", text)
+    if match:
+        year, month, day = match.groups()
         yield from (f"{year}-{month}-{day}", f"{year}{month}{day}", f"{day}.{month}.{year}", f"{month}/{day}/{year}")
 
 
-def masked(text: str) -> str:
-    """Enough to recognise a finding by, without repeating it."""
+def mask(text: str) -> str:
+    """Mask a text except for its first two characters."""
     return f"{text[:2]}{'*' * min(len(text) - 2, 6)} ({len(text)} characters)" if len(text) > 2 else "**"
 
 
-def _patterns(field: str, text: str) -> Iterator[tuple[str, str]]:
-    """Each kind of identity that a text looks like holding; numbers in messages are sizes and positions."""
-    plain = _OWN_FORM.sub(" ", text)
+def _matching_pattern(field: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the first pattern that a text matches, with the match. Numbers in messages are sizes and positions."""
+    plain = _PSEUDONYM_OR_HASH.sub(" ", text)
     for kind, pattern in PATTERNS.items():
         match = pattern.search(plain)
         if match and not (kind == "long number" and field == "findings.detail"):
@@ -143,14 +165,14 @@ def _patterns(field: str, text: str) -> Iterator[tuple[str, str]]:
             return
 
 
-def _texts(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """File, field and text of all that a store says in words."""
+def _store_texts(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Iterate over file, field and text of all texts in a store."""
     for path in sorted((folder / SHARDS).glob("*.arrow")):
         name = f"{SHARDS}/{path.name}"
         yield from ((name, field, text) for field, text in _shard_texts(path))
     manifests = [read_manifest(folder, number) for number in versions(folder)]
     listed = {manifest.quarantine.file: manifest.quarantine.sha256 for manifest in manifests}
-    for path in sorted(folder.glob("quarantine-*.jsonl")):  # one that no manifest lists is left by a killed ingest
+    for path in sorted(folder.glob("quarantine-*.jsonl")):  # a killed ingest may leave one without a manifest
         for row in read_quarantine(path, listed.get(path.name)):
             yield from ((path.name, field, text) for field, text in _refusal_texts(row))
     for path in sorted((folder / TASK_RECORDS).glob("*.json")):
@@ -164,7 +186,7 @@ def _texts(folder: Path) -> Iterator[tuple[str, str, str]]:
 def _shard_texts(path: Path) -> Iterator[tuple[str, str]]:
     file = CheckedArrow(path)
     for column in file.schema:
-        if column.name not in UNREAD and "string" in str(column.type):
+        if column.name not in SKIPPED_COLUMNS and "string" in str(column.type):
             for value in set(_flat(file.column(column.name).to_pylist())):
                 yield column.name, value
 
@@ -185,9 +207,15 @@ def _refusal_texts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from ((f"findings.{field}", str(finding[field])) for field in ("lead", "detail") if finding[field])
 
 
-def _own_words(folder: Path) -> str:
-    """What stands in every store, and names nobody."""
+def _standard_text(folder: Path) -> str:
+    """Return the text that every store contains, in lower case."""
     manifest = read_manifest(folder).model_dump(mode="json")
-    about = {name: manifest[name] for name in ("dataset", "gate", "software", "quarantined")}
-    words = [*manifest, *schema("int16").names, *FORMATS.names(), json.dumps(about), "unreadable findings detail lead"]
+    metadata = {name: manifest[name] for name in ("dataset", "gate", "software", "quarantined")}
+    words = [
+        *manifest,
+        *schema("int16").names,
+        *FORMATS.names(),
+        json.dumps(metadata),
+        "unreadable findings detail lead",
+    ]
     return " ".join(words).lower()

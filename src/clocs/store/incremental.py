@@ -1,4 +1,4 @@
-"""Incremental ingests: of a source that grows, only what no earlier run has read is read."""
+"""Incremental ingests, which read only the recordings that no earlier ingest has read."""
 
 from __future__ import annotations
 
@@ -11,84 +11,87 @@ import numpy.typing as npt
 
 from clocs.datasets import Entry
 from clocs.store.manifest import read_manifest, versions
-from clocs.store.task_records import Receipt, read_task_records
+from clocs.store.task_records import TaskRecord, read_task_records
 
 Digests = npt.NDArray[np.uint64]
 
 
-class Pool:
-    """Receipts of a store by the entries they cover; some 100 bytes of memory a recording.
+class FinishedTasks:
+    """Records of finished tasks by the entries they cover. It needs about 100 bytes of memory per recording.
 
-    A receipt is used if every recording it covers is still there unchanged; otherwise those that are there are read
-    again. Receipts come in the order of their first entries, so that the same files and receipts give the same store.
+    A task record is used if all its recordings still exist unchanged. Otherwise the remaining ones are read again.
+    Records are ordered by their first entries, so that the same files and records give the same store.
+
+    Args:
+        folder: Folder of the store.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._receipts = _receipts(folder)
-        digests = [_numbers(receipt.entries) for receipt in self._receipts]
-        every = np.concatenate(digests or [np.empty(0, np.uint64)])
-        owners = np.repeat(np.arange(len(digests)), [len(each) for each in digests])
-        self._digests, first = np.unique(every, return_index=True)
+        self._task_records = _task_records(folder)
+        digests = [_digest_array(record.entries) for record in self._task_records]
+        all_digests = np.concatenate(digests or [np.empty(0, np.uint64)])
+        owners = np.repeat(np.arange(len(digests)), [len(entries) for entries in digests])
+        self._digests, first = np.unique(all_digests, return_index=True)
         self._owners = owners[first]
-        again = np.ones(len(every), np.bool_)
-        again[first] = False
+        is_repeated = np.ones(len(all_digests), np.bool_)
+        is_repeated[first] = False
         self._usable = np.ones(len(digests), np.bool_)
-        self._usable[owners[again]] = False  # another receipt covers some of the same
-        self._seen = np.zeros(len(self._digests), np.bool_)
+        self._usable[owners[is_repeated]] = False  # another record covers some of the same entries
+        self._found = np.zeros(len(self._digests), np.bool_)
         usable = np.flatnonzero(self._usable).tolist()
-        self._heads = {self._receipts[number].entries[0]: number for number in usable}
-        self._places = np.full(len(digests), -1)
-        """Of the receipts: where among the source's entries their first one stands."""
-        self._unread = array("q")
-        """The places of what ``unread`` gave."""
+        self._by_first_entry = {self._task_records[number].entries[0]: number for number in usable}
+        self._positions = np.full(len(digests), -1)
+        """Position of each record's first entry among the entries of the source."""
+        self._new_positions = array("q")
+        """Positions of the entries that ``new_entries`` returned."""
 
-    def unread(self, entries: Callable[[], Iterator[Entry]], digest: Callable[[Entry], str]) -> Iterator[Entry]:
-        """Entries that no receipt covers; then those of receipts of which something is gone."""
-        for place, entry in enumerate(entries()):
+    def new_entries(self, entries: Callable[[], Iterator[Entry]], digest: Callable[[Entry], str]) -> Iterator[Entry]:
+        """Iterate over entries without a record, then over those of records with missing entries."""
+        for position, entry in enumerate(entries()):
             name = digest(entry)
-            at = self._find(name)
-            if at >= 0:
-                self._seen[at] = True
-                if name in self._heads:
-                    self._places[self._heads[name]] = place
-            if at < 0 or not self._usable[self._owners[at]]:
-                self._unread.append(place)
+            index = self._find(name)
+            if index >= 0:
+                self._found[index] = True
+                if name in self._by_first_entry:
+                    self._positions[self._by_first_entry[name]] = position
+            if index < 0 or not self._usable[self._owners[index]]:
+                self._new_positions.append(position)
                 yield entry
-        broken = np.zeros(len(self._receipts), np.bool_)
-        broken[self._owners[~self._seen]] = True
+        broken = np.zeros(len(self._task_records), np.bool_)
+        broken[self._owners[~self._found]] = True
         broken &= self._usable
         self._usable &= ~broken
         if broken.any():
-            for place, entry in enumerate(entries()):
-                at = self._find(digest(entry))
-                if at >= 0 and broken[self._owners[at]]:
-                    self._unread.append(place)
+            for position, entry in enumerate(entries()):
+                index = self._find(digest(entry))
+                if index >= 0 and broken[self._owners[index]]:
+                    self._new_positions.append(position)
                     yield entry
 
-    def joined(self, new: list[Receipt]) -> list[Receipt]:
-        """All receipts of the source, once ``unread`` is through and tasks of its entries, in order, are done."""
-        starts = np.cumsum([0, *(receipt.records_in for receipt in new)])[:-1]
-        placed = [(self._unread[start], receipt) for start, receipt in zip(starts, new, strict=True)]
+    def merge(self, new: list[TaskRecord]) -> list[TaskRecord]:
+        """Return all records of the source, after the tasks of ``new_entries`` are finished in order."""
+        starts = np.cumsum([0, *(record.records_in for record in new)])[:-1]
+        positioned = [(self._new_positions[start], record) for start, record in zip(starts, new, strict=True)]
         usable = np.flatnonzero(self._usable)
-        placed += [(int(self._places[number]), self._receipts[number]) for number in usable]
-        return [receipt for _, receipt in sorted(placed, key=lambda pair: pair[0])]
+        positioned += [(int(self._positions[number]), self._task_records[number]) for number in usable]
+        return [record for _, record in sorted(positioned, key=lambda pair: pair[0])]
 
     def _find(self, digest: str) -> int:
         number = np.uint64(int(digest, 16))
-        at = int(np.searchsorted(self._digests, number))
-        return at if at < len(self._digests) and self._digests[at] == number else -1
+        index = int(np.searchsorted(self._digests, number))
+        return index if index < len(self._digests) and self._digests[index] == number else -1
 
 
-def _numbers(digests: tuple[str, ...]) -> Digests:
+def _digest_array(digests: tuple[str, ...]) -> Digests:
     return np.array([int(digest, 16) for digest in digests], np.uint64)
 
 
-def _receipts(folder: Path) -> list[Receipt]:
-    """Those that name their entries; first what the newest version is made of."""
+def _task_records(folder: Path) -> list[TaskRecord]:
+    """Return the records that list their entries, those of the newest version first."""
     newest = {shard.file for shard in read_manifest(folder).shards} if versions(folder) else set()
 
-    def rank(receipt: Receipt) -> int:
-        files = {shard.file for shard in receipt.shards}
+    def rank(record: TaskRecord) -> int:
+        files = {shard.file for shard in record.shards}
         return 1 if not files else 0 if files <= newest else 2
 
-    return sorted((receipt for receipt in read_task_records(folder) if receipt.entries), key=rank)
+    return sorted((record for record in read_task_records(folder) if record.entries), key=rank)

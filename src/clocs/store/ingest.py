@@ -1,4 +1,4 @@
-"""Ingest files into a store."""
+"""Ingest of recordings into a store."""
 
 from __future__ import annotations
 
@@ -24,10 +24,34 @@ def ingest(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Store:
-    """Read a dataset's files from a folder or zip into a store, and return it.
+    """Read the recordings of a dataset into a store.
 
-    Interrupted, it continues where it was; repeated, it does nothing; over a source that has grown, it
-    adds a version. ``gate`` defaults to the dataset's; ``signals.quality.OFF`` lets everything pass.
+    Every input recording is either stored or quarantined with a reason. Call it again to continue an interrupted
+    ingest. If the source has new files, another version is added to the store.
+
+    Args:
+        dataset: A dataset or its name. ``"folder"`` reads any folder of ECG files.
+        source: Folder or zip of the files; None for a dataset without files.
+        folder: Folder of the store.
+        gate: Quality checks; by default the dataset's.
+        options: Options of the dataset by name.
+        engine: How recordings are distributed; by default ``processes`` with several workers, otherwise ``serial``.
+        workers: Number of parallel workers.
+        progress: Called with the recordings done and the quarantined recordings.
+
+    Returns:
+        The store, open at the new version.
+
+    Raises:
+        ConfigError: An option is invalid, the source has no recordings, or the folder holds another dataset.
+        StoreError: The source cannot be read or the store cannot be written.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
+        >>> len(store), store.manifest.quarantined
+        (4, {})
+        >>> store.recording(0).leads[:3]
+        ('I', 'II', 'III')
     """
     written = write_store(
         dataset, source, folder, gate=gate, options=options, engine=engine, workers=workers, progress=progress
@@ -36,11 +60,12 @@ def ingest(
 
 
 def count_removed_recordings(store: Store, older: Store) -> int:
-    """How many recordings of an older version a newer one lacks; shards that both have are not read."""
-    return len(_record_ids(older, but=store) - _record_ids(store, but=older))
+    """Count the recordings of an older version that a newer version lacks. Shared shards are not read."""
+    return len(_own_record_ids(older, store) - _own_record_ids(store, older))
 
 
-def _record_ids(store: Store, but: Store) -> set[str]:
-    shared = {shard.file for shard in but.manifest.shards}
-    own = [number for number, shard in enumerate(store.manifest.shards) if shard.file not in shared]
-    return {name for number in own for name in store.shard(number).column("record_id").to_pylist()}
+def _own_record_ids(store: Store, other: Store) -> set[str]:
+    """Return the record ids in shards that the other version lacks."""
+    shared = {shard.file for shard in other.manifest.shards}
+    own_shards = [number for number, shard in enumerate(store.manifest.shards) if shard.file not in shared]
+    return {name for number in own_shards for name in store.shard(number).column("record_id").to_pylist()}

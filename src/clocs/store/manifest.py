@@ -1,4 +1,4 @@
-"""The manifest: one file that says what a store version holds. Writing it is the commit."""
+"""The manifest: one file that lists the content of a store version. Writing it commits the version."""
 
 from __future__ import annotations
 
@@ -15,73 +15,93 @@ from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.store.shard import ShardInfo
 
 FORMAT: Final = "clocs-store-2"
+"""Format of manifests that this version reads and writes."""
 SHARDS = "shards"
+"""Folder of the shards within a store."""
 Model = TypeVar("Model", bound=BaseModel)
 _NAME = re.compile(r"^manifest-(\d{6})\.json$")
 
 
 class QuarantineInfo(BaseModel):
-    """The file that lists the refused recordings."""
+    """The file that lists the quarantined recordings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
+    """Name of the file."""
     sha256: str
+    """Hash of the file."""
     records: int
+    """Number of quarantined recordings."""
 
 
 class Manifest(BaseModel):
-    """A store version: immutable, complete, hashed."""
+    """The content of a store version. It is immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = FORMAT
+    """Format of the manifest."""
     version: int
+    """Version of the store, from 1."""
     dataset: dict[str, Any]
+    """Metadata of the dataset."""
     options: dict[str, Any]
+    """Options of the ingest."""
     gate: dict[str, Any]
+    """Quality checks of the ingest."""
     software: dict[str, str]
+    """Versions of the packages that wrote the store."""
     records_in: int
+    """Number of input recordings."""
     stored: int
+    """Number of stored recordings."""
     quarantined: dict[str, int]
-    """By reason."""
+    """Number of quarantined recordings by reason."""
     quarantine: QuarantineInfo
+    """The list of quarantined recordings."""
     shards: tuple[ShardInfo, ...]
+    """Shards in order."""
 
     @property
     def sha256(self) -> str:
-        """Hash of the content, whatever version of the store holds it and whatever software wrote it."""
+        """Hash of the content, independent of the version number and of the software."""
         return content_hash(
             self.model_dump(mode="json", exclude={"version": True, "software": True, "quarantine": {"file"}})
         )
 
 
 def manifest_path(folder: Path, version: int) -> Path:
-    """Where a version's manifest lies."""
+    """Return the path of a version's manifest."""
     return folder / f"manifest-{version:06d}.json"
 
 
 def versions(folder: Path) -> list[int]:
-    """Committed versions, oldest first."""
+    """Return the committed versions of a store, oldest first; empty if the folder is not a store."""
     if not folder.is_dir():
         return []
     return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
 
 
-def check_not_inside_store(path: Path, why: str = "choose a place elsewhere") -> None:
-    """Nothing else is written into the folder of a store, or of an archive of embeddings."""
-    held = next((parent for parent in path.resolve().parents if versions(parent)), None)
-    if held is not None:
-        raise ConfigError(f"{path} lies in {held}, whose manifest names all that belongs there; {why}")
+def check_not_inside_store(path: Path, advice: str = "Choose another folder.") -> None:
+    """Raise an error if a path is inside the folder of a store, or of an archive of embeddings."""
+    parent = next((parent for parent in path.resolve().parents if versions(parent)), None)
+    if parent is not None:
+        raise ConfigError(f"{path} is inside {parent}, which holds only its own files. {advice}")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Commit a version."""
+    """Write a manifest, which commits the version."""
     write_bytes(manifest_path(folder, manifest.version), seal(manifest.model_dump(mode="json")))
 
 
 def read_manifest(folder: Path, version: int | None = None) -> Manifest:
-    """The newest version's manifest, or a given one; a changed byte is refused."""
+    """Read and verify the manifest of a version, by default the newest.
+
+    Raises:
+        StoreError: The folder is not a store, or lacks the version.
+        IntegrityError: The manifest is damaged.
+    """
     return read_version(folder, version, Manifest, FORMAT, "store", "clocs data ingest ...")
 
 
@@ -90,7 +110,10 @@ def read_quarantine(path: Path, sha256: str | None) -> list[dict[str, Any]]:
 
     Args:
         path: The file.
-        sha256: Its hash according to a manifest. None: no manifest lists it.
+        sha256: Hash of the file according to its manifest; None without a manifest.
+
+    Returns:
+        The quarantined recordings, as values by field.
 
     Raises:
         IntegrityError: The file cannot be read or does not match its hash.
@@ -98,26 +121,37 @@ def read_quarantine(path: Path, sha256: str | None) -> list[dict[str, Any]]:
     try:
         raw = path.read_bytes()
         if sha256 is not None and hashlib.sha256(raw).hexdigest() != sha256:
-            raise IntegrityError(f"{path.name}: does not match its hash; run 'clocs data verify'")
+            raise IntegrityError(f"{path.name}: does not match its hash. Run 'clocs data verify'.")
         return [json.loads(line) for line in raw.splitlines()]
     except (OSError, ValueError) as error:
-        raise IntegrityError(f"{path.name}: cannot be read ({error}); run 'clocs data verify'") from error
+        raise IntegrityError(f"{path.name}: cannot be read ({error}). Run 'clocs data verify'.") from error
 
 
-def read_version(folder: Path, version: int | None, model: type[Model], form: Any, what: str, made_by: str) -> Model:
-    """A manifest of something that has versions, as ``model``; ``what`` it is, and how it is made, for errors."""
-    found = versions(folder)
-    if not found:
-        raise StoreError(f"{folder} is no finished {what}: it has no manifest. Make one: {made_by}")
-    if version is not None and version not in found:
-        raise StoreError(f"{folder} has no version {version}; it has {', '.join(map(str, found))}")
-    path = manifest_path(folder, version or found[-1])
+def read_version(
+    folder: Path, version: int | None, model: type[Model], format_name: Any, kind: str, command: str
+) -> Model:
+    """Read and verify a manifest of a folder with versions.
+
+    Args:
+        folder: The folder.
+        version: Version to read; None for the newest.
+        model: Class of the manifest.
+        format_name: Format that the manifest must have.
+        kind: Name of the kind of folder, for messages.
+        command: Command that makes such a folder, for messages.
+    """
+    known = versions(folder)
+    if not known:
+        raise StoreError(f"{folder} is not a finished {kind}: it has no manifest. Make one: {command}")
+    if version is not None and version not in known:
+        raise StoreError(f"{folder} has no version {version}. Its versions: {', '.join(map(str, known))}.")
+    path = manifest_path(folder, version or known[-1])
     try:
         body = unseal(path.read_bytes(), path.name)
-        if body.get("format") != form:
+        if body.get("format") != format_name:
             raise StoreError(
-                f"{folder} is no {what} that this version of clocs reads: {path.name} has the format "
-                f"{body.get('format')}, not {form}. One is made by: {made_by}"
+                f"{folder} is not a {kind} that this version of clocs reads: {path.name} has the format "
+                f"{body.get('format')}, not {format_name}. Make it again: {command}"
             )
         return model.model_validate(body)
     except (OSError, ValidationError) as error:

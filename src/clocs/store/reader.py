@@ -1,4 +1,4 @@
-"""Read a store: its manifest, shards, tables and recordings. Opening one reads its manifest and nothing else."""
+"""Reader of stores: manifest, shards, tables and recordings. Opening a store reads only its manifest."""
 
 from __future__ import annotations
 
@@ -21,18 +21,15 @@ from clocs.store.manifest import SHARDS, read_manifest
 from clocs.store.shard import Shard, schema
 
 StoreLike = str | os.PathLike[str]
-"""Folder of a store, or an open store, which stands for its folder."""
+"""Folder of a store, or an open store."""
 OPEN_SHARDS = 1024
-"""Memory maps kept open at once."""
+"""Maximum number of open memory maps."""
 SKIP_CHECKSUMS = "CLOCS_SKIP_CHECKSUMS"
-"""Environment variable; 1: stores are read without their checksums."""
+"""Environment variable. With the value 1, stores are read without checksums."""
 
 
 class StoreReader:
-    """Recordings numbered from 0, in shards. The base of ``Store``, whose frames and splits read through it.
-
-    Arguments as for ``Store``.
-    """
+    """Base class of ``Store`` without frames and splits, which build on it. See ``Store`` for the arguments."""
 
     def __init__(self, folder: StoreLike, version: int | None = None, *, check: bool | None = None) -> None:
         self.folder = Path(folder)
@@ -43,7 +40,7 @@ class StoreReader:
 
     @property
     def sha256(self) -> str:
-        """Identity of the content: any difference in a recording or its labels changes it."""
+        """Hash of the content. Any change of a recording or label changes it."""
         return self.manifest.sha256
 
     def __len__(self) -> int:
@@ -62,59 +59,93 @@ class StoreReader:
 
     @functools.cached_property
     def checked(self) -> CheckedChunks:
-        """Which bytes were compared with their checksums so far."""
-        made = CheckedChunks(info.bytes for info in self.manifest.shards)
+        """Flags of the chunks that were compared with their checksums."""
+        chunks = CheckedChunks(info.bytes for info in self.manifest.shards)
         if not self._check:
-            made.skip()
-        return made
+            chunks.skip()
+        return chunks
 
     def _open_shard(self, number: int) -> Shard:
         info = self.manifest.shards[number]
         return Shard(self.folder / SHARDS / info.file, info, self.checked.of_file(number))
 
     def check_samples(self, shards: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], num_bytes: int) -> None:
-        """Check windows of the shards' files that were not checked before, many at once.
+        """Check windows of the shards' files that were not checked before.
 
         Args:
-            shards: Number of each window's shard, (N,).
-            begin: At which byte of the file each window begins, (N,).
-            num_bytes: Length of a window.
+            shards: Index of each window's shard, (N,).
+            begin: First byte of each window in its file, (N,).
+            num_bytes: Length of a window in bytes.
         """
         for number, chunks in self.checked.missing(shards, begin, num_bytes):
             self.shard(number).check_chunks(chunks)
 
     def locate(self, record: int) -> tuple[int, int]:
-        """Shard and row of a recording's number."""
+        """Return shard and row of a recording.
+
+        Args:
+            record: Index of the recording.
+
+        Returns:
+            Index of the shard, and row in it.
+        """
         if not 0 <= record < len(self):
-            raise ConfigError(f"record {record} is not in 0..{len(self) - 1}")
+            raise ConfigError(f"Expected a recording index in 0..{len(self) - 1}, got {record}.")
         shard = int(np.searchsorted(self.shard_starts, record, "right")) - 1
         return shard, record - int(self.shard_starts[shard])
 
     def recording(self, record: int | str) -> Recording:
-        """One recording by its number or its record id, derivable leads included."""
+        """Read a recording, including the leads that follow from I and II.
+
+        Args:
+            record: Index or record id.
+
+        Returns:
+            The recording.
+        """
         shard, row = self.locate(self.index_of(record) if isinstance(record, str) else record)
         return add_derived_leads(self.shard(shard).recording(row))
 
     def index_of(self, record_id: str) -> int:
-        """The number of a record id."""
+        """Return the index of a recording.
+
+        Args:
+            record_id: Record id.
+
+        Returns:
+            Index of the recording in the store.
+
+        Raises:
+            ConfigError: The store has no such record id.
+        """
         import pyarrow.compute as pc
 
         for number in range(len(self.manifest.shards)):
             row = pc.index(self.shard(number).column("record_id"), record_id).as_py()
             if row >= 0:
                 return int(self.shard_starts[number]) + int(row)
-        raise ConfigError(f"no record '{record_id}' in {self.folder}; ids: clocs data records {self.folder}")
+        raise ConfigError(f"{self.folder} has no record '{record_id}'. List the ids: clocs data records {self.folder}")
 
     def __iter__(self) -> Iterator[Recording]:
         return (self.recording(number) for number in range(len(self)))
 
     def table(self, columns: str | Sequence[str]) -> pa.Table:
-        """Metadata columns of all recordings, in order, as views into the shards."""
+        """Return metadata columns of all recordings, in order, as views into the shards.
+
+        Args:
+            columns: Name of a column, or several.
+
+        Returns:
+            Table with one row per recording.
+
+        Raises:
+            ConfigError: A column is unknown.
+        """
         columns = [columns] if isinstance(columns, str) else list(columns)
         known = schema("int16").names
         unknown = [name for name in columns if name not in known]
         if unknown:
-            raise ConfigError(f"no column {', '.join(unknown)}; a store has {', '.join(known)}")
+            raise ConfigError(f"Unknown column {', '.join(unknown)}. Columns of a store: {', '.join(known)}.")
         batches = [self.shard(number).columns(columns) for number in range(len(self.manifest.shards))]
         empty = pa.schema([schema("int16").field(name) for name in columns])
         return pa.Table.from_batches(batches, None if batches else empty)
@@ -122,37 +153,52 @@ class StoreReader:
     def rows_by_leads(
         self, number: int, records: npt.NDArray[np.bool_] | None = None
     ) -> dict[tuple[str, ...], npt.NDArray[np.int64]]:
-        """Rows of a shard by the leads that they have stored; it is read only where these differ.
+        """Return the rows of a shard by their stored leads. The shard is read only if they differ.
 
-        ``records``: of those alone, a mask over the store's numbers.
+        Args:
+            number: Index of the shard.
+            records: Recordings to use, a mask over the store; by default all.
+
+        Returns:
+            Rows of each tuple of leads.
         """
         info, begin = self.manifest.shards[number], int(self.shard_starts[number])
         rows = np.arange(info.records) if records is None else np.flatnonzero(records[begin : begin + info.records])
         if info.leads is not None:
             return {info.leads: rows}
-        found: dict[tuple[str, ...], list[int]] = {}
+        by_leads: dict[tuple[str, ...], list[int]] = {}
         for row in rows.tolist():
-            found.setdefault(self.shard(number).leads[row], []).append(row)
-        return {leads: np.array(members, np.int64) for leads, members in found.items()}
+            by_leads.setdefault(self.shard(number).leads[row], []).append(row)
+        return {leads: np.array(members, np.int64) for leads, members in by_leads.items()}
 
     def leads(self) -> set[str]:
-        """All that some recording has stored, or that follow from what it has."""
+        """Return the leads that at least one recording stores, or that follow from its leads."""
         layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.rows_by_leads(number)}
         return {lead for layout in layouts for lead in (*layout, *derivable_leads(layout))}
 
     def patient_codes(self) -> tuple[npt.NDArray[np.int64], int]:
-        """A number for each recording's patient, and how many there are."""
+        """Return an integer code of each recording's patient, (recordings,), and the number of patients."""
         codes = self.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
         return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
 
     def frame_policy(self, name: str) -> FramePolicy:
-        """Return the frame policy with this name."""
+        """Return a frame policy of the dataset.
+
+        Args:
+            name: ``evaluation`` or ``segments``.
+
+        Returns:
+            The frame policy.
+
+        Raises:
+            ConfigError: The dataset has no such policy.
+        """
         policies = self.manifest.dataset["frames"]
         if name not in policies:
-            raise ConfigError(f"no frame policy '{name}'; this store has {', '.join(policies) or 'none'}")
+            raise ConfigError(f"No frame policy '{name}'. Policies of this store: {', '.join(policies) or 'none'}.")
         return FramePolicy.model_validate(policies[name])
 
 
 def open_reader(folder: StoreLike) -> StoreReader:
-    """Open the newest version of a store for reading. An open store is returned as it is."""
+    """Open the newest version of a store. An open store is returned unchanged."""
     return folder if isinstance(folder, StoreReader) else StoreReader(folder)

@@ -1,8 +1,8 @@
-"""A shard: some recordings in one Arrow IPC file, memory-mapped, their samples in one integer buffer.
+"""Shards: Arrow IPC files of several recordings, with all samples in one integer buffer.
 
-Any Arrow reader (pandas, polars, DuckDB) opens it. A recording's samples lie lead by lead in
-``values``; its physical value is ``(value - baseline) / gain``. Bytes are compared with the shard's
-checksums the first time they are touched, see ``clocs.store.checksums``.
+Any Arrow reader (pandas, polars, DuckDB) opens them. The column ``values`` holds the samples lead by lead. A physical
+value is ``(value - baseline) / gain``. Bytes are compared with their checksums on first use, see
+``clocs.store.checksums``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HASH_BYTES = 16
 
 @functools.cache
 def schema(dtype: str) -> pa.Schema:
-    """Columns of a shard whose samples are ``int16`` or ``int32``."""
+    """Return the columns of a shard with samples of ``int16`` or ``int32``."""
     return pa.schema(
         [
             ("record_id", pa.string()),
@@ -61,34 +61,45 @@ _METADATA = [name for name in schema("int16").names if name not in ("values", "s
 
 
 class ShardInfo(BaseModel):
-    """What the manifest says of a shard: its bytes, and what all its recordings share.
+    """Entry of a shard in the manifest: its file, and the values that all its recordings share.
 
-    ``None`` means that they differ. Uniform shards are indexed by arithmetic, without being read.
+    A value is None if the recordings differ. Uniform shards are indexed by arithmetic, without reading them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
+    """Name of the file."""
     sha256: str
+    """Hash of the file."""
     bytes: int
+    """Size of the file."""
     records: int
+    """Number of recordings."""
     dtype: str
+    """Type of the samples, ``int16`` or ``int32``."""
     leads: tuple[str, ...] | None
+    """Leads in stored order."""
     unit: str | None
+    """Unit of the physical values."""
     sampling_rate: float | None
+    """Sampling rate in Hz."""
     num_samples: int | None
+    """Number of samples per lead."""
     gain: float | None
+    """Steps per unit."""
     baseline: int | None
+    """Step of the physical value 0."""
     missing: int
-    """Recordings with missing samples."""
+    """Number of recordings with missing samples."""
     episodes: bool
-    """Whether any recording has labelled episodes."""
+    """True if any recording has labelled episodes."""
 
 
 def signal_hash(recording: Recording) -> bytes | None:
-    """Equal for recordings with the same rate, leads and samples (to 1 uV); None for a flat one.
+    """Return a hash of sampling rate, leads and samples (to 1 uV); None for a flat signal.
 
-    A flat signal identifies nobody, so flat recordings are no duplicates of each other.
+    Flat recordings are not duplicates of each other.
     """
     if (recording.digital == recording.digital[:, :1]).all():
         return None
@@ -100,18 +111,20 @@ def signal_hash(recording: Recording) -> bytes | None:
     return digest.digest()
 
 
-def _microvolts(values: Digital, gain: float, zero: int, unit: str) -> npt.NDArray[np.int32]:
+def _microvolts(values: Digital, gain: float, baseline: int, unit: str) -> npt.NDArray[np.int32]:
     if unit != "mV" or gain == MICROVOLT_GAIN:
-        steps = values.astype(np.int32) - zero
+        steps = values.astype(np.int32) - baseline
     else:
         limits = np.iinfo(np.int32)
-        steps = np.rint((values - float(zero)) * (MICROVOLT_GAIN / gain)).clip(limits.min, limits.max).astype(np.int32)
+        steps = (
+            np.rint((values - float(baseline)) * (MICROVOLT_GAIN / gain)).clip(limits.min, limits.max).astype(np.int32)
+        )
     steps[values == missing_value(values.dtype)] = missing_value(np.int32)
     return np.asarray(steps)
 
 
 def write_shard(path: Path, recordings: Sequence[Recording]) -> ShardInfo:
-    """Write recordings as one shard with its checksums, each file atomically, and return what the manifest states."""
+    """Write recordings as a shard with its checksums, each file atomically. Return its entry in the manifest."""
     wide = any(recording.digital.dtype == np.int32 for recording in recordings)
     dtype = "int32" if wide else "int16"
     batch = _batch(recordings, dtype)
@@ -181,7 +194,7 @@ def _row(recording: Recording) -> dict[str, Any]:
 
 
 def _view(buffer: pa.Buffer, dtype: npt.DTypeLike, count: int, offset: int = 0) -> npt.NDArray[Any]:
-    """View a buffer as an array, without a copy; Arrow's own way would import pandas wherever it is installed."""
+    """View a buffer as an array without a copy. Arrow's own function would import pandas if it is installed."""
     kind = np.dtype(dtype)
     return np.frombuffer(buffer, kind, count, offset * kind.itemsize)
 
@@ -192,19 +205,19 @@ def _column_view(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 class Shard:
-    """An open shard: views into its memory map, read and checked when they are first asked for.
+    """An open shard with views into its memory map, which are checked on first use.
 
     Args:
-        path: The shard's file.
-        info: What the manifest states about it.
-        checked: Which chunks were checked before, see ``CheckedArrow``.
+        path: File of the shard.
+        info: Entry of the shard in the manifest.
+        checked: Chunks that were checked before, see ``CheckedArrow``.
     """
 
     def __init__(self, path: Path, info: ShardInfo, checked: npt.NDArray[np.bool_] | None = None) -> None:
         self.info = info
         self._file = CheckedArrow(path, info.sha256, checked)
         if self._file.num_rows != info.records or not self._file.schema.equals(schema(info.dtype)):
-            raise IntegrityError(f"{self._file.name}: not the shard its manifest describes; run 'clocs data verify'")
+            raise IntegrityError(f"{self._file.name}: differs from its entry in the manifest. Run 'clocs data verify'.")
         self.columns = self._file.columns
         self.column = self._file.column
         self.check_chunks = self._file.check_chunks
@@ -217,14 +230,14 @@ class Shard:
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Where each recording's samples start; one more entry than recordings."""
+        """Start of each recording's samples, and the end of the last, (recordings + 1,)."""
         return self._values[0]
 
     @property
     def unchecked_values(self) -> tuple[Digital, int]:
-        """Samples of all recordings, end to end, and at which byte of the file they begin.
+        """Samples of all recordings, and the byte of the file at which they begin.
 
-        Only the gatherer uses them: it checks the chunks of a whole batch at once.
+        Only the gatherer uses them, because it checks the chunks of a batch at once.
         """
         return self._values[1:]
 
@@ -237,34 +250,36 @@ class Shard:
 
     @functools.cached_property
     def num_samples(self) -> npt.NDArray[np.int64]:
+        """Number of samples per lead of each recording, (recordings,)."""
         return _column_view(self.column("num_samples"), np.int64)
 
     @functools.cached_property
     def sampling_rate(self) -> npt.NDArray[np.float64]:
+        """Sampling rate of each recording in Hz, (recordings,)."""
         return _column_view(self.column("sampling_rate"), np.float64)
 
     @functools.cached_property
     def leads(self) -> list[tuple[str, ...]]:
-        """Per recording."""
+        """Stored leads of each recording."""
         if self.info.leads is not None:
             return [self.info.leads] * self.info.records
         return [tuple(leads) for leads in self.column("leads").to_pylist()]
 
     def lead_values(self, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-        """Flattened per-lead column (gain, baseline, missing) and where each recording's part starts."""
+        """Return a flattened per-lead column (gain, baseline, missing), and the start of each recording in it."""
         column = self.column(name)
         kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
         return _column_view(column.values, kind), _column_view(column.offsets, np.int32)
 
     def lead_hashes(self, row: int, leads: Iterable[str]) -> Iterator[bytes]:
-        """Of these leads of a recording, each by itself: of rate and samples (to 1 uV) alone. A flat one has none."""
+        """Iterate over hashes of single leads by sampling rate and samples (to 1 uV). Flat leads are skipped."""
         names, sampling_rate, unit = self.leads[row], float(self.sampling_rate[row]), self._units[row]
         digital = self.digital(row)
-        (gains, begins), (zeros, _) = self.lead_values("gain"), self.lead_values("baseline")
-        for place in map(names.index, leads):
-            if (digital[place] != digital[place, 0]).any():
-                at = begins[row] + place
-                steps = _microvolts(digital[place], float(gains[at]), int(zeros[at]), unit)
+        (gains, starts), (baselines, _) = self.lead_values("gain"), self.lead_values("baseline")
+        for index in map(names.index, leads):
+            if (digital[index] != digital[index, 0]).any():
+                at = starts[row] + index
+                steps = _microvolts(digital[index], float(gains[at]), int(baselines[at]), unit)
                 yield hashlib.blake2b(repr(sampling_rate).encode() + steps.tobytes(), digest_size=HASH_BYTES).digest()
 
     @functools.cached_property
@@ -272,7 +287,7 @@ class Shard:
         return [self.info.unit] * self.info.records if self.info.unit else self.column("unit").to_pylist()
 
     def recording(self, row: int) -> Recording:
-        """One recording, as it went in, without derived leads."""
+        """Read a recording with its stored leads only."""
         data = self.columns(_METADATA).slice(row, 1).to_pylist()[0]
         return Recording(
             digital=self.digital(row),

@@ -1,4 +1,4 @@
-"""Splits: who trains and who tests. By patient, and by signal where one has several names."""
+"""Splits of a store into train, validation and test parts, by patient and by signal."""
 
 from __future__ import annotations
 
@@ -16,31 +16,35 @@ from clocs.core.files import content_hash, file_hash, lock_folder, seal, unseal,
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import write_arrow
-from clocs.store.duplicates import duplicate_groups, near_duplicate_groups, shared_lead_groups
+from clocs.store.duplicates import duplicate_groups, shared_lead_groups
 from clocs.store.frames import Frames
+from clocs.store.near_duplicates import near_duplicate_groups
 from clocs.store.reader import StoreLike, StoreReader, open_reader
 
 SPLITS = "splits"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Folder of the splits within a store."""
+VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 PARTS: tuple[str, ...] = (*get_args(Part), "unused")
-"""``unused``: recordings without a single frame under the dataset's evaluation policy."""
+"""Parts of a split. Recordings without a frame under the evaluation policy are ``unused``."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """A part for every recording of one store version."""
+    """The part of every recording of a store version."""
 
     name: str
+    """Name of the split."""
     sha256: str
+    """Hash of the split."""
     metadata: dict[str, Any]
-    """Store hash, seed, policy, counts."""
+    """Hash of the store, seed, policy and counts."""
     parts: npt.NDArray[np.int8]
-    """(recordings,), places in ``PARTS``."""
+    """Part of each recording, as an index into ``PARTS``, (recordings,)."""
 
     def mask(self, part: str) -> npt.NDArray[np.bool_]:
-        """Which recordings belong to a part."""
+        """Return which recordings belong to a part, (recordings,) bool."""
         if part not in PARTS:
-            raise ConfigError(f"no part '{part}'; there are {', '.join(PARTS)}")
+            raise ConfigError(f"Expected a part of {', '.join(PARTS)}, got '{part}'.")
         return np.asarray(self.parts == PARTS.index(part))
 
 
@@ -53,146 +57,169 @@ def make_split(
     group_duplicates: bool = True,
     like: str | None = None,
 ) -> Split:
-    """Split a store's patients at random, once, and save it with a hash.
+    """Split the patients of a store at random into train, validation and test parts, and save the split.
 
-    Patients who share a signal stay together unless ``group_duplicates`` is off. A name that is taken
-    by another split is refused. ``like``: a split of an earlier version, whose patients keep their parts.
+    All recordings of a patient are in one part. Patients with identical signals stay together.
+
+    Args:
+        store: A store or its folder.
+        name: Name of the split. An existing split with this name must be equal.
+        seed: Random seed.
+        policy: Fractions of the parts; by default the dataset's.
+        group_duplicates: False to allow identical signals of different patients in different parts.
+        like: Name of a split of an earlier version. Its patients keep their parts.
+
+    Returns:
+        The saved split.
+
+    Raises:
+        ConfigError: The name is invalid, another split has it, or no patient is in the split ``like``.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 20})
+        >>> split = clocs.split(store, seed=1)
+        >>> split.metadata["patients"]
+        {'test': 2, 'train': 7, 'validation': 1}
+        >>> int(split.mask("test").sum())
+        4
     """
-    if not NAME.fullmatch(name):
-        raise ConfigError(f"'{name}' cannot name a split: letters, digits, '.', '_' and '-', a letter or digit first")
+    if not VALID_NAME.fullmatch(name):
+        raise ConfigError(
+            f"Invalid split name '{name}'. Use letters, digits, '.', '_', '-'; begin with a letter or digit."
+        )
     store = open_reader(store)
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
-    patient, patients = store.patient_codes()
-    used = _used(store)
-    cluster = _clusters(store, patient, patients, group_duplicates)
+    patient, num_patients = store.patient_codes()
+    used = _has_frames(store)
+    cluster = _patient_clusters(store, patient, num_patients, group_duplicates)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
     present = np.unique(patient[used])
     earlier = read_split_file(store.folder, like) if like is not None else None
-    known = _known(store, earlier, present) if earlier is not None else None
-    shares = _deal(cluster[present], policy, generator(seed, "split"), known)
-    by_patient = np.full(patients, PARTS.index("unused"), np.int8)
-    by_patient[present] = shares
+    earlier_parts = _earlier_parts(store, earlier, present) if earlier is not None else None
+    patient_parts = _assign_parts(cluster[present], policy, generator(seed, "split"), earlier_parts)
+    by_patient = np.full(num_patients, PARTS.index("unused"), np.int8)
+    by_patient[present] = patient_parts
     parts[used] = by_patient[patient[used]]
-    about = {
+    metadata = {
         "store": store.sha256,
         "seed": seed,
         "policy": policy.model_dump(mode="json"),
         "group_duplicates": group_duplicates,
-        "patients": {part: int((shares == place).sum()) for place, part in enumerate(PARTS[:3])},
-        "records": {part: int((parts == place).sum()) for place, part in enumerate(PARTS)},
+        "patients": {part: int((patient_parts == index).sum()) for index, part in enumerate(PARTS[:3])},
+        "records": {part: int((parts == index).sum()) for index, part in enumerate(PARTS)},
         **({"like": earlier.sha256} if earlier is not None else {}),
     }
-    return _save(store, name, parts, about)
+    return _save(store, name, parts, metadata)
 
 
-def _used(store: StoreReader) -> npt.NDArray[np.bool_]:
+def _has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
     if "evaluation" not in store.manifest.dataset["frames"]:
         return np.ones(len(store), bool)
     return np.asarray(Frames(store, store.frame_policy("evaluation")).frames_per_record() > 0)
 
 
-def _clusters(
-    store: StoreReader, patient: npt.NDArray[np.int64], patients: int, group_duplicates: bool
+def _patient_clusters(
+    store: StoreReader, patient: npt.NDArray[np.int64], num_patients: int, group_duplicates: bool
 ) -> npt.NDArray[np.int64]:
-    """A number for each patient, shared by those connected through identical signals."""
+    """Return a cluster of each patient, (patients,). Patients with identical signals share a cluster."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     if not group_duplicates:
-        return np.arange(patients)
-    groups = [*duplicate_groups(store), *_in_other_files(store)]
+        return np.arange(num_patients)
+    groups = [*duplicate_groups(store), *_reexported_groups(store)]
     pairs = [(patient[group[0]], patient[member]) for group in groups for member in group[1:]]
     if not pairs:
-        return np.arange(patients)
+        return np.arange(num_patients)
     left, right = np.array(pairs).T
-    graph = coo_array((np.ones(len(pairs), np.int8), (left, right)), shape=(patients, patients))
+    graph = coo_array((np.ones(len(pairs), np.int8), (left, right)), shape=(num_patients, num_patients))
     return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
 
 
-def _in_other_files(store: StoreReader) -> list[npt.NDArray[np.int64]]:
-    """Recordings that are one ECG, exported more than once: other steps, other leads, so no equal signals."""
-    kinds = {kind for number in range(len(store.manifest.shards)) for kind in _kinds_of_file(store, number)}
+def _reexported_groups(store: StoreReader) -> list[npt.NDArray[np.int64]]:
+    """Return groups of recordings of the same ECG in different formats, leads or steps."""
+    kinds = {kind for number in range(len(store.manifest.shards)) for kind in _file_kinds(store, number)}
     return [*near_duplicate_groups(store), *shared_lead_groups(store)] if len(kinds) > 1 else []
 
 
-def _kinds_of_file(store: StoreReader, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
-    """Format, leads and gains; of one kind, the same ECG is the same signal."""
+def _file_kinds(store: StoreReader, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
+    """Return format, leads and gains of the files of a shard. Within one kind, the same ECG is the same signal."""
     formats, leads, gains = (store.shard(shard).column(name).to_pylist() for name in ("format", "leads", "gain"))
-    return {(name, tuple(has), tuple(by)) for name, has, by in zip(formats, leads, gains, strict=True)}
+    return {(name, tuple(lead), tuple(gain)) for name, lead, gain in zip(formats, leads, gains, strict=True)}
 
 
-def _known(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-    """The part that an earlier split gave each of these patients; -1 where it gave none."""
+def _earlier_parts(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    """Return the part of each patient in an earlier split; -1 for new patients."""
     with pa.memory_map(str(store.folder / SPLITS / f"{split.name}.arrow")) as source:
         names = pa.ipc.open_file(source).read_all().column("patient_id").to_pylist()
     used = split.parts != PARTS.index("unused")
-    given = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
+    part_of = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
     ids = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode().dictionary.to_pylist()
-    known = np.array([given.get(ids[number], -1) for number in present], np.int8)
-    if not (known >= 0).any():
+    parts = np.array([part_of.get(ids[number], -1) for number in present], np.int8)
+    if not (parts >= 0).any():
         raise ConfigError(
-            f"nobody of this version is in split '{split.name}': its patients have other ids, as without the table or "
-            "key of an earlier ingest, and might change sides. Ingest as before, or make a split that is like none"
+            f"No patient of this version is in split '{split.name}', because the ids differ. Ingest with the same "
+            "table and key as before, or make a split without `like`."
         )
-    return known
+    return parts
 
 
-def _deal(
+def _assign_parts(
     cluster: npt.NDArray[np.int64],
     policy: SplitPolicy,
     random: np.random.Generator,
-    known: npt.NDArray[np.int8] | None = None,
+    earlier: npt.NDArray[np.int8] | None = None,
 ) -> npt.NDArray[np.int8]:
-    """A part for each patient: whole clusters, in random order, each to the first part that has room for it.
+    """Assign clusters of patients to parts, in random order, each to the first part with enough room.
 
-    What rounding leaves over, and clusters for which no part has room, go to the remainder's part. Clusters of somebody
-    whose part is ``known`` go there; of several, to the one that trained: so nobody who trained comes to test.
+    The remainder's part receives the rest. Clusters with an ``earlier`` part keep it. With several earlier parts they
+    go to the training part, so that no patient moves from training to test.
     """
     count = len(cluster)
     sizes = {part: int(getattr(policy, part) * count + 1e-9) for part in PARTS[:3]}
     sizes[policy.remainder] += count - sum(sizes.values())
-    _, member, members = np.unique(cluster, return_inverse=True, return_counts=True)
+    _, member, cluster_sizes = np.unique(cluster, return_inverse=True, return_counts=True)
     room = {PARTS.index(part): sizes[part] for part in PARTS[:3] if part != policy.remainder}
-    by_cluster = np.full(len(members), PARTS.index(policy.remainder), np.int8)
-    fixed = np.full(len(members), len(PARTS), np.int8)
-    if known is not None:
-        np.minimum.at(fixed, member[known >= 0], known[known >= 0])
+    by_cluster = np.full(len(cluster_sizes), PARTS.index(policy.remainder), np.int8)
+    fixed = np.full(len(cluster_sizes), len(PARTS), np.int8)
+    if earlier is not None:
+        np.minimum.at(fixed, member[earlier >= 0], earlier[earlier >= 0])
     for number in np.flatnonzero(fixed < len(PARTS)).tolist():
         by_cluster[number] = fixed[number]
         if fixed[number] in room:
-            room[fixed[number]] -= int(members[number])
-    for number in random.permutation(len(members)).tolist():
+            room[fixed[number]] -= int(cluster_sizes[number])
+    for number in random.permutation(len(cluster_sizes)).tolist():
         if fixed[number] < len(PARTS):
             continue
-        part = next((part for part, left in room.items() if left >= members[number]), None)
+        part = next((part for part, left in room.items() if left >= cluster_sizes[number]), None)
         if part is not None:
             by_cluster[number] = part
-            room[part] -= int(members[number])
+            room[part] -= int(cluster_sizes[number])
     return by_cluster[member]
 
 
-def _save(store: StoreReader, name: str, parts: npt.NDArray[np.int8], about: dict[str, Any]) -> Split:
+def _save(store: StoreReader, name: str, parts: npt.NDArray[np.int8], metadata: dict[str, Any]) -> Split:
     path = store.folder / SPLITS / f"{name}.arrow"
     columns = [column.combine_chunks() for column in store.table(["record_id", "patient_id"]).columns]
     columns.append(pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS)))
     batch = pa.RecordBatch.from_arrays(columns, ["record_id", "patient_id", "part"])
-    told = path.with_suffix(".json")
-    if not told.exists():
+    json_path = path.with_suffix(".json")
+    if not json_path.exists():
         with lock_folder(path.parent, wait=True):
-            if not told.exists():  # of two makers at once, one writes both files
-                write_bytes(told, seal({"about": about, "arrow_sha256": write_arrow(path, batch)[0]}))
-    made = read_split_file(store.folder, name)
-    if made.metadata != about or not np.array_equal(made.parts, parts):
-        raise ConfigError(f"split '{name}' exists and differs; a split is made once. Choose another: --name NEW")
-    return made
+            if not json_path.exists():  # one of several concurrent processes writes both files
+                write_bytes(json_path, seal({"about": metadata, "arrow_sha256": write_arrow(path, batch)[0]}))
+    saved = read_split_file(store.folder, name)
+    if saved.metadata != metadata or not np.array_equal(saved.parts, parts):
+        raise ConfigError(f"split '{name}' exists and differs. Choose another name (--name NEW).")
+    return saved
 
 
 def read_split_file(folder: Path, name: str) -> Split:
-    """A saved split as it is, with its hashes checked."""
+    """Read a saved split and verify its hashes."""
     path = folder / SPLITS / f"{name}.json"
     if not path.exists():
         known = ", ".join(sorted(found.stem for found in (folder / SPLITS).glob("*.json"))) or "none"
-        raise StoreError(f"no split '{name}' in {folder}; there are: {known}. Make one: clocs data split")
+        raise StoreError(f"{folder} has no split '{name}'. Its splits: {known}. Make one: clocs data split")
     try:
         body = unseal(path.read_bytes(), f"{SPLITS}/{path.name}")
         if body["arrow_sha256"] != file_hash(path.with_suffix(".arrow")):
@@ -207,48 +234,68 @@ def read_split_file(folder: Path, name: str) -> Split:
 def load_split(
     store: StoreReader, name: str = "default", *, allow_duplicates: bool = False, thorough: bool = False
 ) -> Split:
-    """A saved split, refused if it was made for other data or leaks, as ``check_leaks`` says."""
+    """Read a saved split, and raise an error if it is of another store version or leaks; see ``check_leaks``."""
     split = read_split_file(store.folder, name)
     if split.metadata["store"] != store.sha256:
         raise StoreError(
-            f"split '{name}' was made for another version of {store.folder}. Make one for this one, in which patients "
-            f"keep their parts (clocs data split {store.folder} --name NEW --like {name}), and name that: split=NEW "
-            "for clocs pretrain, or --split NEW"
+            f"split '{name}' was made for another version of {store.folder}. Make a split of this version in which "
+            f"patients keep their parts (clocs data split {store.folder} --name NEW --like {name}), then pass "
+            "split=NEW to clocs pretrain, or --split NEW."
         )
     check_leaks(store, split, allow_duplicates=allow_duplicates, thorough=thorough)
     return split
 
 
 def check_leaks(store: StoreLike, split: Split, *, allow_duplicates: bool = False, thorough: bool = False) -> None:
-    """Refuse a split in which one patient, or one signal, is in two parts; both records are named.
+    """Check that no patient and no signal is in two parts of a split.
 
-    ``thorough``: also one ECG in several files, for which every signal is read.
+    Args:
+        store: A store or its folder.
+        split: The split.
+        allow_duplicates: True to allow identical signals of different patients in different parts.
+        thorough: True to also compare recordings of different formats, leads and steps. This reads every signal.
+
+    Returns:
+        None if the split does not leak.
+
+    Raises:
+        LeakError: A patient or signal is in two parts. The message names both recordings.
+        StoreError: The split is of another store.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 20})
+        >>> split = clocs.split(store)
+        >>> clocs.check_leaks(store, split)
+        >>> split.parts[0] = (split.parts[0] + 1) % 3  # another part than the same patient's other recording
+        >>> clocs.check_leaks(store, split)
+        Traceback (most recent call last):
+        clocs.core.errors.LeakError: split 'default' leaks: ...
     """
     store = open_reader(store)
     if len(split.parts) != len(store):
-        raise StoreError(f"split '{split.name}' covers {len(split.parts)} recordings, the store has {len(store)}")
-    patient, patients = store.patient_codes()
+        raise StoreError(f"split '{split.name}' has {len(split.parts)} recordings, but the store has {len(store)}")
+    patient, num_patients = store.patient_codes()
     used = np.flatnonzero(split.parts != PARTS.index("unused"))
-    first = np.full(patients, -1, np.int64)
+    first = np.full(num_patients, -1, np.int64)
     first[patient[used[::-1]]] = used[::-1]  # the first used recording of each patient
     crossing = used[split.parts[used] != split.parts[first[patient[used]]]]
     if len(crossing):
-        here, there = int(first[patient[crossing[0]]]), int(crossing[0])
-        raise LeakError(_both(store, split, here, there, "belong to one patient"))
-    same = [(group, "are the same signal") for group in ([] if allow_duplicates else duplicate_groups(store))]
-    same += [(group, "are one ECG in several files") for group in (_in_other_files(store) if thorough else [])]
-    for group, how in same:
+        one, other = int(first[patient[crossing[0]]]), int(crossing[0])
+        raise LeakError(_leak_message(store, split, one, other, "belong to one patient"))
+    duplicates = [(group, "are the same signal") for group in ([] if allow_duplicates else duplicate_groups(store))]
+    duplicates += [(group, "are one ECG in several files") for group in (_reexported_groups(store) if thorough else [])]
+    for group, reason in duplicates:
         parts = split.parts[group]
         members = group[parts != PARTS.index("unused")]
-        other = members[split.parts[members] != split.parts[members[0]]] if len(members) else members
-        if len(other):
-            raise LeakError(_both(store, split, int(members[0]), int(other[0]), how))
+        others = members[split.parts[members] != split.parts[members[0]]] if len(members) else members
+        if len(others):
+            raise LeakError(_leak_message(store, split, int(members[0]), int(others[0]), reason))
 
 
-def _both(store: StoreReader, split: Split, here: int, there: int, how: str) -> str:
+def _leak_message(store: StoreReader, split: Split, one: int, other: int, reason: str) -> str:
     ids = store.table(["record_id"]).column(0)
-    part = [PARTS[split.parts[number]] for number in (here, there)]
+    part = [PARTS[split.parts[number]] for number in (one, other)]
     return (
-        f"split '{split.name}' leaks: records '{ids[here]}' ({part[0]}) and '{ids[there]}' ({part[1]}) {how}. "
+        f"split '{split.name}' leaks: records '{ids[one]}' ({part[0]}) and '{ids[other]}' ({part[1]}) {reason}. "
         "Make a new split: clocs data split."
     )

@@ -1,4 +1,4 @@
-"""A store: immutable, versioned recordings, with their frames and splits."""
+"""Stores of immutable, versioned recordings, with frames and splits."""
 
 from __future__ import annotations
 
@@ -17,23 +17,53 @@ from clocs.store.splits import Split, load_split
 
 
 class Store(StoreReader):
-    """Recordings numbered from 0, in shards.
+    """Recordings in a folder of Arrow files, indexed from 0.
 
-    Bytes are compared with the shards' checksums the first time they are used; damage raises ``IntegrityError``.
+    A store is immutable: an ingest adds a version. Bytes are compared with their checksums on first use, and damage
+    raises ``IntegrityError``.
 
     Args:
         folder: Folder of the store.
-        version: Version to open; the newest by default.
-        check: False skips the checksums, for a store that has none and cannot be written to. By default the
-            environment decides: ``CLOCS_SKIP_CHECKSUMS=1`` skips them.
+        version: Version to open; by default the newest.
+        check: False to skip checksums, for a read-only store without them. By default they are skipped if the
+            environment variable ``CLOCS_SKIP_CHECKSUMS`` is 1.
+
+    Example:
+        >>> signals = np.random.default_rng(0).normal(size=(4, 1, 5000))
+        >>> store = clocs.Store.from_arrays("store", signals, sampling_rate=500, leads=["II"])
+        >>> len(store)
+        4
+        >>> store.recording(0).leads
+        ('II',)
+        >>> store.frames("evaluation").gather([0, 1]).shape
+        (2, 1, 2500)
     """
 
-    def frames(self, purpose: str = "evaluation", **options: Any) -> Frames:
-        """Frames by the policy this dataset has for a purpose."""
-        return Frames(self, self.frame_policy(purpose), **options)
+    def frames(self, frame_policy: str = "evaluation", **options: Any) -> Frames:
+        """Return the frames of the store under a frame policy of its dataset.
+
+        Args:
+            frame_policy: ``evaluation`` or ``segments``.
+            **options: ``records`` (a mask of recordings) and ``all_leads`` (True for items of all leads).
+
+        Returns:
+            The frames, which are read when they are indexed.
+        """
+        return Frames(self, self.frame_policy(frame_policy), **options)
 
     def split(self, name: str = "default") -> Split:
-        """A saved split, refused if it leaks."""
+        """Read a saved split and check it for leaks.
+
+        Args:
+            name: Name of the split.
+
+        Returns:
+            The split.
+
+        Raises:
+            StoreError: The split does not exist or is of another version.
+            LeakError: The split leaks.
+        """
         return load_split(self, name)
 
     @classmethod
@@ -47,15 +77,45 @@ class Store(StoreReader):
         table: Any = None,
         gate: GatePolicy | None = None,
     ) -> Store:
-        """Make a store from arrays (leads, samples) in millivolt, NaN where a sample is missing.
+        """Make a store from arrays.
 
-        ``table``: a data frame or mapping with a row per recording and any of the columns ``record_id``,
-        ``patient_id``, ``site``, ``age``, ``sex``, ``labels``. The gate judges arrays as it judges files.
+        Args:
+            folder: Folder of the store.
+            signals: Arrays of shape (leads, samples) in millivolt, with NaN for missing samples.
+            sampling_rate: Sampling rate in Hz.
+            leads: Names of the leads.
+            table: Data frame or mapping with one row per recording and any of the columns ``record_id``,
+                ``patient_id``, ``site``, ``age``, ``sex``, ``labels``.
+            gate: Quality checks; by default those of the dataset ``folder``.
+
+        Returns:
+            The store.
+
+        Raises:
+            ConfigError: The arrays or the table have other shapes or columns.
         """
         written = write_arrays(folder, signals, sampling_rate, leads, table, gate)
         return cls(written.folder, written.manifest.version)
 
 
 def open_store(folder: StoreLike, version: int | None = None, *, check: bool | None = None) -> Store:
-    """Open a store; arguments as for ``Store``. An open store is returned as it is."""
+    """Open a store.
+
+    Args:
+        folder: Folder of the store. An open store is returned unchanged.
+        version: Version to open; by default the newest.
+        check: False to skip checksums, see :class:`Store`.
+
+    Returns:
+        The store.
+
+    Raises:
+        StoreError: The folder is not a store, or lacks the version.
+        IntegrityError: The manifest is damaged.
+
+    Example:
+        >>> made = clocs.ingest("synthetic", None, "store", options={"num_records": 3})
+        >>> clocs.open_store("store")
+        <Store store version 1: 3 recordings of synthetic>
+    """
     return folder if isinstance(folder, Store) and version is None else Store(folder, version, check=check)

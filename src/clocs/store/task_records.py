@@ -1,7 +1,4 @@
-"""Records of finished tasks: a receipt states what became of each task of an ingest.
-
-A task with a receipt is never run again, whoever ran it.
-"""
+"""Records of finished tasks of an ingest. A task with a record is not run again."""
 
 from __future__ import annotations
 
@@ -20,97 +17,109 @@ from clocs.store.manifest import SHARDS
 from clocs.store.shard import ShardInfo
 
 TASK_RECORDS = "receipts"
+"""Folder of the task records within a store."""
 Progress = Callable[[int, int], None]
-"""Called with the recordings done so far, and how many of them were refused."""
+"""Called with the number of recordings done, and the number of quarantined ones among them."""
 Task = TypeVar("Task")
 
 
-class Told(Protocol):
-    """What every receipt says."""
+class FinishedTask(Protocol):
+    """Counts that every task record has."""
 
     @property
-    def records_in(self) -> int: ...
+    def records_in(self) -> int:
+        """Number of input recordings."""
 
     @property
-    def refused(self) -> Sized: ...
+    def refused(self) -> Sized:
+        """Quarantined recordings."""
 
 
-Kept = TypeVar("Kept", bound=Told)
+Record = TypeVar("Record", bound=FinishedTask)
 
 
-class Refused(BaseModel):
-    """A recording that was not stored, and why."""
+class QuarantinedRecording(BaseModel):
+    """A recording that was not stored, with its reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     record_id: str
+    """Record id."""
     source: str
+    """Path of the file within the source."""
     source_sha256: str
+    """Hash of the file; empty if it could not be read."""
     reason: str
+    """The most important reason."""
     findings: tuple[Finding, ...]
+    """All findings of the quality checks."""
 
 
-class Receipt(BaseModel):
-    """What became of a task."""
+class TaskRecord(BaseModel):
+    """Result of a finished task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
+    """Name of the task, a hash of its input."""
     records_in: int
+    """Number of input recordings."""
     shards: tuple[ShardInfo, ...]
-    refused: tuple[Refused, ...]
+    """Shards that the task wrote."""
+    refused: tuple[QuarantinedRecording, ...]
+    """Quarantined recordings."""
     entries: tuple[str, ...] = ()
-    """A digest of each recording's file, name and options; empty where sources are not expected to grow."""
+    """Digest of each recording's entry and options; empty for datasets that are not incremental."""
 
 
-def receipt_path(folder: Path, name: str) -> Path:
-    """Where the receipt of a task lies."""
+def task_record_path(folder: Path, name: str) -> Path:
+    """Return the path of a task's record."""
     return folder / TASK_RECORDS / f"{name[:32]}.json"
 
 
-def write_receipt(folder: Path, receipt: Receipt) -> None:
-    """Say that a task is done; its shards are there."""
-    body = receipt.model_dump(mode="json", exclude={"entries"} if not receipt.entries else None)
-    write_bytes(receipt_path(folder, receipt.task), seal(body))
+def write_task_record(folder: Path, record: TaskRecord) -> None:
+    """Write a task record, after its shards."""
+    body = record.model_dump(mode="json", exclude={"entries"} if not record.entries else None)
+    write_bytes(task_record_path(folder, record.task), seal(body))
 
 
-def read_task_record(folder: Path, path: Path) -> Receipt | None:
-    """Return a receipt if it is undamaged and its shards and their checksums are there, else None."""
+def read_task_record(folder: Path, path: Path) -> TaskRecord | None:
+    """Read a task record; None if it is damaged, or its shards or their checksums are missing."""
     try:
-        receipt = Receipt.model_validate(unseal(path.read_bytes(), path.name))
-        paths = [folder / SHARDS / shard.file for shard in receipt.shards]
+        record = TaskRecord.model_validate(unseal(path.read_bytes(), path.name))
+        paths = [folder / SHARDS / shard.file for shard in record.shards]
         sizes = [path.stat().st_size for path in paths if checksums_path(path).exists()]
     except (OSError, ValueError, IntegrityError):
         return None
-    return receipt if sizes == [shard.bytes for shard in receipt.shards] else None
+    return record if sizes == [shard.bytes for shard in record.shards] else None
 
 
-def read_task_records(folder: Path) -> Iterator[Receipt]:
-    """All of a store's that are whole, of whatever version or killed run."""
+def read_task_records(folder: Path) -> Iterator[TaskRecord]:
+    """Iterate over the intact task records of a store, of any version or killed ingest."""
     found = (read_task_record(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json")))
-    return (receipt for receipt in found if receipt is not None)
+    return (record for record in found if record is not None)
 
 
-def finished(folder: Path, name: str) -> Receipt | None:
-    """The receipt of a task that is done."""
-    receipt = read_task_record(folder, receipt_path(folder, name))
-    return receipt if receipt is not None and receipt.task == name else None
+def find_task_record(folder: Path, name: str) -> TaskRecord | None:
+    """Return the record of a task; None if it is not finished."""
+    record = read_task_record(folder, task_record_path(folder, name))
+    return record if record is not None and record.task == name else None
 
 
 def run_tasks(
-    function: Callable[[Task], Kept],
+    function: Callable[[Task], Record],
     tasks: Iterator[Task],
     kind: engines.Engine,
     workers: int,
     progress: Progress | None,
-) -> list[Kept]:
-    """The receipts of all tasks, in their order, whoever carried them out and when."""
-    done: dict[int, Kept] = {}
+) -> list[Record]:
+    """Run tasks and return their records in order."""
+    done: dict[int, Record] = {}
     records = refused = 0
-    for number, receipt in engines.run(function, tasks, engine=kind, workers=workers):
-        done[number] = receipt
-        records += receipt.records_in
-        refused += len(receipt.refused)
+    for number, record in engines.run(function, tasks, engine=kind, workers=workers):
+        done[number] = record
+        records += record.records_in
+        refused += len(record.refused)
         if progress is not None:
             progress(records, refused)
     return [done[number] for number in sorted(done)]

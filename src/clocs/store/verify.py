@@ -1,4 +1,4 @@
-"""Check every byte of a store against its manifests, and write the checksums that a store lacks."""
+"""Verification of every byte of a store against its manifests, and addition of missing checksums."""
 
 from __future__ import annotations
 
@@ -24,37 +24,47 @@ class Fault:
     """A damaged or missing file."""
 
     file: str
+    """Path within the store."""
     problem: str
+    """Description of the problem."""
 
 
 def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> list[Fault]:
-    """Read and hash all files of all versions of a store.
+    """Read all files of all versions of a store and compare them with their hashes.
 
     Args:
         folder: Folder of the store.
-        progress: Called with the bytes done and the bytes in all.
+        progress: Called with the bytes done and the total.
 
     Returns:
-        The damaged and missing files; empty if there are none.
+        Damaged and missing files; empty for an intact store.
+
+    Raises:
+        StoreError: The folder is not a store.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 2})
+        >>> clocs.verify(store)
+        []
     """
-    place = Path(folder)
+    root = Path(folder)
     faults: list[Fault] = []
     shards: dict[str, ShardInfo] = {}
-    if not versions(place):
-        read_manifest(place)  # says what is missing
-    for number in versions(place):
+    if not versions(root):
+        read_manifest(root)  # raises StoreError
+    for number in versions(root):
         try:
-            manifest = read_manifest(place, number)
+            manifest = read_manifest(root, number)
         except ClocsError as error:
-            faults.append(Fault(manifest_path(place, number).name, str(error)))
+            faults.append(Fault(manifest_path(root, number).name, str(error)))
             continue
         shards |= {shard.file: shard for shard in manifest.shards}
-        listed = manifest.quarantine
-        if problem := find_damage(place / listed.file, listed.sha256, None):
-            faults.append(Fault(listed.file, problem))
+        quarantine = manifest.quarantine
+        if problem := find_damage(root / quarantine.file, quarantine.sha256, None):
+            faults.append(Fault(quarantine.file, problem))
     for shard in _with_progress(shards, progress):
-        faults += _shard(place, shard)
-    return faults + _receipts(place) + _splits(place)
+        faults += _check_shard(root, shard)
+    return faults + _check_task_records(root) + _check_splits(root)
 
 
 def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> int:
@@ -62,29 +72,29 @@ def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int],
 
     Args:
         folder: Folder of the store.
-        progress: Called with the bytes done and the bytes in all.
+        progress: Called with the bytes done and the total.
 
     Returns:
-        How many files of checksums were written.
+        Number of checksum files written.
 
     Raises:
         IntegrityError: A shard does not match the SHA-256 of its manifest.
     """
-    place, written = Path(folder), 0
-    read_manifest(place)  # refuses a folder that is not a store
-    shards = {shard.file: shard for number in versions(place) for shard in read_manifest(place, number).shards}
+    root, written = Path(folder), 0
+    read_manifest(root)  # raises StoreError if the folder is not a store
+    shards = {shard.file: shard for number in versions(root) for shard in read_manifest(root, number).shards}
     for shard in _with_progress(shards, progress):
-        for fault in _shard(place, shard):
+        for fault in _check_shard(root, shard):
             if fault.file == f"{SHARDS}/{shard.file}":
-                raise IntegrityError(f"{fault.file}: {fault.problem}; restore it from a backup or ingest again")
-            path = place / SHARDS / shard.file
+                raise IntegrityError(f"{fault.file}: {fault.problem}. Restore it from a backup or ingest again.")
+            path = root / SHARDS / shard.file
             write_checksums(path, *hash_shard(path))
             written += 1
     return written
 
 
 def _with_progress(shards: dict[str, ShardInfo], progress: Callable[[int, int], None] | None) -> Iterator[ShardInfo]:
-    """Yield shards, and report how many bytes of them are done after each."""
+    """Iterate over shards, and report the bytes done after each."""
     total, done = sum(shard.bytes for shard in shards.values()), 0
     for shard in shards.values():
         yield shard
@@ -93,36 +103,36 @@ def _with_progress(shards: dict[str, ShardInfo], progress: Callable[[int, int], 
             progress(done, total)
 
 
-def _shard(folder: Path, shard: ShardInfo) -> list[Fault]:
-    """Check a shard, and if it is undamaged its checksums."""
+def _check_shard(folder: Path, shard: ShardInfo) -> list[Fault]:
+    """Check a shard and, if it is intact, its checksums."""
     path, name = folder / SHARDS / shard.file, f"{SHARDS}/{shard.file}"
     try:
         size = path.stat().st_size
         if size != shard.bytes:
-            return [Fault(name, f"{size} bytes, manifest says {shard.bytes}")]
+            return [Fault(name, f"{size} bytes, but the manifest states {shard.bytes}")]
         sha256, checksums = hash_shard(path)
     except OSError as error:
         return [Fault(name, f"cannot be read: {error.strerror}")]
     if sha256 != shard.sha256:
         return [Fault(name, "content differs from its recorded hash")]
-    beside = f"{SHARDS}/{checksums_path(path).name}"
+    checksums_name = f"{SHARDS}/{checksums_path(path).name}"
     try:
         stored = read_checksums(path, sha256)
     except StoreError as error:
-        return [Fault(beside, str(error))]
-    return [] if np.array_equal(stored, checksums) else [Fault(beside, "does not match its shard")]
+        return [Fault(checksums_name, str(error))]
+    return [] if np.array_equal(stored, checksums) else [Fault(checksums_name, "does not match its shard")]
 
 
-def _receipts(folder: Path) -> list[Fault]:
-    opened = [_unseal(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json"))]
+def _check_task_records(folder: Path) -> list[Fault]:
+    opened = [_read_sealed(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json"))]
     return [found for found in opened if isinstance(found, Fault)]
 
 
-def _splits(folder: Path) -> list[Fault]:
-    """Check both files of every split; each needs the other."""
+def _check_splits(folder: Path) -> list[Fault]:
+    """Check both files of every split."""
     faults = []
     for path in sorted({found.with_suffix(".json") for found in (folder / SPLITS).glob("*.*") if _is_split(found)}):
-        body = _unseal(folder, path)
+        body = _read_sealed(folder, path)
         if isinstance(body, Fault):
             faults.append(body)
             continue
@@ -137,7 +147,7 @@ def _is_split(path: Path) -> bool:
     return path.suffix in (".json", ".arrow")
 
 
-def _unseal(folder: Path, path: Path) -> dict[str, Any] | Fault:
+def _read_sealed(folder: Path, path: Path) -> dict[str, Any] | Fault:
     try:
         return unseal(path.read_bytes(), path.name)
     except OSError as error:
